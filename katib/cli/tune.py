@@ -15,6 +15,7 @@ import click
 from katib.api.loading import FileText, with_annotations
 from katib.api.names import WORKSPACE_ANNOTATION
 from katib.api.types import Experiment
+from katib.api.validation.update import without_placement
 from katib.cli import options
 from katib.cli.run import again
 from katib.cli.run.command import (
@@ -302,7 +303,7 @@ def _experiments(target: options.Target) -> Sequence[Experiment]:
 def _name_beside(earlier: Sequence[Experiment], experiment: Json, stem: str) -> str:
     """Return the name of the newest experiment of this program if it is this one, else the next free one."""
     found = latest(stem, earlier)
-    if found is not None and _holds(found.encode()["spec"], experiment["spec"]):
+    if found is not None and _holds(found.encode()["spec"], without_placement(experiment["spec"])):
         return found.name
     return next_name(stem, (one.name for one in earlier))
 

@@ -93,6 +93,7 @@ from katib.tuning.chosen_trials import FLUSH_SECONDS, ChosenTrials
 from katib.tuning.object_home import ObjectAdmission, ObjectHome
 from katib.tuning.offered_templates import OfferedTemplates
 from katib.tuning.ports import CallersLog, Records
+from katib.tuning.reading import is_stopped
 from katib.tuning.replicas import POD
 from katib.tuning.service import DEFAULT_NAMESPACE, Document
 from katib.tuning.stored_service import ObjectTuningService
@@ -263,8 +264,21 @@ class Engine:
         """Set everything to work; unfinished experiments go on that no command has left interrupted."""
         with self._starting:
             if not self._started:
+                self._check_placement()
                 self._start()
                 self._started = True
+
+    def _check_placement(self) -> None:
+        """Check that Slurm takes the trials of experiments that go on: options may be others than before.
+
+        Raises:
+            InvalidError: It refuses those of an experiment.
+        """
+        for stored in self._store.list(EXPERIMENT).items if self._slurm is not None else ():
+            experiment = Experiment.read(stored)
+            rests = is_stopped(experiment) or self._ownership.is_interrupted(experiment)
+            if not rests and not has_ended(experiment.status.conditions):
+                self._gate.check_placement(experiment)
 
     def _start(self) -> None:
         if self._own_process:
@@ -601,7 +615,7 @@ class Engine:
         facts = LocalFacts(self._store, self._files, self._layout, self._jobs, self._services)
         return ObjectTuningService(
             replace(records, store=self._ended.written()),
-            Gate(self._catalog, LocalHome(self._host, self._prewarm, self._slurm_gate), StoredObjects(self._store)),
+            self._gate,
             Diagnostician(records, facts, self._clock).explain,
             self._clock,
             aftermath=LocalAftermath(self._events, self._files, self._jobs.wait_until_gone, self._clock),
@@ -617,9 +631,16 @@ class Engine:
         )
 
     @cached_property
+    def _home(self) -> LocalHome:
+        return LocalHome(self._host, self._prewarm, self._slurm_gate)
+
+    @cached_property
+    def _gate(self) -> Gate:
+        return Gate(self._catalog, self._home, StoredObjects(self._store))
+
+    @cached_property
     def _object_admission(self) -> ObjectAdmission:
-        stored, home = StoredObjects(self._store), LocalHome(self._host, self._prewarm)
-        return ObjectAdmission(Gate(self._catalog, home, stored), home, stored.find)
+        return ObjectAdmission(self._gate, self._home, StoredObjects(self._store).find)
 
     def _is_cached(self, kind: Kind, key: Key) -> bool:
         if kind == TRIAL:

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from katib.errors import ForbiddenError, TerminalError
+from katib.files.disks import has_room
 from katib.files.private_directories import make_private
 from katib.local.processes.remains import RECORD_FILE, may_have_programs
 
@@ -58,11 +59,7 @@ class Layout:
 
     def is_full(self) -> bool:
         """Return whether the disk has no room for what a transaction writes."""
-        try:
-            disk = os.statvfs(self.root)
-        except OSError:
-            return False
-        return disk.f_bavail * disk.f_frsize < _LEAST_BYTES
+        return not has_room(self.root, _LEAST_BYTES)
 
     def create(self) -> None:
         """Make the directories; what is in them may hold secrets of the user's environment, so only for the user.

@@ -51,6 +51,7 @@ class LocalHome(Home):
     ) -> None:
         self._capacity = capacity
         self._slurm = slurm
+        self.places_trials = slurm is not None
         self._prewarm = prewarm
 
     def check(

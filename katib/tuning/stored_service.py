@@ -25,7 +25,7 @@ from katib.api.names import (
     SUBMITTED_BUDGET_ANNOTATION,
     WORKSPACE_ANNOTATION,
 )
-from katib.api.validation.update import changed_counts
+from katib.api.validation.update import changed_counts, describe_changes
 from katib.controllers.experiment.plan import is_stopped
 from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.errors import AlreadyExistsError, ForbiddenError, InvalidError, NotFoundError, invalid
@@ -197,7 +197,10 @@ class ObjectTuningService(ObjectReadingService):
         submission = _with_raised_budget(submission, old)
         new = self._gate.admit_update(submission, old)
         ended = has_ended(old.status.conditions)
-        same = new.spec == old.spec
+        same, counts = not describe_changes(old, new), changed_counts(old, new)
+        placed = counts if same else {}
+        if placed:
+            self._gate.check_placement(new)
         notices = self._refresh_companions(submission, over=bool(ended) and same)
         wanted = submission.experiment.metadata.annotations
         changed = {} if ended else changed_budget(old.metadata.annotations, wanted)
@@ -206,16 +209,17 @@ class ObjectTuningService(ObjectReadingService):
         workspace = wanted.get(WORKSPACE_ANNOTATION)
         has_moved = workspace and workspace != old.metadata.annotations.get(WORKSPACE_ANNOTATION)
         moved = {WORKSPACE_ANNOTATION: workspace} if has_moved else {}  # trials that start from now on run there
-        if changed or moved:
-            found = self._store.patch(found, {"metadata": {"annotations": {**changed, **moved}}})
+        if changed or moved or placed:
+            found = self._store.patch(found, {"metadata": {"annotations": {**changed, **moved}}, "spec": placed})
         if same:
             resumed = (is_stopped(old) or ENGINE_ANNOTATION in old.metadata.annotations) and not ended
-            outcome = "updated" if notices or changed else "resumed" if resumed else "unchanged"
+            is_updated = notices or changed or (placed and not ended)
+            outcome = "updated" if is_updated else "resumed" if resumed else "unchanged"
             if resumed:  # who submits it again wants it to run
                 return Submission(self.edit(old.namespace, old.name, counts={}, stopped=False), outcome, notices)
             return Submission(types.Experiment.read(found), outcome, notices)
         taken_up = {"annotations": {STOPPED_ANNOTATION: None, ENGINE_ANNOTATION: None}}
-        stored = self._store.patch(found, {"spec": changed_counts(old, new), "metadata": taken_up})
+        stored = self._store.patch(found, {"spec": counts, "metadata": taken_up})
         return Submission(types.Experiment.read(stored), "updated", notices)
 
     def _refresh_companions(self, submission: Loaded, *, over: bool) -> tuple[str, ...]:

@@ -46,6 +46,9 @@ _LEARNS = (
     f"{LEARNS_FROM_ANNOTATION}: {NOTHING}, or --learn-from {NOTHING}, prevents that"
 )
 
+PLACEMENT = "slurm-"
+"""Begins the origin of errors about where trials run."""
+
 FindObject = Callable[[Kind, Key], Object | None]
 """Finds an object that a template depends on; without a namespace it looks in that of the experiment, too."""
 
@@ -57,11 +60,13 @@ class Home:
         collectors: Kinds of metrics collectors that can run here.
         notes_workspace: Whether relative paths of commands start from the directory of the submitted file.
         keeps_jobs: Whether an OptimizationJob that is submitted is stored beside its experiment.
+        places_trials: Whether errors of `PLACEMENT` may arise between two runs of an experiment.
     """
 
     collectors: Collection[str] = tuple(CollectorKind)
     notes_workspace = True
     keeps_jobs = True
+    places_trials = False
 
     def check(
         self, _source: Mapping[str, Any], _path: str, _experiment: Experiment, _find: FindObject
@@ -317,6 +322,19 @@ class Gate:
             InvalidError: It differs in a way that cannot be resumed.
         """
         return admit_update(submission, old)
+
+    def check_placement(self, experiment: Experiment) -> None:
+        """Check that trials of an experiment that is stored can still be placed where this home places them.
+
+        Raises:
+            InvalidError: They cannot.
+        """
+        template = experiment.spec.trial_template
+        if template is None or not self._home.places_trials:
+            return
+        found, _ = self._check_template(Submission({}, experiment), template, experiment.spec.parameters or ())
+        if errors := [error for error in found if error.origin.startswith(PLACEMENT)]:
+            raise InvalidError(errors)
 
     def _check_template(
         self, submission: Submission, template: TrialTemplate, parameters: Sequence[ParameterSpec]

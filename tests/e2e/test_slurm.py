@@ -375,6 +375,88 @@ def test_a_trial_that_makes_room_for_a_job_of_more_importance_goes_on_from_its_c
     assert len(list(tmp_path.rglob("training.log"))) == 2
 
 
+@pytest.mark.parametrize("end", ["time limit", "node failed"])
+def test_a_trial_goes_on_from_its_checkpoint_after_its_time_limit_and_after_its_node_failed(
+    tmp_path: Path, cluster: SlurmCluster, end: str
+) -> None:
+    file = write(tmp_path, TRAINING, maxTrialCount=1, parallelTrialCount=1)
+    argv, env = [*KATIB, "run", str(file), "--checkpoint", "--on", "slurm"], environment(**cluster.environment)
+    with subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True) as process:
+        eventually(lambda: any("loss=4" in log.read_text() for log in tmp_path.rglob("training.log")), "four steps")
+        job, node = cluster.command("squeue", "-h", "-t", "R", "-o", "%i %N").split()
+        if end == "time limit":
+            cluster.command("scontrol", "update", f"JobId={job}", "EndTime=now+1")
+        else:
+            cluster.command("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
+            (tmp_path / "asked").touch()
+            with suppress(subprocess.CalledProcessError):  # it has come back by itself
+                cluster.command("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        out, _ = process.communicate(timeout=120)
+    (trial,) = katib_json("trials", "demo", cwd=tmp_path)["items"]
+    readings = katib_json("metrics", trial["metadata"]["name"], cwd=tmp_path)
+
+    assert process.returncode == 0, out
+    assert end in out
+    assert [float(reading["value"]) for reading in readings] == [float(step) for step in range(1, 13)]
+    assert len(list(tmp_path.rglob("training.log"))) == 2
+
+
+def test_options_may_change_and_are_tested_when_an_experiment_goes_on(tmp_path: Path, cluster: SlurmCluster) -> None:
+    def write_with(time: str) -> Path:
+        annotated = {"metadata": {"annotations": {"katib.kubeflow.org/slurm-options": f"time={time}"}}}
+        command = f"squeue -h -j $SLURM_JOB_ID -o '%l %P'; {LOSS}; until test -e go; do sleep 0.1; done"
+        return write(tmp_path, command, pod=annotated, maxTrialCount=2, parallelTrialCount=1)
+
+    def first_lines() -> list[str]:
+        return sorted(log.read_text().partition("\n")[0] for log in tmp_path.rglob("training.log"))
+
+    file, options = write_with("5"), ["--checkpoint", "--slurm-option"]
+    argv = [*KATIB, "run", str(file), "--on", "slurm", *options, "partition=other"]
+    with subprocess.Popen(argv, cwd=tmp_path, env=environment(**cluster.environment)) as process:
+        eventually(lambda: first_lines() == ["5:00 other"], "a job")
+        process.send_signal(signal.SIGINT)
+    refused = run(file, cluster, *options, "partitoin=other", code=2)
+    write_with("7")
+    (tmp_path / "go").touch()
+    run(file, cluster, *options, "partition=main")
+    trials = katib_json("trials", "demo", cwd=tmp_path)["items"]
+
+    assert "unrecognized option '--partitoin=other'" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+    assert [trial["status"]["conditions"][-1]["type"] for trial in trials] == ["Succeeded"] * 2
+    assert first_lines() == ["7:00 main", "7:00 main"]
+
+
+def test_a_trial_that_a_full_disk_ended_is_run_again_and_the_disk_is_named(
+    tmp_path: Path, cluster: SlurmCluster
+) -> None:
+    small, ballast = tmp_path / "small", tmp_path / "small/ballast"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(small)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("mounting a small file system needs root")
+    try:
+        command = f"echo x >>{tmp_path}/began; until test -e {tmp_path}/go; do sleep 0.1; done; {LOSS}"
+        file = write(small, command, maxTrialCount=1, parallelTrialCount=1)
+        argv, env = [*KATIB, "run", str(file), "--on", "slurm"], environment(**cluster.environment)
+        pipe = subprocess.PIPE
+        with subprocess.Popen(argv, cwd=small, env=env, stdout=pipe, stderr=subprocess.STDOUT, text=True) as process:
+            eventually(lambda: words_of(tmp_path / "began"), "a program")
+            with ballast.open("wb", buffering=0) as file_, suppress(OSError):
+                while file_.write(bytes(4096)):
+                    pass
+            (tmp_path / "go").touch()
+            eventually(lambda: not cluster.trial_processes(), "the end of the program")
+            ballast.unlink()
+            out, _ = process.communicate(timeout=120)
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=True)
+
+    assert process.returncode == 0, out
+    assert f"ended while the disk of {small}" in out
+    assert words_of(tmp_path / "began") == ["x", "x"]
+
+
 def test_a_paused_trial_goes_on_in_another_job_which_outlives_katib(tmp_path: Path, cluster: SlurmCluster) -> None:
     file = write(tmp_path, TRAINING, maxTrialCount=1, parallelTrialCount=1)
     argv, env = [*KATIB, "run", str(file), "--checkpoint", "--on", "slurm"], environment(**cluster.environment)

@@ -109,6 +109,7 @@ def make_module(service: MemoryTuningService, pause_seconds: float = 0) -> Modul
         containers: str | None = None,
         orphan_seconds: float = 0.0,
         slurm: object = None,
+        slurm_wins: bool = False,
         own_process: bool = True,
     ) -> FakeEngine:
         engine = FakeEngine(service, pause_seconds, can_leave=orphan_seconds > 0, data_dir=data_dir)

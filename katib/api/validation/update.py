@@ -1,8 +1,9 @@
 """Rules about changing an experiment that exists.
 
-Only the three counts may change. An experiment that has ended goes on only if it used up its budget and its resume
-policy kept what is needed. An update that leaves the spec alone (labels, finalizers, status) is always accepted, so
-that nothing can keep an experiment from being deleted.
+Only the three counts may change, and the options of Slurm in a pod template, which say where trials run. An experiment
+that has ended goes on only if it used up its budget and its resume policy kept what is needed. An update that leaves
+the spec alone (labels, finalizers, status) is always accepted, so that nothing can keep an experiment from being
+deleted.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from katib.api.conditions import find_condition, has_ended, is_true
-from katib.api.names import BUDGET_ANNOTATION
+from katib.api.names import BUDGET_ANNOTATION, SLURM_OPTIONS_ANNOTATION
 from katib.api.types import Experiment, ExperimentCondition, ExperimentSpec, ResumePolicy
 from katib.api.validation.experiment import check_counts
 from katib.api.wording import path_to, shown
@@ -23,6 +24,7 @@ BUDGET_SPENT = "ExperimentBudgetSpent"
 COUNTS = ("parallelTrialCount", "maxTrialCount", "maxFailedTrialCount")
 """The fields of a spec that may change."""
 
+_TEMPLATE = "trialTemplate"
 _MUTABLE = frozenset(f"spec.{name}" for name in COUNTS)
 _RESUMABLE_POLICIES = (ResumePolicy.LONG_RUNNING, ResumePolicy.FROM_VOLUME)
 _MAX_CHANGES = 10
@@ -77,8 +79,8 @@ def awaits_restart(experiment: Experiment) -> bool:
 
 
 def describe_changes(old: Experiment, new: Experiment) -> list[Change]:
-    """Return every field of the spec that differs, in order of the old spec, then what is new."""
-    return list(_changes("spec", old.spec.encode(), new.spec.encode()))
+    """Return every field of the spec that differs, in order of the old spec, then what is new; placement apart."""
+    return list(_changes("spec", without_placement(old.spec.encode()), without_placement(new.spec.encode())))
 
 
 def changed_fields(old: Experiment, new: Experiment) -> frozenset[str]:
@@ -88,10 +90,34 @@ def changed_fields(old: Experiment, new: Experiment) -> frozenset[str]:
     return frozenset(differ)
 
 
-def changed_counts(old: Experiment, new: Experiment) -> dict[str, int | None]:
-    """Return the counts that differ, None for one that is taken away: an allowed change of the spec, to be patched."""
-    after = new.spec.encode()
-    return {name: after.get(name) for name in COUNTS if name in changed_fields(old, new)}
+def changed_counts(old: Experiment, new: Experiment) -> dict[str, Any]:
+    """Return the counts that differ, None for one that is taken away: an allowed change of the spec, to be patched.
+
+    With them the trial template, as a patch, where its options of placement differ.
+    """
+    before, after = old.spec.encode(), new.spec.encode()
+    counts = {name: after.get(name) for name in COUNTS if name in changed_fields(old, new)}
+    if _TEMPLATE not in changed_fields(old, new):
+        return counts
+    return {**counts, _TEMPLATE: _patch(before.get(_TEMPLATE), after.get(_TEMPLATE))}
+
+
+def without_placement(value: Any) -> Any:
+    """Return a spec, or a part of one, without the options of Slurm and what holds nothing else."""
+    if isinstance(value, list):
+        return [without_placement(element) for element in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {key: without_placement(element) for key, element in value.items() if key != SLURM_OPTIONS_ANNOTATION}
+    return {key: element for key, element in kept.items() if element != {} or value[key] == {}}
+
+
+def _patch(old: Any, new: Any) -> Any:
+    """Return what makes one value of another, None for fields that are taken away."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return new
+    changed = {key: _patch(old.get(key), value) for key, value in new.items() if old.get(key) != value}
+    return {**changed, **dict.fromkeys(old.keys() - new.keys())}
 
 
 def _check_restart(old: Experiment) -> Iterator[FieldError]:

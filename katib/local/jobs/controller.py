@@ -50,7 +50,7 @@ from katib.local.pods.objects import PodPlan, begin_note, pod_metadata, pulling_
 from katib.local.pods.place import AnyPod, KeptGroup, PodListener, PodPlace
 from katib.local.pods.pod import MachinePods
 from katib.local.pods.pulls import ImagePulls
-from katib.local.pods.records import UNCOUNTED, Phase, PodRecord
+from katib.local.pods.records import RESUMED, Phase, PodRecord
 from katib.local.pods.tokens import Tokens
 from katib.local.pods.tools import PodTools
 from katib.local.processes.peek import Peek
@@ -481,7 +481,7 @@ class JobController:
         if not run.pods or is_suspended({"status": run.status}) or self._keeps_checkpoint(run.job):
             return bool(run.pods)
         last = run.pods[-1].record
-        return last.reason in UNCOUNTED and self._owner.provision(run.job).checkpoint is not None
+        return last.reason in RESUMED and self._owner.provision(run.job).checkpoint is not None
 
     def _tell(self, run: JobRun) -> float | None:
         """Say whether a job runs and what it waits for once that has held; return in how many seconds to look again."""

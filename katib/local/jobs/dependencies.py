@@ -166,6 +166,9 @@ class JobOwner(Protocol):
     def provision(self, job: Object) -> Provision:
         """Return what the pods of a job are given."""
 
+    def placement(self, job: Object, path: str) -> Mapping[str, str]:
+        """Return annotations that say where the pods of the template at a path run, as its experiment has them now."""
+
     def pod_labels(self, job: Object) -> Mapping[str, str]:
         """Return the labels that the pods of a job have in the store besides their own."""
 

@@ -15,7 +15,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -110,6 +110,9 @@ def prepare_pod(run: JobRun, wanted: NewPod, start: PodStart, tools: Preparation
     Raises:
         UnavailableError: The store or the disk cannot be used now.
     """
+    if tools.machine.place is not None:
+        placement = tools.owner.placement(run.job, wanted.path)
+        wanted = replace(wanted, annotations={**wanted.annotations, **placement})
     identity, provision = _identity(run.job, wanted), tools.owner.provision(run.job)
     directory = wanted_directory = run.directory / identity.name
     numbers = itertools.count(2)

@@ -15,6 +15,9 @@ PREEMPTED, ALLOCATION_ENDED = "Preempted", "AllocationEnded"
 UNCOUNTED = frozenset({PREEMPTED, ALLOCATION_ENDED})
 """Reasons of a pod that had to make room for others: no failure, however often it happens."""
 
+RESUMED = UNCOUNTED | {"DeadlineExceeded", "NodeLost"}
+"""Reasons after which a trial goes on from the checkpoint that its algorithm has it keep."""
+
 
 class Phase(StrEnum):
     """Where a pod stands, in Kubernetes' words."""

@@ -11,6 +11,7 @@ it read is stored; then its record says Succeeded or Failed.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import signal
@@ -21,8 +22,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from katib.api.checkpoints import DIRECTORY_VARIABLE
 from katib.api.failure_text import OUT_OF_MEMORY, last_line
 from katib.errors import KatibError
+from katib.files.disks import has_room
 from katib.local.pods.log_file import TAIL_BYTES, names_address_in_use, read_end
 from katib.local.pods.loop import Loop, Timer
 from katib.local.pods.objects import ContainerPlan, PodPlan, Role, note_end, note_processes
@@ -40,7 +43,7 @@ from katib.local.pods.records import (
 from katib.local.pods.tokens import card_words
 from katib.local.slurm.commands import JobState
 from katib.local.slurm.scheduler import Scheduler, Submission
-from katib.local.slurm.script import WITHIN, Progress, parse_progress
+from katib.local.slurm.script import WITHIN, Progress, environment_of, parse_progress
 from katib.local.slurm.steps import StepScheduler
 from katib.runtime.clock import Clock, SteadyTime
 
@@ -64,6 +67,13 @@ _BY_SIGNAL: Final = frozenset({_SIGNAL_BASE + signal.SIGTERM, _SIGNAL_BASE + sig
 
 _CLOCK_SECONDS: Final = 1
 """By how much the clocks of a node and of the controller may differ, and times are rounded."""
+
+_RESUMED: Final = frozenset({"TIMEOUT", "DEADLINE", "NODE_FAIL", "BOOT_FAIL"})
+"""After these ends a trial goes on that keeps a checkpoint."""
+
+_NO_SPACE: Final = os.strerror(errno.ENOSPC).encode()
+_LEAST_BYTES: Final = 1 << 16
+"""A disk with less room is full."""
 
 _LAUNCHES: Final = 6
 _NOT_LAUNCHED: Final = frozenset({"CANCELLED", "FAILED", "NODE_FAIL", "BOOT_FAIL"})
@@ -127,7 +137,7 @@ class SlurmPod:
         self._looks_wanted: int | None = None
         self._since = 0.0  # when it was submitted, or seen to begin
         self.look_at = 0.0
-        self._ran_out_of_memory = False
+        self._ran_out_of_memory = self._lacked_room = False
         self._main = next((c.command.name for c in plan.containers if c.role is Role.MAIN), "")
 
     # --- commands -----------------------------------------------------------------------------------------------------
@@ -300,6 +310,9 @@ class SlurmPod:
         if submission is None or began or self._stopping or submission.launches >= _LAUNCHES:
             return False
         self._over_since = None
+        if not has_room(self.plan.directory, _LEAST_BYTES):
+            submission.problem = f"the disk of {self.plan.directory} is full"
+            return True
         self._tools.scheduler.submit_again(submission)
         return True
 
@@ -319,7 +332,9 @@ class SlurmPod:
             return  # there is more; the next look goes on
         self._closing = self.is_storing = True
         if self._exit_code() != 0 and not self._stopping:
-            self._ran_out_of_memory = _MEMORY_LIMIT.search(self._end_of_log(self._main)) is not None
+            end = self._end_of_log(self._main)
+            self._ran_out_of_memory = _MEMORY_LIMIT.search(end) is not None
+            self._lacked_room = _NO_SPACE in end
         if self._kill_timer is not None:
             self._kill_timer.cancel()
         self._update_record()
@@ -337,11 +352,13 @@ class SlurmPod:
         monitors = [monitor for _, monitor, _ in self._monitors]
         self._verdict = self._verdict or (monitors[0].verdict if monitors else "")
         is_through = self._exit_code() == 0 and self._progress is not None and self._progress.is_over
-        succeeded = is_through and not self._is_preempted and not self._is_lost()
+        succeeded = is_through and not self._was_cut_off()
         explanation = "; ".join(filter(None, explanations))
         reason = _REASONS.get(self._state().state, "")
         if self._is_lost():
             reason = ALLOCATION_ENDED if self._progress and self._progress.in_allocation else "JobLost"
+        elif self._found_no_room:
+            reason = "DiskFull"
         self._finish(
             Phase.SUCCEEDED if succeeded else Phase.FAILED,
             self._message(),
@@ -381,10 +398,18 @@ class SlurmPod:
             return self._progress.step_code
         return next((code for code in last if code), 0 if last else None)
 
-    @property
-    def _is_preempted(self) -> bool:
+    def _was_cut_off(self) -> bool:
+        """Return whether it is to begin again, or to go on from its checkpoint, as its program was not at fault."""
+        if self._stopping:
+            return False
         asked = self._progress is not None and (self._progress.was_asked or not self._progress.is_over)
-        return asked and not self._stopping and self._state().state == "PREEMPTED"
+        state, keeps_checkpoint = self._state().state, DIRECTORY_VARIABLE in environment_of(self.plan)
+        is_made_to_end = state == "PREEMPTED" or (keeps_checkpoint and state in _RESUMED)
+        return (asked and is_made_to_end) or self._is_lost() or self._found_no_room
+
+    @property
+    def _found_no_room(self) -> bool:
+        return self._lacked_room or (self._progress is not None and self._progress.was_full)
 
     def _is_lost(self) -> bool:
         """Return whether Slurm ended its job because its controller had forgotten that it ran.
@@ -415,7 +440,7 @@ class SlurmPod:
             how = "ended with the allocation in which it ran" if self._progress.in_allocation else how
             return f"pod {self.record.title} {how} (Slurm job {self._progress.job})"
         state = self._state().state
-        words = _ENDS.get(state)
+        words = f"ended while the disk of {self.plan.directory} was full" if self._found_no_room else _ENDS.get(state)
         job = f"Slurm job {self._submission.job}" if self._submission is not None and self._submission.job else ""
         if words is not None:
             place = f" on {self._state().nodes}" if state in {"NODE_FAIL", "BOOT_FAIL"} and self._state().nodes else ""
@@ -446,7 +471,7 @@ class SlurmPod:
         exits = {} if self._progress is None else self._progress.exits
         state = self._state().state
         found = []
-        if self._closing and (self._is_preempted or self._is_lost()):
+        if self._closing and self._was_cut_off():
             return (ContainerExit(self._main, _SIGNAL_BASE + signal.SIGKILL, "was ended by Slurm", lost=True),)
         if not exits and self._progress is not None and (code := self._progress.step_code):  # killed with its script
             return (ContainerExit(self._main, code, exit_text(code)),)

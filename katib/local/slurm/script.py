@@ -66,6 +66,7 @@ class Progress:
         exits: By the number of a container, the exit codes of its processes, the first one first.
         is_over: Whether nothing more comes.
         was_asked: Whether it was asked to end, by us or by Slurm.
+        was_full: Whether the disk of the file had no room when something ended.
         job: In which it runs; empty where that is not known.
         began: When, by the clock of its node, in seconds since 1970; 0 where that is not known.
         node: On which.
@@ -79,6 +80,7 @@ class Progress:
     exits: dict[int, list[int]] = field(default_factory=dict)
     is_over: bool = False
     was_asked: bool = False
+    was_full: bool = False
     job: str = ""
     began: int = 0
     node: str = ""
@@ -98,6 +100,8 @@ def parse_progress(text: str) -> Progress:
             found.is_over = True
         elif line == "term":
             found.was_asked = True
+        elif line == "full":
+            found.was_full = True
         elif number == "job":
             found.job, began, found.node, cards = (*code.split(" "), "", "", "", "")[:4]
             found.began = int(began) if began.isdecimal() else 0
@@ -143,16 +147,18 @@ def pod_script(
     numbered = list(enumerate(plan.containers))
     mains = [(i, c) for i, c in numbered if c.role is Role.MAIN]
     sidecars = [i for i, c in numbered if c.role is Role.SIDECAR]
-    lines = ["#!/bin/sh", "set -C", f"true 2>/dev/null >{followed} || exit 0", "set +C"]
+    lines = ["#!/bin/sh", *_begun(state_file)]
+    lines.append(f'say() {{ until echo "$@" 2>/dev/null >>{followed}; do {_NO_ROOM}; done; }}')
+    lines.append(f"fits() {{ printf %{_ROOM_BYTES}s 2>/dev/null >{followed}.room || full=1; rm -f {followed}.room; }}")
     signals = f"TERM {ASKING}" if is_step else "TERM"
-    lines.append(f"asked() {{ stopping=1; echo term >>{followed}; }}; trap asked {signals}")
+    lines.append(f"asked() {{ stopping=1; say term; }}; trap asked {signals}")
     began = "0" if is_step and not plan.role else "$(date +%s)"  # of a step of its own it is not needed
     said = f"$SLURM_JOB_ID {began} $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES"
-    lines.append(f'[ -z "$SLURM_JOB_ID" ] || echo "job {said}" >>{followed}')
+    lines.append(f'[ -z "$SLURM_JOB_ID" ] || say "job {said}"')
     place = " allocation" if in_allocation or (is_step and not plan.role) else ""
-    lines.append(f'[ -z "$SLURM_STEP_ID" ] || echo "step $SLURM_STEP_ID{place}" >>{followed}')
+    lines.append(f'[ -z "$SLURM_STEP_ID" ] || say "step $SLURM_STEP_ID{place}"')
     if plan.role:
-        lines.append(f"echo pid $$ >>{followed}")
+        lines.append("say pid $$")
     if any(METRICS_PORT_VARIABLE in container.command.env for _, container in mains):
         lines.append(f"{HOST} && echo $host >{shlex.quote(str(plan.directory / HOST_FILE))}")
     if len(mains) > 1 or sidecars:
@@ -161,7 +167,7 @@ def pod_script(
     for i, container in numbered:
         log = shlex.quote(str(plan.directory / f"{container.command.name}.log"))
         to_log = "" if container is own_log else f" >>{log} 2>&1"
-        lines += _functions(container, i, to_log, followed, common, delays)
+        lines += _functions(container, i, to_log, common, delays)
     lines.append("pod() {")
     for i, container in numbered:
         if container.role is Role.SIDECAR:
@@ -176,12 +182,24 @@ def pod_script(
     lines += ["}", "pod"]
     if sidecars:
         lines.append(f"kill {' '.join(f'$sidecar_{i}' for i in sidecars)} 2>/dev/null; wait")
-    return "\n".join([*lines, f"echo end >>{followed}", ""])
+    return "\n".join([*lines, "say end", ""])
 
 
-def _functions(
-    container: ContainerPlan, i: int, to_log: str, followed: str, common: Mapping[str, str], delays: Delays
-) -> list[str]:
+_NO_ROOM: Final = "full=1; sleep 5 & wait $!"
+"""A full disk is waited for: how a program ended would be lost."""
+
+_ROOM_BYTES: Final = 1 << 16
+"""A disk with less room is full where a program has failed."""
+
+
+def _begun(file: Path) -> list[str]:
+    """Return what makes a file, or ends the script where it is there, or its directory is not."""
+    made, directory = shlex.quote(str(file)), shlex.quote(str(file.parent))
+    ends = f"{{ [ -e {made} ] || [ ! -d {directory} ]; }} && exit 0"
+    return ["set -C", f"until true 2>/dev/null >{made}; do {ends}; {_NO_ROOM}; done", "set +C"]
+
+
+def _functions(container: ContainerPlan, i: int, to_log: str, common: Mapping[str, str], delays: Delays) -> list[str]:
     """Return the functions of a container: one executes it, the other repeats that as long as it is to be."""
     command = container.command
     changes = [
@@ -196,16 +214,16 @@ def _functions(
         f"cd {shlex.quote(str(container.directory))} && exec {shlex.join(command.argv)}",
         "}",
         f"container_{i}() {{",
-        *_repeated(container, i, f"(process_{i}){to_log}", followed, delays),
+        *_repeated(container, i, f"(process_{i}){to_log}", delays),
         "}",
     ]
 
 
-def _repeated(container: ContainerPlan, i: int, run: str, followed: str, delays: Delays) -> Sequence[str]:
+def _repeated(container: ContainerPlan, i: int, run: str, delays: Delays) -> Sequence[str]:
     if container.restart_always:  # a sidecar, which ends with a signal to this shell
         ending = "trap 'kill $child 2>/dev/null; wait $child; exit' TERM"
         return [ending, f"while :; do {run} & child=$!; wait $child; sleep 1; done"]
-    end = f'{run}; code=$?; echo "{i} $code" >>{followed}'
+    end = f"{run}; code=$?; [ $code = 0 ] || fits; say {i} $code; [ -z $full ] || say full"
     if not container.restart_on_failure:
         return [end, "return $code"]
     first = delays.restart.pause_seconds(1)
@@ -459,7 +477,7 @@ def gang_script(plans: Sequence[PodPlan], state_files: Sequence[Path], claim: Pa
         delays: Pauses before a container is started again.
     """
     common = gang_environment(plans)
-    lines = ["#!/bin/sh", "set -C", f"true 2>/dev/null >{shlex.quote(str(claim))} || exit 0", "set +C", "trap : TERM"]
+    lines = ["#!/bin/sh", *_begun(claim), "trap : TERM"]
     lines += [WAIT_FOR, f"layout=$(srun --label sh -c {shlex.quote(_WHERE)} 2>>{_log_of(plans[0])})"]
     for i in range(len(plans)):
         lines.append(f'set -- $(echo "$layout" | sed -n "s/^ *{i}: //p"); node_{i}=$1; host_{i}=$2')

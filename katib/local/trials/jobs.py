@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from katib.api.checkpoints import (
     DEFAULT_DIRECTORY,
@@ -24,7 +26,14 @@ from katib.api.checkpoints import (
     parent_of,
     unneeded,
 )
-from katib.api.names import CHECKPOINTS_ANNOTATION, EXPERIMENT_LABEL, KEPT, TRIAL_LABEL, WORKSPACE_ANNOTATION
+from katib.api.names import (
+    CHECKPOINTS_ANNOTATION,
+    EXPERIMENT_LABEL,
+    KEPT,
+    SLURM_OPTIONS_ANNOTATION,
+    TRIAL_LABEL,
+    WORKSPACE_ANNOTATION,
+)
 from katib.api.trials import ACTIVE, ELIGIBLE, trial_state
 from katib.api.types import Experiment, Suggestion, Trial, TrialAssignment
 from katib.api.wording import counted
@@ -43,6 +52,7 @@ from katib.local.pods.pulls import PullNews
 from katib.local.trials.files import TrialFiles
 from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Object, ObjectStore
+from katib.templates.render import compile_template
 from katib.tuning.reading import format_duration, is_completed, objective_value
 
 _MINUTE_SECONDS = 60
@@ -102,6 +112,24 @@ class TrialJobs:
             start = folder / parent if parent else None
             checkpoint = TrialCheckpoint(mount or DEFAULT_DIRECTORY, folder / trial.name, start, is_kept)
         return Provision(Path(text) if text else self._default_workspace, checkpoint, name)
+
+    def placement(self, job: Object, path: str) -> Mapping[str, str]:
+        """Return the options of Slurm, which may have changed since the job was made."""
+        trial = self._trials.get(Key.of(job))
+        name = "" if trial is None else trial.metadata.labels.get(EXPERIMENT_LABEL, "")
+        experiment = None if trial is None else self._experiments.get(Key(trial.namespace, name))
+        template = None if experiment is None else experiment.spec.trial_template
+        if trial is None or experiment is None or template is None or template.trial_spec is None:
+            return {}
+        compiled, spec = compile_template(template, None, experiment.spec.parameters or ()), trial.spec
+        found: Any = compiled.render(spec.parameter_assignments, trial.name, trial.namespace, spec.labels or {})
+        try:
+            for part in filter(None, re.split(r"[.\[\]]", path)):
+                found = found[int(part) if isinstance(found, list) else part]
+        except LookupError:  # it is made of a training runtime
+            return {}
+        annotations = (found.get("metadata") or {}).get("annotations") or {}
+        return {SLURM_OPTIONS_ANNOTATION: str(annotations.get(SLURM_OPTIONS_ANNOTATION) or "")}
 
     def pod_labels(self, job: Object) -> Mapping[str, str]:
         """Return what the pods of a trial's job are labelled with, as in a cluster."""

@@ -9,9 +9,12 @@ from msgspec import structs
 
 from katib.api.defaults import with_defaults
 from katib.api.loading import decode_experiment
+from katib.api.names import SLURM_OPTIONS_ANNOTATION
 from katib.api.types import Condition, Experiment
 from katib.api.validation import admit_update, awaits_restart, describe_changes, is_restartable, validate_update
+from katib.api.validation.update import changed_counts
 from katib.errors import InvalidError
+from katib.stores.semantics import merged
 from tests.support.experiments import a_double, a_job, a_template, an_experiment
 
 MAX_TRIALS = ("Succeeded", "ExperimentMaxTrialsReached")
@@ -42,6 +45,26 @@ def rules_of(old: Experiment, **changed: Any) -> list[tuple[str, str]]:
 )
 def test_counts_of_a_running_experiment_may_change(counts: dict[str, int]) -> None:
     assert rules_of(stored(), **counts) == []
+
+
+def placed(options: str | None) -> dict[str, Any]:
+    """Return a trial template with options of Slurm."""
+    job = a_job()
+    if options is not None:
+        job["spec"]["template"]["metadata"] = {"annotations": {SLURM_OPTIONS_ANNOTATION: options}}
+    return {"trialTemplate": a_template(trialSpec=job)}
+
+
+@pytest.mark.parametrize("ended", [None, GOAL], ids=["running", "ended"])
+@pytest.mark.parametrize(
+    ("before", "after"), [("time=5", "time=7"), ("time=5", None), (None, "time=7")], ids=["other", "less", "more"]
+)
+def test_options_of_placement_may_change(before: str | None, after: str | None, ended: tuple[str, str] | None) -> None:
+    old, new = (stored(ended=ended, **placed(options)) for options in (before, after))
+    spec = merged(old.spec.encode(), changed_counts(old, new))
+
+    assert validate_update(old, new) == describe_changes(old, new) == []
+    assert spec["trialTemplate"]["trialSpec"] == new.spec.encode()["trialTemplate"]["trialSpec"]
 
 
 def test_changed_counts_keep_their_own_rules_and_a_budget_may_be_lifted() -> None:
