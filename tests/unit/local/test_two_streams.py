@@ -47,10 +47,10 @@ class Container:
 
     def end(self) -> bytes:
         """End the run; return what stands in the log."""
-        for pipe in self.pipes:
-            os.close(pipe)
         self._loop.call_soon(lambda: self.output.finish(lambda: self.ended.append(True)))
         eventually(lambda: self.ended, "the end of the output")
+        for pipe in self.pipes:
+            os.close(pipe)
         assert self.log.path.read_bytes() == self.fed
         return self.fed
 
