@@ -107,15 +107,16 @@ def test_a_server_takes_up_what_a_server_left_and_leaves_what_a_command_left(
         assert done.returncode == 0, done.stderr
         eventually(lambda: starts(directory, "its") == 2)
         with HttpTuningService(server.url, server.token) as service:
-            found = {experiment.name: state_of(experiment) for experiment in service.experiments()}
-        assert found == {"mine": "Interrupted", "its": "Running"}
+            shown = {"mine": "Interrupted", "its": "Running"}
+            eventually(lambda: {found.name: state_of(found) for found in service.experiments()} == shown)
     eventually(lambda: set(states(directory).values()) == {"Interrupted"})
     with running(directory, "other"):  # a command between two servers changes nothing
-        assert states(directory) == {"mine": "Interrupted", "its": "Interrupted", "other": "Running"}
+        shown = {"mine": "Interrupted", "its": "Interrupted", "other": "Running"}
+        eventually(lambda: states(directory) == shown)
 
     with a_server(directory):
         eventually(lambda: starts(directory, "its") == 4, "the experiment of the server")
-        assert states(directory)["mine"] == "Interrupted"
+        eventually(lambda: states(directory)["mine"] == "Interrupted")
         again = katib_here(*line("mine", "--detach")[1:], cwd=directory)
         assert again.returncode == 0, again.stderr
         eventually(lambda: starts(directory, "mine") == 4, "the experiment of the command")
