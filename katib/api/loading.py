@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -26,9 +26,10 @@ from katib.api.optimization_jobs import experiment_of as experiment_of_job
 from katib.api.optimization_jobs import read_optimization_job, settled
 from katib.api.types import API_VERSION, Experiment
 from katib.api.wording import closest, shown
-from katib.api.written import read_objects
-from katib.api.yaml_text import YamlDocument
 from katib.errors import FieldError, InvalidError, invalid
+
+if TYPE_CHECKING:
+    from katib.api.yaml_text import YamlDocument
 
 _TRAINER = "trainer.kubeflow.org/v1alpha1"
 _COMPANIONS = {
@@ -287,6 +288,8 @@ def load_documents(text: str | bytes, source: str) -> list[LoadedDocument]:
     Raises:
         InvalidError: The text is empty or no YAML, or a document is not an object that belongs here.
     """
+    from katib.api.written import read_objects  # with YAML, which commands that only show objects do without
+
     documents = [one for document in read_objects(text, source) for one in _objects_in(document)]
     if not documents:
         raise invalid(source, "it is empty", "write an Experiment into it", "file-empty")

@@ -84,7 +84,7 @@ def job_template(
     for parameter in parameters:
         if "" in parameter["feasibleSpace"].get("list", ()):
             name = parameter["name"]
-            remedy = f"use -p {name}=--{name},--no-{name} with {{{name}}} in the file"
+            remedy = f"list two words in place of flag, such as -p {name}=yes,no, and write {{{name}}} in the file"
             raise invalid(f"-p {name}", "a flag that is not there would be an empty word", remedy, "job-file")
     known = {name: f"${{trialParameters.{name}}}" for name in names} | {"trial": "${trialSpec.Name}"}
     if metrics.kind != "stdout":

@@ -471,7 +471,7 @@ def test_a_trial_is_marked_as_an_experiment_is_but_for_its_project(finished: Tun
 
     assert marks_of(marked.metadata.annotations) == Marks(("best",), "", favourite=True)
     assert marks_of(finished.get(Trial, NS, trial).metadata.annotations).tags == ("best",)
-    with pytest.raises(InvalidError, match="a trial has none; set that of its experiment"):
+    with pytest.raises(InvalidError, match="project"):
         finished.mark(NS, trial, MarkChanges(project="vision"))
     with pytest.raises(InvalidError, match="without a comma"):
         finished.mark(NS, trial, MarkChanges(tags=("a,b",)))

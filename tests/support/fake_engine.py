@@ -40,7 +40,8 @@ class FakeEngine:
     ) -> None:
         self.service = service
         self.chosen_trials = self.in_slurm = None
-        self.objects = SimpleNamespace(structures={})
+        self.is_cut_off = False
+        self.objects = SimpleNamespace(structures={}, written=None)
         """No client of Optuna or of Kubernetes calls, and no trial runs in Slurm."""
         self._data_dir = data_dir
         self.can_leave = can_leave

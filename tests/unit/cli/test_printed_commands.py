@@ -28,6 +28,7 @@ EXAMPLES = {
     "katib --help": "katib --help",
     "katib algorithms": "katib algorithms",
     "katib algorithms NAME": "katib algorithms tpe",
+    "katib apply": "katib apply -f mine.yaml",
     "katib ask": "katib ask",
     "katib ask {}": "katib ask demo",
     "katib best {}": "katib best demo",
@@ -63,6 +64,8 @@ EXAMPLES = {
     "katib tune": "katib tune",
     "katib tune -p NAME=LOW..HIGH --minimize METRIC -- python {}": "katib tune -p x=1..2 --minimize y -- python a.py",
     "katib tune --timeout SECONDS": "katib tune --timeout 60 -p x=1..2 --minimize loss -- true",
+    "katib ui": "katib ui",
+    "katib ui --print": "katib ui --print",
     "katib validate FILE": "katib validate demo.yaml",
     "katib watch": "katib watch demo",
     "katib watch {}{}": "katib watch demo --data-dir d",
@@ -80,7 +83,7 @@ _WITHOUT_ARGUMENTS = {
 }
 """Names of commands in sentences, and those that need files which are not there."""
 
-_OF_OTHER_PROGRAMS = {"--wait", "--lr", "--layers", "--opt", "--log", "--config", "--all"}
+_OF_OTHER_PROGRAMS = {"--wait", "--lr", "--layers", "--opt", "--log", "--config", "--all", "--no-"}
 """Options of programs in examples."""
 
 

@@ -229,7 +229,7 @@ def test_a_trial_that_its_user_ended_has_failed(world: World) -> None:
     noticed, unnoticed = world.begin(study), world.begin(study)
     for name in ("s-0", "s-1"):
         trial = world.object(name)
-        world.store.update_status(with_status(trial, killed(trial.status, "stopped", SystemClock().now())))
+        world.store.update_status(with_status(trial, killed(trial.status, "stopped", SystemClock().now(), 1.0)))
     world.trials.note(Key("default", "s-0"), world.object("s-0"))
 
     assert world.trial(noticed).state == FAIL
