@@ -533,3 +533,7 @@ def test_a_name_that_a_table_of_mysql_cannot_hold_is_refused_with_a_remedy(tmp_p
         for ask in (lambda: log.report("a", [reading("0.5", name="損失")]), lambda: log.read("a", metric_name="損失")):
             with pytest.raises(InvalidError, match="CONVERT TO CHARACTER SET utf8mb4"):
                 ask()
+        with log._database.write() as connection:  # other tests use the same table
+            connection.execute(
+                text("ALTER TABLE observation_logs CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
+            )

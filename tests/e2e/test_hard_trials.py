@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from katib.api.names import REMEDY
 from tests.support.cli import (
     KATIB,
     ServerProcess,
@@ -150,7 +151,7 @@ def test_the_message_says_why_a_trial_was_lost_that(tmp_path: Path, command: str
     code, printed = run(tmp_path, one_trial(command, maxFailedTrialCount=0))
 
     assert code == 1, printed
-    message = last_condition(trials(tmp_path)[0])["message"]
+    message = last_condition(trials(tmp_path)[0])["message"].partition(REMEDY)[0]
     assert what in message
     assert why in message
     assert message.removeprefix("Trial has failed: ").removeprefix("Metrics are not available: ") in printed

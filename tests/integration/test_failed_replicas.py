@@ -190,21 +190,21 @@ AGAIN = {
         TAKEN,
         ["7"],
     ),
-    "retried-job": (lambda script: batch(container("main", script), backoffLimit=1), "boom", ["5", "7"]),
+    "retried-job": (lambda script: batch(container("main", script), backoffLimit=1), "boom", ["7"]),
     "restarted-pytorchjob": (
         lambda script: training(
             "PyTorchJob", "pytorchReplicaSpecs", {"Master": replicas("pytorch", script, 1, "OnFailure")}
         ),
         "boom",
-        ["5", "7"],
+        ["7"],
     ),
-    "restarted-jobset": (once_more, "boom", ["5", "7"]),
+    "restarted-jobset": (once_more, "boom", ["7"]),
 }
 """A job of a script, the last line of its first try, and the readings that are there in the end."""
 
 
 @pytest.mark.parametrize("name", AGAIN)
-def test_readings_go_with_a_try_that_was_thrown_away_and_stay_when_the_job_asked_for_another(
+def test_the_readings_of_a_trial_are_those_of_the_try_that_ended_it(
     service: TuningService, tmp_path: Path, name: str
 ) -> None:
     make, last, expected = AGAIN[name]
