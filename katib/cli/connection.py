@@ -193,8 +193,10 @@ def _open_service(
 @contextmanager
 def _engine_here(directory: Path, *, starts: bool) -> Iterator[TuningService]:
     from katib.local import open_engine
+    from katib.local.layout import Layout
 
-    with open_engine(data_dir=directory, own_process=False) as engine:
+    slurm = () if any(Layout(directory.absolute()).slurm.glob("*/")) else None  # trials that may have to be ended there
+    with open_engine(data_dir=directory, own_process=False, slurm=slurm) as engine:
         if starts:
             engine.start_for(None)
         yield engine.service

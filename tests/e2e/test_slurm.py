@@ -289,31 +289,47 @@ def test_scancel_by_hand_fails_the_trial_and_says_so(
     assert "was cancelled in Slurm by another program or user (Slurm job" in out
 
 
+@pytest.mark.parametrize("resumes", [True, False], ids=["resumed", "interrupted"])
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT], ids=["kill", "ctrl-c"])
 def test_an_engine_that_ends_leaves_jobs_which_the_next_one_goes_on_with(
-    tmp_path: Path, cluster: SlurmCluster, running: subprocess.Popen[str], end: signal.Signals
+    tmp_path: Path, cluster: SlurmCluster, running: subprocess.Popen[str], end: signal.Signals, resumes: bool
 ) -> None:
     jobs = set(cluster.command("squeue", "-h", "-o", "%i").split())
     running.send_signal(end)
     _, said = running.communicate(timeout=60)
     refused = katib("run", tmp_path / "experiment.json", cwd=tmp_path)
-    with subprocess.Popen(
-        [*KATIB, "serve", "--on", "slurm", "--port", "0"],
-        cwd=tmp_path,
-        env=environment(**cluster.environment),
-        stderr=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-    ) as server:
-        eventually(lambda: katib("get", "demo", cwd=tmp_path).returncode == 0)
-        eventually(lambda: "2 running" in katib("why", "demo", cwd=tmp_path).stdout, "two running trials")
+    serve, env = [*KATIB, "serve", "--on", "slurm", "--port", "0"], environment(**cluster.environment)
+    with (tmp_path / "served").open("wb") as said_by_server:
+        server = subprocess.Popen(serve, cwd=tmp_path, env=env, stderr=subprocess.STDOUT, stdout=said_by_server)
+    try:
+        eventually(lambda: "listens" in (tmp_path / "served").read_text(), "a server")
+        if resumes:
+            assert katib("resume", "demo", cwd=tmp_path).returncode == 0
+            eventually(lambda: "2 running" in katib("why", "demo", cwd=tmp_path).stdout, "two running trials")
         same = set(cluster.command("squeue", "-h", "-o", "%i").split())
         deleted = katib("delete", "demo", cwd=tmp_path)
         eventually(lambda: not cluster.command("squeue", "-h"), "no job")
-        server.send_signal(signal.SIGTERM)
+    finally:
+        server.terminate()
+        server.wait(60)
 
     assert ("running trials go on in Slurm (2)" in said) is (end == signal.SIGINT)
     assert "add --on slurm" in refused.stderr
     assert (same, deleted.returncode) == (jobs, 0), deleted.stderr
+
+
+def test_jobs_that_were_left_end_with_their_experiment_without_a_server(
+    tmp_path: Path, cluster: SlurmCluster, running: subprocess.Popen[str]
+) -> None:
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=60)
+    stopped = katib("stop", "demo", cwd=tmp_path, **cluster.environment)
+    left = cluster.command("squeue", "-h", "-o", "%i").split()
+    deleted = katib("delete", "demo", cwd=tmp_path, **cluster.environment)
+    eventually(lambda: not cluster.command("squeue", "-h"), "no job")
+
+    assert (stopped.returncode, deleted.returncode, len(left)) == (0, 0, 2), stopped.stderr + deleted.stderr
+    assert not any((tmp_path / ".katib/run/slurm").iterdir())
 
 
 def test_a_job_that_takes_too_much_memory_ends_with_that_reason(tmp_path: Path, cluster: SlurmCluster) -> None:

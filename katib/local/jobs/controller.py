@@ -140,6 +140,7 @@ class JobController:
         self._ports = PortTable()
         self._present: dict[Key, dict[str, Object]] = {}  # the jobs in the caches, by their uids
         self._runs: dict[Key, JobRun] = {}
+        self._held: dict[Key, KeptGroup] = {}  # what runs elsewhere of jobs that are for another engine
         self._ended = threading.Condition()
         self._stopping = False
         self._queue: WorkQueue[Key] = WorkQueue(clock)
@@ -156,8 +157,8 @@ class JobController:
         self._loop.start()
         unwanted = [group for group in list(self._place.kept()) if not self._adopt(group)]
         if self._machine.place is not None:
-            unwanted = [group for group in unwanted if not self._waits_for_another(group)]
-        self._place.end(unwanted)
+            self._held = {key: group for group in unwanted if (key := self._held_key(group)) is not None}
+        self._place.end([group for group in unwanted if group not in self._held.values()])
         self._objects.start()
         self._controller.start()
 
@@ -256,13 +257,22 @@ class JobController:
         self._objects.follow(run.job, run.pods)
         return True
 
-    def _waits_for_another(self, kept: KeptGroup) -> bool:
+    def _held_key(self, kept: KeptGroup) -> Key | None:
+        """Return the job that a group belongs to where that is for another engine; else None."""
         if (note := decoded(kept.note)) is None:
-            return False
+            return None
         with contextlib.suppress(NotFoundError):
             job = self._store.get(note.job_kind, note.key)
-            return job["metadata"]["uid"] == note.uid and self._owner.is_interrupted(job)
-        return False
+            if job["metadata"]["uid"] == note.uid and self._owner.is_interrupted(job):
+                return note.key
+        return None
+
+    def _release_held(self, key: Key, job: Object | None) -> None:
+        """End what runs elsewhere of a job that was deleted; go on with it once the job is for this engine."""
+        if job is not None and self._owner.is_interrupted(job):
+            return
+        if (kept := self._held.pop(key, None)) is not None and (job is None or not self._adopt(kept)):
+            self._place.end([kept])
 
     def _keep(self, run: JobRun) -> None:
         """Leave for the next engine what it has to know to go on with a job."""
@@ -335,6 +345,9 @@ class JobController:
         job = next(iter(jobs.values()), None) if run is None else jobs.get(run.uid)
         if job is not None and "deletionTimestamp" in job["metadata"]:
             job = None
+        if run is None and key in self._held:
+            self._release_held(key, job)
+            run = self._runs.get(key)
         if job is None or (run.is_interrupted if run is not None else not self._owner.may_start(job)):
             self._objects.forget(key)
             self._queue.cancel(key)
