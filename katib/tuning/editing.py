@@ -22,7 +22,16 @@ from katib.api.validation.update import COUNTS
 from katib.api.wording import one_of
 from katib.controllers.experiment.plan import is_stopped
 from katib.controllers.kinds import EXPERIMENT, TRIAL
-from katib.errors import AlreadyExistsError, InvalidError, NotFoundError, UnavailableError, invalid
+from katib.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    InvalidError,
+    KatibError,
+    NotFoundError,
+    OutcomeUnknownError,
+    UnavailableError,
+    invalid,
+)
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.writing import until_written
 
@@ -118,9 +127,23 @@ def _changes(old: Experiment, counts: Mapping[str, int | None], stopped: bool | 
     return changes
 
 
-def suspend_trial(store: ObjectStore, key: Key, *, suspended: bool) -> Trial:
-    """Set the field of a trial's job that suspends it, and note on the trial that a user did; return the Trial.
+def _set_suspended(store: ObjectStore, job: Object, path: tuple[str, ...], *, suspended: bool) -> None:
+    if bool(value_at(job, path)) is suspended:
+        return
+    if bool(value_at(store.patch(job, nested(path, suspended)), path)) is not suspended:
+        cause = f"the API server dropped {'.'.join(path)} of its {Kind.of(job).kind}, which it does not know"
+        remedy = "a newer Kubernetes or operator is needed for it"
+        raise invalid(f"trial {Key.of(job).name}", cause, remedy, "suspend-unknown")
 
+
+def _note(*, suspended: bool) -> Object:
+    return {"metadata": {"annotations": {PAUSED_ANNOTATION: PAUSED if suspended else None}}}
+
+
+def suspend_trial(store: ObjectStore, key: Key, *, suspended: bool) -> Trial:
+    """Note on a trial that a user suspends it, and set the field of its job that does; return the Trial.
+
+    The note is first, so that no job is suspended by a user who may not write it.
     The pods of a suspended job end, which is no failure, and another trial may run in its place. One that goes on
     starts its pods again, from the beginning or from a checkpoint.
 
@@ -157,14 +180,17 @@ def suspend_trial(store: ObjectStore, key: Key, *, suspended: bool) -> Trial:
         owners = (job.get("metadata") or {}).get("ownerReferences") or ()
         if trial.metadata.uid not in (owner.get("uid") for owner in owners):
             raise UnavailableError(f"{what} has no {kind.kind} now; try again in a moment")
-        if bool(value_at(job, path)) is not suspended:
-            job = store.patch(job, nested(path, suspended))
-        if bool(value_at(job, path)) is not suspended:
-            cause = f"the API server dropped {'.'.join(path)} of its {kind.kind}, which it does not know"
-            raise invalid(what, cause, "a newer Kubernetes or operator is needed for it", "suspend-unknown")
-        if (PAUSED_ANNOTATION in trial.metadata.annotations) is suspended:
-            return trial
-        noted = {"metadata": {"annotations": {PAUSED_ANNOTATION: PAUSED if suspended else None}}}
-        return Trial.read(store.patch(found, noted))
+        is_noted = (PAUSED_ANNOTATION in trial.metadata.annotations) is suspended
+        noted = found if is_noted else store.patch(found, _note(suspended=suspended))
+        try:
+            _set_suspended(store, job, path, suspended=suspended)
+        except (ConflictError, OutcomeUnknownError):
+            raise  # it is tried again, or may be suspended
+        except KatibError:
+            if not is_noted:
+                with suppress(KatibError):
+                    store.patch(noted, _note(suspended=not suspended))
+            raise
+        return Trial.read(noted)
 
     return until_written(attempt, key.name, "try again")

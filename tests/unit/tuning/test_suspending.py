@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 
 from katib.api.job_kinds import is_suspended, suspend_field
+from katib.api.names import PAUSED_ANNOTATION
 from katib.controllers.kinds import TRIAL
-from katib.errors import InvalidError, NotFoundError, UnavailableError
+from katib.errors import ForbiddenError, InvalidError, NotFoundError, UnavailableError
 from katib.local.jobs.kinds import job_kinds
 from katib.runtime.objects import Key, Kind, Object
 from katib.stores.memory import MemoryStore
 from katib.tuning.editing import suspend_trial
+from tests.support.faulty_store import Call, FaultyStore
 
+JOB = Kind("batch/v1", "Job")
 KEY = Key("default", "demo-1")
 TRAINING = "kubeflow.org/v1"
 
@@ -106,9 +109,28 @@ def test_a_job_that_is_not_there_may_come_and_a_trial_is_not_found() -> None:
         suspend_trial(stored("batch/v1", "Job", make=OldServer), KEY, suspended=True)
 
 
+@pytest.mark.parametrize("suspended", [True, False])
+@pytest.mark.parametrize("forbidden", ["Trial", "Job"])
+def test_who_may_not_write_both_the_trial_and_its_job_changes_neither(forbidden: str, *, suspended: bool) -> None:
+    inner = stored("batch/v1", "Job")
+    if not suspended:
+        suspend_trial(inner, KEY, suspended=True)
+    store = FaultyStore(inner)
+
+    def forbids(call: Call) -> BaseException | None:
+        return ForbiddenError("no") if call.before and (call.verb, call.kind.kind) == ("patch", forbidden) else None
+
+    store.fail_on = forbids
+    with pytest.raises(ForbiddenError):
+        suspend_trial(store, KEY, suspended=suspended)
+
+    is_noted = PAUSED_ANNOTATION in (inner.get(TRIAL, KEY)["metadata"].get("annotations") or {})
+    assert (is_suspended(inner.get(JOB, KEY)), is_noted) == (not suspended, not suspended)
+
+
 def test_a_job_of_somebody_else_is_not_touched() -> None:
     store = stored("batch/v1", "Job", owned=False)
     with pytest.raises(UnavailableError, match="trial demo-1 has no Job now"):
         suspend_trial(store, KEY, suspended=True)
 
-    assert store.get(Kind("batch/v1", "Job"), KEY)["spec"] == {}
+    assert store.get(JOB, KEY)["spec"] == {}
