@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from katib.api.metrics import PROGRESS, MetricLog, ObservationLog, trainer_readings
+from katib.api.metrics import PROGRESS, MetricLog, ObservationLog, parse_time, trainer_readings
 from katib.errors import invalid
 from katib.rpc.log_guard import Caller, LogGuard
 
@@ -38,11 +38,15 @@ def readings_of(body: bytes, names: Collection[str], now: datetime) -> list[Metr
     """
     try:
         status = json.loads(body)["trainerStatus"]
-        progress = status.get(PROGRESS)
+        progress, updated = status.get(PROGRESS), status.get("lastUpdatedTime")
         metrics = {str(one["name"]): str(one["value"]) for one in (status.get("metrics") or ())}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         cause, remedy = "it is not a status of Kubeflow Trainer", 'post {"trainerStatus": {"metrics": [...]}}'
         raise invalid("body", cause, remedy, "trainer-status") from error
+    if not isinstance(updated, str) or parse_time(updated) is None:
+        cause = "it is missing, or not a time, and Kubeflow Trainer refuses such a status"
+        remedy = "post the time of the status, such as 2026-08-01T12:00:00Z"
+        raise invalid("trainerStatus.lastUpdatedTime", cause, remedy, "trainer-status")
     if len(metrics) > _MOST_METRICS:
         cause = f"there are {len(metrics)}"
         raise invalid("trainerStatus.metrics", cause, f"post at most {_MOST_METRICS}", "trainer-status")

@@ -37,7 +37,8 @@ context = ssl.create_default_context(cafile=authorities) if authorities else Non
 def post(step, loss):
     token = open(os.environ["KUBEFLOW_TRAINER_SERVER_TOKEN"]).read().strip()
     metrics = [{"name": "loss", "value": str(loss)}, {"name": "current_step", "value": str(step)}]
-    status = {"progressPercentage": 10 * step, "metrics": metrics}
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    status = {"progressPercentage": 10 * step, "lastUpdatedTime": now, "metrics": metrics}
     request = urllib.request.Request(
         os.environ["KUBEFLOW_TRAINER_SERVER_URL"],
         data=json.dumps({"trainerStatus": status}).encode(),

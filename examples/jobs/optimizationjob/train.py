@@ -6,6 +6,7 @@ import json
 import os
 import ssl
 import urllib.request
+from datetime import UTC, datetime
 from pathlib import Path
 
 
@@ -15,7 +16,9 @@ def post(progress: int, loss: float) -> None:
     if url is None:
         print(f"loss={loss}", flush=True)
         return
-    status = {"progressPercentage": progress, "metrics": [{"name": "loss", "value": str(loss)}]}
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    metrics = [{"name": "loss", "value": str(loss)}]
+    status = {"progressPercentage": progress, "lastUpdatedTime": now, "metrics": metrics}
     token = Path(os.environ["KUBEFLOW_TRAINER_SERVER_TOKEN"]).read_text().strip()
     request = urllib.request.Request(  # noqa: S310 - the address is the trainer's
         url,

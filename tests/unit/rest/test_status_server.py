@@ -60,7 +60,8 @@ def bench() -> Iterator[Bench]:
 
 
 def status(progress: int | None = None, **metrics: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {"metrics": [{"name": name, "value": str(value)} for name, value in metrics.items()]}
+    listed = [{"name": name, "value": str(value)} for name, value in metrics.items()]
+    found: dict[str, Any] = {"lastUpdatedTime": "2026-08-01T12:00:00Z", "metrics": listed}
     return found if progress is None else {**found, "progressPercentage": progress, "estimatedRemainingSeconds": 5}
 
 
@@ -92,8 +93,10 @@ def test_what_a_status_repeats_is_stored_once(bench: Bench) -> None:
         (b'{"trainerStatus": {"metrics": [{"name": "loss"}]}}', "it is not a status"),
         (status(**{f"m{i}": i for i in range(257)}), "there are 257; post at most 256"),
         (b" " * (1 << 19), "it is too large"),
+        ({"metrics": []}, "trainerStatus.lastUpdatedTime: it is missing"),
+        ({"metrics": [], "lastUpdatedTime": "noon"}, "trainerStatus.lastUpdatedTime: it is missing, or not a time"),
     ],
-    ids=["no JSON", "no object", "no value", "many", "large"],
+    ids=["no JSON", "no object", "no value", "many", "large", "no time", "not a time"],
 )
 def test_what_is_no_status_is_refused(bench: Bench, content: Any, words: str) -> None:
     code, message = bench.post(content)
@@ -116,7 +119,9 @@ def test_a_certificate_that_is_renewed_is_shown(tmp_path: Path) -> None:
         return ssl.create_default_context(cadata=issued.authority.decode())
 
     def is_trusted(context: ssl.SSLContext) -> bool:
-        request = urllib.request.Request(server.url_of("mine", ()), data=json.dumps({"trainerStatus": {}}).encode())
+        request = urllib.request.Request(
+            server.url_of("mine", ()), data=json.dumps({"trainerStatus": status()}).encode()
+        )
         try:
             urllib.request.urlopen(request, timeout=20, context=context).close()
         except urllib.error.URLError:
