@@ -10,6 +10,7 @@ from __future__ import annotations
 from katib.explaining.ended import cause_of_loss, common_cause, lost_sentence, more_trials
 from katib.explaining.evidence import LOCAL, Evidence, JobFacts, Place, ServiceFacts
 from katib.explaining.experiment import diagnose_experiment
+from katib.explaining.optimization_job import diagnose_optimization_job
 from katib.explaining.trial import diagnose_trial
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "cause_of_loss",
     "common_cause",
     "diagnose_experiment",
+    "diagnose_optimization_job",
     "diagnose_trial",
     "lost_sentence",
     "more_trials",

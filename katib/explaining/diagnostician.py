@@ -11,9 +11,18 @@ from typing import NamedTuple, Protocol, TypeVar
 from katib.api.metrics import PROGRESS, MetricLog, ObservationReader
 from katib.api.names import EXPERIMENT_LABEL
 from katib.api.types import API_VERSION, Experiment, Resource, Suggestion, Trial
-from katib.controllers.kinds import TRIAL, key_of
-from katib.errors import ForbiddenError, NotFoundError, UnavailableError
-from katib.explaining import Evidence, JobFacts, Place, ServiceFacts, diagnose_experiment, diagnose_trial
+from katib.api.types.optimization import OptimizationJob
+from katib.controllers.kinds import OPTIMIZATION_JOB, TRIAL, key_of
+from katib.errors import ForbiddenError, KindNotInstalledError, NotFoundError, UnavailableError
+from katib.explaining import (
+    Evidence,
+    JobFacts,
+    Place,
+    ServiceFacts,
+    diagnose_experiment,
+    diagnose_optimization_job,
+    diagnose_trial,
+)
 from katib.explaining.answer import SAVINGS_SAMPLE, saved_share, savings_sentence
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key, Kind, Object
@@ -69,10 +78,10 @@ class Diagnostician:
         self._clock = clock
 
     def explain(self, namespace: str, name: str) -> Diagnosis:
-        """Explain an experiment, or a trial of that name.
+        """Explain an experiment, a trial, or an OptimizationJob without an experiment, of that name.
 
         Raises:
-            NotFoundError: There is neither.
+            NotFoundError: There is none of them.
         """
         key = Key(namespace, name)
         experiment = self._find(Experiment, key)
@@ -83,6 +92,9 @@ class Diagnostician:
             return replace(diagnosis, savings=savings_sentence(experiment, share), saved_share=share)
         trial = self._find(Trial, key)
         if trial is None:
+            with suppress(NotFoundError, ForbiddenError, KindNotInstalledError):
+                job = OptimizationJob.read(self._store.get(OPTIMIZATION_JOB, key))
+                return diagnose_optimization_job(job, self._evidence(None, []))
             raise NotFoundError(f'neither an experiment nor a trial "{name}" is in namespace {namespace}')
         owner = trial.metadata.labels.get(EXPERIMENT_LABEL, "")
         return diagnose_trial(trial, self._evidence(self._find(Experiment, Key(namespace, owner)), [trial]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from katib.api.metrics import MetricLog
 from katib.api.types import Experiment, Suggestion, Trial
@@ -66,7 +67,7 @@ class JobFacts:
     pods: tuple[Json, ...] = ()
 
 
-_IN_IMAGES = {
+_IN_IMAGES: Mapping[str, Any] = {
     "module": "Install the module in the image that the template names, or name another image.",
     "file": "Put the file into the image or a volume of the template, or name it by its full path.",
     "permission": "Give the container of the template the right to it, by runAsUser or fsGroup for example.",
@@ -90,6 +91,7 @@ class Place:
         workspace: Where relative paths of a command start, with `{}` for the directory; empty where it is the image's.
         permission: What to do about something that it was not allowed to do.
         release: How an object that is being deleted goes where no controller comes back; empty where one always can.
+        needs_annotation: Whether only an OptimizationJob with an annotation for its algorithm is worked on.
         default_namespace: The namespace that a command means which names none; empty when that depends on the caller.
     """
 
@@ -105,6 +107,7 @@ class Place:
     workspace: str = ""
     permission: str = _IN_IMAGES["permission"]
     release: str = ""
+    needs_annotation: bool = False
     default_namespace: str = ""
 
     def in_images(self) -> Place:

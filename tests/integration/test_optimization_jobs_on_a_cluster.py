@@ -5,6 +5,8 @@ What Kubeflow Trainer does is played here: a TrainJob gets the status that its p
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from katib.cluster.access.tuning_service import open_cluster
 from katib.controllers.kinds import OPTIMIZATION_JOB
 from katib.runtime.objects import Key, Kind, Object
 from tests.support.api_server import ApiServer
@@ -40,7 +43,7 @@ def plane(api_server: ApiServer, tmp_path: Path) -> Iterator[ControlPlane]:
 
 
 def a_job(name: str, annotations: dict[str, str]) -> Object:
-    job: dict[str, Any] = yaml.safe_load((ROOT / "examples/jobs/optimizationjob/job.yaml").read_text())
+    job: dict[str, Any] = yaml.safe_load((ROOT / "examples/kubernetes/optimization-job.yaml").read_text())
     job["metadata"] = {"name": name, "namespace": NAMESPACE, "annotations": annotations}
     return job
 
@@ -54,15 +57,18 @@ def post(plane: ControlPlane, job: Object, loss: float, step: int, *conditions: 
 
 
 def train(plane: ControlPlane) -> None:
-    """Have the program of every TrainJob post twice; it ends once the first status is among the readings of its trial.
+    """Run the program of every TrainJob, and post its first value, and its last once the first is among the readings.
 
     Of the second the controller sees the end at the same time.
     """
     for job in plane.store.list(TRAIN_JOB, NAMESPACE).items:
         env = {entry["name"]: entry["value"] for entry in job["spec"]["trainer"]["env"]}
-        loss = abs(float(env["KUBEFLOW_TRAINER_OPT_X"]) - 1)
+        [program, *words] = job["spec"]["trainer"]["command"]
+        done = subprocess.run([sys.executable, *words], env=env, capture_output=True, text=True, check=True)
+        first, *_, loss = (float(line.removeprefix("loss=")) for line in done.stdout.splitlines())
+        assert program == "python3"
         if "status" not in job:
-            post(plane, job, 1 + loss, 1)
+            post(plane, job, first, 1)
         elif not job["status"].get("conditions") and plane.log.count(job["metadata"]["name"], metric_name="loss"):
             post(plane, job, loss, 2, {"type": "Complete", "status": "True", "reason": "JobsCompleted", "message": ""})
 
@@ -92,6 +98,10 @@ def test_an_annotated_job_gets_its_result_and_others_are_left_alone(plane: Contr
     curves = [[(r.name, r.step, r.time.second) for r in plane.log.read(name)] for name in trials]
     step_by_step = [("loss", 1, 1), ("progressPercentage", 1, 1), ("loss", 2, 2), ("progressPercentage", 2, 2)]
 
+    with open_cluster(plane.server.kubeconfig) as opened:
+        why = opened.service.why(NAMESPACE, "theirs")
+
+    assert why.verdict == ("Nobody works on OptimizationJob theirs: it has no annotation katib.kubeflow.org/algorithm.")
     assert ours["status"]["conditions"][-1]["reason"] == "MaxTrialsReached"
     assert curves == [step_by_step] * 6
     assert ours["status"]["result"]["trainJobName"] == min(values, key=lambda name: values[name])

@@ -29,7 +29,7 @@ from katib.api.types import (
 from katib.controllers.assembly import Ports, Queues, assemble
 from katib.controllers.caches import Caches
 from katib.controllers.job_caches import identity
-from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
+from katib.controllers.kinds import EXPERIMENT, OPTIMIZATION_JOB, SUGGESTION, TRIAL
 from katib.controllers.ports import GivenRules, PodWatcher, StopVerdict, SuggestionService, SuggestionsReply
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial.observing import TrialLogs
@@ -298,4 +298,4 @@ class World:
 
 def new_store() -> MemoryStore:
     """Return an empty store that knows which of our kinds have a status of their own."""
-    return MemoryStore({EXPERIMENT, SUGGESTION, TRIAL, JOB})
+    return MemoryStore({EXPERIMENT, SUGGESTION, TRIAL, OPTIMIZATION_JOB, JOB})

@@ -99,6 +99,7 @@ def cluster_place(core_namespace: str) -> Place:
         command="Use an image that has the command, or give its full path in the template.",
         capacity="Wait for room in the cluster, or lower resources.requests in the template.",
         release="Where no controller is to come back, `katib release-finalizers` lets it go.",
+        needs_annotation=True,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.api.types import Experiment, Trial
 from katib.databases.sqlite import Database, open_database
 from katib.errors import NotFoundError, UnavailableError
-from katib.explaining import ServiceFacts
+from katib.explaining import LOCAL, ServiceFacts
 from katib.explaining.diagnostician import Diagnostician, attempt_of
 from katib.local.events import LoggedEvents
 from katib.local.layout import Layout
@@ -49,11 +50,23 @@ class Waiting(LocalFacts):
         return True
 
 
+class OnACluster(Waiting):
+    """The same where other controllers may work on OptimizationJobs, too."""
+
+    place = replace(LOCAL, needs_annotation=True)
+
+
 class Bench:
     """A diagnostician of one machine over stores in memory; `waiting` is what a runner says of every job."""
 
     def __init__(
-        self, database: Database, waiting: str = "", services: Services = (), log: MemoryObservationLog | None = None
+        self,
+        database: Database,
+        waiting: str = "",
+        services: Services = (),
+        log: MemoryObservationLog | None = None,
+        *,
+        on_a_cluster: bool = False,
     ) -> None:
         self.store = new_store()
         self.log = log or MemoryObservationLog()
@@ -61,7 +74,7 @@ class Bench:
         self.files = TrialFiles(layout)
         clock = VirtualClock()
         records = Records(self.store, self.log, LoggedEvents(EventLog(database, clock)), self.files)
-        facts = Waiting(self.store, self.files, layout, waiting, services)
+        facts = (OnACluster if on_a_cluster else Waiting)(self.store, self.files, layout, waiting, services)
         self.asked = facts.asked
         self.diagnostician = Diagnostician(records, facts, clock)
 
@@ -97,9 +110,47 @@ def a_job(name: str) -> dict[str, Any]:
     return {"apiVersion": JOB.api_version, "kind": JOB.kind, "metadata": {"name": name, "namespace": "default"}}
 
 
+def an_optimization_job(name: str) -> dict[str, Any]:
+    return {**a_job(name), "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "OptimizationJob", "spec": {}}
+
+
+ANNOTATE = "`kubectl annotate optimizationjob oj --namespace default katib.kubeflow.org/algorithm=random`"
+
+
 def test_what_is_neither_is_not_found(bench: Bench) -> None:
     with pytest.raises(NotFoundError, match='neither an experiment nor a trial "ghost"'):
         bench.told("ghost")
+
+
+@pytest.mark.parametrize(
+    ("annotations", "on_a_cluster", "verdict", "remedy"),
+    [
+        ({}, True, "Nobody works on OptimizationJob oj: it has no annotation katib.kubeflow.org/algorithm.", ANNOTATE),
+        ({"katib.kubeflow.org/algorithm": "tpe"}, True, "OptimizationJob oj has no experiment yet.", "If this lasts, "),
+        ({}, False, "OptimizationJob oj has no experiment yet.", ""),
+    ],
+    ids=["left to others", "ours", "one machine"],
+)
+def test_an_optimization_job_says_who_works_on_it(
+    database: Database, annotations: dict[str, str], verdict: str, remedy: str, *, on_a_cluster: bool
+) -> None:
+    bench = Bench(database, on_a_cluster=on_a_cluster)
+    job = an_optimization_job("oj")
+    bench.put({**job, "metadata": {**job["metadata"], "annotations": annotations}})
+    told = bench.diagnostician.explain("default", "oj")
+
+    assert (told.kind, told.verdict) == ("OptimizationJob", verdict)
+    assert " ".join(told.remedies).startswith(remedy)
+    assert bool(told.remedies) is bool(remedy)
+
+
+def test_an_optimization_job_that_made_no_experiment_tells_its_condition(bench: Bench) -> None:
+    failed = {"type": "Failed", "status": "True", "reason": "TrainJobsCreationFailed", "message": "The job is invalid"}
+    bench.put({**an_optimization_job("oj"), "status": {"conditions": [failed]}})
+
+    assert bench.diagnostician.explain("default", "oj").verdict == (
+        "OptimizationJob oj: The job is invalid (TrainJobsCreationFailed)."
+    )
 
 
 def test_an_experiment_counts_before_a_trial_of_that_name(bench: Bench) -> None:
