@@ -39,12 +39,12 @@ class Ladder(Bracket):
         """
         continued = {member.parent for member in self.rungs[rung + 1]}
         free = (m for m in self.rungs[rung] if m.rank is not None and m.name not in continued)
-        return sorted(free, key=lambda m: (m.rank or (), m.name))
+        return sorted(free, key=lambda m: m.rank or ())
 
     def share_of_best(self, rung: int, eta: float) -> list[Member]:
         """Return the best of the trials that ended at a rung, at most one of `eta`."""
         ended = [member for member in self.rungs[rung] if not member.is_pending]
-        ranked = sorted((m for m in ended if m.rank is not None), key=lambda m: (m.rank or (), m.name))
+        ranked = sorted((m for m in ended if m.rank is not None), key=lambda m: m.rank or ())
         return ranked[: math.floor(len(ended) / eta)]
 
 

@@ -95,7 +95,8 @@ def _names_resource(problem: Problem) -> bool:
 def facts_of(problem: Problem, trials: Sequence[PastTrial]) -> Facts:
     """Return what the choice depends on."""
     own = [trial for trial in trials if not trial.is_earlier]
-    seconds = [trial.seconds for trial in own if trial.seconds >= 0]  # not NaN
+    repeats = problem.is_seeded and problem.parallel <= 1  # no two runs take as long
+    seconds = [trial.seconds for trial in own if trial.seconds >= 0 and not repeats]  # not NaN
     return Facts(
         n_parameters=len(problem.space.parameters),
         size=problem.space.size,

@@ -8,7 +8,8 @@ The same object works in a notebook and behind gRPC:
 Theory of operation: a suggestion is a function of (problem, past trials, k), where k counts the suggestions of the
 experiment from 0. Whatever an algorithm keeps between calls is a cache of that function, never a memory. So a restarted
 service answers as the undisturbed one would, a repeated request gets the same answer, and nothing needs saving. Past
-trials come sorted by name: the only order that survives restarts, since times and list orders differ between runs.
+trials come sorted by a hash of their assignments: times and list orders differ between runs, and names between
+experiments with the same seed, so nothing is decided by those.
 """
 
 from __future__ import annotations
@@ -229,7 +230,7 @@ class Algorithm(Rules, ABC):
         space has no more. The caller may stop taking them at any time.
 
         Args:
-            trials: All trials so far, sorted by name. Empty when the algorithm declares that it reads no history.
+            trials: All trials so far, sorted as said above. Empty when the algorithm declares that it reads no history.
             first: How many suggestions were given before.
             count: How many are wanted now.
 

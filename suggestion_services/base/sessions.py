@@ -6,6 +6,7 @@ next request at the price of decoding its trials once more.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
@@ -36,7 +37,7 @@ class Session:
         self._own = _Decoded("trials", objective, is_earlier=False)
 
     def history(self, request: UndecodedSuggestionsRequest) -> list[PastTrial]:
-        """Return the earlier trials and then the experiment's own, sorted by name; of equally named ones, the last.
+        """Return the earlier trials and then the experiment's own, in their order; of equally named ones, the last.
 
         A trial that was in the previous request, byte for byte, is the same object again, so that the algorithm can
         see at a glance what is new.
@@ -55,24 +56,30 @@ class _Decoded:
         self._path = path
         self._objective = objective
         self._is_earlier = is_earlier
-        self._known: dict[bytes, PastTrial] = {}
+        self._known: dict[bytes, tuple[_Place, PastTrial]] = {}
 
     def read(self, messages: Iterable[bytes]) -> list[PastTrial]:
-        """Return the trials of a request, sorted by name."""
+        """Return the trials of a request, in an order that depends on what they tried and say, not on their names."""
         texts = list(messages)
         found = list(map(self._known.get, texts))
-        trials = [self._decode(i, texts[i]) if trial is None else trial for i, trial in enumerate(found)]
+        trials = [self._decode(i, texts[i]) if known is None else known for i, known in enumerate(found)]
         self._known = dict(zip(texts, trials, strict=True))
-        by_name = {trial.name: trial for trial in trials}
-        return [by_name[name] for name in sorted(by_name)]
+        by_name = {trial.name: (place, trial) for place, trial in trials}
+        return [trial for _, trial in sorted(by_name.values(), key=lambda known: known[0])]
 
-    def _decode(self, i: int, text: bytes) -> PastTrial:
+    def _decode(self, i: int, text: bytes) -> tuple[_Place, PastTrial]:
         try:
             message = api_pb2.Trial.FromString(text)
         except DecodeError:
             path, cause = f"{self._path}[{i}]", f"these {len(text)} bytes are not a Trial of api.v1.beta1"
             raise invalid(path, cause, "send trials as this version of the contract has them", "trial-bytes") from None
-        return past_trial(message, self._objective, is_earlier=self._is_earlier)
+        trial = past_trial(message, self._objective, is_earlier=self._is_earlier)
+        tried = repr([*trial.assignments.items()]).encode()
+        return (hashlib.sha256(tried).digest(), repr((trial.outcome, trial.values)), trial.name), trial
+
+
+_Place = tuple[bytes, str, str]
+"""Of a trial among others. A hash, since algorithms may weigh the last ones more, whose values must not be alike."""
 
 
 class LatestUsed(Generic[Key, Value]):

@@ -60,7 +60,7 @@ class DensityModel(Algorithm):
 
     def _split(self, trials: Sequence[PastTrial]) -> tuple[Rows, Rows]:
         """Return the good trials and all others that count, as rows of the unit cube."""
-        ranked: list[tuple[tuple[float, float], str, list[float]]] = []
+        ranked: list[tuple[tuple[float, float], list[float]]] = []
         others: list[list[float]] = []
         known = [self._known.get(id(trial)) or (trial, self._row(trial)) for trial in trials]
         self._known = {id(trial): (trial, row) for trial, row in known}  # keeps the trials, so that no id is used again
@@ -71,11 +71,11 @@ class DensityModel(Algorithm):
             if rank is None:
                 others.append(row)
             else:
-                ranked.append((rank, trial.name, row))
+                ranked.append((rank, row))
         ranked.sort()
         d = len(self._categories)
         good = max(d + 1, int(_GOOD_SHARE * len(ranked)))
-        rows = [row for _, _, row in ranked]
+        rows = [row for _, row in ranked]
         return np.array(rows[:good]).reshape(-1, d), np.array(rows[good:] + others).reshape(-1, d)
 
     def _row(self, trial: PastTrial) -> list[float] | None:

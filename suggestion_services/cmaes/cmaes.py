@@ -101,7 +101,7 @@ class CmaEs(Algorithm):
     def _replay(self, trials: Sequence[PastTrial]) -> _Search:
         """Return the search that the history makes, beginning with the last state that still holds."""
         own = [t for t in trials if not t.is_earlier and t.outcome in (Outcome.MEASURED, Outcome.BAD)]
-        own.sort(key=_number_of)  # stable: of equal numbers, and without one, by name
+        own.sort(key=_number_of)  # stable: of equal numbers, and without one, as they came
         earlier = [t for t in trials if t.is_earlier and t.outcome is Outcome.MEASURED]
         search = self._resumed(own, earlier)
         while (after := search.advanced(own, self)) is not None:

@@ -104,8 +104,8 @@ class Enas(Algorithm):
             architecture = read_architecture(trial.assignments.get("architecture", ""), self._shape)
             if architecture is not None:
                 reward = trial.objective if self.problem.maximize else -trial.objective
-                found.append((_number_of(trial.labels), trial.name, _Experience(architecture, reward)))
-        return [experience for _, _, experience in sorted(found, key=lambda entry: entry[:2])]
+                found.append((_number_of(trial.labels), _Experience(architecture, reward)))
+        return [experience for _, experience in sorted(found, key=lambda entry: entry[0])]
 
 
 class _History:

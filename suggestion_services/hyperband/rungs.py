@@ -115,7 +115,7 @@ class Bracket:
             below, members = self.rungs[i - 1], self.rungs[i]
             if any(member.is_pending for member in below):
                 return None
-            ranked = sorted((m for m in below if m.rank is not None), key=lambda m: (m.rank or (), m.name))
+            ranked = sorted((m for m in below if m.rank is not None), key=lambda m: m.rank or ())
             if len(members) < min(self.plan.rungs[i].size, len(ranked)):
                 continued = {member.parent for member in members}
                 return next(((i, member) for member in ranked if member.name not in continued), None)
@@ -130,7 +130,7 @@ class Bracket:
             if len(self.rungs[i]) < self.plan.rungs[i].size:
                 continued = {member.parent for member in self.rungs[i]}
                 free = [member for member in self.rungs[i - 1] if member.name not in continued]
-                ended = sorted((m for m in free if m.rank is not None), key=lambda m: (m.rank or (), m.name))
+                ended = sorted((m for m in free if m.rank is not None), key=lambda m: m.rank or ())
                 found = next(iter([*ended, *(m for m in free if m.is_pending)]), None)
                 if found is not None:
                     return i, found

@@ -78,7 +78,7 @@ class Member:
     """The steps of one member, oldest first; at least one."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
-        self._steps = sorted(steps, key=lambda step: (step.number, step.name))
+        self._steps = sorted(steps, key=lambda step: step.number)
 
     @property
     def latest(self) -> Step:
@@ -136,7 +136,7 @@ class Population:
             elif step.outcome is Outcome.MEASURED:
                 models.append(step)
         self._members = {name: Member(steps[name]) for name in sorted(steps, key=_order)}
-        self.models = sorted(models, key=lambda step: (-step.score, step.name))
+        self.models = sorted(models, key=lambda step: -step.score)
         self.taken = {trial.name for trial in trials}
         self._unused = 0
 
@@ -158,7 +158,7 @@ class Population:
             exactly: Whether those that have not reached it are left out; otherwise they stand with their furthest step.
         """
         known = (member.best_known(generation, exactly=exactly) for member in self._members.values())
-        return sorted((step for step in known if step is not None), key=lambda step: (step.score, step.name))
+        return sorted((step for step in known if step is not None), key=lambda step: step.score)
 
     def newest_of(self, step: Step) -> Step:
         """Return the latest measured step of a step's member: that one whose checkpoint is kept."""

@@ -9,7 +9,7 @@ the front that does not fit among the good trials as a whole, those are taken th
 beyond three objectives, where that is expensive, those that show all of it.
 Failed and diverged trials count as worse than all others (Optuna ranks a pruned trial without readings last), running
 ones as bad too (constant liar), so that requests in parallel spread. Optuna weighs trials beyond the newest 25 a little
-less; "newest" here goes by name, since a history must mean the same in any order.
+less; "newest" here is a random choice, since a history must mean the same in any order.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import grpc
 
+from katib.api.names import trial_name
 from katib.rpc._generated import api_pb2 as pb
 from katib.rpc._generated import api_pb2_grpc, health_pb2, health_pb2_grpc
 from suggestion_services.algorithms import find_entry
@@ -136,13 +137,14 @@ class Service:
     def search(
         self, experiment: pb.Experiment, objective: Callable[[Assignments], object], *, budget: int, parallel: int = 1
     ) -> list[pb.Trial]:
-        """Run an experiment: ask, evaluate, tell, until the budget is used or the space exhausted."""
+        """Run an experiment, with names as the product: ask, evaluate, tell, until its budget or space is used up."""
         trials: list[pb.Trial] = []
         while len(trials) < budget:
             points = self.ask(experiment, trials, count=min(parallel, budget - len(trials)))
             first = len(trials)
             trials += [
-                a_trial(f"t{first + i:05}", p, objective(p), labels=self.labels[i]) for i, p in enumerate(points)
+                a_trial(trial_name("", experiment.name, first + i), p, objective(p), labels=self.labels[i])
+                for i, p in enumerate(points)
             ]
             if self.exhausted:
                 break

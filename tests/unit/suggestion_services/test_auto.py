@@ -169,9 +169,18 @@ def test_durations_are_those_of_own_trials_with_both_times() -> None:
     trials = [*ended(3, seconds=4.0), PastTrial("u", Outcome.BAD, {}), PastTrial("v", Outcome.PENDING, {})]
     earlier = [replace(trial, is_earlier=True, seconds=900.0) for trial in ended(5)]
 
-    facts = facts_of(a_problem([a_double("x")]), [*earlier, *trials])
+    facts = facts_of(a_problem([a_double("x")], seed=None), [*earlier, *trials])
 
     assert (facts.n_ended, facts.seconds) == (4, 4.0)
+
+
+@pytest.mark.parametrize(("seed", "parallel", "count"), [(3, 1, False), (3, 2, True), (None, 1, True)])
+def test_a_seeded_search_of_one_trial_at_a_time_is_not_decided_by_durations(
+    seed: int | None, parallel: int, *, count: bool
+) -> None:
+    problem = a_problem([a_double("x")], seed=seed, parallel_trial_count=parallel)
+
+    assert (facts_of(problem, ended(1, seconds=4.0)).seconds == 4.0) == count
 
 
 def test_architectures_are_left_to_their_algorithms() -> None:
