@@ -116,6 +116,10 @@ class LogAccess:
     has_ended: bool = False
 
 
+LOGS_OF_KATIB = ""
+"""The name of no trial, under which the access to logs that never began is kept in a database that Katib made."""
+
+
 class ObservationReader(Protocol):
     """Reads the time series of metrics, by trial name; an unknown trial has an empty log. Thread-safe.
 

@@ -27,6 +27,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    delete,
     inspect,
     select,
     text,
@@ -34,7 +35,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from katib.api.metrics import REPORTER_LENGTH
+from katib.api.metrics import LOGS_OF_KATIB, REPORTER_LENGTH
 from katib.databases.migrations import Migratable, upgrade, version_of
 from katib.errors import TerminalError
 
@@ -151,6 +152,7 @@ COMPANIONS = (observation_reporters, observation_extremes)
 
 ROOM = "observation-log"
 
+_KATIBS = 1
 SCHEMA_VERSION = 5
 """1: as Katib makes it; 2: with an index; 3: whose logs are whose; 4: steps, an index with them, and the companions;
 5: which trials have ended, and extremes in order."""
@@ -206,7 +208,7 @@ def probe(database: Transactions) -> Layout:
         return Layout(has_steps=_has_steps(connection), has_companions=has_companions)
 
 
-def _migrate(connection: Connection, _found: int) -> None:
+def _migrate(connection: Connection, found: int) -> None:
     """Make what is missing; MySQL commits each of these by itself, so each is looked for."""
     observation_logs.create(connection, checkfirst=True)
     if not _has_steps(connection):
@@ -222,6 +224,10 @@ def _migrate(connection: Connection, _found: int) -> None:
         connection.execute(text(f"ALTER TABLE {log_access.name} ADD COLUMN has_ended BOOLEAN NOT NULL DEFAULT '0'"))
     for index in _EXTREMES:
         index.create(connection, checkfirst=True)
+    if found == _KATIBS:  # its collectors, which run meanwhile, send no token
+        connection.execute(delete(log_access).where(log_access.c.trial_name == LOGS_OF_KATIB))
+        opened = {"reports_without_token": True, "reads_without_token": True, "has_ended": False}
+        connection.execute(log_access.insert().values(trial_name=LOGS_OF_KATIB, namespace="", **opened))
 
 
 def _has_steps(connection: Connection) -> bool:
@@ -239,4 +245,4 @@ def _adopted_version(connection: Connection) -> int:
         version = connection.execute(text(f"SELECT version_num FROM {_ALEMBIC}")).scalar()  # noqa: S608 - a constant
         if version is not None:
             return int(version)
-    return 1 if tables.has_table(observation_logs.name) else 0
+    return _KATIBS if tables.has_table(observation_logs.name) else 0

@@ -12,7 +12,8 @@ Only the controller may report for a trial that has ended: its observation is ma
 
 Trials are known to the log by name alone. So the namespace of a trial is remembered when its log begins, and another
 namespace that has a trial of that name gets at nothing. A log that began before tokens, or under another controller,
-has no owner: any token that names its trial, and any reader, may have it.
+has no owner: any token that names its trial, and any reader, may have it. In a database that Katib made, it is open
+without a token, too, so that the trials which Katib's controller started report to the end (`LOGS_OF_KATIB`).
 
 In a pod, from this very machine (127.0.0.1 or ::1) means from inside the pod, and that is how a forwarded port arrives:
 a user who may forward ports in the namespace of the installation may read. A mesh's proxy comes from 127.0.0.6, which
@@ -27,7 +28,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from katib.api.metrics import LogAccess
+from katib.api.metrics import LOGS_OF_KATIB, LogAccess
 from katib.errors import ForbiddenError
 from katib.rpc.tokens import METADATA_KEY, TOKEN_VARIABLE, Claims, Role, Tokens
 
@@ -136,8 +137,7 @@ class LogGuard:
     def check_read(self, caller: Caller, trial_name: str) -> None:
         """Check that a caller may read a log."""
         claims = self._claims(caller, trial_name)
-        if not self._is_trusted(caller, claims):
-            _check_read(claims, self.access.find(trial_name), trial_name)
+        self._check_reads(caller, claims, (trial_name,))
 
     def check_reads(self, caller: Caller, trial_names: Collection[str]) -> None:
         """Check that a caller may read all these logs."""
@@ -146,13 +146,15 @@ class LogGuard:
             break
         else:
             return
-        if not self._is_trusted(caller, claims):
-            found = self.access.find_all(trial_names)
-            for trial_name in trial_names:
-                _check_read(claims, found.get(trial_name), trial_name)
+        self._check_reads(caller, claims, trial_names)
 
-    def _is_trusted(self, caller: Caller, claims: Claims | None) -> bool:
-        return claims is None and caller.is_local and self._trusts_loopback
+    def _check_reads(self, caller: Caller, claims: Claims | None, trial_names: Collection[str]) -> None:
+        if claims is None and caller.is_local and self._trusts_loopback:
+            return
+        found = self.access.find_all({*trial_names, LOGS_OF_KATIB})
+        unbegun = found.get(LOGS_OF_KATIB) if claims is None else None
+        for trial_name in trial_names:
+            _check_read(claims, found.get(trial_name, unbegun), trial_name)
 
     def check_control(self, caller: Caller, trial_name: str) -> Claims:
         """Check that a caller is a controller, and return its claims."""
@@ -188,6 +190,7 @@ class LogGuard:
         claims = self._claims(caller, trial_name)
         access = self.access.find(trial_name)
         if claims is None:
+            access = access or self.access.find(LOGS_OF_KATIB)
             if access is None or not access.reports_without_token:
                 raise ForbiddenError(_without_token(trial_name, "report", "runtime.metricsCollectors"))
             _check_running(access, trial_name)

@@ -1,7 +1,8 @@
 """State that version 0.2.0 wrote, in tests/support/state_0_2_0: this version reads it, and ends all it left undone.
 
 Its server was killed with -9 while programs of `cut` and `held` ran and a trial of `held` was suspended; the program
-that evaluated a trial of `told` had died. Its controller was killed with two of six trials running.
+that evaluated a trial of `told` had died. Its controller was killed with two of six trials running,
+and the same objects stand for those that Katib's controller leaves.
 """
 
 from __future__ import annotations
@@ -17,15 +18,19 @@ from typing import Any
 import pytest
 
 import katib
+from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.databases import address_of, open_sql_server
+from katib.errors import ForbiddenError
 from katib.local.layout import Layout
 from katib.observations import SqlObservationLog
+from katib.rpc.db_manager_client import DbManagerClient
 from tests.support import observations
 from tests.support.api_server import ApiServer
 from tests.support.cli import a_server, katib_here, katib_json
 from tests.support.control_plane import STAND_IN, ControlPlane
 from tests.support.sql_servers import USER, postgresql
 from tests.support.waiting import eventually
+from tests.unit.observations.test_schema import KATIB_TABLE
 
 STATE = Path(observations.__file__).with_name("state_0_2_0")
 
@@ -40,6 +45,8 @@ ENDED = {
     "ended-77hgqp88": 1.1141,
     "ended-gfjcts84": 1.3792,
 }
+ENDED_DEMO = {"demo-6nwm49nl": "0.3", "demo-7mmnxrhz": "0.5", "demo-hh9cz884": "0.4"}
+KEPT = ("name", "namespace", "labels", "annotations")
 HELD = {"held-gwxqkllq": 0.3678, "held-twq4rx4l": 0.4634}
 
 
@@ -138,30 +145,62 @@ def test_readings_in_postgresql_are_all_there() -> None:
         assert log.count("cut-7wzvcdbp") == 0
 
 
+def put_objects(plane: ControlPlane, namespace: str) -> str:
+    """Put the experiment `demo` into a new namespace as a controller left it: three trials ended, two running."""
+    plane.namespace(namespace)
+    uids: dict[str, str] = {}
+    for obj in json.loads((STATE / "objects.json").read_text().replace('"upgraded"', f'"{namespace}"')):
+        metadata = {key: obj["metadata"][key] for key in KEPT if key in obj["metadata"]}
+        owners = [{**owner, "uid": uids[owner["uid"]]} for owner in obj["metadata"].get("ownerReferences", ())]
+        made = plane.store.create({**obj, "metadata": {**metadata, "ownerReferences": owners}})
+        uids[obj["metadata"]["uid"]] = made["metadata"]["uid"]
+        if "status" in obj:
+            plane.store.update_status({**made, "status": obj["status"]})
+    return namespace
+
+
+def values_at_the_end(plane: ControlPlane, namespace: str) -> dict[str, str]:
+    plane.wait_for_end("demo", namespace)
+    eventually(lambda: not plane.store.list(STAND_IN, namespace).items)
+    return {
+        trial["metadata"]["name"]: trial["status"]["observation"]["metrics"][0]["latest"]
+        for trial in plane.trials(namespace)
+    }
+
+
 @pytest.mark.slow
 @pytest.mark.cluster
 def test_a_controller_ends_what_the_one_before_it_left(api_server: ApiServer, tmp_path: Path) -> None:
-    with ControlPlane(api_server, tmp_path) as plane:
-        namespace = plane.namespace("upgraded")
-        uids: dict[str, str] = {}
-        for obj in json.loads((STATE / "objects.json").read_text()):
-            metadata = {
-                key: obj["metadata"][key]
-                for key in ("name", "namespace", "labels", "annotations")
-                if key in obj["metadata"]
-            }
-            owners = [{**owner, "uid": uids[owner["uid"]]} for owner in obj["metadata"].get("ownerReferences", ())]
-            made = plane.store.create({**obj, "metadata": {**metadata, "ownerReferences": owners}})
-            uids[obj["metadata"]["uid"]] = made["metadata"]["uid"]
-            if "status" in obj:
-                plane.store.update_status({**made, "status": obj["status"]})
-        before = {trial["metadata"]["name"] for trial in plane.trials(namespace)}
-        controller = plane.controller("new").start()
+    with ControlPlane(api_server, tmp_path, lambda _job: "0.9") as plane:
+        namespace = put_objects(plane, "after-0-2-0")
+        plane.controller("new").start()
 
-        plane.wait_for_end("demo", namespace)
-        trials = {trial["metadata"]["name"]: trial for trial in plane.trials(namespace)}
-        values = sorted(trial["status"]["observation"]["metrics"][0]["latest"] for trial in trials.values())
-        assert before < set(trials)
-        assert values == ["0.3", "0.4", "0.5", "0.5", "0.5", "0.5"]
-        eventually(lambda: not plane.store.list(STAND_IN, namespace).items)
-        assert controller.stop() == 0
+        values = values_at_the_end(plane, namespace)
+        assert {**values, **ENDED_DEMO} == values
+        assert sorted(values.values()) == ["0.3", "0.4", "0.5", "0.9", "0.9", "0.9"]
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_trials_that_katib_started_report_without_a_token_to_the_end(api_server: ApiServer, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "observations.db")) as katibs:
+        katibs.execute(KATIB_TABLE)
+    with ControlPlane(api_server, tmp_path, lambda _job: None) as plane:
+        namespace = put_objects(plane, "after-katib")
+        running = [job["metadata"]["name"] for job in plane.store.list(STAND_IN, namespace).items]
+        collector = DbManagerClient(plane.db_manager_address)
+        for name, value in zip(running, ("0.1", "0.2"), strict=True):
+            collector.report(name, [MetricLog(ZERO_TIME, "loss", value)])
+        plane.stand_ins.outcome = lambda job: None if job["metadata"]["name"] in running else "0.9"
+        plane.controller("new").start()
+        for job in plane.store.list(STAND_IN, namespace).items:
+            if job["metadata"]["name"] in running:
+                done = {"type": "Succeeded", "status": "True", "reason": "Done", "message": ""}
+                plane.store.update_status({**job, "status": {"conditions": [done]}})
+
+        values = values_at_the_end(plane, namespace)
+        assert [values[name] for name in running] == ["0.1", "0.2"]
+        assert sorted(values.values()) == ["0.1", "0.2", "0.3", "0.4", "0.5", "0.9"]
+        begun_here = (values.keys() - ENDED_DEMO.keys() - set(running)).pop()
+        with pytest.raises(ForbiddenError, match="a token is required to report"):
+            collector.report(begun_here, [MetricLog(ZERO_TIME, "loss", "0")])
