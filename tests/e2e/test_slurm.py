@@ -194,6 +194,24 @@ def test_a_batch_script_runs_as_sbatch_runs_it(
     assert log.read_text().splitlines() == (tmp_path / "by-hand").read_text().splitlines()
 
 
+@pytest.mark.parametrize("inside", [False, True], ids=["job", "step"])
+def test_lines_of_standard_output_and_standard_error_are_not_mixed(
+    tmp_path: Path, cluster: SlurmCluster, request: pytest.FixtureRequest, inside: bool
+) -> None:
+    variables = request.getfixturevalue("allocation") if inside else cluster.environment
+    halves = "; ".join(f"printf loss=0.{digit}; echo 2026-11-28 saved >&2; echo" for digit in (6, 5))
+    command = f"{halves}; printf 1 >&2; printf loss=0.7; : ${{trialParameters.learningRate}}"
+    file = write(tmp_path, command, maxTrialCount=1, parallelTrialCount=1)
+    done = katib("run", file, "--on", "slurm", cwd=tmp_path, **variables)
+    (trial,) = katib_json("trials", "demo", cwd=tmp_path)["items"]
+    readings = katib_json("metrics", trial["metadata"]["name"], cwd=tmp_path)
+    (log,) = (tmp_path / ".katib/trials").rglob("*.log")
+
+    assert done.returncode == 0, done.stderr
+    assert [reading["value"] for reading in readings] == ["0.6", "0.5", "0.7"]
+    assert sorted(log.read_text().splitlines()) == ["1", *["2026-11-28 saved"] * 2, "loss=0.5", "loss=0.6", "loss=0.7"]
+
+
 def test_a_line_is_tuned_in_slurm(tmp_path: Path, cluster: SlurmCluster) -> None:
     line = ["-p", "lr=0.1,0.2", "--minimize", "loss", "--trials", "2", "--on", "slurm", "--slurm-option", "time=5"]
     done = katib(
@@ -639,7 +657,9 @@ if rank == 0:
     with socket.create_server(address) as server:
         nodes = [server.accept()[0].recv(100).decode() for _ in range(world - 1)]
     print("nodes", *sorted([node, *nodes]))
-    print(f"loss={sys.argv[1]}", flush=True)
+    print(f"loss={sys.argv[1]}", end="", flush=True)
+    print("2026 saved", file=sys.stderr)
+    print(flush=True)
     while os.path.exists("hold"):
         time.sleep(0.1)
 else:
@@ -683,7 +703,11 @@ def test_a_gang_is_one_job_whose_pods_meet_across_nodes(
     assert done.returncode == 0, done.stderr
     (log,) = (tmp_path / ".katib/trials").glob("*/*/*-master-0/pytorch.log")
 
-    assert log.read_text().splitlines()[0] == "nodes n1 n2 n3"
+    first, *others = (line for line in log.read_text().splitlines() if not line.startswith("srun: "))
+    (trial,) = katib_json("trials", "demo", cwd=tmp_path)["items"]
+
+    assert first == "nodes n1 n2 n3"
+    assert sorted(others) == ["2026 saved", f"loss={trial['spec']['parameterAssignments'][0]['value']}"]
     assert (tmp_path / "stopped").exists()
     assert len(set(cluster.command("squeue", "-h", "--states=all", "-o", "%i").split()) - before) == (not inside)
 

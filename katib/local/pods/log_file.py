@@ -133,6 +133,7 @@ class LogFile:
         limits: How much is kept.
         on_full: Called when something could not be written because the disk is full.
         now: Returns the time, in seconds since 1970.
+        has_times: Whether a file beside it says when its bytes came.
 
     Attributes:
         path: The file that is written to.
@@ -147,8 +148,11 @@ class LogFile:
         limits: LogLimits | None = None,
         on_full: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.time,
+        *,
+        has_times: bool = True,
     ) -> None:
         self._now = now
+        self._has_times = has_times
         self._times: int | None = None
         self._times_size = 0
         self._noted_at = 0.0
@@ -173,6 +177,8 @@ class LogFile:
             self._file_size = status.st_size
         except OSError as error:
             self._give_up(error)
+            return
+        if not self._has_times:
             return
         with suppress(OSError):
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (0 if status.st_size else os.O_TRUNC)

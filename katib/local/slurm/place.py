@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from katib.errors import InvalidError, TerminalError
 from katib.files.whole_files import write_whole
 from katib.local.pods.loop import Loop
-from katib.local.pods.objects import PodPlan, Role
+from katib.local.pods.objects import PodPlan
 from katib.local.pods.place import KeptGroup, PodListener
 from katib.local.pods.records import Delays
 from katib.local.pods.tokens import VISIBLE_CARDS
@@ -24,6 +24,7 @@ from katib.local.slurm.scheduler import OURS, Scheduler, Submission
 from katib.local.slurm.script import (
     GeneralOptions,
     environment_of,
+    first_streams,
     first_task_script,
     gang_environment,
     gang_options,
@@ -75,11 +76,11 @@ class SlurmSettings:
 
 
 class _Execution(NamedTuple):
-    """What a job executes, with which environment and options, and the file for its output."""
+    """What a job executes, with which environment and options, and the files for its output."""
 
     environment: Mapping[str, str]
     requested: Sequence[str]
-    log: Path
+    files: Sequence[Path]
     script: str
 
 
@@ -152,8 +153,8 @@ class SlurmPods:
     def _submission(self, pods: Sequence[SlurmPod]) -> Submission:
         first, plans, settings = pods[0].plan, [pod.plan for pod in pods], self._settings
         comment, inside = f"{OURS}{_group(first)}:{first.uid}", bool(settings.allocation)
-        common, requested, log, script = self._of_gang(pods) if first.role else self._of_pod(pods[0])
-        options = job_options(first, comment, requested, settings.options, log, is_step=inside)
+        common, requested, files, script = self._of_gang(pods) if first.role else self._of_pod(pods[0])
+        options = job_options(first, comment, requested, settings.options, files, is_step=inside)
         if not inherits_environment(first.annotations):  # sbatch finds what `export` names in ours
             common = settings.slurm.environment
         environment = step_environment(common, settings.slurm.environment) if inside else clean_environment(common)
@@ -168,8 +169,7 @@ class SlurmPods:
 
     def _of_pod(self, pod: SlurmPod) -> _Execution:
         plan, file, inside = pod.plan, pod.state_file, bool(self._settings.allocation)
-        main = next(container for container in plan.containers if container.role is Role.MAIN)
-        common, log = environment_of(plan), plan.directory / f"{main.command.name}.log"
+        common = environment_of(plan)
         known = common if inherits_environment(plan.annotations) else {}
         script = pod_script(plan, file, self._settings.delays, known, is_step=inside)
         has_tasks = have_tasks(written_options(plan, self._settings.options))
@@ -177,7 +177,7 @@ class SlurmPods:
         if inside and has_tasks:
             requested = (*requested, *_TASKS_END_ALONE)
             script = _in_file(first_task_script(script, file), file.with_suffix(".sh"))
-        return _Execution(common, requested, log, script)
+        return _Execution(common, requested, first_streams(plan, file), script)
 
     def _of_gang(self, pods: Sequence[SlurmPod]) -> _Execution:
         plans, files, delays = [pod.plan for pod in pods], [pod.state_file for pod in pods], self._settings.delays
@@ -192,7 +192,7 @@ class SlurmPods:
         else:
             script = gang_script(plans, files, files[0].with_suffix(".claim"), delays)
         script = _in_file(script, files[0].with_suffix(".sh")) if inside else script
-        return _Execution(gang_environment(plans), requested, Path("/dev/null"), script)
+        return _Execution(gang_environment(plans), requested, (Path("/dev/null"),), script)
 
     def _look(self) -> None:
         """Look at the files of all pods, again and again."""
@@ -274,7 +274,10 @@ class SlurmPods:
         """Remove the note, and the state of its pods."""
         if group in self._noted:
             self._noted.discard(group)
-            shutil.rmtree(self._settings.notes / group, ignore_errors=True)
+            gone = (directory := self._settings.notes / group).with_suffix(".gone")
+            with contextlib.suppress(OSError):  # a script that ends makes no file in it any more
+                directory.rename(gone)
+            shutil.rmtree(gone, ignore_errors=True)
 
 
 def _in_file(script: str, path: Path) -> str:

@@ -1,8 +1,11 @@
 """One pod as a job of Slurm. Lives on the loop.
 
-It is followed by two files that every node sees: the state that its script keeps, and its log. They
-are looked at several times a second, whatever Slurm is asked. What Slurm says adds why it waits, and how it ended where
-its script could not write that: a limit, a node, `scancel`.
+It is followed by files that every node sees: the state that its script keeps, and the two streams of each main
+container. They are looked at several times a second, whatever Slurm is asked. What Slurm says adds why it waits, and
+how it ended where its script could not write that: a limit, a node, `scancel`.
+
+The log of a container is made here of the lines of its two streams, so that these are never mixed. An engine that goes
+on with a pod makes it anew: its monitor reads the streams from their beginning, too.
 
 It ends in the order of `katib.local.pods.pod`: its job has ended, all of its log is read, every monitor says that what
 it read is stored; then its record says Succeeded or Failed.
@@ -15,6 +18,7 @@ import errno
 import os
 import re
 import signal
+import sys
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -26,9 +30,9 @@ from katib.api.checkpoints import DIRECTORY_VARIABLE
 from katib.api.failure_text import OUT_OF_MEMORY, last_line
 from katib.errors import KatibError
 from katib.files.disks import has_room
-from katib.local.pods.log_file import TAIL_BYTES, names_address_in_use, read_end
+from katib.local.pods.log_file import TAIL_BYTES, LogFile, LogLimits, names_address_in_use, read_end
 from katib.local.pods.loop import Loop, Timer
-from katib.local.pods.objects import ContainerPlan, PodPlan, Role, note_end, note_processes
+from katib.local.pods.objects import PodPlan, Role, note_end, note_processes
 from katib.local.pods.output import Monitor
 from katib.local.pods.place import PodListener
 from katib.local.pods.records import (
@@ -41,9 +45,10 @@ from katib.local.pods.records import (
     PodRecord,
 )
 from katib.local.pods.tokens import card_words
+from katib.local.processes.peek import end_of_lines
 from katib.local.slurm.commands import JobState
 from katib.local.slurm.scheduler import Scheduler, Submission
-from katib.local.slurm.script import WITHIN, Progress, environment_of, parse_progress
+from katib.local.slurm.script import WITHIN, Progress, environment_of, parse_progress, stream_files
 from katib.local.slurm.steps import StepScheduler
 from katib.runtime.clock import Clock, SteadyTime
 
@@ -127,7 +132,8 @@ class SlurmPod:
         self._gang: Sequence[SlurmPod] = (self,)
         self._is_signalled = False
         self._progress: Progress | None = None
-        self._monitors: list[tuple[ContainerPlan, Monitor, _Log]] = []
+        self._monitors: list[Monitor] = []
+        self._logs: list[_Log] = []
         self._seen: dict[int, tuple[float, float | None]] = {}  # when a container was seen to begin and to end
         self._stopping = False
         self._closing = False
@@ -172,7 +178,7 @@ class SlurmPod:
             return
         self._stopping = True
         self._note(stopping=True)
-        for _, monitor, _ in self._monitors:
+        for monitor in self._monitors:
             monitor.hasten()
         if self._submission is None:
             self._finish(Phase.FAILED, "")
@@ -235,9 +241,10 @@ class SlurmPod:
         self.look_at = now + min(max((now - self._since) * _LOOK_SHARE, _LOOK_SECONDS[0]), _LOOK_SECONDS[1])
         if self._stopping:
             self._end_step()
-        for _, monitor, log in self._monitors:
-            if self._progress is not None:
-                log.feed(monitor)
+        if self._progress is not None:
+            for log in self._logs:
+                log.read()
+            for monitor in self._monitors:
                 monitor.poll()
         self._judge()
         if self._is_over():
@@ -319,7 +326,7 @@ class SlurmPod:
     def _judge(self) -> None:
         """End the pod when a monitor says that its trial is to be stopped early."""
         if not self._verdict and not self._stopping:
-            self._verdict = next((monitor.verdict for _, monitor, _ in self._monitors if monitor.verdict), "")
+            self._verdict = next((monitor.verdict for monitor in self._monitors if monitor.verdict), "")
             if self._verdict:
                 self._note(verdict=self._verdict)
                 self.stop()
@@ -328,8 +335,10 @@ class SlurmPod:
 
     def _close(self) -> None:
         """Read the rest, and have all of it stored."""
-        if any(not log.feed(monitor) for _, monitor, log in self._monitors):
+        if [log for log in self._logs if not log.read()]:
             return  # there is more; the next look goes on
+        for log in self._logs:
+            log.close()
         self._closing = self.is_storing = True
         if self._exit_code() != 0 and not self._stopping:
             end = self._end_of_log(self._main)
@@ -340,8 +349,7 @@ class SlurmPod:
         self._update_record()
         self._listener.changed(self, self.record)
         closed: list[Future[str]] = []
-        for _, monitor, log in self._monitors:
-            log.close()
+        for monitor in self._monitors:
             monitor.poll()
             future: Future[str] = Future()
             closed.append(future)
@@ -349,8 +357,7 @@ class SlurmPod:
         self._tools.loop.when_all(closed, lambda: self._conclude([future.result() for future in closed]))
 
     def _conclude(self, explanations: Sequence[str]) -> None:
-        monitors = [monitor for _, monitor, _ in self._monitors]
-        self._verdict = self._verdict or (monitors[0].verdict if monitors else "")
+        self._verdict = self._verdict or (self._monitors[0].verdict if self._monitors else "")
         is_through = self._exit_code() == 0 and self._progress is not None and self._progress.is_over
         succeeded = is_through and not self._was_cut_off()
         explanation = "; ".join(filter(None, explanations))
@@ -366,7 +373,7 @@ class SlurmPod:
             address_in_use=not succeeded and names_address_in_use(self._end_of_log(self._main)),
             reason="" if succeeded or self._stopping else reason,
             explanation=explanation,
-            is_measured=bool(monitors) and not explanation,
+            is_measured=bool(self._monitors) and not explanation,
         )
 
     def _finish(self, phase: Phase, message: str, *, is_measured: bool = False, **changes: Any) -> None:
@@ -538,36 +545,95 @@ class SlurmPod:
             self._listener.changed(self, before)
 
     def _open_monitors(self) -> None:
-        for container in self.plan.containers:
+        for i, container in enumerate(self.plan.containers):
             if container.role is not Role.MAIN:
                 continue
             name = container.command.name
             monitor = self._listener.open_monitor(self.plan.labels, name, self.plan.directory)
             if monitor is not None:
-                self._monitors.append((container, monitor, _Log(self.plan.directory / f"{name}.log")))
+                self._monitors.append(monitor)
+            log, streams = self.plan.directory / f"{name}.log", [*stream_files(self.state_file, i)]
+            if log.exists() and not streams[0].exists():  # a job of an earlier version, which writes it itself
+                log, streams = Path(os.devnull), [log]
+            self._logs.append(_Log(log, streams, monitor))
 
 
 class _Log:
-    """The log of a container, read as it grows."""
+    """The log of a container, made of the lines of its two streams as they grow, and read by its monitor.
+
+    Args:
+        path: Of the log.
+        streams: Of standard output and standard error.
+        monitor: Takes what is written to the log; None where nothing is read.
+    """
+
+    def __init__(self, path: Path, streams: Sequence[Path], monitor: Monitor | None) -> None:
+        self._streams = [_Stream(stream) for stream in streams]
+        self._monitor = monitor
+        self._log = LogFile(path, LogLimits(sys.maxsize), has_times=False)
+        self._last: _Stream | None = None
+        self._is_open = False
+
+    def read(self) -> bool:
+        """Take the lines that are new, and return whether that is all for now. Standard output comes first."""
+        behind = [stream for stream in self._streams if not self._read(stream)]
+        return not behind
+
+    def _read(self, stream: _Stream) -> bool:
+        for _ in range(_CHUNKS_PER_TURN):
+            if self._monitor is not None and self._monitor.backlogged:
+                return False
+            data = stream.read()
+            if not data:
+                return True
+            data = stream.rest + data
+            end = end_of_lines(data)
+            stream.rest = data[end:]
+            self._take(stream, data[:end])
+        return False
+
+    def _take(self, stream: _Stream, data: bytes) -> None:
+        if not data:
+            return
+        if not self._is_open:
+            self._is_open = True
+            with contextlib.suppress(OSError):
+                os.truncate(self._log.path, 0)
+            self._log.open()
+        if self._log.mid_line and self._last is not stream:
+            data = b"\n" + data
+        self._last = stream
+        self._log.write(data)
+        if self._monitor is not None:
+            self._monitor.feed(data)
+
+    def close(self) -> None:
+        """Take what has no line end, and close the files."""
+        for stream in self._streams:
+            self._take(stream, stream.rest)
+            stream.close()
+        self._log.close()
+
+
+class _Stream:
+    """A file that a program writes, read as it grows.
+
+    Attributes:
+        rest: What was read behind the last line.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._fd: int | None = None
+        self.rest = b""
 
-    def feed(self, monitor: Monitor) -> bool:
-        """Have a monitor read what is new; return whether it has read all of it."""
+    def read(self) -> bytes:
+        """Return what comes next; nothing where that is all for now, or it cannot be read."""
         with contextlib.suppress(OSError):
             if self._fd is None:
                 self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-            for _ in range(_CHUNKS_PER_TURN):
-                if monitor.backlogged:
-                    return False
-                data = os.read(self._fd, _CHUNK_BYTES)
-                if not data:
-                    return True
-                monitor.feed(data)
-            return False
-        return True
+            return os.read(self._fd, _CHUNK_BYTES)
+        return b""
 
     def close(self) -> None:
         """Close the file."""

@@ -9,6 +9,7 @@ the time in seconds, the node and the cards that Slurm gave it; `term` says that
 of a gang, and for a step of an allocation, it has `step` with the number of its step; `pid` with its first process,
 which leads a process group in a step that it shares, and `srun` with the code by which that ended. The file is made
 with `O_EXCL`: of two jobs for one pod, which a submission whose answer was lost can lead to, the second does nothing.
+Beside it are the standard output and the standard error of each main container, of which the engine makes the log.
 
 The job of a gang has a step for each pod, on the node where its task was placed. The pods know each other by names that
 stand for nodes until the job runs (`katib.local.pods.place.node_mark`). By a first step Slurm says which task is on
@@ -118,6 +119,16 @@ def parse_progress(text: str) -> Progress:
     return found
 
 
+def stream_files(state_file: Path, number: int) -> tuple[Path, Path]:
+    """Return the files for standard output and standard error of a main container, by its number in the pod."""
+    return state_file.with_suffix(f".{number}.out"), state_file.with_suffix(f".{number}.err")
+
+
+def first_streams(plan: PodPlan, state_file: Path) -> tuple[Path, Path]:
+    """Return those of the first main container of a pod. What Slurm says is in the second one, too."""
+    return stream_files(state_file, next(i for i, c in enumerate(plan.containers) if c.role is Role.MAIN))
+
+
 def environment_of(plan: PodPlan) -> Mapping[str, str]:
     """Return the environment of the job: that of its first main container; the others change what differs."""
     return next((c.command.env for c in plan.containers if c.role is Role.MAIN), {})
@@ -139,8 +150,8 @@ def pod_script(
         state_file: By which it is followed; its directory is there.
         delays: Pauses before a container is started again.
         common: The environment that the script finds.
-        is_step: Whether `srun` executes it. Then output comes late through it, and each container writes its own log;
-            the output of a job is the log of the first main container.
+        is_step: Whether `srun` executes it. Then output comes late through it, and each container writes its own files;
+            the output of a job is that of the first main container.
         in_allocation: Whether that step is one of an allocation, as those of pods without a gang are.
     """
     followed = shlex.quote(str(state_file))
@@ -163,11 +174,12 @@ def pod_script(
         lines.append(f"{HOST} && echo $host >{shlex.quote(str(plan.directory / HOST_FILE))}")
     if len(mains) > 1 or sidecars:
         lines.append(WAIT_FOR)
-    own_log = None if is_step else mains[0][1]
+    of_job = None if is_step else mains[0][1]
     for i, container in numbered:
+        out, err = map(shlex.quote, map(str, stream_files(state_file, i)))
         log = shlex.quote(str(plan.directory / f"{container.command.name}.log"))
-        to_log = "" if container is own_log else f" >>{log} 2>&1"
-        lines += _functions(container, i, to_log, common, delays)
+        to_files = f" >>{out} 2>>{err}" if container.role is Role.MAIN else f" >>{log} 2>&1"
+        lines += _functions(container, i, "" if container is of_job else to_files, common, delays)
     lines.append("pod() {")
     for i, container in numbered:
         if container.role is Role.SIDECAR:
@@ -199,7 +211,7 @@ def _begun(file: Path) -> list[str]:
     return ["set -C", f"until true 2>/dev/null >{made}; do {ends}; {_NO_ROOM}; done", "set +C"]
 
 
-def _functions(container: ContainerPlan, i: int, to_log: str, common: Mapping[str, str], delays: Delays) -> list[str]:
+def _functions(container: ContainerPlan, i: int, to_files: str, common: Mapping[str, str], delays: Delays) -> list[str]:
     """Return the functions of a container: one executes it, the other repeats that as long as it is to be."""
     command = container.command
     changes = [
@@ -214,7 +226,7 @@ def _functions(container: ContainerPlan, i: int, to_log: str, common: Mapping[st
         f"cd {shlex.quote(str(container.directory))} && exec {shlex.join(command.argv)}",
         "}",
         f"container_{i}() {{",
-        *_repeated(container, i, f"(process_{i}){to_log}", delays),
+        *_repeated(container, i, f"(process_{i}){to_files}", delays),
         "}",
     ]
 
@@ -342,7 +354,7 @@ def job_options(
     comment: str,
     requested: Sequence[str],
     general: GeneralOptions,
-    log: Path,
+    files: Sequence[Path],
     *,
     is_step: bool = False,
 ) -> tuple[str, ...]:
@@ -353,7 +365,7 @@ def job_options(
         comment: By which its job is found again.
         requested: What its pods request.
         general: Of all jobs.
-        log: Takes the output of its script.
+        files: Take the standard output and the standard error of its script, or one takes both.
         is_step: Whether the options are those of `srun`, for a step of an allocation.
 
     Raises:
@@ -364,7 +376,7 @@ def job_options(
         own = (f"--job-name={comment}", "--exact")
     return (
         *own,
-        f"--output={str(log).replace('%', '%%')}",
+        *(f"--{name}={str(file).replace('%', '%%')}" for name, file in zip(("output", "error"), files, strict=False)),
         "--open-mode=append",
         "--chdir=/",
         *requested,
@@ -409,7 +421,7 @@ def launcher_script(plan: PodPlan, state_file: Path, delays: Delays, *, is_step:
         is_step: Whether it is a step of an allocation, with a task for each slot: all but the first one keep a place.
     """
     files = shlex.quote(str(plan.directory / HOST_FILES))
-    count = f"srun sh -c 'echo $SLURMD_NODENAME' 2>>{_log_of(plan)} | sort | uniq -c"
+    count = f"srun sh -c 'echo $SLURMD_NODENAME' 2>>{_errors_of(plan, state_file)} | sort | uniq -c"
     count = "places" if is_step else count
     script = pod_script(plan, state_file, delays, gang_environment([plan]), is_step=True, in_allocation=is_step)
     hosts = [
@@ -478,7 +490,7 @@ def gang_script(plans: Sequence[PodPlan], state_files: Sequence[Path], claim: Pa
     """
     common = gang_environment(plans)
     lines = ["#!/bin/sh", *_begun(claim), "trap : TERM"]
-    lines += [WAIT_FOR, f"layout=$(srun --label sh -c {shlex.quote(_WHERE)} 2>>{_log_of(plans[0])})"]
+    lines += [WAIT_FOR, f"layout=$(srun --label sh -c {shlex.quote(_WHERE)} 2>>{_errors_of(plans[0], state_files[0])})"]
     for i in range(len(plans)):
         lines.append(f'set -- $(echo "$layout" | sed -n "s/^ *{i}: //p"); node_{i}=$1; host_{i}=$2')
     lines.append(_resolved(plans))
@@ -491,11 +503,11 @@ def gang_script(plans: Sequence[PodPlan], state_files: Sequence[Path], claim: Pa
         *gang_options([plan.request for plan in plans])[1:],
     ]
     for i, (plan, state_file) in enumerate(zip(plans, state_files, strict=True)):
-        log = _log_of(plan)
+        errors = _errors_of(plan, state_file)
         state = shlex.quote(str(state_file))
         lines += _function(i, pod_script(plan, state_file, delays, common, is_step=True))
-        place = f"--nodelist=$node_{i} --output={log.replace('%', '%%')} --job-name={shlex.quote(plan.name)}"
-        run = f'srun {place} {shlex.join(step)} sh -c "$(pod_{i} | resolved)" 2>>{log}'
+        place = f"--nodelist=$node_{i} --output={errors.replace('%', '%%')} --job-name={shlex.quote(plan.name)}"
+        run = f'srun {place} {shlex.join(step)} sh -c "$(pod_{i} | resolved)" 2>>{errors}'
         lines.append(f'(trap "" TERM; {run}; echo "srun $?" >>{state}; echo end >>{state}) & started_{i}=$!')
     lines += [f"wait_for $started_{i}" for i in range(len(plans))]
     return "\n".join([*lines, ""])
@@ -518,10 +530,10 @@ def step_script(plans: Sequence[PodPlan], state_files: Sequence[Path], delays: D
     lines.append(_resolved(plans))
     for i, (plan, state_file) in enumerate(zip(plans, state_files, strict=True)):
         lines += _function(i, pod_script(plan, state_file, delays, common, is_step=True, in_allocation=True))
-        lines.append(f"state_{i}={shlex.quote(str(state_file))} log_{i}={_log_of(plan)}")
-    lines.append('eval "state=\\$state_$SLURM_PROCID log=\\$log_$SLURM_PROCID"')
+        lines.append(f"state_{i}={shlex.quote(str(state_file))} errors_{i}={_errors_of(plan, state_file)}")
+    lines.append('eval "state=\\$state_$SLURM_PROCID errors=\\$errors_$SLURM_PROCID"')
     # A session of its own: a signal to its process group reaches the pod and nothing else.
-    lines.append('setsid sh -c "$(pod_$SLURM_PROCID | resolved)" >>"$log" 2>&1 & wait_for $!')
+    lines.append('setsid sh -c "$(pod_$SLURM_PROCID | resolved)" >>"$errors" 2>&1 & wait_for $!')
     return "\n".join([*lines, 'echo "srun $code" >>"$state"; echo end >>"$state"', ""])
 
 
@@ -542,7 +554,6 @@ def _function(number: int, script: str) -> list[str]:
     return [f"pod_{number}() {{", f"cat <<'{end}'", script.rstrip("\n"), end, "}"]
 
 
-def _log_of(plan: PodPlan) -> str:
-    """Return the log of the first main container of a pod, as a word of the shell."""
-    main = next(container for container in plan.containers if container.role is Role.MAIN)
-    return shlex.quote(str(plan.directory / f"{main.command.name}.log"))
+def _errors_of(plan: PodPlan, state_file: Path) -> str:
+    """Return the file for the standard error of the first main container of a pod, as a word of the shell."""
+    return shlex.quote(str(first_streams(plan, state_file)[1]))

@@ -126,7 +126,7 @@ def test_the_last_of_an_option_given_twice_counts(tmp_path: Path, win: bool) -> 
     wanted = plan(tmp_path, container("main", "true"), request=Request(gpus=1), annotations=annotations)
     general = GeneralOptions(checked_options(["--partition=gpu", "exclusive"], "x"), win)
     words, own = ["--partition=gpu", "--exclusive"], ["--gres=gpu:a100:1", "--reservation=a b"]
-    options = job_options(wanted, "katib:g:u", requested_options(wanted.request), general, tmp_path / "a%.log")
+    options = job_options(wanted, "katib:g:u", requested_options(wanted.request), general, [tmp_path / "a%.log"])
 
     assert options[-5:] == ("--gres=gpu:1", *(own + words if win else words + own))
     assert {"--comment=katib:g:u", "--job-name=p-1", "--no-requeue", f"--output={tmp_path}/a%%.log"} <= set(options)
