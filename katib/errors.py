@@ -8,6 +8,8 @@ imports nothing of ours.
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -84,6 +86,18 @@ class UnavailableError(KatibError):
     """Something we depend on does not answer now; the same call may succeed later."""
 
 
+class ShortageError(UnavailableError):
+    """The machine, or an account on it, has too little of something for now, such as memory.
+
+    Attributes:
+        lack: What is lacking, in the same words each time.
+    """
+
+    def __init__(self, lack: str, message: str) -> None:
+        self.lack = lack
+        super().__init__(message)
+
+
 class OutcomeUnknownError(UnavailableError):
     """The connection broke while a write was being confirmed: it may have taken effect or not."""
 
@@ -156,11 +170,77 @@ def one_line(error: object) -> str:
 
 
 def code_of(error: BaseException) -> ErrorCode:
-    """Return the code of the nearest class in the table; a foreign exception is an internal error."""
+    """Return the code of the nearest class in the table; a foreign exception is a shortage or an internal error."""
     for cls in type(error).__mro__:
         if cls in ERROR_CODES:
             return ERROR_CODES[cls]
-    return ERROR_CODES[InternalError]
+    return ERROR_CODES[InternalError if shortage_of(error) is None else UnavailableError]
+
+
+_NO_MEMORY = ("the machine has too little memory", "free memory or raise its limit")
+_NO_PROCESSES = (
+    "no more processes or threads can be started",
+    "end some, free memory, or raise the limit of processes",
+)
+_NO_FILES = ("too many files are open", "raise the limit of open files")
+_NO_ROOM = ("the disk is full", "free some space")
+
+_SCARCE = {
+    errno.ENOMEM: _NO_MEMORY,
+    errno.EAGAIN: _NO_PROCESSES,
+    errno.EMFILE: _NO_FILES,
+    errno.ENFILE: _NO_FILES,
+    errno.ENOSPC: _NO_ROOM,
+    errno.EDQUOT: _NO_ROOM,
+}
+"""Which errors of the system pass by themselves: what is lacking, and the remedy."""
+
+_WORDS = {
+    **{os.strerror(number).lower(): lack for number, lack in _SCARCE.items()},
+    "memoryerror": _NO_MEMORY,
+    "bad_alloc": _NO_MEMORY,
+    "failed to map segment": _NO_MEMORY,
+    "cannot map zero-fill pages": _NO_MEMORY,
+    "can't start new thread": _NO_PROCESSES,
+}
+"""The same in the words of the dynamic linker, of Python, and of programs that failed for it."""
+
+_LASTING = "static tls block"
+"""How the linker says that libraries cannot be loaded in this order; it calls that a lack of memory, too."""
+
+
+def shortage_of(error: BaseException) -> ShortageError | None:
+    """Return the shortage that an exception stands for; None if it is none, or an error of ours that is another kind.
+
+    Of an import that failed the causes count as well: libraries wrap them in advice.
+    """
+    if isinstance(error, KatibError):
+        return error if isinstance(error, ShortageError) else None
+    words = str(error) or type(error).__name__
+    if isinstance(error, MemoryError):
+        return _shortage(_NO_MEMORY, words)
+    if isinstance(error, OSError) and error.errno in _SCARCE:
+        return _shortage(_SCARCE[error.errno], words)
+    cause = (error.__cause__ or error.__context__) if isinstance(error, ImportError) else None
+    found = None if cause is None else shortage_of(cause)
+    return found or (shortage_in(words) if isinstance(error, (ImportError, RuntimeError)) else None)
+
+
+def shortage_in(text: str) -> ShortageError | None:
+    """Return the shortage that a message of another program speaks of, or None."""
+    lower = text.lower()
+    lacks = [lack for words, lack in _WORDS.items() if words in lower and _LASTING not in lower]
+    return _shortage(lacks[0], text) if lacks else None
+
+
+def shortage_by(number: int) -> ShortageError | None:
+    """Return the shortage that an errno stands for, or None."""
+    return _shortage(_SCARCE[number], os.strerror(number)) if number in _SCARCE else None
+
+
+def _shortage(lack: tuple[str, str], words: str) -> ShortageError:
+    told = lack[0] in words  # by another process of ours
+    return ShortageError(lack[0], one_line(words if told else f"{lack[0]}: {words}; {lack[1]}"))
 
 
 _MOST_STEPS = 64  # all pauses have reached their bound by then; keeps the power from overflowing

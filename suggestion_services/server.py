@@ -20,10 +20,10 @@ from typing import Any
 
 import grpc
 
-from katib.errors import KatibError, TerminalError, code_of
+from katib.errors import KatibError, TerminalError, code_of, shortage_of
 from katib.rpc._generated import api_pb2_grpc, early_stopping_pb2_grpc, health_pb2, health_pb2_grpc
 from suggestion_services.algorithms import ENTRIES, Entry, find_entry
-from suggestion_services.base.servicer import Served, SuggestionServicer, add_to_server
+from suggestion_services.base.servicer import Served, SuggestionServicer, add_to_server, shortages
 
 _THREADS = 10  # as many as Katib's own services; experiments beyond that wait
 _OPTIONS = (
@@ -104,6 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+    threading.excepthook = _thread_failed
     try:
         server, _ = start_server(_entries(options), options.address)
     except KatibError as error:
@@ -111,10 +112,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code_of(error).exit_code
     if options.exit_with_stdin:
         threading.Thread(target=_wait_for_stdin, args=(stop,), daemon=True).start()
-    while not stop.wait(_LOOK_SECONDS):
+    while not stop.wait(_LOOK_SECONDS) and not shortages:  # by then whoever met the shortage has its answer
         pass
     server.stop(None).wait(_STOP_SECONDS)
-    os._exit(0)  # a library deep in a computation would hold up a normal exit, and no client waits for its answer
+    for shortage in shortages[:1]:
+        sys.stderr.write(f"{shortage}\n")
+        sys.stderr.flush()
+    os._exit(
+        os.EX_TEMPFAIL if shortages else 0
+    )  # a library deep in a computation would hold up a normal exit, and no client waits for its answer
+
+
+def _thread_failed(failed: threading.ExceptHookArgs) -> None:
+    """Note a shortage that ended a thread: that of gRPC which takes requests, or the one that imports the algorithm."""
+    shortage = None if failed.exc_value is None else shortage_of(failed.exc_value)
+    if shortage is None:
+        threading.__excepthook__(failed)
+    else:
+        shortages.append(shortage)
 
 
 def _wait_for_stdin(stop: threading.Event) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from katib.cli import experiment_files
-from katib.errors import InvalidError, KatibError, code_of, one_line
+from katib.errors import InvalidError, KatibError, code_of, one_line, shortage_of
 
 BAD_INPUT = 2
 
@@ -50,6 +50,8 @@ def show(error: Exception) -> int:
     elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         what = f"{error.filename or 'the output'}: {(error.strerror or '').lower()}"
         click.echo(f"error: {what}; free some space there, and repeat the command", err=True)
+    elif (shortage := shortage_of(error)) is not None:
+        click.echo(f"error: {shortage}, and repeat the command", err=True)
     else:
         where = _write_traceback(error)
         click.echo(

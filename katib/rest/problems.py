@@ -21,6 +21,7 @@ from katib.errors import (
     KatibError,
     UnavailableError,
     code_of,
+    shortage_of,
 )
 
 MEDIA_TYPE = "application/problem+json"
@@ -77,7 +78,8 @@ def problem_of(error: BaseException) -> Problem:
     code = code_of(error)
     if isinstance(error, InvalidError):
         return problem(code.http_status, code.reason, str(error), error.errors)
-    detail = str(error) if isinstance(error, KatibError) else "the server's log says more"
+    known = error if isinstance(error, KatibError) else shortage_of(error)
+    detail = "the server's log says more" if known is None else str(known)
     return problem(code.http_status, code.reason, detail)
 
 

@@ -18,7 +18,7 @@ import grpc
 
 from katib.api.algorithms import Feature, StopVerdict, SuggestionsReply, check_features
 from katib.api.types import AlgorithmSetting, AlgorithmSpec, EarlyStoppingRule, Experiment, ExperimentSpec, Trial
-from katib.errors import InternalError, InvalidError, UnavailableError, one_line
+from katib.errors import InternalError, InvalidError, UnavailableError, one_line, shortage_in
 from katib.rpc import convert
 from katib.rpc._generated import api_pb2 as pb
 from katib.rpc._generated import early_stopping_pb2 as judge_pb
@@ -259,15 +259,23 @@ def _refused(connection: Connection, status: Status, *, path: str) -> None:
     if status.code is grpc.StatusCode.UNIMPLEMENTED:
         return
     if status.code in _REFUSALS:
+        _check_shortage(connection, status)
         raise refusal(status, path=path)
     connection.fail(status)
 
 
 def _retry_on_failure(connection: Connection, status: Status) -> NoReturn:
     if status.code in _BROKEN:
+        _check_shortage(connection, status)
         cls = UnavailableError if _PASSED_ON in status.details else InternalError
         raise cls(f"{connection.peer} failed: {one_line(status.details) or status.code.name}")
     connection.fail(status)
+
+
+def _check_shortage(connection: Connection, status: Status) -> None:
+    """Raise UnavailableError if a service that knows no better word for it failed for want of memory and the like."""
+    if status.code in _BROKEN and (shortage := shortage_in(status.details)) is not None:
+        raise UnavailableError(f"{connection.peer}: {shortage}")
 
 
 def _all_of(futures: Sequence[Future[None]]) -> Future[None]:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 import grpc
 from google.protobuf.message import DecodeError
 
-from katib.errors import KatibError, UnavailableError, one_line
+from katib.errors import KatibError, UnavailableError, one_line, shortage_of
 from katib.rpc.errors import Metadata, Status, error_of, status_of_call
 
 CHANNEL_OPTIONS = (
@@ -87,6 +87,8 @@ class Connection:
                 pending.add_done_callback(lambda done: settle(partial(_outcome, done)))
         except (UnavailableError, ValueError):  # ValueError: closed between our look and the call
             future.set_exception(self._closed_error())
+        except (RuntimeError, MemoryError) as error:  # no thread could be started, most likely
+            future.set_exception(shortage_of(error) or error)
         return future
 
     def close(self) -> None:
@@ -130,7 +132,7 @@ class Connection:
         except DecodeError:
             future.set_exception(UnavailableError(f"{self.peer} gave an unreadable answer: not the message expected"))
         except Exception as error:  # noqa: BLE001 - a bug of ours: belongs to the caller, not to gRPC's thread
-            future.set_exception(error)
+            future.set_exception(shortage_of(error) or error)
 
     def fail(self, status: Status) -> NoReturn:
         """Raise the error that a status stands for, in words that name the service and where it is."""
@@ -184,10 +186,11 @@ class AnswerThread:
         with self._lock:
             if self._is_busy or self._is_closed:
                 return False
-            self._is_busy = True
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                thread.start()
+                self._thread = thread
+            self._is_busy = True
         self._calls.put(call)
         return True
 

@@ -24,6 +24,7 @@ from katib.errors import (
     UnavailableError,
     code_of,
     one_line,
+    shortage_of,
 )
 
 FIELD_ERRORS_KEY = "katib-field-errors-bin"
@@ -86,7 +87,7 @@ def status_of_call(call: Any) -> Status:
 def status_of(error: BaseException) -> Status:
     """Return the status that carries an error over the wire; a foreign exception is an internal error."""
     code = _CODES[code_of(error).grpc_code]
-    details = (str(error) or type(error).__name__)[:_MAX_DETAILS]
+    details = (str(shortage_of(error) or error) or type(error).__name__)[:_MAX_DETAILS]
     if isinstance(error, InvalidError):
         return Status(code, details, ((FIELD_ERRORS_KEY, _pack(error.errors)),))
     return Status(code, details)

@@ -1,7 +1,7 @@
 """The gRPC service in front of an algorithm.
 
-Every refusal is INVALID_ARGUMENT with the reason as details. Anything unforeseen is UNKNOWN with one line, and is
-logged once with its traceback, here.
+Every refusal is INVALID_ARGUMENT with the reason as details. Too little memory and other shortages of the machine are
+RESOURCE_EXHAUSTED. Anything unforeseen is UNKNOWN with one line, and is logged once with its traceback, here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import grpc
 from katib.api.algorithms import MOST_PARALLEL, AlgorithmInfo
 from katib.api.types import ExperimentSpec, ObjectiveSpec
 from katib.api.wording import one_of
-from katib.errors import InvalidError, KatibError, code_of, invalid
+from katib.errors import InvalidError, KatibError, ShortageError, code_of, invalid, shortage_of
 from katib.rpc._generated import api_pb2
 from katib.rpc._generated.suggestions_pb2 import UndecodedSuggestionsRequest
 from katib.rpc.convert import FEATURES
@@ -40,6 +40,10 @@ _SETTINGS_PATH = "spec.algorithm.algorithmSettings"
 _MAX_DETAILS = 2000  # bytes; details travel percent-encoded in a header, and a header above 8 KiB breaks the call
 
 _SERVICE = "api.v1.beta1.Suggestion"
+
+shortages: list[ShortageError] = []
+"""What the machine lacked when a request was answered. The process ends then, and the next one begins afresh: half of a
+library that was imported would fail all later requests."""
 
 _log = logging.getLogger(__name__)
 
@@ -189,6 +193,9 @@ def answered(context: grpc.ServicerContext) -> Iterator[None]:
     except KatibError as error:
         _abort(context, grpc.StatusCode[code_of(error).grpc_code], str(error))
     except Exception as error:  # noqa: BLE001  # the wall: whatever a library raises becomes a status
+        if (shortage := shortage_of(error)) is not None:
+            shortages.append(shortage)
+            _abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, str(shortage))
         _log.exception("request failed")
         _abort(context, grpc.StatusCode.UNKNOWN, f"{type(error).__name__}: {error}")
 

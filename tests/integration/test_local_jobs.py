@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -687,6 +688,38 @@ class TestDisasters:
             assert h.wait_for_end()["type"] == "Complete"
             assert "failed" not in h.status()
             assert not is_running(first)
+
+    def test_a_program_that_cannot_be_started_for_now_is_started_later(self, tmp_path: Path) -> None:
+        with home(tmp_path) as h:
+            assert h.run(job(shell("true"), name="first"))["type"] == "Complete"
+            connection = h.processes._connection
+            assert connection is not None
+            limits = resource.prlimit(connection.pid, resource.RLIMIT_NOFILE)
+
+            resource.prlimit(connection.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+            h.submit(job(shell("echo there"), backoffLimit=0))
+            eventually(lambda: "too many files are open" in h.runner.waiting_reason("ns", "j"))
+            resource.prlimit(connection.pid, resource.RLIMIT_NOFILE, limits)
+
+            assert h.wait_for_end()["type"] == "Complete"
+            assert "failed" not in h.status()
+            assert h.log() == "there\n"
+
+    def test_a_program_that_waits_for_a_shortage_to_pass_can_be_deleted(self, tmp_path: Path) -> None:
+        with home(tmp_path) as h:
+            assert h.run(job(shell("true"), name="first"))["type"] == "Complete"
+            connection = h.processes._connection
+            assert connection is not None
+            limits = resource.prlimit(connection.pid, resource.RLIMIT_NOFILE)
+
+            resource.prlimit(connection.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+            h.submit(job(shell("true")))
+            eventually(lambda: "too many files are open" in h.runner.waiting_reason("ns", "j"))
+            h.store.delete(JOB, Key("ns", "j"))
+
+            assert h.runner.wait_until_gone(Key("ns", "j"), 60)
+            resource.prlimit(connection.pid, resource.RLIMIT_NOFILE, limits)
+            assert h.run(job(shell("true"), name="next"))["type"] == "Complete"
 
     def test_a_disk_that_others_fill_ends_no_job(self, tmp_path: Path, small_disk: Path) -> None:
         with home(tmp_path, monitors=Monitors({"keep": False})) as h:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import stat
 import threading
@@ -17,7 +18,7 @@ import pytest
 
 from katib.algorithm_services.catalog import Catalog
 from katib.algorithm_services.config import ServicesConfig
-from katib.algorithm_services.plan import ServiceId, ServicePlan
+from katib.algorithm_services.plan import ServiceId, ServicePlan, own_plan
 from katib.algorithm_services.states import Timing
 from katib.api.configuration import read_configuration
 from katib.api.types import Experiment
@@ -367,6 +368,28 @@ def test_a_service_that_cannot_be_started_for_now_is_started_later(hosts: Hosts)
     hosts.logs.unlink()
 
     assert pid_behind(ready(host, experiment), experiment)
+
+
+def test_a_service_without_memory_is_started_again_until_there_is_some(hosts: Hosts, tmp_path: Path) -> None:
+    """The limit lets Python start, and no library of numbers; how far it comes depends on the machine."""
+    limit, own = tmp_path / "limit", own_plan(ServiceId("tpe"))
+    limit.write_text("600000")
+    command = ("sh", "-c", f'ulimit -v $(cat {limit}); exec "$@"', "sh", *own.command)
+    host, experiment = hosts.open(replace(own, command=command)), an_object("tpe")
+
+    def validated() -> BaseException | None:
+        client = host.service_for(experiment)  # raises once the service is given up
+        return UnavailableError("it starts") if client is None else client.validate(experiment).exception(60)
+
+    def waits() -> bool:
+        assert isinstance(validated(), UnavailableError)
+        return host.states_of("default", "demo")[0].attempts > 2 * QUICK.max_failures
+
+    eventually(waits, "many attempts")
+    eventually(lambda: re.search("too little memory|no more processes or threads", host.waiting_for(experiment)))
+    limit.write_text("unlimited")
+
+    eventually(lambda: validated() is None, "an experiment that is valid")
 
 
 def test_answers_in_between_keep_a_service_that_is_killed_often(hosts: Hosts) -> None:

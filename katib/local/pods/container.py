@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from katib.errors import KatibError, UnavailableError
+from katib.errors import Backoff, KatibError, ShortageError, UnavailableError, shortage_of
 from katib.local.pods.images import ImageProcess
 from katib.local.pods.log_file import RUN_BEGINS, LogFile
 from katib.local.pods.loop import Timer
@@ -21,6 +21,9 @@ from katib.local.pods.tools import PodTools
 from katib.local.processes.client import ANSWER_SECONDS, Keep, Start, no_answer
 from katib.local.processes.connection import KeptProcess
 from katib.local.processes.handle import Exit, ProcessHandle
+
+_SHORTAGE = Backoff(0.5, 15.0)
+"""Pauses between the starts of a program while the machine is short of something."""
 
 
 class ContainerListener(Protocol):
@@ -78,6 +81,8 @@ class Container:
         self.is_over = False
         self.has_succeeded = False
         self.pulling = ""
+        self.waiting = ""
+        self._shortages = 0  # in a row
         self._tools = tools
         self._loop = tools.loop
         self._processes = tools.processes
@@ -210,7 +215,7 @@ class Container:
             listener, is_kept = self._pod.output_read, self._keep is not None
             output = Output(self._tools, self.log, self.monitor, listener, is_kept=is_kept)
         except OSError as error:
-            self._fail(UnavailableError(f"no pipe for its output: {error.strerror}; raise the limit of open files"))
+            self._fail(shortage_of(error) or UnavailableError(f"no pipe for its output: {error.strerror}"))
             return
         self._output = output
         try:
@@ -251,7 +256,7 @@ class Container:
         if error := start.answer.exception():
             self._fail(error)
             return
-        self._start = None
+        self._start, self._shortages, self.waiting = None, 0, ""
         self._handle = handle = start.answer.result()
         self.has_run = True
         self._running_since = self._clock.monotonic()
@@ -266,11 +271,17 @@ class Container:
         self._pod.advance()
 
     def _fail(self, error: BaseException) -> None:
-        """End without a process. One that was to be stopped anyway has not failed."""
+        """End without a process, or wait for the end of a shortage. One that was to be stopped has not failed."""
         self._start = None
         if self._output is not None:
             self._output.close()
             self._output = None
+        if isinstance(error, ShortageError) and not self._stopping:
+            self._shortages += 1
+            self.waiting = str(error)
+            self._timer = self._loop.call_later(_SHORTAGE.pause_seconds(self._shortages), self._run)
+            self._pod.advance()
+            return
         if not self._stopping:
             self.failure = error if isinstance(error, KatibError) else UnavailableError(str(error))
         self._end()

@@ -345,7 +345,7 @@ class Pod:
                 problems.append(container.log.problem)
         self._note(
             phase=phase,
-            waiting="",
+            waiting="; ".join(filter(None, (container.waiting for container in self._containers))),
             place=card_words(self._lease.gpus) if self._lease is not None and self._lease.gpus else "",
             pulling=pulling,
             restarts=restarts,

@@ -335,8 +335,7 @@ class Processes:
                 fds += [os.dup(output) for output in keep.outputs]
         except OSError as error:
             _close(fds)
-            cause = f"no program can be started now: {error.strerror}"
-            raise UnavailableError(f"{cause}; raise the limit of open files") from error
+            raise spawn_error("dup", error.errno or errno.EMFILE, "", argv=command, env=env, cwd=str(cwd)) from error
         message = wire.pack(("spawn", key, command, encoded, str(cwd), tuple(map(str, directories)), kept))
         error_of = partial(spawn_error, argv=command, env=env, cwd=str(cwd))
         process = _Process(message, tuple(fds), str(cwd), Future(), on_exit, error_of)

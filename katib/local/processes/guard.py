@@ -529,6 +529,8 @@ def _become(argv: list[str], env: dict[bytes, bytes], cwd: str, directories: lis
         _execute(argv, env, begin)
     except OSError as error:
         os.write(report, b"%d" % (error.errno or errno.EINVAL))
+    except MemoryError:
+        os.write(report, b"%d" % errno.ENOMEM)
     except BaseException:  # noqa: BLE001 - the child must not return into the guard's loop
         os.write(report, b"%d" % errno.EINVAL)
     os._exit(127)

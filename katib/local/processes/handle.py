@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from katib.errors import KatibError, TerminalError, UnavailableError
+from katib.errors import KatibError, ShortageError, TerminalError, UnavailableError, shortage_by
 
 _SIGNAL_BASE = 128
 """A shell's and a container's exit code of a process that died by signal n is 128 + n."""
@@ -80,13 +80,6 @@ class ProcessHandle:
     start_time: int = field(compare=False)
     program: str = field(compare=False)
 
-
-_SCARCE = {
-    errno.EAGAIN: "raise the limit of processes",
-    errno.ENOMEM: "free memory",
-    errno.EMFILE: "raise the limit of open files",
-    errno.ENFILE: "raise the limit of open files",
-}
 
 _EXPLANATIONS = {
     "volume": ('directory "{path}" cannot be made: {text}', "make it or change the hostPath", "volume-missing"),
@@ -171,8 +164,8 @@ def spawn_error(
     if number == errno.ETIMEDOUT:
         cause = f'"{path}" is on a file system that does not answer' if path else "the machine does not answer"
         return UnavailableError(f'cannot start "{command}" now: {cause}; repair it, or move what the trial needs')
-    if number in _SCARCE:
-        return UnavailableError(f'cannot start "{command}" now: {text}; {_SCARCE[number]}')
+    if (shortage := shortage_by(number)) is not None:
+        return ShortageError(shortage.lack, f'cannot start "{command}" now: {shortage}')
     other = ('cannot start "{command}": {text}', "look at the limits of this account", "spawn-failed")
     cause, remedy, origin = _EXPLANATIONS.get((step, number)) or _EXPLANATIONS.get(step, other)
     size = sum(map(len, argv)) + sum(len(name) + len(value) for name, value in env.items())

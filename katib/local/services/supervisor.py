@@ -9,7 +9,8 @@ out.
 
 A process that answered at least one call wipes out the failures before it: a service that crashes on one in a hundred
 requests goes on, one that crashes on every request ends as FAILED with its last words. One that is ended from outside,
-by the kernel for want of memory for example, or cannot be started for now, never fails for that: the cause may pass.
+by the kernel for want of memory for example, or cannot be started for now, or whose last words speak of a shortage of
+the machine, never fails for that: the cause may pass.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from katib.algorithm_services.plan import ServicePlan, resolve_command
 from katib.algorithm_services.states import Phase, ServiceState, Timing, User
-from katib.errors import Backoff, TerminalError, UnavailableError
+from katib.errors import Backoff, ShortageError, TerminalError, UnavailableError, shortage_in, shortage_of
 from katib.local.services.files import ServiceLog, SocketDirectory
 from katib.runtime.clock import Clock
 
@@ -136,7 +137,7 @@ class _Process:
 
     Attributes:
         trouble: What was wrong with it, if not simply its exit.
-        unstarted: Whether it could not be started for now.
+        passes: Whether that is a shortage of the machine, or another cause that may pass.
     """
 
     handle: ProcessHandle | None = None
@@ -144,11 +145,11 @@ class _Process:
     connection: Connection | None = None
     answered_before: int = 0
     trouble: str = ""
-    unstarted: bool = False
+    passes: bool = False
 
     @property
     def may_pass(self) -> bool:
-        return self.unstarted or (not self.trouble and self.exit is not None and self.exit.from_outside)
+        return self.passes or (not self.trouble and self.exit is not None and self.exit.from_outside)
 
     @property
     def answered(self) -> bool:
@@ -190,6 +191,7 @@ class Supervisor:
         self._woken = False
         self._state = Lifecycle(plan, timing, clock.monotonic())
         self._connection: Connection | None = None
+        self._shortage: ShortageError | None = None
         self._thread = threading.Thread(target=self._run, name=plan.id.file_name, daemon=True)
 
     def start(self) -> None:
@@ -268,7 +270,11 @@ class Supervisor:
                 while process.exit is None and not self._is_over():
                     self._sleep(self._state.seconds_until_idle(self._clock.monotonic()))
         except (UnavailableError, OSError) as error:
-            process.trouble, process.unstarted = f"cannot be started: {error}", True
+            process.trouble, process.passes = f"cannot be started: {error}", True
+        except (MemoryError, ImportError, RuntimeError) as error:  # of what is needed to talk to it
+            if (shortage := shortage_of(error)) is None:
+                raise
+            process.trouble, process.passes = f"cannot be started: {shortage}", True
         finally:
             self._set(Phase.STARTING)
             self._discard(process)
@@ -348,6 +354,11 @@ class Supervisor:
 
     def _note_exit(self, process: _Process, seconds: float) -> Lifecycle:
         words = self._log.last_lines()
+        if not process.trouble and (shortage := shortage_in(words.rpartition(" | ")[2]) or shortage_in(words)):
+            if self._shortage is None or self._shortage.lack != shortage.lack:
+                self._shortage = shortage  # otherwise the former words, which users know
+            process.trouble, process.passes = f"ended: {self._shortage}", True
+            words = ""
         details = f"{f': {words}' if words else ''}; its output is in {self._log.path}"
         ending = process.trouble or str(process.exit)
         before = self._state

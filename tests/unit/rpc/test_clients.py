@@ -294,6 +294,19 @@ def test_a_service_that_cannot_answer_now_has_not_refused(code: grpc.StatusCode)
         client.validate(EXPERIMENT).result(60)
 
 
+@pytest.mark.parametrize("words", ["Exception calling application: can't start new thread", "MemoryError: "])
+@pytest.mark.parametrize("code", [grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL], ids=lambda c: c.name)
+def test_a_service_that_breaks_for_want_of_memory_has_neither_refused_nor_failed(
+    code: grpc.StatusCode, words: str
+) -> None:
+    service = ScriptedSuggestion(aborting(code, words), validate=aborting(code, words))
+    with a_client(service) as client:
+        with pytest.raises(UnavailableError, match=words):
+            client.validate(EXPERIMENT).result(60)
+        with pytest.raises(UnavailableError, match=words):
+            ask(client)
+
+
 def test_field_errors_of_our_services_arrive_whole_from_both_services() -> None:
     setting = FieldError("spec.algorithm.algorithmSettings[0].value", "2 is out of range", "use 1", "setting-range")
 
