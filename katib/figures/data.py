@@ -87,7 +87,7 @@ class Measure:
         name: The metric.
         values: Its column.
         drawn: Which trials have ended with a finite value of it.
-        eligible: Those of them that may be the best: without the ones that violate constraints.
+        eligible: Those of them that may be the best.
         maximize: Whether larger is better; None where no direction is given.
         goal: The value at which the search ends; None without one.
     """
@@ -125,7 +125,7 @@ def measure_of(trials: TrialTable, metric: str = "") -> Measure:
     objective = next((objective for objective in trials.objectives if objective.name == name), None)
     drawn = np.isfinite(values) & trials.in_states("Succeeded", "EarlyStopped")
     maximize, goal = (objective.maximize, objective.goal) if objective else (None, None)
-    return Measure(name, values, drawn, drawn & trials.feasible, maximize, goal)
+    return Measure(name, values, drawn, drawn & trials.may_be_best, maximize, goal)
 
 
 def improvements(costs: Floats) -> Rows:

@@ -152,7 +152,7 @@ def costs_of(trials: TrialTable, objectives: tuple[Objective, ...]) -> Floats:
     """Return the costs of trials, shape (n, m); infinity for those that cannot be in the front."""
     signs = np.array([-1.0 if objective.maximize else 1.0 for objective in objectives])
     costs = _columns(trials, objectives) * signs
-    counts = _all_finite(costs) & trials.feasible & trials.in_states("Succeeded", "EarlyStopped")
+    counts = _all_finite(costs) & trials.may_be_best
     return np.where(counts[:, None], costs, np.inf)
 
 

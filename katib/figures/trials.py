@@ -21,7 +21,16 @@ from katib.api.marks import Marks, has_marks, marks_of
 from katib.api.metrics import is_usable
 from katib.api.search_space import LOGARITHMIC
 from katib.api.trials import is_feasible, objective_names, ran_seconds
-from katib.api.types import Experiment, ObjectiveSpec, ObjectiveType, ParameterSpec, ParameterType, Trial, TrialState
+from katib.api.types import (
+    Experiment,
+    MetricStrategy,
+    ObjectiveSpec,
+    ObjectiveType,
+    ParameterSpec,
+    ParameterType,
+    Trial,
+    TrialState,
+)
 from katib.tuning.reading import (
     TRIAL_STATES,
     assignments_of,
@@ -134,6 +143,13 @@ class TrialTable:
     def in_states(self, *states: str) -> npt.NDArray[np.bool_]:
         """Return which trials are in one of these states."""
         return np.isin(self.states, [STATES.index(state) for state in states])
+
+    @property
+    def may_be_best(self) -> npt.NDArray[np.bool_]:
+        """Which trials may be the best one, by their state and the constraints; see `katib.api.trials.may_be_best`."""
+        strategies = {self.strategies.get(objective.name) for objective in self.objectives}
+        states = ("Succeeded",) if MetricStrategy.MEAN in strategies else ("Succeeded", "EarlyStopped")
+        return self.feasible & self.in_states(*states)
 
     def state_of(self, row: int) -> str:
         """Return the state of a trial."""
@@ -307,7 +323,7 @@ def objectives_of(obj: Experiment | Trial) -> tuple[Objective, ...]:
 
 
 def strategy_words(obj: Experiment | Trial, metric: str) -> str:
-    """Return which reading of a metric is its value: `max`, `min` or `latest`, of a further metric `at the best`."""
+    """Return which reading of a metric is its value: `max`, `latest`, `mean`, or of a further metric `at the best`."""
     objective = obj.spec.objective or ObjectiveSpec()
     strategy = objective.strategy_of(metric)
     for term in objective.terms:

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from katib.api.metrics import ZERO_TIME, MetricLog, is_usable
-from katib.api.summary import observation_of
-from katib.api.trials import metric_text, ran_seconds
-from katib.api.types import CAMEL_CASE, ObjectiveSpec, ObjectiveType
+from katib.api.summary import observation_of, with_means
+from katib.api.trials import may_be_best, metric_text, ran_seconds, trial_state
+from katib.api.types import CAMEL_CASE, ObjectiveSpec, ObjectiveType, TrialState
 from katib.tuning.reading import objective_value, state_of
 
 if TYPE_CHECKING:
@@ -161,9 +161,12 @@ def report_of(
     """
     found = {trial.name: trial for trial in trials if readings.get(trial.name)}
     stopped = tuple(_stopped(found[name], readings[name], cut) for name, cut in cuts.items() if name in found)
-    before = {name: _value(objective, readings[name]) for name in found}
-    kept = {name: readings[name][: cuts[name].readings] if name in cuts else readings[name] for name in found}
-    after = {name: _value(objective, logs) for name, logs in kept.items()}
+    before = {name: _value(objective, readings[name]) for name in found if _may_be_best(found[name], None)}
+    after = {
+        name: _value(objective, readings[name][: None if cut is None else cut.readings])
+        for name in found
+        if _may_be_best(found[name], cut := cuts.get(name))
+    }
     best, best_left = _best(objective, before), _best(objective, after)
     return ReplayReport(
         trials=len(found),
@@ -197,10 +200,17 @@ def _stopped(trial: Trial, readings: Sequence[MetricLog], cut: Cut) -> StoppedTr
     )
 
 
+def _may_be_best(trial: Trial, cut: Cut | None) -> bool:
+    """Return whether a trial counts as it was, or as a cut leaves it."""
+    state = trial_state(trial) if cut is None else TrialState.EARLY_STOPPED
+    return may_be_best(trial, state)
+
+
 def _value(objective: ObjectiveSpec, readings: Sequence[MetricLog]) -> str:
     """Return the objective value of a trial that reported this; empty without a usable one."""
     name = objective.objective_metric_name
     observation = observation_of([name], ((name, reading.value) for reading in readings))
+    observation = with_means(objective, observation, lambda _, count: readings[-count:])
     text = metric_text(objective, observation)
     return text if text is not None and is_usable(text) else ""
 

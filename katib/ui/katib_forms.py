@@ -130,14 +130,14 @@ def _trial_row(trial: Trial, metrics: Mapping[str, str], parameters: Sequence[st
 
 
 def _best_text(trial: Trial, name: str, direction: str) -> str:
-    """Return the best value that a trial ever read of a metric; empty unless it ended with values."""
+    """Return the best value that a trial ever read of a metric, or its mean; empty unless it ended with values."""
     if trial_state(trial) not in ELIGIBLE:
         return ""
     observation = trial.status.observation
     found = None if observation is None else observation.metric(name)
     if found is None:
         return ""
-    extreme = found.min if direction == ObjectiveType.MINIMIZE else found.max
+    extreme = found.mean or (found.min if direction == ObjectiveType.MINIMIZE else found.max)
     text = extreme if extreme not in ("", UNAVAILABLE) else found.latest
     return "" if text == UNAVAILABLE else text
 

@@ -13,10 +13,11 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from katib.api.trials import is_feasible, may_be_best, trial_state
 from katib.api.types import Experiment, Trial
 from katib.errors import KatibError
 from katib.figures.trials import number_of, objectives_of
-from katib.tuning.reading import objective_value, violates_constraints
+from katib.tuning.reading import objective_value
 from katib.tuning.service import TrialOrder, TuningService
 
 WIDTH, HEIGHT = 96, 24
@@ -34,7 +35,7 @@ def best_so_far(experiment: Experiment, trials: Iterable[Trial]) -> list[Point]:
     ended: list[tuple[datetime, float]] = []
     for trial in trials:
         value = number_of(objective_value(trial))
-        if trial.status.completion_time and math.isfinite(value) and not violates_constraints(trial):
+        if trial.status.completion_time and math.isfinite(value) and _may_be_best(trial):
             ended.append((trial.status.completion_time, value))
     points: list[Point] = []
     for moment, value in sorted(ended):
@@ -44,6 +45,10 @@ def best_so_far(experiment: Experiment, trials: Iterable[Trial]) -> list[Point]:
         last = max(moment for moment, _ in ended).timestamp()
         points.append((last, points[-1][1]))
     return points
+
+
+def _may_be_best(trial: Trial) -> bool:
+    return may_be_best(trial, trial_state(trial)) and is_feasible(trial.spec.objective, trial.status.observation)
 
 
 def path_of(points: Sequence[Point]) -> str:

@@ -148,3 +148,33 @@ def test_what_does_not_go_together_is_refused(katib: Katib, options: tuple[str, 
 
     assert code == 2
     assert said in err
+
+
+MEAN = {"type": "minimize", "objectiveMetricName": "loss", "metricStrategies": [{"name": "loss", "value": "mean"}]}
+LAST = {**MEAN, "metricStrategies": [{"name": "loss", "value": "mean(2)"}]}
+
+
+@pytest.mark.parametrize(
+    ("objective", "least", "best", "left"),
+    [
+        pytest.param(MEAN, 1, ("good", 1.0 / 3), ("good", 1.0 / 3), id="a cut trial has no mean"),
+        pytest.param(LAST, 1, ("good", 0.25), ("good", 0.25), id="the mean of the last ones"),
+        pytest.param(LAST, 3, ("good", 0.25), ("good", 0.25), id="nothing is cut"),
+    ],
+)
+def test_the_value_of_a_trial_is_the_mean_where_the_strategy_says_so(
+    katib: Katib,
+    service: MemoryTuningService,
+    objective: dict[str, Any],
+    least: int,
+    best: tuple[str, float],
+    left: tuple[str, float],
+) -> None:
+    run_demo(service, objective=objective)
+
+    command = ["replay", "demo", "--early-stopping", "asha", "-s", f"min_resource={least}", "-o", "json"]
+    found = json.loads(katib(*command).out)
+
+    assert (found["bestTrial"], found["bestLeft"]) == (best[0], left[0])
+    assert float(found["bestValue"]) == pytest.approx(best[1])
+    assert float(found["bestValueLeft"]) == pytest.approx(left[1])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from katib.figures.data import Choice, measure_of
 from katib.figures.history import draw_edf, draw_history
+from katib.figures.pareto import costs_of
 from katib.figures.trials import STATES
 from tests.support.tables import large_table, make_data, make_table, trace
 
@@ -53,6 +55,17 @@ def test_what_violates_or_has_no_direction_is_drawn_apart_and_never_the_best() -
     assert list(trace(figure, "Succeeded").y) == [30.0, 20.0]
     assert "best so far" not in names(figure)
     assert figure.layout.yaxis.title.text == "seconds"
+
+
+@pytest.mark.parametrize(("strategy", "best"), [("mean", 4.0), ("mean(3)", 1.0), ("min", 1.0)])
+def test_the_mean_of_a_trial_that_was_stopped_early_is_never_the_best(strategy: str, best: float) -> None:
+    table = make_table([5.0, 1.0, 4.0], states=["Succeeded", "EarlyStopped", "Succeeded"])
+    table = replace(table, strategies={table.objective.name: strategy})
+    figure = draw_history(make_data(table), Choice())
+
+    assert min(trace(figure, "best so far").y) == best
+    assert list(trace(figure, "EarlyStopped").y) == [1.0]
+    assert list(costs_of(table, table.objectives)[:, 0]) == [5.0, math.inf if strategy == "mean" else 1.0, 4.0]
 
 
 def test_trials_without_a_value_stand_at_the_bottom_each_with_the_mark_of_its_state() -> None:

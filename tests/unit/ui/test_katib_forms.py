@@ -50,6 +50,8 @@ def test_the_table_of_an_experiment_has_the_best_that_was_ever_read() -> None:
     stopped = make_trial("stopped", condition("EarlyStopped"), loss="0.5", x="0.3", opt="a,b")
     unread = make_trial("unread", DONE, loss="unavailable", x="0.4", opt='say "x"')
 
+    averaged = patched(good, status={"observation": {"metrics": [{**metrics[1], "mean": "0.25"}]}})
+    assert experiment_csv(experiment, [averaged]).splitlines()[1] == "Succeeded,good,0.25,,0.1,adam"
     assert experiment_csv(experiment, [good, running, stopped, unread]) == (
         "Status,trialName,loss,accuracy,x,opt\n"
         "Succeeded,good,0.1,0.2,0.1,adam\n"
