@@ -23,7 +23,7 @@ from katib.api.job_kinds import known_kind
 from katib.api.json_values import check_plain
 from katib.api.optimization_jobs import KIND as OPTIMIZATION_JOB
 from katib.api.optimization_jobs import experiment_of as experiment_of_job
-from katib.api.optimization_jobs import read_optimization_job, settled
+from katib.api.optimization_jobs import not_run_at_once, read_optimization_job, settled
 from katib.api.types import API_VERSION, Experiment
 from katib.api.wording import closest, shown
 from katib.errors import FieldError, InvalidError, invalid
@@ -201,8 +201,10 @@ def experiment_of(documents: Sequence[LoadedDocument], source: str, default_name
         remedy = "add the Experiment" + (", or store it with katib apply" if only_runtimes else "")
         raise invalid(source, f"it holds no Experiment, only {kinds}", remedy, "document-missing")
     (found,) = experiments
-    decode_it = decode_experiment if found.kind == "Experiment" else decode_optimization_job
-    return decode_it(found.data, default_namespace, companions)
+    if found.kind == "Experiment":
+        return decode_experiment(found.data, default_namespace, companions)
+    submission = decode_optimization_job(found.data, default_namespace, companions)
+    return replace(submission, errors=(*submission.errors, *not_run_at_once(submission.job or {})))
 
 
 def holds_runtimes(file: FileText) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
+from katib.api.conditions import find_condition
 from katib.api.decoding import decode_as, unknown_fields
 from katib.api.json_values import check_plain
 from katib.api.names import (
@@ -46,6 +47,10 @@ _SEEDS: Final = 2**32
 _DIRECTIONS: Final = {"Maximize": "maximize", "Minimize": "minimize"}
 _TYPES: Final = {"Int": "int", "Float": "double"}
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+MANAGER: Final = "katib.kubeflow.org/katib-controller"
+"""What `spec.managedBy` says of a job that is for our controllers."""
+CREATED: Final = "Created"
+EXPERIMENT_CREATED: Final = "ExperimentCreated"
 JOB_TEMPLATE: Final = "spec.trainJobTemplate"
 TRIAL_SPEC: Final = "spec.trialTemplate.trialSpec"
 
@@ -93,6 +98,17 @@ def read_optimization_job(raw: Mapping[str, Any]) -> tuple[OptimizationJob, tupl
     return job, tuple(unknown_fields(raw, OptimizationJob))
 
 
+def not_run_at_once(job: Mapping[str, Any]) -> Iterator[FieldError]:
+    """Yield what keeps the job of a file, which is run when it is submitted, from that."""
+    spec = job.get("spec") or {}
+    if spec.get("suspend"):
+        cause, remedy = "a suspended job is not run", "set it to false, or create the object with kubectl"
+        yield FieldError("spec.suspend", cause, remedy, "optimization-job")
+    if (manager := spec.get("managedBy", MANAGER)) != MANAGER:
+        cause, remedy = f"{shown(manager)} works on this job", f"leave it out, or use {MANAGER}"
+        yield FieldError("spec.managedBy", cause, remedy, "optimization-job")
+
+
 def experiment_of(job: OptimizationJob) -> Json:
     """Return the Experiment of an OptimizationJob without errors. With a uid, the job owns it."""
     spec, metadata = job.spec, job.metadata
@@ -130,6 +146,16 @@ def experiment_of(job: OptimizationJob) -> Json:
             },
         },
     }
+
+
+def other_manager(job: OptimizationJob) -> str:
+    """Return how it is known that another controller works on a job; empty where none is known to."""
+    if job.spec.managed_by:
+        return "" if job.spec.managed_by == MANAGER else f"its spec.managedBy is {job.spec.managed_by}"
+    created = find_condition(job.status.conditions, CREATED)
+    if created is None or created.reason == EXPERIMENT_CREATED:
+        return ""
+    return f"its condition {CREATED} is of another controller ({created.reason})"
 
 
 def in_words_of_job(error: InvalidError) -> InvalidError:

@@ -78,7 +78,8 @@ class Ports:
         given_rules: Evaluates the rules that trials were given, where no collector of ours does it.
         shipped_template: Finds ConfigMaps that come with the installation.
         admit: Returns a new Experiment of an OptimizationJob as it is stored; raises InvalidError where it may not be.
-        is_ours: Whether an OptimizationJob is for these controllers.
+        suspend: Suspends an Experiment with its trials, or lets it go on.
+        is_ours: Whether an OptimizationJob without manager is for these controllers.
         times: Measures how long trials run; None: nothing is stored of that beside the statuses.
         is_interrupted: Whether an unfinished Experiment waits for another engine: none of its trials runs.
     """
@@ -92,6 +93,7 @@ class Ports:
     given_rules: GivenRules | None = None
     shipped_template: Callable[[Key], Object | None] = lambda _key: None
     admit: Callable[[Object], Object] = identity
+    suspend: Callable[[Key, bool], None] = lambda _experiment, _suspended: None
     is_ours: Callable[[OptimizationJob], bool] = lambda _job: True
     times: RunTimes | None = None
     is_interrupted: Callable[[Experiment], bool] = lambda _experiment: False
@@ -182,7 +184,9 @@ def _optimization_jobs(
 
     jobs.add_handler(lambda event: queue.add(event.key))
     experiments.add_handler(experiment_changed)
-    job = OptimizationJobReconciler(store, jobs, experiments, ports.admit, ports.is_ours, ports.events, clock)
+    job = OptimizationJobReconciler(
+        store, jobs, experiments, ports.admit, ports.suspend, ports.is_ours, ports.events, clock
+    )
     return jobs, _controller("optimization-job", job.reconcile, queue, jobs, ports.events, 1, thread)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from katib.api.names import ALGORITHM_ANNOTATION
+from katib.api.optimization_jobs import other_manager
 from katib.api.types.optimization import OptimizationJob
 from katib.explaining.answer import Answer
 from katib.explaining.evidence import Evidence
@@ -12,7 +13,11 @@ from katib.tuning.service import Diagnosis
 def diagnose_optimization_job(job: OptimizationJob, evidence: Evidence) -> Diagnosis:
     """Return why there is no Experiment for an OptimizationJob."""
     last, place = next(reversed(job.status.conditions), None), evidence.place
-    if last is not None:
+    if other := other_manager(job):
+        answer = Answer(f"Another controller works on OptimizationJob {job.name}: {other}.")
+        if last is not None:
+            answer.findings.append(f"It says: {last.message or last.type} ({last.reason}).")
+    elif last is not None:
         answer = Answer(f"OptimizationJob {job.name}: {last.message or last.type} ({last.reason}).")
     elif place.needs_annotation and ALGORITHM_ANNOTATION not in job.metadata.annotations:
         answer = Answer(f"Nobody works on OptimizationJob {job.name}: it has no annotation {ALGORITHM_ANNOTATION}.")

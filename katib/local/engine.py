@@ -90,6 +90,7 @@ from katib.stores.events import EventLog
 from katib.stores.sql import SqlStore
 from katib.stores.sql.attributes import SqlAttributes
 from katib.tuning.chosen_trials import FLUSH_SECONDS, ChosenTrials
+from katib.tuning.editing import suspend_experiment
 from katib.tuning.object_home import ObjectAdmission, ObjectHome
 from katib.tuning.offered_templates import OfferedTemplates
 from katib.tuning.ports import CallersLog, Records
@@ -549,6 +550,7 @@ class Engine:
                 pods=TrialPods(self._jobs, trial_jobs),
                 shipped_template=shipped_config_map,
                 admit=lambda experiment: self._object_admission.new(dict(experiment)).obj,
+                suspend=partial(suspend_experiment, self._store),
                 times=self._run_times.times,
                 is_interrupted=self._ownership.is_interrupted,
             ),

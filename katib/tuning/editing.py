@@ -14,7 +14,7 @@ from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
 from katib.api.job_kinds import IN_QUEUE, nested, suspend_field, value_at
 from katib.api.marks import MarkChanges, annotations_of, validate_marks
-from katib.api.names import ENGINE_ANNOTATION, PAUSED, PAUSED_ANNOTATION, STOPPED, STOPPED_ANNOTATION
+from katib.api.names import ENGINE_ANNOTATION, EXPERIMENT_LABEL, PAUSED, PAUSED_ANNOTATION, STOPPED, STOPPED_ANNOTATION
 from katib.api.trials import ACTIVE, trial_state, waiting_words
 from katib.api.types import Experiment, Trial
 from katib.api.validation import validate_update
@@ -194,3 +194,22 @@ def suspend_trial(store: ObjectStore, key: Key, *, suspended: bool) -> Trial:
         return Trial.read(noted)
 
     return until_written(attempt, key.name, "try again")
+
+
+def suspend_experiment(store: ObjectStore, key: Key, suspended: bool) -> None:
+    """Stop an experiment and suspend its trials, or let all go on; a trial that ends meanwhile has ended.
+
+    Raises:
+        InvalidError: The experiment has ended, or its trials cannot be suspended.
+        NotFoundError: There is no such experiment.
+        UnavailableError: A trial has no job yet; what is done already stays.
+    """
+    edit_experiment(store, key, counts={}, stopped=suspended)
+    for found in store.list(TRIAL, key.namespace, labels={EXPERIMENT_LABEL: key.name}).items:
+        trial = Trial.read(found)
+        if trial_state(trial) in ACTIVE and (PAUSED_ANNOTATION in trial.metadata.annotations) is not suspended:
+            try:
+                suspend_trial(store, Key.of(found), suspended=suspended)
+            except InvalidError as error:
+                if error.errors[0].origin != "suspend-ended":
+                    raise

@@ -160,7 +160,10 @@ class ObjectAdmission:
         if kind in (TRIAL, SUGGESTION):
             raise invalid("spec", "it is written by the controllers alone", "undo the change", "update-immutable")
         if kind == OPTIMIZATION_JOB:
-            raise invalid("spec", "it cannot be changed", "create a job of another name", "update-immutable")
+            if not same_json({**old["spec"], "suspend": None}, {**new["spec"], "suspend": None}):
+                remedy = "create a job of another name"
+                raise invalid("spec", "it cannot be changed, but for suspend", remedy, "update-immutable")
+            return AdmittedObject(new)
         if kind not in _PLAIN and kind.kind not in RUNTIME_KINDS:
             _check_job_change(old, new)
         return self._admitted(new)

@@ -12,7 +12,7 @@ import yaml
 
 from tests.support.cli import katib, katib_json
 from tests.support.kube import NO_KUBECTL, Kubectl, World, kube_world, kubectls
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, never
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "jobs" / "optimizationjob"
@@ -36,10 +36,13 @@ def a_job(**spec: Any) -> Json:
     return job
 
 
-def ended(world: World) -> Json | None:
+def ended_with(world: World, *types: str) -> Json | None:
     found: Json = world.http.get(f"{JOBS}/optimizationjob").json()
-    types = [one["type"] for one in found.get("status", {}).get("conditions", ())]
-    return found if types[1:] else None
+    return found if any(one["type"] in types for one in found.get("status", {}).get("conditions", ())) else None
+
+
+def ended(world: World) -> Json | None:
+    return ended_with(world, "Complete", "Failed")
 
 
 @pytest.mark.slow
@@ -88,6 +91,62 @@ def test_a_deleted_experiment_ends_its_job(world: World) -> None:
     job = eventually(lambda: ended(world))
 
     assert job["status"]["conditions"][-1]["reason"] in {"ExperimentDeleted", "MaxTrialsReached"}
+
+
+WAITING = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.02)\nprint('loss=1')"
+
+
+def test_a_job_starts_nothing_while_it_is_suspended(world: World, tmp_path: Path) -> None:
+    def patch(suspend: bool) -> None:
+        world.http.patch(
+            f"{JOBS}/optimizationjob",
+            json={"spec": {"suspend": suspend}},
+            headers={"Content-Type": "application/merge-patch+json"},
+        ).raise_for_status()
+
+    def suspended() -> str:
+        found = world.http.get(f"{JOBS}/optimizationjob").json().get("status", {}).get("conditions", ())
+        return next((one["status"] for one in found if one["type"] == "Suspended"), "")
+
+    def pods() -> list[str]:
+        found = world.http.get("/api/v1/namespaces/default/pods").json()["items"]
+        return [one["metadata"]["name"] for one in found if one["status"].get("phase") == "Running"]
+
+    job = a_job(numTrials=2, parallelTrials=1, suspend=True)
+    job["metadata"]["annotations"]["katib.kubeflow.org/workspace"] = str(tmp_path)
+    job["spec"]["trainJobTemplate"]["spec"]["trainer"]["command"] = ["python", "-c", WAITING]
+    world.http.post(JOBS, json=job).raise_for_status()
+    eventually(lambda: suspended() == "True")
+    assert world.http.get(EXPERIMENT).status_code == 404
+    patch(suspend=False)
+    eventually(pods, "the program of a trial")
+    assert suspended() == "False"
+    patch(suspend=True)
+    eventually(lambda: suspended() == "True" and not pods(), "the program to end")
+    (tmp_path / "go").touch()
+    never(pods)
+    patch(suspend=False)
+
+    done = eventually(lambda: ended_with(world, "Complete"))
+    assert {one["type"]: one["status"] for one in done["status"]["conditions"]} == {
+        "Suspended": "False",
+        "Created": "True",
+        "Complete": "True",
+    }
+
+
+def test_a_job_of_another_controller_is_left_alone(world: World, tmp_path: Path) -> None:
+    world.http.post(JOBS, json=a_job(managedBy="example.com/tuner")).raise_for_status()
+    events = "/api/v1/namespaces/default/events"
+    found = eventually(lambda: [one for one in world.http.get(events).json()["items"] if one["reason"] == "LeftAlone"])
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(a_job(managedBy="example.com/tuner", suspend=True)))
+    refused = katib("validate", "job.yaml", cwd=tmp_path)
+
+    assert found[0]["message"] == "Left to another controller: its spec.managedBy is example.com/tuner"
+    assert world.http.get(EXPERIMENT).status_code == 404
+    assert "status" not in world.http.get(f"{JOBS}/optimizationjob").json()
+    assert 'spec.managedBy: "example.com/tuner" works on this job; leave it out' in refused.stderr
+    assert "spec.suspend: a suspended job is not run; set it to false" in refused.stderr
 
 
 def test_an_experiment_of_another_is_left_alone(world: World) -> None:

@@ -31,10 +31,10 @@ PATH = "/apis/trainer.kubeflow.org/v1alpha1/optimizationjobs"
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
-@pytest.fixture
-def plane(api_server: ApiServer, tmp_path: Path) -> Iterator[ControlPlane]:
+@pytest.fixture(scope="module")
+def plane(api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     api_server.create(DEFINITIONS, yaml.safe_load(DEFINITION.read_text()))
-    with ControlPlane(api_server, tmp_path) as made:
+    with ControlPlane(api_server, tmp_path_factory.mktemp("plane")) as made:
         eventually(lambda: exists(api_server, PATH), "the kind to be served")
         install_kind(api_server, TRAIN_JOB.api_version, TRAIN_JOB.kind)
         made.namespace(NAMESPACE)
@@ -112,6 +112,50 @@ def test_an_annotated_job_gets_its_result_and_others_are_left_alone(plane: Contr
     plane.store.delete(OPTIMIZATION_JOB, Key(NAMESPACE, "ours"))
     eventually(lambda: not plane.store.list(EXPERIMENT, NAMESPACE).items, seconds=180)
     assert controller.stop() == 0
+
+
+def test_managed_by_and_suspend_are_obeyed(plane: ControlPlane) -> None:
+    ours, annotated = "katib.kubeflow.org/katib-controller", {"katib.kubeflow.org/algorithm": "random"}
+    for name, spec, notes in (
+        ("managed", {"managedBy": ours}, {}),
+        ("other", {"managedBy": "trainer.kubeflow.org/optimizationjob-controller"}, annotated),
+        ("begun", {}, annotated),
+        ("waiting", {"suspend": True}, annotated),
+    ):
+        job = a_job(name, notes)
+        plane.store.create({**job, "spec": {**job["spec"], **spec}})
+    begun = plane.store.get(OPTIMIZATION_JOB, Key(NAMESPACE, "begun"))
+    created = {"type": "Created", "status": "True", "reason": "TrainJobsCreated", "message": ""}
+    plane.store.update_status({**begun, "status": {"conditions": [created | {"lastTransitionTime": _TIME}]}})
+    controller = plane.controller("managed").start()
+
+    def made() -> list[str]:
+        return [experiment["metadata"]["name"] for experiment in plane.store.list(EXPERIMENT, NAMESPACE).items]
+
+    def suspend(name: str, *, to: bool) -> None:
+        found = plane.store.get(OPTIMIZATION_JOB, Key(NAMESPACE, name))
+        plane.store.patch(found, {"spec": {"suspend": to}})
+
+    def suspended_trainings() -> list[bool]:
+        return [job["spec"].get("suspend", False) for job in plane.store.list(TRAIN_JOB, NAMESPACE).items]
+
+    eventually(lambda: made() == ["managed"])
+    eventually(lambda: suspended_trainings() == [False, False])
+    suspend("managed", to=True)
+    eventually(lambda: suspended_trainings() == [True, True])
+    suspend("managed", to=False)
+    eventually(lambda: suspended_trainings() == [False, False])
+    suspend("waiting", to=False)
+    eventually(lambda: made() == ["managed", "waiting"])
+    with open_cluster(plane.server.kubeconfig) as opened:
+        whys = [opened.service.why(NAMESPACE, name).verdict for name in ("other", "begun")]
+
+    assert "its spec.managedBy is trainer.kubeflow.org/optimizationjob-controller" in whys[0]
+    assert "its condition Created is of another controller (TrainJobsCreated)" in whys[1]
+    assert controller.stop() == 0
+
+
+_TIME = "2026-08-01T12:00:00Z"
 
 
 def wrong_spec() -> dict[str, Any]:

@@ -67,7 +67,7 @@ class JobParameter(Model, frozen=True):
 
 
 class OptimizationJobSpec(Model, frozen=True):
-    """A search whose trials are TrainJobs. It cannot be changed."""
+    """A search whose trials are TrainJobs. Only suspend can be changed."""
 
     objectives: tuple[JobObjective, ...] = ()
     search_algorithm: SearchAlgorithm | None = None
@@ -75,6 +75,8 @@ class OptimizationJobSpec(Model, frozen=True):
     num_trials: Int32 | None = None
     parallel_trials: Int32 | None = None
     train_job_template: dict[str, Any] = field(default_factory=dict)
+    suspend: bool = False
+    managed_by: str = ""
 
 
 class JobResult(OpenModel, frozen=True):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
@@ -45,6 +46,7 @@ from katib.runtime.clock import Clock
 from katib.runtime.manager import Startable
 from katib.runtime.objects import Kind, Object
 from katib.runtime.periodic import Periodic
+from katib.tuning.editing import suspend_experiment
 from metrics_collector.uncollected import UncollectedTrials
 
 CLUSTER_SETTINGS = ControllerSettings(
@@ -174,6 +176,7 @@ def leading(dependencies: Dependencies) -> Iterator[None]:
                 events=dependencies.events,
                 check=dependencies.check,
                 pods=_ClusterPods(pods, repair, refusals, starts, workloads),
+                suspend=partial(suspend_experiment, stores.main),
                 is_ours=lambda job: ALGORITHM_ANNOTATION in job.metadata.annotations,  # Trainer may have a controller
             ),
             dependencies.clock,

@@ -1,8 +1,8 @@
 """What to do about an OptimizationJob, decided from what is observed. Pure: no I/O, no clock.
 
 Theory of operation: an Experiment of the same name does the work, and the job owns it. While there is none and the job
-is not Created, it is made. From then on the status repeats what the Experiment says, until that has ended: the job is
-Complete or Failed then, for good. An Experiment that goes before takes the job with it.
+is not Created, it is made, unless the job is suspended. From then on the status repeats what the Experiment says, until
+that has ended: the job is Complete or Failed then, for good. An Experiment that goes before takes the job with it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from datetime import datetime
 
 from msgspec import structs
 
+from katib.api import conditions
 from katib.api.conditions import find_condition, is_true, set_condition
 from katib.api.names import OPTIMIZATION_JOB_LABEL
+from katib.api.optimization_jobs import CREATED, EXPERIMENT_CREATED
 from katib.api.types import ConditionStatus, Experiment, ExperimentCondition
 from katib.api.types.optimization import JobResult, OptimizationJob, OptimizationJobStatus
 from katib.api.validation.update import MAX_TRIALS_REACHED
 from katib.controllers.kinds import is_owned_by
 
-CREATED, COMPLETE, FAILED = "Created", "Complete", "Failed"
+SUSPENDED, COMPLETE, FAILED = "Suspended", "Complete", "Failed"
 CREATION_FAILED = "TrainJobsCreationFailed"
 
 _REASONS = {MAX_TRIALS_REACHED: "MaxTrialsReached"}
@@ -34,11 +36,13 @@ class JobPlan:
         status: The new status; the very same object when nothing changed.
         create: Whether to make the Experiment.
         adopt: Whether to become the owner of the Experiment that is there.
+        suspend: Whether the Experiment is to be suspended, or to go on; None: it is as it should be.
     """
 
     status: OptimizationJobStatus
     create: bool = False
     adopt: bool = False
+    suspend: bool | None = None
 
 
 def has_ended(job: OptimizationJob) -> bool:
@@ -56,7 +60,7 @@ def plan_job(job: OptimizationJob, experiment: Experiment | None, now: datetime)
     """
     if experiment is None:
         if find_condition(job.status.conditions, CREATED) is None:
-            return JobPlan(job.status, create=True)
+            return JobPlan(_suspended(job, now), create=not job.spec.suspend)
         return JobPlan(failed(job.status, "ExperimentDeleted", "The Experiment of the job was deleted", now))
     if not is_owned_by(experiment, job):
         is_made_of_it = experiment.metadata.labels.get(OPTIMIZATION_JOB_LABEL) == job.name
@@ -64,7 +68,10 @@ def plan_job(job: OptimizationJob, experiment: Experiment | None, now: datetime)
             return JobPlan(job.status, adopt=True)
         message = f"Experiment {experiment.name} is there and not of this job; delete it, or use another name"
         return JobPlan(failed(job.status, CREATION_FAILED, message, now))
-    return JobPlan(_followed(job.status, experiment, now))
+    was_suspended = is_true(job.status.conditions, SUSPENDED)
+    is_settled = was_suspended is job.spec.suspend or conditions.has_ended(experiment.status.conditions)
+    suspend = None if is_settled else job.spec.suspend
+    return JobPlan(_followed(_suspended(job, now), experiment, now), suspend=suspend)
 
 
 def failed(status: OptimizationJobStatus, reason: str, message: str, now: datetime) -> OptimizationJobStatus:
@@ -72,9 +79,18 @@ def failed(status: OptimizationJobStatus, reason: str, message: str, now: dateti
     return _with(status, FAILED, reason, message, now)
 
 
+def _suspended(job: OptimizationJob, now: datetime) -> OptimizationJobStatus:
+    """Return the status with whether the job is suspended, once it was."""
+    if job.spec.suspend:
+        return _with(job.status, SUSPENDED, "Suspended", "No trial starts, and those that run are suspended", now)
+    if is_true(job.status.conditions, SUSPENDED):
+        return _with(job.status, SUSPENDED, "Resumed", "The job goes on", now, holds=False)
+    return job.status
+
+
 def _followed(status: OptimizationJobStatus, experiment: Experiment, now: datetime) -> OptimizationJobStatus:
     """Return what the job says of its Experiment."""
-    status = _with(status, CREATED, "ExperimentCreated", f"Experiment {experiment.name} runs the trials", now)
+    status = _with(status, CREATED, EXPERIMENT_CREATED, f"Experiment {experiment.name} runs the trials", now)
     best = experiment.status.current_optimal_trial
     if best.best_trial_name:
         result = JobResult(train_job_name=best.best_trial_name, parameters=best.parameter_assignments)
@@ -86,10 +102,12 @@ def _followed(status: OptimizationJobStatus, experiment: Experiment, now: dateti
     return status
 
 
-def _with(status: OptimizationJobStatus, type_: str, reason: str, message: str, now: datetime) -> OptimizationJobStatus:
+def _with(
+    status: OptimizationJobStatus, type_: str, reason: str, message: str, now: datetime, *, holds: bool = True
+) -> OptimizationJobStatus:
     """Return a status with a condition, in the form of Kubernetes, which knows no time of the last update."""
-    conditions = set_condition(status.conditions, type_, reason, message, now)
-    if conditions is status.conditions:
+    new = set_condition(status.conditions, type_, reason, message, now, holds=holds)
+    if new is status.conditions:
         return status
-    plain = tuple(structs.replace(condition, last_update_time=None) for condition in conditions)
+    plain = tuple(structs.replace(condition, last_update_time=None) for condition in new)
     return structs.replace(status, conditions=plain)

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from msgspec import structs
 
-from katib.api.optimization_jobs import experiment_of, in_words_of_job, read_optimization_job
+from katib.api.optimization_jobs import MANAGER, experiment_of, in_words_of_job, other_manager, read_optimization_job
 from katib.api.types import Experiment
 from katib.api.types.optimization import OptimizationJob, OptimizationJobStatus
 from katib.controllers.freshness import Freshness
@@ -32,7 +32,8 @@ class OptimizationJobReconciler:
         jobs: The jobs.
         experiments: The Experiments.
         admit: Returns a new Experiment as it is stored; raises InvalidError where it may not be.
-        is_ours: Whether a job is for us, where others may have a controller, too.
+        suspend: Suspends an Experiment with its trials, or lets it go on; raises KatibError while it cannot.
+        is_ours: Whether a job without manager is for us, where others may have a controller, too.
         events: Records notable moments.
         clock: Time.
     """
@@ -43,6 +44,7 @@ class OptimizationJobReconciler:
         jobs: Informer[OptimizationJob],
         experiments: Informer[Experiment],
         admit: Callable[[Object], Object],
+        suspend: Callable[[Key, bool], None],
         is_ours: Callable[[OptimizationJob], bool],
         events: EventRecorder,
         clock: Clock,
@@ -51,6 +53,7 @@ class OptimizationJobReconciler:
         self._jobs = jobs
         self._experiments = experiments
         self._admit = admit
+        self._suspend = suspend
         self._is_ours = is_ours
         self._events = events
         self._clock = clock
@@ -61,7 +64,10 @@ class OptimizationJobReconciler:
         job = self._jobs.get(key)
         if job is None or job.metadata.deletion_timestamp is not None or self._fresh.is_stale(job):
             return DONE
-        if has_ended(job) or not self._is_ours(job):
+        if has_ended(job) or not (job.spec.managed_by == MANAGER or self._is_ours(job)):
+            return DONE
+        if other := other_manager(job):
+            self._events.record(job, warning=False, reason="LeftAlone", message=f"Left to another controller: {other}")
             return DONE
         experiment = self._experiment(key)
         plan = plan_job(job, experiment, self._clock.now())
@@ -71,6 +77,8 @@ class OptimizationJobReconciler:
             with suppress(NotFoundError):
                 self._store.patch(as_read(experiment), {"metadata": {"ownerReferences": [owner_entry(job)]}})
             return Result(_AGAIN_SECONDS)
+        if plan.suspend is not None:
+            self._suspend(key, plan.suspend)
         self._write(job, plan.status)
         return DONE
 
