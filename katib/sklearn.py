@@ -1,4 +1,4 @@
-"""A search for scikit-learn: `KatibSearchCV(estimator, {"C": katib.search.double(0.01, 100, log=True)}).fit(X, y)`.
+"""A search for scikit-learn: `KatibSearchCV(estimator, {"C": loguniform(0.01, 100)}).fit(X, y)`.
 
 It is one of scikit-learn's own searches, whose candidates come from ask and tell: scikit-learn evaluates them, and
 keeps `cv_results_`, `best_estimator_` and the rest. The experiment is kept as any other, with its page and `katib why`.
@@ -11,17 +11,22 @@ import re
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.exceptions import FitFailedWarning
+from sklearn.model_selection import RandomizedSearchCV
 from sklearn.model_selection._search import BaseSearchCV
+from sklearn.utils import check_random_state
 
-from katib.errors import invalid
+from katib.errors import InvalidError, invalid
 from katib.sdk.asking import AskedTrial
 from katib.sdk.creating import create
-from katib.sdk.search import Parameter, categorical
+from katib.sdk.search import Parameter, categorical, discrete, double
+from katib.sdk.search import int as whole
 
 _LONGEST_WAIT_SECONDS = 0.5
 _LOOK_SECONDS = 0.02
@@ -31,6 +36,11 @@ _MOST_RUNGS = 4
 _MEAN = "mean_test_"
 _ALL_FAILED = "fits failed"
 """What scikit-learn says where no fold of the candidates that it was given could be fitted."""
+_WHICH = "space.number"
+"""The parameter that chooses among several spaces. No parameter of an estimator has a dot in its name."""
+_TAIL = 0.001
+"""Share of a distribution that is left out at each end: no draw is at a bound, which estimators may refuse, as C=0."""
+_LARGEST_SEED = 2**31 - 1
 
 Evaluate = Callable[..., dict[str, Any]]
 
@@ -38,15 +48,15 @@ Evaluate = Callable[..., dict[str, Any]]
 class KatibSearchCV(BaseSearchCV):
     """Search the parameters of an estimator by cross-validation, with an algorithm that learns from the scores.
 
-    Beside `space`, `n_trials`, `algorithm`, `halving` and `options`, the parameters and the attributes of a fitted
-    search are those of scikit-learn's `RandomizedSearchCV`: a search takes its place, which is why its constructor has
-    so many. A fitted search has `experiment_name_`, too, for `katib.open` and `katib ui`.
+    Beside `algorithm`, `halving` and `options`, the parameters and the attributes of a fitted search are those of
+    scikit-learn's `RandomizedSearchCV`: a search takes its place, which is why its constructor has so many. A fitted
+    search has `experiment_name_`, too, for `katib.open` and `katib ui`.
 
     Args:
         estimator: What is fitted.
-        space: By name of a parameter, as `clf__C` in a pipeline: a parameter made with `katib.search`, or a list of
-            choices.
-        n_trials: How many candidates are evaluated.
+        param_distributions: By name of a parameter, as `clf__C` in a pipeline: a list of choices, a distribution of
+            SciPy, or a parameter made with `katib.search`. Or a list of such spaces, of which each candidate has one.
+        n_iter: How many candidates are evaluated.
         algorithm: Proposes candidates; `katib algorithms` lists them, and `auto` chooses one.
         halving: Successive halving: each candidate is scored on a small part of the training samples first, then on
             `halving` times as many, and so on; early stopping (`asha`) ends it where it is not among the best share.
@@ -54,32 +64,42 @@ class KatibSearchCV(BaseSearchCV):
         options: Further arguments of `katib.create`, such as `name`, `data_dir`, `server` or `settings`.
         scoring: One score or several; with several, `refit` names the one to maximize.
         n_jobs: How many folds are fitted at once.
+        pre_dispatch: How many fits are prepared at once.
+        random_state: Makes the search repeatable: a seed, or a generator from which it is drawn.
         refit: Whether to fit the best candidate to all samples, or by which score.
         cv: The folds.
         verbose: How much scikit-learn prints.
-        error_score: The score of a fit that failed, or `raise`. A candidate without score is a failed trial.
+        error_score: The score of a fit that failed, or `raise`. A candidate without a fit is a failed trial unless this
+            is a number.
         return_train_score: Whether `cv_results_` has scores of the training samples.
 
     Raises:
         InvalidError: At `fit`: anything wrong with the space or the options.
     """
 
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **RandomizedSearchCV._parameter_constraints,  # noqa: SLF001 - as for scikit-learn's own searches
+        "param_distributions": [Mapping, list],
+    }
+
     def __init__(
         self,
         estimator: Any,
-        space: Mapping[str, Parameter | Sequence[Any]],
+        param_distributions: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         *,
-        n_trials: int = 20,
-        algorithm: str = "auto",
-        halving: int | None = None,
-        options: Mapping[str, Any] | None = None,
+        n_iter: int = 10,
         scoring: Any = None,
         n_jobs: int | None = None,
         refit: Any = True,
         cv: Any = None,
         verbose: int = 0,
+        pre_dispatch: Any = "2*n_jobs",
+        random_state: Any = None,
         error_score: Any = math.nan,
         return_train_score: bool = False,
+        algorithm: str = "auto",
+        halving: int | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(
             estimator,
@@ -88,77 +108,92 @@ class KatibSearchCV(BaseSearchCV):
             refit=refit,
             cv=cv,
             verbose=verbose,
+            pre_dispatch=pre_dispatch,
             error_score=error_score,
             return_train_score=return_train_score,
         )
-        self.space = space
-        self.n_trials = n_trials
+        self.param_distributions = param_distributions
+        self.n_iter = n_iter
+        self.random_state = random_state
         self.algorithm = algorithm
         self.halving = halving
         self.options = options
 
     def _check_input_parameters(self, X: Any, y: Any, split_params: Mapping[str, Any]) -> None:  # noqa: N803 - scikit-learn's name
-        """Note how many training samples there are, before the first candidate."""
+        """Split the samples once: the folds of all candidates are the same, also if they are drawn at random."""
         super()._check_input_parameters(X, y, split_params)
-        if self.halving is not None:
-            train, _ = next(iter(self._checked_cv_orig.split(X, y, **split_params)))
-            self._train_count = len(train)
+        self._folds = [*self._checked_cv_orig.split(X, y, **split_params)]
+        self._results: dict[str, Any] = {}
+        self._failed: list[tuple[dict[str, Any], dict[str, list[int]]]] = []
 
     def _run_search(self, evaluate_candidates: Evaluate) -> None:
         """Evaluate what is asked for, until the budget is used up."""
         metrics = self._metrics()
         objective = metrics[0]
-        space = {name: one if isinstance(one, Parameter) else categorical(one) for name, one in self.space.items()}
+        space = _Space(self.param_distributions)
         stopping = {} if self.halving is None else _stopping(self.halving)
+        seed = self.random_state
+        if seed is not None and not isinstance(seed, Integral):
+            seed = check_random_state(seed).randint(_LARGEST_SEED)
+        options = dict(self.options or {})
+        settings = {**({} if seed is None else {"random_state": seed}), **(options.pop("settings", None) or {})}
         name = f"{_slug(type(self.estimator).__name__)}-{uuid.uuid4().hex[:8]}"
         arguments = {
             "name": name,
-            "parameters": space,
+            "parameters": space.parameters,
             "objective": objective,
             "direction": "maximize",
             "additional_metrics": [*metrics[1:], "fit_time"],
-            "max_trials": self.n_trials,
+            "max_trials": self.n_iter,
             "algorithm": self.algorithm,
+            "settings": settings,
             **stopping,
-            **(self.options or {}),
+            **options,
         }
         with create(**arguments) as experiment:
             self.experiment_name_ = experiment.name
-            trials, evaluated, failure = 0, 0, None
+            trials, failure = 0, None
             for trial in experiment.ask_until_done():
                 trials += 1
+                candidate = space.candidate(trial.parameters)
                 with trial:
                     try:
-                        self._evaluate(trial, evaluate_candidates, objective)
-                        evaluated += 1
+                        self._evaluate(trial, candidate, evaluate_candidates, metrics)
                     except ValueError as error:
                         if self.error_score == "raise" or _ALL_FAILED not in str(error):
                             raise
                         failure = error
-                        trial.fail(str(error).strip().splitlines()[-1])
-                        warnings.warn(f"{trial.parameters}: {error}", FitFailedWarning, stacklevel=2)
-            if failure is not None and not evaluated:
+                        if math.isfinite(self.error_score):
+                            trial.tell(dict.fromkeys(metrics, float(self.error_score)))
+                        else:
+                            trial.fail(str(error).strip().splitlines()[-1])
+                        warnings.warn(f"{candidate}: {error}", FitFailedWarning, stacklevel=2)
+            if failure is not None and not self._results:
                 raise failure
             if not trials:
                 cause, remedy = "it has ended already", "choose another name, or leave the name out"
                 raise invalid(f"experiment {experiment.name}", cause, remedy, "search-ended")
+            if self._failed:
+                self._insert_failed(*self._rows, before=0)
+                self._results.update(super()._format_results(*self._rows))
+        del self._folds, self._failed, self._results, self._rows
 
-    def _evaluate(self, trial: AskedTrial, evaluate_candidates: Evaluate, objective: str) -> None:
+    def _evaluate(
+        self, trial: AskedTrial, candidate: dict[str, Any], evaluate_candidates: Evaluate, metrics: Sequence[str]
+    ) -> None:
         """Evaluate a candidate, on ever more samples with halving, and end its trial."""
-        factor = self.halving or 1
-        rungs = [1] if self.halving is None else _rungs(self._train_count, factor)
+        factor, train_count = self.halving or 1, len(self._folds[0][0])
+        rungs = [1] if self.halving is None else _rungs(train_count, factor)
         for number, share in enumerate(reversed(rungs)):
             began = time.monotonic()
-            if self.halving is None:
-                results = evaluate_candidates([trial.parameters])
-            else:
-                part = _PartOfTraining(self._checked_cv_orig, share)
-                more = {"iter": [number], "n_resources": [self._train_count // share]}
-                results = evaluate_candidates([trial.parameters], cv=part, more_results=more)
+            more = {} if self.halving is None else {"iter": [number], "n_resources": [train_count // share]}
+            self._failed.append((candidate, more))
+            results = evaluate_candidates([candidate], cv=_Folds(self._folds, share), more_results=more)
             scores = {key.removeprefix(_MEAN): float(results[key][-1]) for key in results if key.startswith(_MEAN)}
-            values = {objective: scores["score"]} if set(scores) == {"score"} else scores
-            values = {**values, "fit_time": float(results["mean_fit_time"][-1])}
-            if not math.isfinite(values.get(objective, math.nan)):
+            first = {metrics[0]: next(iter(scores.values()))}
+            values = {**first, **(scores if "score" not in scores else {})}
+            values["fit_time"] = float(results["mean_fit_time"][-1])
+            if not math.isfinite(values[metrics[0]]):
                 trial.fail("its score is not a number: a fit failed, as the warnings of scikit-learn say")
                 return
             if share == 1:
@@ -169,6 +204,29 @@ class KatibSearchCV(BaseSearchCV):
             _await_verdict(trial, min(took * factor, _LONGEST_WAIT_SECONDS))
             if trial.should_stop:
                 trial.report(values, step=factor**number)  # raises StopTrial
+
+    def _format_results(self, candidate_params: Any, n_splits: int, out: Any, more_results: Any = None) -> Any:
+        """Return the results, with a row for each candidate before the last one that could not be fitted."""
+        self._failed.pop()
+        self._rows = candidate_params, n_splits, out, more_results
+        self._insert_failed(*self._rows, before=1)
+        self._results = super()._format_results(*self._rows)
+        return self._results
+
+    def _insert_failed(self, params: Any, n_splits: int, out: Any, more_results: Any, *, before: int) -> None:
+        """Insert the candidates without a fit before the last so many; scikit-learn keeps none of them."""
+        for candidate, more in self._failed:
+            at = len(params) - before
+            scores = out[-1]["test_scores"]
+            scores = dict.fromkeys(scores, self.error_score) if isinstance(scores, dict) else self.error_score
+            row = {"test_scores": scores, "train_scores": scores, "fit_time": 0.0, "score_time": 0.0}
+            out[at * n_splits : at * n_splits] = [
+                {key: row.get(key, value) for key, value in out[-1].items()}
+            ] * n_splits
+            params.insert(at, candidate)
+            for key, values in more.items():
+                more_results[key][at:at] = values
+        self._failed.clear()
 
     def _metrics(self) -> list[str]:
         """Return the names of the scores, that which is maximized first."""
@@ -188,17 +246,130 @@ class KatibSearchCV(BaseSearchCV):
         return 0 if np.all(np.isnan(scores)) else int(np.nanargmax(scores))
 
 
-class _PartOfTraining:
-    """Splits as another splitter, with the first part of each set of training samples in a fixed random order."""
+class _Folds:
+    """Splits as once before, with the first part of each set of training samples in a fixed random order."""
 
-    def __init__(self, base: Any, share: int) -> None:
-        self._base = base
+    def __init__(self, folds: Sequence[tuple[Any, Any]], share: int) -> None:
+        self._folds = folds
         self._share = share
 
-    def split(self, *arguments: Any, **named: Any) -> Iterator[tuple[Any, Any]]:
-        for train, test in self._base.split(*arguments, **named):
-            shuffled = np.random.default_rng(0).permutation(train)
-            yield shuffled[: max(len(train) // self._share, 1)], test
+    def split(self, *_: Any, **__: Any) -> Iterator[tuple[Any, Any]]:
+        for train, test in self._folds:
+            if self._share > 1:
+                train = np.random.default_rng(0).permutation(train)[: max(len(train) // self._share, 1)]  # noqa: PLW2901
+            yield train, test
+
+
+@dataclass(frozen=True, slots=True)
+class _Quantile(Parameter):
+    """A parameter of a distribution that an experiment does not have: the experiment searches its quantile."""
+
+    distribution: Any = None
+
+    def value(self, text: str) -> Any:
+        number = self.distribution.ppf(float(text))
+        return int(number) if hasattr(self.distribution, "pmf") else float(number)
+
+
+class _Space:
+    """The search space of an experiment for one or several spaces of scikit-learn.
+
+    With several, a parameter chooses one of them, and those of each have a value where it is chosen. A name that has
+    different values in two of them is two parameters, such as `C.1` and `C.2`.
+
+    Attributes:
+        parameters: By name.
+    """
+
+    def __init__(self, spaces: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+        several = [spaces] if isinstance(spaces, Mapping) else list(spaces)
+        if not several or not all(isinstance(space, Mapping) for space in several):
+            cause, remedy = "it is not a list of search spaces", 'write [{"C": [1, 10]}, ...]'
+            raise invalid("param_distributions", cause, remedy, "search-space")
+        self.parameters: dict[str, Parameter] = {}
+        self._names: list[dict[str, str]] = [{} for _ in several]
+        if len(several) > 1:
+            self.parameters[_WHICH] = categorical(range(len(several)))
+        found = [*_variants(several)]
+        for key, name, _, numbers in found:
+            for number in numbers:
+                self._names[number][key] = name
+        for key, _, parameter, numbers in found:
+            if parameter.condition is not None:
+                on, values = parameter.condition
+                names = self._names[numbers[0]].items()
+                parameter = parameter.when(next((other for other, name in names if name == on), on), *values)  # noqa: PLW2901
+            elif len(numbers) < len(several):
+                parameter = parameter.when(_WHICH, *numbers)  # noqa: PLW2901
+            self.parameters[key] = parameter
+
+    def candidate(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parameters of the estimator, given those of a trial."""
+        names = self._names[values.get(_WHICH, 0)]
+        return {names[key]: value for key, value in values.items() if key in names}
+
+
+def _variants(several: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, Parameter, list[int]]]:
+    """Yield the parameters: the name in the experiment, that of the estimator, the values, and the spaces with them."""
+    found: dict[str, list[tuple[Parameter, list[int]]]] = {}
+    for number, space in enumerate(several):
+        for name, values in space.items():
+            parameter, known = _parameter(name, values), found.setdefault(name, [])
+            numbers = next((numbers for other, numbers in known if _are_alike(other, parameter)), None)
+            if numbers is None:
+                known.append((parameter, numbers := []))
+            numbers.append(number)
+    for name, known in found.items():
+        for place, (parameter, numbers) in enumerate(known, start=1):
+            key = f"{name}.quantile" if isinstance(parameter, _Quantile) else name
+            yield f"{key}.{place}" if len(known) > 1 else key, name, parameter, numbers
+
+
+def _are_alike(one: Parameter, other: Parameter) -> bool:
+    distributions = [getattr(parameter, "distribution", None) for parameter in (one, other)]
+    return one.spec("") == other.spec("") and distributions[0] is distributions[1]
+
+
+def _parameter(name: str, values: Any) -> Parameter:
+    """Return the parameter for what scikit-learn's searches take: a list of choices, or a distribution."""
+    path = f'param_distributions["{name}"]'
+    if isinstance(values, Parameter):
+        return values
+    if hasattr(values, "rvs") or hasattr(values, "ppf"):
+        return _drawn(path, values)
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise invalid(path, f"{values!r} is neither a list nor a distribution", f"write [{values!r}]", "search-space")
+    choices = list(values)
+    is_logical = any(isinstance(one, bool) for one in choices)
+    if not is_logical and all(isinstance(one, Real) and math.isfinite(one) for one in choices):
+        return discrete({float(one): one for one in choices}.values())  # their order says something to a model
+    try:
+        return categorical({(type(one), str(one)): one for one in choices}.values())
+    except InvalidError as error:
+        raise invalid(path, error.errors[0].cause, error.errors[0].remedy, error.errors[0].origin) from None
+
+
+def _drawn(path: str, distribution: Any) -> Parameter:
+    """Return the parameter for a distribution of SciPy."""
+    kind = getattr(getattr(distribution, "dist", distribution), "name", "")
+    try:
+        low, middle, high = (float(distribution.ppf(q)) for q in (_TAIL, 0.5, 1 - _TAIL))
+        least, most = float(distribution.ppf(0)), float(distribution.ppf(1))
+    except (AttributeError, TypeError, ValueError):
+        low = middle = high = least = most = math.nan
+    if math.isnan(low + middle + high):
+        cause, remedy = (
+            "it has no quantile function (ppf) of one number",
+            "write katib.search.double(min, max), or a list",
+        )
+        raise invalid(path, cause, remedy, "search-distribution")
+    if kind == "randint":
+        return whole(int(least) + 1, int(most))
+    if kind == "uniform":
+        return double(low, high)
+    if kind in ("loguniform", "reciprocal") and math.isclose(middle**2, least * most):  # one with loc is another
+        return double(least, most, log=True)
+    return _Quantile("double", {"min": str(_TAIL), "max": str(1 - _TAIL)}, distribution=distribution)
 
 
 def _rungs(train_count: int, factor: int) -> list[int]:
