@@ -176,6 +176,8 @@ def number(value: float) -> str:
 
 def single(values: Floats) -> Floats | npt.NDArray[np.float32]:
     """Return numbers in single precision, which is finer than a screen, where they fit: JSON of half the size."""
+    if _has_long(values):
+        return values
     with np.errstate(over="ignore", under="ignore"):
         rounded = values.astype(np.float32)
     same = np.isfinite(rounded) == np.isfinite(values)
@@ -222,6 +224,8 @@ _OUTLYING = 4.0
 _VALUE_MARGIN = 0.08
 _WORTH_ZOOMING = 1.5
 """An axis of all values would have to be so many times as long as that of the good ones."""
+_LONG = 1e6
+"""The smallest whole number of more than six digits."""
 _LARGEST_SINGLE = 1e30
 _SMALLEST_SINGLE = 1e-30
 _LARGEST_OF_SPREAD = 1e4
@@ -313,9 +317,32 @@ def compact(values: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.floating[An
     finite = values[np.isfinite(values)]
     if not len(finite):
         return values.astype(np.float32)
+    if _has_long(finite):
+        return values
     sizes = np.abs(finite[finite != 0])
     spread = float(finite.max() - finite.min())
     out_of_range = len(sizes) and (sizes.max() > _LARGEST_SINGLE or sizes.min() < _SMALLEST_SINGLE)
     if out_of_range or (spread and float(np.abs(finite).max()) > _LARGEST_OF_SPREAD * spread):
         return values
     return values.astype(np.float32)
+
+
+def hovered(axis: str, values: npt.NDArray[np.floating[Any]]) -> str:
+    """Return how Plotly shows the number beneath the pointer: with six digits, or with all if whole ones have more.
+
+    Args:
+        axis: `x`, `y` or `z`.
+        values: Of the trace, on this axis.
+    """
+    return f"%{{{axis}:{hover_format(values)}}}"
+
+
+def hover_format(values: npt.NDArray[np.floating[Any]]) -> str:
+    """Return the format of numbers beneath the pointer, as `hovered` uses it."""
+    return ".16~g" if _has_long(values) else ".6g"
+
+
+def _has_long(values: npt.NDArray[np.floating[Any]]) -> bool:
+    """Return whether whole numbers of more than six digits are among these, such as seeds and sizes in bytes."""
+    sizes = np.abs(values[np.isfinite(values)])
+    return bool(((sizes >= _LONG) & (sizes == np.round(sizes))).any())

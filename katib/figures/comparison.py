@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from katib.figures.axes import compact, time_unit, value_axis
+from katib.figures.axes import compact, hovered, time_unit, value_axis
 from katib.figures.data import Choice, ExperimentData, improvements, measure_of
 from katib.figures.style import MOST_LINES, add_note, html_safe, line_look, new_figure
 from katib.figures.trials import Floats
@@ -123,5 +123,5 @@ def _add_line(figure: go.Figure, line: _Line, number: int, unit: float) -> None:
         line={"shape": "hv", "width": 2, **line_look(number)},
         marker={"symbol": _MARKS[number % len(_MARKS)], "size": 6},
         customdata=line.texts,
-        hovertemplate="%{customdata}<br>%{x:.4g}: %{y:.6g}<extra>" + name + "</extra>",
+        hovertemplate="%{customdata}<br>%{x:.4g}: " + hovered("y", line.values) + "<extra>" + name + "</extra>",
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from katib.figures.axes import TimeUnit, compact, time_unit, value_axis
+from katib.figures.axes import TimeUnit, compact, hovered, time_unit, value_axis
 from katib.figures.data import Choice, ExperimentData, Measure, measure_of
 from katib.figures.style import (
     GOLDEN,
@@ -112,6 +112,7 @@ def _add_values(figure: go.Figure, trials: TrialTable, measure: Measure, duratio
     for state in ("Succeeded", "EarlyStopped"):
         shown = drawn[trials.in_states(state)[drawn]]
         if len(shown):
+            value = hovered("y", measure.values[shown])
             figure.add_scatter(
                 x=compact(durations[shown]),
                 y=compact(measure.values[shown]),
@@ -121,6 +122,6 @@ def _add_values(figure: go.Figure, trials: TrialTable, measure: Measure, duratio
                 name=state,
                 marker={"color": STATE_COLOURS[state], "symbol": STATE_MARKS[state], "size": 6, "opacity": 0.7},
                 customdata=html_safe(list(trials.names[shown])),
-                hovertemplate="%{customdata}<br>%{x:.4g} " + unit.name + ": %{y:.6g}<extra>" + state + "</extra>",
+                hovertemplate=f"%{{customdata}}<br>%{{x:.4g}} {unit.name}: {value}<extra>{state}</extra>",
             )
     return shown_words(len(drawn), len(rows))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from katib.api.wording import number_text
-from katib.figures.axes import compact, good_end, shown, value_axis
+from katib.figures.axes import compact, good_end, hover_format, hovered, shown, value_axis
 from katib.figures.data import Choice, ExperimentData, Measure, improvements, measure_of
 from katib.figures.style import (
     BLUE,
@@ -135,6 +135,7 @@ def _add_marks(
         return
     name = f"{state}, violates a constraint" if infeasible else state
     mark = f"{STATE_MARKS[state]}-open" if infeasible else STATE_MARKS[state]
+    value, more = hovered("y", measure.values[rows]), "<br>%{text}" if named else ""
     figure.add_scatter(
         x=rows + 1,
         y=measure.values[rows],
@@ -143,7 +144,7 @@ def _add_marks(
         marker={"color": GREY if infeasible else STATE_COLOURS[state], "symbol": mark, "size": 7, "opacity": 0.8},
         customdata=html_safe(list(trials.names[rows])),
         text=_parameter_texts(trials, rows, named) if named else None,
-        hovertemplate="%{customdata}<br>trial %{x}: %{y:.6g}" + "<br>%{text}" * bool(named) + f"<extra>{name}</extra>",
+        hovertemplate=f"%{{customdata}}<br>trial %{{x}}: {value}{more}<extra>{name}</extra>",
     )
 
 
@@ -225,7 +226,8 @@ def draw_edf(data: ExperimentData, choice: Choice) -> go.Figure:
     axis = value_axis(measure.values[rows], maximize=measure.maximize)
     [title] = html_safe([measure.name])
     figure = new_figure(title=f"{data.name}: distribution of {title}", x=title, y="share of the trials")
-    figure.update_layout(xaxis=axis.layout, yaxis={"range": [-0.02, 1.02], "tickformat": ".0%"}, hovermode="x unified")
+    horizontal = axis.layout | {"hoverformat": hover_format(measure.values[rows])}
+    figure.update_layout(xaxis=horizontal, yaxis={"range": [-0.02, 1.02], "tickformat": ".0%"}, hovermode="x unified")
     if len(rows) >= _FEWEST_FOR_HALVES:
         middle = len(rows) // 2
         _add_steps(figure, measure.values[rows[:middle]], "first half", GREY, dash="dot", width=2)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from katib.figures.axes import compact, value_axis
+from katib.figures.axes import compact, hovered, value_axis
 from katib.figures.curves import CurveAxis, curve_axis, rows_of
 from katib.figures.data import Choice, ExperimentData, measure_of
 from katib.figures.style import GREEN, RED, STATE_COLOURS, STATE_MARKS, add_note, html_safe, new_figure
@@ -92,7 +92,7 @@ def _add_line(figure: go.Figure, line: _Line, opacity: float, *, is_best: bool) 
         name="best trial" if is_best else name,
         showlegend=is_best,
         legendgroup="best" if is_best else line.state,
-        hovertemplate=f"{name}<br>%{{x:.6g}}: %{{y:.6g}}<extra>{line.state}</extra>",
+        hovertemplate=f"{name}<br>{hovered('x', line.x)}: {hovered('y', line.y)}<extra>{line.state}</extra>",
     )
 
 
@@ -101,10 +101,12 @@ def _add_ends(figure: go.Figure, lines: list[_Line], state: str) -> None:
     ended = [line for line in lines if np.isfinite(line.y).any()]
     if not ended:
         return
+    columns = [line.x for line in ended], [line.y for line in ended]
     last = [int(np.flatnonzero(np.isfinite(line.y))[-1]) for line in ended]
+    x, y = (np.array([at[place] for at, place in zip(column, last, strict=True)]) for column in columns)
     figure.add_scatter(
-        x=[float(line.x[place]) for line, place in zip(ended, last, strict=True)],
-        y=[float(line.y[place]) for line, place in zip(ended, last, strict=True)],
+        x=x,
+        y=y,
         mode="markers",
         name=state,
         legendgroup=state,
@@ -114,7 +116,7 @@ def _add_ends(figure: go.Figure, lines: list[_Line], state: str) -> None:
             "size": 5 if state == "Succeeded" else 9,
         },
         customdata=html_safe([line.name for line in ended]),
-        hovertemplate="%{customdata}<br>ends at %{x:.6g}: %{y:.6g}<extra>" + state + "</extra>",
+        hovertemplate=f"%{{customdata}}<br>ends at {hovered('x', x)}: {hovered('y', y)}<extra>" + state + "</extra>",
     )
 
 
@@ -135,5 +137,5 @@ def _add_gaps(figure: go.Figure, lines: list[_Line]) -> None:
             name="not a number",
             marker={"color": RED, "symbol": "x-thin", "size": 9, "line": {"width": 2, "color": RED}},
             customdata=html_safe(names),
-            hovertemplate="%{customdata}<br>no number from %{x:.6g} on<extra></extra>",
+            hovertemplate=f"%{{customdata}}<br>no number from {hovered('x', np.array(x))} on<extra></extra>",
         )

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from katib.api.pareto import REFERENCE_TRIALS, hypervolume, reference_point
 from katib.errors import invalid
-from katib.figures.axes import Axis, metric_axis
+from katib.figures.axes import Axis, hovered, metric_axis
 from katib.figures.data import Choice, ExperimentData
 from katib.figures.style import BLUE, GREEN, GREY, RED, add_note, html_safe, new_figure, places, spaced
 from katib.figures.trials import Floats, Objective, Rows, TrialTable
@@ -287,7 +287,8 @@ def _add_marks(
         "marker": mark,
         "customdata": html_safe(list(trials.names[rows])),
     }
-    lines = [f"{html_safe([axis.name])[0]}: %{{{letter}}}" for letter, axis in zip("xyz", axes, strict=False)]
+    parts = zip("xyz", axes, columns[rows].T, strict=False)
+    lines = [f"{html_safe([axis.name])[0]}: {hovered(letter, column)}" for letter, axis, column in parts]
     common["hovertemplate"] = "<br>".join(["%{customdata}", *lines]) + "<extra></extra>"
     values = {letter: column[rows] for letter, column in zip("xyz", columns.T, strict=False)}
     if len(axes) < _SPACE:

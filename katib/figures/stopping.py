@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from katib.figures.axes import compact, time_unit
+from katib.figures.axes import compact, hovered, time_unit
 from katib.figures.curves import CURVE_POINTS, rows_of
 from katib.figures.data import Choice, ExperimentData
 from katib.figures.style import (
@@ -155,5 +155,5 @@ def _add_state(figure: go.Figure, trials: TrialTable, done: Floats, rows: Rows, 
                 "opacity": 0.8,
             },
             customdata=html_safe(list(trials.names[drawn])),
-            hovertemplate="%{customdata}<br>%{y:.4g}<extra>" + state + "</extra>",
+            hovertemplate="%{customdata}<br>" + hovered("y", done[drawn]) + "<extra>" + state + "</extra>",
         )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from katib.figures.axes import time_unit
+from katib.figures.axes import hovered, time_unit
 from katib.figures.curves import CurveAxis
 from katib.figures.data import Curve
 from katib.figures.style import (
@@ -111,7 +111,7 @@ def _add_curve(
     shown_rows = np.union1d(thinned_rows(curve.values, places(finite), look.most), odd)
     line = {"width": 2, **line_look(number)}  # the first colour is BLUE, that of a curve alone
     few = len(shown_rows) <= _FEW
-    hover = "%{x:.6g}: %{y:.6g}<extra>" + ("" if alone else shown) + "</extra>"
+    hover = f"{hovered('x', x)}: {hovered('y', curve.values)}<extra>" + ("" if alone else shown) + "</extra>"
     behind = look.smoothing > 0
     figure.add_scatter(
         x=_plain(x[shown_rows]),
@@ -149,7 +149,7 @@ def _add_curve(
             legendgroup=shown,
             showlegend=len(odd) > 0,
             marker={"symbol": "x", "size": 8 if len(odd) <= _FEW else 4, "color": RED if alone else line["color"]},
-            hovertemplate="%{x:.6g}: no finite number<extra>" + ("" if alone else shown) + "</extra>",
+            hovertemplate=hovered("x", x) + ": no finite number<extra>" + ("" if alone else shown) + "</extra>",
             meta={"kind": "odd", "trial": name},
         )
 

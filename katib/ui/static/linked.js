@@ -3,7 +3,7 @@
 import { highlight, setBrushes } from "./parallel.js";
 
 const escaped = (value) => value.replaceAll("\\", "\\\\").replaceAll("|", "\\|");
-const rounded = (value) => String(Number(value.toPrecision(6)));
+const rounded = (value) => String(Number.isSafeInteger(value) ? value : Number(value.toPrecision(6)));
 
 const ABSENT = { range: "none", value: "\\-" }; // how a filter writes that a trial does not have the column
 

@@ -53,7 +53,7 @@ function plain(html) {
 }
 
 function short(value) {
-  return Number.isInteger(value) && Math.abs(value) < 1e6 ? `${value}` : `${Number(value.toPrecision(4))}`;
+  return Number.isSafeInteger(value) ? `${value}` : `${Number(value.toPrecision(4))}`;
 }
 
 function clamp(value, low, high) {

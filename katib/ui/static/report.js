@@ -22,7 +22,7 @@ async function unpacked(id) {
 
 /** A number with the digits that are compared at a glance. */
 function inDigits(value) {
-  return Number.isInteger(value) && Math.abs(value) < 1e6 ? String(value) : String(Number(value.toPrecision(4)));
+  return Number.isSafeInteger(value) ? String(value) : String(Number(value.toPrecision(4)));
 }
 
 /** Seconds in at most two units. */

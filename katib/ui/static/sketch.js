@@ -23,7 +23,7 @@ function scale(axis, values, margin) {
   const step = axis.type === "log" ? Math.max(1, Math.round(rough)) : [1, 2, 5, 10].find((factor) => factor * power >= rough) * power;
   const ticks = [];
   for (let i = Math.ceil(low / step); i * step <= high; i++) ticks.push(i * step);
-  const label = (at) => String(axis.type === "log" ? Number((10 ** at).toPrecision(3)) : Number(at.toPrecision(6)));
+  const label = (at) => String(axis.type === "log" ? Number((10 ** at).toPrecision(3)) : Number.isSafeInteger(at) ? at : Number(at.toPrecision(6)));
   return { share: (value) => (place(value) - low) / (high - low), ticks, label, at: (tick) => (tick - low) / (high - low) };
 }
 

@@ -82,7 +82,7 @@ function sayLatest(chart, point = null) {
   if (last === undefined && !point) { chart.latest.textContent = "No reading yet."; return; }
   const place = point ? (by === "time" ? point[1] / unit : by === "step" ? point[0] : (last ?? 0) + chart.waiting.length) : last;
   const value = point ? point[2] : readings.y.at(-1);
-  const shown = value === null ? "no finite number" : String(Number(value.toPrecision(6)));
+  const shown = value === null ? "no finite number" : String(Number.isSafeInteger(value) ? value : Number(value.toPrecision(6)));
   const where = by === "time" ? `after ${runTime(place * unit)}` : by === "step" ? `at step ${place}` : `reading ${place}`;
   chart.latest.textContent = `Latest: ${shown}, ${where}`;
   for (const element of root.querySelectorAll("[data-value-of]")) {

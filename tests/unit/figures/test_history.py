@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from katib.api.wording import number_text
 from katib.figures.data import Choice, measure_of
 from katib.figures.history import draw_edf, draw_history
 from katib.figures.pareto import costs_of
@@ -212,3 +213,23 @@ def test_of_the_distribution_of_many_trials_the_extremes_and_the_quantiles_stay(
     assert line.x[0] == pytest.approx(values.min())
     assert line.x[-1] == pytest.approx(values.max())
     assert float(np.interp(np.median(values), line.x, line.y)) == pytest.approx(0.5, abs=0.002)
+
+
+SEEDS = [1_234_567_890.0, 9_007_199_254_740_991.0, 1_234_567.0, 0.5]
+
+
+def test_whole_numbers_keep_all_their_digits_beneath_the_pointer() -> None:
+    """Python's `.16g` stands for the format of D3, which plotly.js applies to the numbers that it is given."""
+    table = make_table(SEEDS)
+    for figure, letter in ((draw([*SEEDS]), "y"), (draw_edf(make_data(table), Choice()), "x")):
+        line = figure.data[0] if letter == "x" else trace(figure, "Succeeded")
+        template = figure.layout.xaxis.hoverformat if letter == "x" else line.hovertemplate
+
+        assert ".16~g" in template
+        assert sorted(f"{value:.16g}" for value in line[letter]) == sorted(number_text(value) for value in SEEDS)
+
+
+def test_other_numbers_have_six_digits_beneath_the_pointer() -> None:
+    figure = draw([0.123456789, 20.0, 999_999.0])
+
+    assert "%{y:.6g}" in trace(figure, "Succeeded").hovertemplate
