@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Self
 
+import katib
 from katib.errors import FieldError, InvalidError
 from katib.runtime.objects import Key
 from katib.tuning.reading import is_completed
@@ -100,6 +101,7 @@ class Catalog:
 def make_module(service: MemoryTuningService, pause_seconds: float = 0) -> ModuleType:
     """Return a module with the functions that the command line asks of `katib.local`."""
     module = ModuleType("katib.local")
+    module.__path__ = [f"{katib.__path__[0]}/local"]  # the modules below it are the real ones
     engines: list[FakeEngine] = []
 
     def open_engine(
