@@ -67,7 +67,7 @@ from katib.local.report_metrics import python_path
 from katib.local.services.host import ServiceHost
 from katib.local.slurm.admission import NODE_ADDRESS_VARIABLE, NodeImages, SlurmGate, node_images
 from katib.local.slurm.commands import Slurm
-from katib.local.slurm.place import SlurmPods, SlurmSettings, refuse_where_noted
+from katib.local.slurm.place import SlurmPods, SlurmSettings, check_cluster, refuse_where_noted
 from katib.local.slurm.script import HOST_FILE, GeneralOptions, checked_options, inherits_environment
 from katib.local.slurm.steps import ALLOCATION_VARIABLE
 from katib.local.submission import LocalHome, shipped_config_map, shipped_config_maps
@@ -460,13 +460,14 @@ class Engine:
         """Return what makes pods that run in Slurm; None where they run on this machine.
 
         Raises:
-            TerminalError: Slurm is not here, or an earlier engine has left trials there.
+            TerminalError: Slurm is not here, or an earlier engine has left trials there or in another cluster.
         """
         notes = self._layout.slurm
         if self._slurm is None:
             refuse_where_noted(notes)
             return None
         slurm, options = self._slurm
+        check_cluster(slurm, notes)
         settings = SlurmSettings(slurm, options, notes, Delays(), self._allocation, self._cut_off)
         return lambda loop, steady: SlurmPods(settings, loop, steady, self._clock)
 

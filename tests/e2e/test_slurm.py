@@ -350,6 +350,25 @@ def test_jobs_that_were_left_end_with_their_experiment_without_a_server(
     assert not any((tmp_path / ".katib/run/slurm").iterdir())
 
 
+def test_jobs_that_were_left_in_one_cluster_are_not_submitted_in_another(
+    tmp_path: Path, cluster: SlurmCluster, running: subprocess.Popen[str]
+) -> None:
+    running.send_signal(signal.SIGKILL)
+    running.wait(60)
+    with slurm_cluster("other") as other:
+        words = ("run", tmp_path / "experiment.json", "--on", "slurm"), ("delete", "demo")
+        refused = [katib(*line, cwd=tmp_path, **other.environment) for line in words]
+        submitted = other.jobs()
+    left = cluster.command("squeue", "-h", "-o", "%i").split()
+    deleted = katib("delete", "demo", cwd=tmp_path, **cluster.environment)
+    eventually(lambda: not cluster.command("squeue", "-h"), "no job")
+
+    for done in refused:
+        assert 'jobs of the Slurm cluster "katib", and this is "other"; run this on a login node' in done.stderr
+        assert (done.returncode != 0, done.stderr.count("\n")) == (True, 1)
+    assert (submitted, len(left), deleted.returncode) == ([], 2, 0), deleted.stderr
+
+
 def test_a_job_that_takes_too_much_memory_ends_with_that_reason(tmp_path: Path, cluster: SlurmCluster) -> None:
     command = f"{LOSS}; python3 -c 'import time; x = bytearray(200 << 20); time.sleep(600)'"
     done = run(write(tmp_path, command, maxTrialCount=1, parallelTrialCount=1), cluster, code=1)

@@ -40,9 +40,11 @@ class SlurmCluster:
 
     Args:
         directory: Where everything of it is kept. Its parents must be open to all: `munged` refuses others.
+        name: As Slurm knows it.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, name: str = "katib") -> None:
+        self._name = name
         self.directory = directory
         self.environment: Mapping[str, Any] = {"SLURM_CONF": str(directory / "slurm.conf")}
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
@@ -158,6 +160,7 @@ class SlurmCluster:
             (self.directory / f"gpu{i}").touch()
         controller, *nodes = [free_port() for _ in range(1 + len(NODES))]
         lines = [
+            f"ClusterName={self._name}",
             *_CONFIGURATION.format(directory=self.directory, port=controller, wait=KILL_WAIT_SECONDS).splitlines(),
             *(
                 f"NodeName={node} NodeHostname=localhost Port={port} {_NODE}"
@@ -172,10 +175,10 @@ class SlurmCluster:
 
 
 @contextmanager
-def slurm_cluster() -> Iterator[SlurmCluster]:
+def slurm_cluster(name: str = "katib") -> Iterator[SlurmCluster]:
     """Start a cluster, and end it."""
     with TemporaryDirectory(prefix="katib-slurm-") as directory:
-        cluster = SlurmCluster(Path(directory))
+        cluster = SlurmCluster(Path(directory), name)
         try:
             cluster.start()
             yield cluster
@@ -184,7 +187,6 @@ def slurm_cluster() -> Iterator[SlurmCluster]:
 
 
 _CONFIGURATION = """\
-ClusterName=katib
 SlurmctldHost=localhost
 SlurmctldPort={port}
 SlurmUser=root

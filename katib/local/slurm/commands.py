@@ -14,8 +14,12 @@ from katib.errors import InvalidError, TerminalError, UnavailableError, invalid
 TIMEOUT_SECONDS: Final = 60.0
 """How long a command may take. `sbatch` itself waits and asks again while the controller does not answer."""
 
+ONE_CLUSTER: Final = ("jobs are followed in one cluster", "set SLURM_CLUSTERS, which all commands of Slurm read")
+"""Why no job goes to a cluster of its own, and the remedy."""
+
 _OF_SCHEDULER: Final = "allocation failure: "
 _WARNING: Final = re.compile(r"^(?:\w+: )?warning: (.*)", re.IGNORECASE | re.MULTILINE)
+_CLUSTER: Final = re.compile(r"^ClusterName *= *([^\s(]+)", re.MULTILINE)
 _FIELDS: Final = "%i|%T|%r|%N|%S|%k"  # the comment last: it may contain anything
 _PREFIX: Final = re.compile(r"^(?:\w+: )?(?:error: )*(?:Batch job submission failed: |allocation failure: )?")
 _PASSING: Final = (
@@ -113,6 +117,8 @@ class Slurm:
             TerminalError: There is none, or it does not answer.
         """
         slurm = cls(dict(environ))
+        if environ.get("SBATCH_CLUSTERS"):
+            raise TerminalError(f"SBATCH_CLUSTERS: {'; '.join(ONE_CLUSTER)}")
         try:
             slurm.jobs()
         except FileNotFoundError as error:
@@ -180,6 +186,15 @@ class Slurm:
         if done.returncode != 0:
             raise UnavailableError(f"Slurm does not answer: {error_text(done.stderr)}")
         return parse_jobs(done.stdout)
+
+    def cluster(self) -> str:
+        """Return the name of the cluster; empty where Slurm does not say it."""
+        try:
+            said = self.run(("scontrol", "show", "config")).stdout
+        except (FileNotFoundError, UnavailableError):
+            said = ""
+        found = _CLUSTER.search(said)
+        return found[1] if found else self.environment.get("SLURM_CLUSTER_NAME", "")
 
     def is_ending(self, job: str) -> bool:
         """Return whether Slurm says that a job ends, or does not know it any more."""
@@ -284,4 +299,4 @@ def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if not name.startswith("SLURM_") or name in _KEPT}
 
 
-_KEPT: Final = frozenset({"SLURM_CONF", "SLURM_TIME_FORMAT", "SLURM_CONF_SERVER"})
+_KEPT: Final = frozenset({"SLURM_CONF", "SLURM_TIME_FORMAT", "SLURM_CONF_SERVER", "SLURM_CLUSTERS"})

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from katib.errors import InvalidError, TerminalError
+from katib.errors import InvalidError, TerminalError, UnavailableError
 from katib.files.whole_files import write_whole
 from katib.local.pods.loop import Loop
 from katib.local.pods.objects import PodPlan
@@ -300,6 +300,30 @@ def _group(plan: PodPlan) -> str:
 
 def _group_of(comment: str) -> str:
     return comment.removeprefix(OURS).partition(":")[0] if comment.startswith(OURS) else ""
+
+
+def check_cluster(slurm: Slurm, notes: Path) -> None:
+    """Refuse to run trials in a cluster while an earlier engine has left some in another one, and note which it is.
+
+    Raises:
+        TerminalError: The trials that are noted run in another cluster.
+        UnavailableError: The name of the cluster cannot be written.
+    """
+    file, name = notes.with_suffix(".cluster"), slurm.cluster()
+    if not name:
+        return
+    with contextlib.suppress(OSError):
+        earlier = file.read_text()
+        if earlier not in ("", name) and any(notes.glob("*/")):
+            cause = f'trials of this data directory run as jobs of the Slurm cluster "{earlier}", and this is "{name}"'
+            remedy = f'run this on a login node of "{earlier}"; if it is gone for good, remove {notes} first'
+            raise TerminalError(f"--on slurm: {cause}; {remedy}, and they start again here")
+        if earlier == name:
+            return
+    try:
+        file.write_text(name)
+    except OSError as error:
+        raise UnavailableError(f"{file}: cannot be written: {error.strerror}") from error
 
 
 def refuse_where_noted(notes: Path) -> None:

@@ -34,6 +34,7 @@ from katib.local.pods.objects import ContainerPlan, PodPlan, Role
 from katib.local.pods.place import MARKS, node_mark
 from katib.local.pods.records import Delays
 from katib.local.pods.tokens import Request
+from katib.local.slurm.commands import ONE_CLUSTER
 from katib.tuning.batch_scripts import SET_BY_US
 
 WITHIN: Final = "within:"
@@ -274,6 +275,8 @@ def checked_options(texts: Iterable[str], place: str, allowed: Collection[str] =
         if not name.replace("-", "").isalnum() or (text.startswith("-") and not text.startswith("--")):
             remedy = "write options of sbatch by their long names, such as partition=gpu"
             raise invalid(place, f'"{text}" is not an option of sbatch', remedy, "slurm-option")
+        if name == "clusters":
+            raise invalid(place, *ONE_CLUSTER, "slurm-clusters")
         if name in SET_BY_US and name not in allowed:
             raise invalid(place, f"--{name} is set for every trial already", "remove it", "slurm-option-ours")
         found.append(f"--{name}{equals}{value}")

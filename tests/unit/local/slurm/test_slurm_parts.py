@@ -132,9 +132,9 @@ def test_the_last_of_an_option_given_twice_counts(tmp_path: Path, win: bool) -> 
     assert {"--comment=katib:g:u", "--job-name=p-1", "--no-requeue", f"--output={tmp_path}/a%%.log"} <= set(options)
 
 
-@pytest.mark.parametrize("text", ["", "-p", "--", "=x", "a b", "--output=x", "array=1-3"])
+@pytest.mark.parametrize("text", ["", "-p", "--", "=x", "a b", "--output=x", "array=1-3", "clusters=b"])
 def test_what_is_no_option_or_ours_or_not_closed_is_refused(text: str) -> None:
-    with pytest.raises(InvalidError, match=r"^--slurm-option: .*; (write|remove)"):
+    with pytest.raises(InvalidError, match=r"^--slurm-option: .*; (write|remove|set)"):
         checked_options([text], "--slurm-option")
     with pytest.raises(InvalidError, match=r"metadata.annotations\[katib.kubeflow.org/slurm-options\]"):
         annotated_options({"katib.kubeflow.org/slurm-options": "a='b"}, "metadata")
@@ -175,6 +175,11 @@ def test_complaints_are_one_line_and_some_pass(stderr: str, text: str, passes: b
 
 
 def test_a_job_does_not_inherit_what_slurm_says_of_another() -> None:
-    environ = {"SLURM_JOB_ID": "1", "SLURM_CONF": "/c", "SBATCH_ACCOUNT": "a", "PATH": "/bin"}
+    environ = {"SLURM_JOB_ID": "1", "SLURM_CONF": "/c", "SLURM_CLUSTERS": "c", "SBATCH_ACCOUNT": "a", "PATH": "/bin"}
 
-    assert clean_environment(environ) == {"SLURM_CONF": "/c", "SBATCH_ACCOUNT": "a", "PATH": "/bin"}
+    assert clean_environment(environ) == {
+        "SLURM_CONF": "/c",
+        "SLURM_CLUSTERS": "c",
+        "SBATCH_ACCOUNT": "a",
+        "PATH": "/bin",
+    }
