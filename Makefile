@@ -21,7 +21,7 @@ SLOW := tests/contract tests/e2e tests/integration tests/ui tests/unit/cli tests
 
 EXAMPLES := asha darts enas jobset pbt prometheus push tensorboard
 
-.PHONY: help setup demo collection $(EXAMPLES:%=example-%) test test-slow test-callbacks test-optuna test-doors setup-optuna setup-doors setup-frameworks setup-docs test-frameworks test-cluster images lint lint-changed format type contracts proto schema crds golden docs bench clean
+.PHONY: help setup demo collection $(EXAMPLES:%=example-%) test test-slow test-callbacks test-optuna test-doors setup-optuna setup-doors setup-frameworks setup-docs test-frameworks test-cluster images lint lint-changed format type contracts proto schema crds chart golden docs bench clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-19s %s\n", $$1, $$2}'
@@ -112,6 +112,7 @@ images: $(STAMP) ## Build the container images
 lint: $(STAMP) type contracts ## Check style, types and import contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@if command -v helm >/dev/null; then helm lint --strict --quiet manifests/chart; else echo "left out, helm lint: helm is missing"; fi
 
 # The daemon keeps the types of all files in memory and checks what a change affects; it ends after two idle hours.
 lint-changed: $(STAMP) ## Check the same in seconds, before a commit: unchanged files come from caches
@@ -137,8 +138,12 @@ proto: ## Regenerate the gRPC stubs from proto/
 	@$(VENV)-proto/bin/python -m pip install --quiet --group proto
 	@$(VENV)-proto/bin/python tools/generate_stubs.py
 
-crds: $(STAMP) ## Regenerate the custom resource definitions and the trial templates of the manifests
+crds: $(STAMP) ## Regenerate the definitions and the trial templates of the manifests, and the chart
 	@$(BIN)/python -m tools.generate_crds
+	@$(BIN)/python -m tools.generate_chart
+
+chart: $(STAMP) ## Regenerate the Helm chart from the components of the manifests
+	@$(BIN)/python -m tools.generate_chart
 
 schema: $(STAMP) ## Regenerate the schema of a Job from the kubernetes package
 	@$(BIN)/python tools/generate_job_schema.py

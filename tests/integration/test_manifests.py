@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from tests.support.api_server import ApiServer
+from tests.support.helm import CHART, helm, needs_helm
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -217,3 +218,35 @@ def test_a_server_side_apply_takes_over_what_a_client_side_one_installed(kubectl
 
     assert "conflict" not in answer
     assert answer.count("serverside-applied") == len(objects)
+
+
+@needs_helm
+def test_helm_upgrades_definitions_and_keeps_them_when_it_goes(
+    kubectl: Kubectl, api_server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(api_server.kubeconfig))
+    newer = tmp_path / "newer"
+    shutil.copytree(CHART, newer)
+    definitions = newer / "templates" / "crds.yaml"
+    definitions.write_text(definitions.read_text().replace("name: Age", "name: Since", 1))
+    kept = ("pvc/katib-observations", "secret/katib-db-manager-key")
+
+    def do(command: str, *options: str, **chart: Any) -> None:
+        done = helm(command, "--timeout=3m", *options, **chart)
+        assert done.returncode == 0, done.stderr
+
+    def columns() -> str:
+        return kubectl("get", "crd", "experiments.kubeflow.org", "-o", "jsonpath={..additionalPrinterColumns[*].name}")
+
+    try:
+        do("install", "--take-ownership", "--force-conflicts", values={})
+        do("upgrade", "--force-conflicts", values={}, chart=newer)
+        assert "Since" in columns()
+        do("uninstall", "--wait")
+        assert "Since" in columns()
+        assert len(kubectl("get", *kept, f"--namespace={NAMESPACE}", "-o", "name").splitlines()) == len(kept)
+        do("install", values={})
+        assert "Since" not in columns()
+    finally:
+        helm("uninstall", "--ignore-not-found", "--wait")
+        kubectl("delete", *kept, f"--namespace={NAMESPACE}", "--ignore-not-found")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import jsonschema
 import pytest
 import yaml
 
@@ -31,6 +33,7 @@ SPEC_FIELDS = frozenset(
 )
 TEMPLATE_FIELDS = frozenset({"trialParameters", "trialSpec"})
 SERVICES_FIELDS = frozenset({"algorithms", "containerLogMaxSize", "containerLogMaxFiles", "metricsRetention"})
+CHART_VALUES = json.loads((ROOT / "manifests" / "chart" / "values.schema.json").read_text())
 LEFT_OUT = frozenset(
     {
         "command-not-found",
@@ -115,6 +118,8 @@ def test_yaml_is_valid_where_it_belongs(block: Block, tmp_path: Path, monkeypatc
     if data.get("kind") == "KatibConfig" or "runtime" in data:
         whole = {"apiVersion": "config.kubeflow.org/v1beta1", "kind": "KatibConfig", **data}
         read_configuration(KatibConfig, yaml.safe_dump(whole), "page")
+    elif data.keys() <= CHART_VALUES["properties"].keys():
+        jsonschema.validate(data, CHART_VALUES)
     elif data.keys() <= SERVICES_FIELDS:
         read_configuration(ServicesConfig, block.text, "page")
     elif data.get("kind") == "Experiment":
