@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+import yaml
 
-from katib.cluster.client import Connection, NamespaceGoneError, RequestInfo
+from katib.cluster.client import Connection, NamespaceGoneError, RequestInfo, configuration, open_connection
 from katib.cluster.store import KubernetesStore
 from katib.cluster.store import store as store_module
 from katib.cluster.store import watch as watch_module
@@ -44,6 +48,34 @@ def connection(api_server: ApiServer) -> Iterator[Connection]:
     with api_server.connect() as connection:
         yield connection
     clear_test_kinds(api_server)
+
+
+def test_a_pod_speaks_with_its_service_account(
+    api_server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}]
+    user = yaml.safe_load(api_server.user("in-a-pod", rules).read_text())
+    cluster, token = user["clusters"][0]["cluster"], user["users"][0]["user"]["token"]
+    encoded = cluster.get("certificate-authority-data")
+    (tmp_path / "ca.crt").write_bytes(
+        b64decode(encoded) if encoded else Path(cluster["certificate-authority"]).read_bytes()
+    )
+    (tmp_path / "namespace").write_text("team\n")
+    (tmp_path / "token").write_text("")
+    monkeypatch.setattr(configuration, "_SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    address = urlsplit(cluster["server"])
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", str(address.hostname))
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(address.port))
+    with pytest.raises(UnavailableError, match="token is empty; fix them where they come from"):
+        open_connection()
+    (tmp_path / "token").write_text(f"{token}\n")
+
+    with open_connection() as connection:
+        assert connection.namespace == "team"
+        assert connection.request("GET", "/api/v1/configmaps")["kind"] == "ConfigMapList"
+        with pytest.raises(ForbiddenError, match="in-a-pod"):
+            connection.request("GET", "/api/v1/secrets")
 
 
 @pytest.fixture

@@ -107,7 +107,7 @@ def open_metrics(cluster: Cluster, db_manager: str, clock: Clock) -> MetricsAcce
         db_manager or direct_address(os.environ),
         store,
         cluster.core_namespace,
-        partial(PortForward, cluster.access.load),
+        partial(PortForward, cluster.access.configuration),
         clock,
         partial(reader_credentials, tokens),
         partial(_signed, tokens, Role.CONTROLLER),

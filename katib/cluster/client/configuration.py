@@ -4,23 +4,38 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kubernetes import client, config
-from kubernetes.config.config_exception import ConfigException
+import urllib3
 from urllib3.connection import HTTPConnection
 
 from katib.errors import UnavailableError, invalid, one_line
 
-_loader: Any = config  # the package is untyped here
+if TYPE_CHECKING:  # 15 MB, which a controller in its pod does without
+    from kubernetes import client
 
 POOL_SIZE = 64
 """Connections kept open: some sixteen worker threads, one for each watch, and room."""
-_POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _KEEPALIVE_IDLE_SECONDS, _KEEPALIVE_INTERVAL_SECONDS, _KEEPALIVE_PROBES = 30, 10, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """The way to an API server.
+
+    Attributes:
+        host: Its address: `https://10.0.0.1:6443`.
+        pool: Keeps the connections.
+        credentials: Returns the headers that say who we are; raises UnavailableError while they cannot be had.
+    """
+
+    host: str
+    pool: urllib3.PoolManager
+    credentials: Callable[[], Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +44,12 @@ class Access:
 
     Attributes:
         load: Reads the configuration again, with fresh credentials.
+        configuration: Reads it in the form of the package `kubernetes`.
         namespace: The namespace of the context, or of the pod.
     """
 
-    load: Callable[[], client.Configuration]
+    load: Callable[[], Way]
+    configuration: Callable[[], client.Configuration]
     namespace: str
 
 
@@ -47,34 +64,85 @@ def access(kubeconfig: str | Path | None = None, context: str | None = None) -> 
     """
     named = kubeconfig or os.environ.get("KUBECONFIG")
     if not named and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
-        return Access(_prepared(_loader.load_incluster_config), _namespace_of_pod())
-    path = str(named or _loader.kube_config.KUBE_CONFIG_DEFAULT_LOCATION)
+        in_pod = _prepared(lambda configuration: _loader().load_incluster_config(configuration))
+        return Access(_way_of_pod, in_pod, _namespace_of_pod())
+    path = str(named or _loader().kube_config.KUBE_CONFIG_DEFAULT_LOCATION)
     namespace = _namespace_of_context(path, context)
 
     def load(configuration: client.Configuration) -> None:
-        _loader.load_kube_config(path, context, configuration, persist_config=False)
+        _loader().load_kube_config(path, context, configuration, persist_config=False)
 
-    return Access(_prepared(load), namespace)
+    prepared = _prepared(load)
+    return Access(lambda: way_of(prepared()), prepared, namespace)
+
+
+def _loader() -> Any:  # the package is untyped here
+    from kubernetes import config
+
+    return config
 
 
 def _prepared(load: Callable[[client.Configuration], None]) -> Callable[[], client.Configuration]:
     def prepared() -> client.Configuration:
+        from kubernetes import client
+        from kubernetes.config.config_exception import ConfigException
+
         configuration = client.Configuration()
         try:
             load(configuration)
         except (ConfigException, OSError, ValueError) as error:
             raise UnavailableError(f"credentials of the cluster: {error}; fix the kubeconfig") from error
         configuration.connection_pool_maxsize = POOL_SIZE
-        configuration.socket_options = [*HTTPConnection.default_socket_options, *_keepalive()]
+        configuration.socket_options = _socket_options()
         return configuration
 
     return prepared
 
 
+def way_of(configuration: client.Configuration) -> Way:
+    """Return the way that a configuration of the package `kubernetes` describes."""
+    from kubernetes import client
+    from kubernetes.config.config_exception import ConfigException
+
+    def credentials() -> Mapping[str, str]:
+        try:
+            settings: Mapping[str, Any] = configuration.auth_settings()
+        except (ConfigException, OSError, ValueError) as error:  # a token file that is empty for a moment, say
+            raise _without_credentials(error) from error
+        return {setting["key"]: setting["value"] for setting in settings.values() if setting.get("value")}
+
+    return Way(str(configuration.host), client.ApiClient(configuration).rest_client.pool_manager, credentials)
+
+
+def _way_of_pod() -> Way:
+    def credentials() -> Mapping[str, str]:
+        try:
+            return {"authorization": f"Bearer {_of_service_account('token')}"}
+        except (OSError, ValueError) as error:
+            raise _without_credentials(error) from error
+
+    credentials()
+    host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    options = _socket_options()
+    pool = urllib3.PoolManager(ca_certs=str(_SERVICE_ACCOUNT / "ca.crt"), maxsize=POOL_SIZE, socket_options=options)
+    return Way(f"https://{f'[{host}]' if ':' in host else host}:{port}", pool, credentials)
+
+
+def _of_service_account(name: str) -> str:
+    if not (text := (_SERVICE_ACCOUNT / name).read_text().strip()):
+        raise ValueError(f"{_SERVICE_ACCOUNT / name} is empty")
+    return text
+
+
+def _without_credentials(error: Exception) -> UnavailableError:
+    cause = one_line(error) or type(error).__name__
+    return UnavailableError(f"credentials of the cluster: {cause}; fix them where they come from")
+
+
 def _namespace_of_pod() -> str:
     try:
-        return _POD_NAMESPACE.read_text().strip() or "default"
-    except OSError:
+        return _of_service_account("namespace")
+    except (OSError, ValueError):
         return "default"
 
 
@@ -83,7 +151,7 @@ def _namespace_of_context(path: str, context: str | None) -> str:
     if not any(place.exists() for place in places):
         raise UnavailableError(f"{path}: no such file; name a kubeconfig with --kubeconfig or in $KUBECONFIG")
     try:
-        contexts, current = _loader.list_kube_config_contexts(path)
+        contexts, current = _loader().list_kube_config_contexts(path)
     except Exception as error:  # the package lets through what PyYAML and its own lookups raise
         raise invalid(path, one_line(error), "fix the kubeconfig", "kubeconfig") from error
     chosen: dict[str, Any] | None = current
@@ -95,9 +163,9 @@ def _namespace_of_context(path: str, context: str | None) -> str:
     return str(chosen["context"].get("namespace") or "default")
 
 
-def _keepalive() -> list[tuple[int, int, int]]:
+def _socket_options() -> list[tuple[int, int, int | bytes]]:
     """Return the socket options that find a dead peer within a minute, also while a watch is quiet."""
-    options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+    options = [*HTTPConnection.default_socket_options, (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
     for name, value in (
         ("TCP_KEEPIDLE", _KEEPALIVE_IDLE_SECONDS),
         ("TCP_KEEPINTVL", _KEEPALIVE_INTERVAL_SECONDS),

@@ -14,11 +14,9 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import urlencode
 
 import urllib3
-from kubernetes import client
-from kubernetes.config.config_exception import ConfigException
 
 from katib.cluster.client.answers import error_of
-from katib.cluster.client.configuration import Access, access
+from katib.cluster.client.configuration import Access, Way, access
 from katib.cluster.client.discovery import Discovery
 from katib.cluster.client.requests import RequestInfo, request_info
 from katib.cluster.client.stream import Stream
@@ -83,12 +81,12 @@ class Session:
     Bodies pass through as bytes: the package's models would cost more than the request itself.
     """
 
-    def __init__(self, configuration: client.Configuration) -> None:
-        self.host = str(configuration.host)
-        self._configuration = configuration
-        self._pool: Any = client.ApiClient(configuration).rest_client.pool_manager
+    def __init__(self, way: Way) -> None:
+        self.host = way.host
+        self._pool = way.pool
+        self._read_credentials = way.credentials
         self._lock = threading.Lock()
-        self._credentials: dict[str, str] = {}
+        self._credentials: Mapping[str, str] = {}
         self._renewed = float("-inf")
 
     def send(self, request: Outgoing, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
@@ -115,7 +113,7 @@ class Session:
         """Close idle connections."""
         self._pool.clear()
 
-    def _current_credentials(self) -> dict[str, str]:
+    def _current_credentials(self) -> Mapping[str, str]:
         now = time.monotonic()
         if now - self._renewed > _CREDENTIALS_KEPT_SECONDS:
             with self._lock:  # a plugin that fetches tokens runs once, not once a thread
@@ -123,14 +121,6 @@ class Session:
                     self._credentials = self._read_credentials()
                     self._renewed = time.monotonic()
         return self._credentials
-
-    def _read_credentials(self) -> dict[str, str]:
-        try:
-            settings: Mapping[str, Any] = self._configuration.auth_settings()
-        except (ConfigException, OSError, ValueError) as error:  # a token file that is empty for a moment, say
-            cause = one_line(error) or type(error).__name__
-            raise UnavailableError(f"credentials of the cluster: {cause}; fix them where they come from") from error
-        return {setting["key"]: setting["value"] for setting in settings.values() if setting.get("value")}
 
 
 def pause_before(attempt: int, retry_after_seconds: float = 0.0) -> float | None:

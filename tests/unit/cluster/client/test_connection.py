@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,7 +14,7 @@ from kubernetes.config.config_exception import ConfigException
 
 from katib.cluster.client import Connection, RequestInfo, open_connection, request_info
 from katib.cluster.client import connection as connection_module
-from katib.cluster.client.configuration import Access
+from katib.cluster.client.configuration import Access, way_of
 from katib.cluster.client.stream import socket_of
 from katib.errors import (
     AlreadyExistsError,
@@ -103,13 +104,19 @@ def test_credentials_that_cannot_be_read_for_a_moment_are_an_outage_and_no_surpr
         configuration.refresh_api_key_hook = read_token
         return configuration
 
-    with Connection(Access(load, "team")) as connection:
+    with Connection(Access(lambda: way_of(load()), load, "team")) as connection:
         with pytest.raises(UnavailableError, match="Token file exists but empty"):
             connection.request("GET", JOBS)
         token.append("Bearer renewed")
         connection.request("GET", JOBS)
 
     assert [asked.authorization for asked in server.asked] == ["Bearer renewed"]
+
+
+def test_a_controller_in_its_pod_does_without_the_package() -> None:
+    code = "import sys, katib.cluster.controller; sys.exit('kubernetes' in sys.modules)"
+
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_login_that_stays_refused_says_what_to_do(connection: Connection, server: ScriptedServer) -> None:
