@@ -195,6 +195,7 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdat
     return JobView(
         failed=failed,
         succeeded=succeeded,
+        began_at=_time((job.get("status") or {}).get("startTime")) if ended else None,
         ended_at=_end_of(job, seen_ended_at) if ended else None,
         metrics_report=annotations.get(METRICS_REPORT_ANNOTATION, "") or update.metrics_report,
         retrying=retry_words(job, trial.spec.run_spec, update.last_failure),
@@ -235,9 +236,14 @@ def _end_of(job: Object, seen_ended_at: datetime) -> datetime:
     conditions = status.get("conditions")
     last = conditions[-1] if isinstance(conditions, list) and conditions else {}
     for text in (status.get("completionTime"), last.get("lastTransitionTime") if isinstance(last, dict) else None):
-        if isinstance(text, str):
-            try:
-                return datetime.fromisoformat(text).astimezone(UTC)
-            except ValueError:
-                continue
+        if (time := _time(text)) is not None:
+            return time
     return seen_ended_at
+
+
+def _time(text: object) -> datetime | None:
+    """Return a time in the status of a job, None for anything else: kinds of others may hold anything there."""
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC) if isinstance(text, str) else None
+    except ValueError:
+        return None

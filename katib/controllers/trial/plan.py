@@ -96,6 +96,9 @@ JOB_EVENT_SECONDS = 2.0
 _DRIFT_SECONDS = 2.0
 """By how much `startTime` may be wrong before it is corrected: times of objects are whole seconds."""
 
+_MOST_ROUNDED_SECONDS = 1.5
+"""What whole seconds can add to the difference of two times."""
+
 _LATE_SECONDS = 0.05
 """Least time that is added to that of a trial that has ended, such as the grace period of a killed one."""
 
@@ -119,6 +122,7 @@ class JobView(PodUpdate):
         runs: Whether something of it runs, as far as that is known.
         failed: Set when the failure condition holds.
         succeeded: Set when the success condition holds.
+        began_at: When it was last started, from which its deadline counts; None where its kind does not say.
         ended_at: When it was first seen to have ended; None while it runs.
         retrying: How its last try failed and when the next one begins; empty when none has failed.
         suspended: Whether it is suspended.
@@ -128,6 +132,7 @@ class JobView(PodUpdate):
     runs: bool = True
     failed: Judgment | None = None
     succeeded: Judgment | None = None
+    began_at: datetime | None = None
     ended_at: datetime | None = None
     retrying: str = ""
     suspended: bool = False
@@ -364,10 +369,20 @@ def refused(status: TrialStatus, cause: str, now: datetime) -> TrialStatus:
 def _failed(seen: Observed, status: TrialStatus, job: JobView, judged: Judgment) -> TrialPlan:
     if job.lost and not job.last_failure:
         return _incomplete(seen, status, job.lost)
-    message = ". ".join(filter(None, (_failure_message(judged, job.last_failure), _refusal(seen))))
+    words = _failure_message(judged, job.last_failure) + _earlier_runs(seen, job, judged)
+    message = ". ".join(filter(None, (words, _refusal(seen))))
     details = without_last_output(". ".join(filter(None, (judged.message, job.last_failure))))
     event = _job_event(seen, "JobFailed", "failed" + (f". {details} {judged.reason}".rstrip() if details else ""))
     return _end(seen, status, TrialCondition.FAILED, "TrialFailed", message, event)
+
+
+def _earlier_runs(seen: Observed, job: JobView, judged: Judgment) -> str:
+    """Return how long a trial past its deadline ran before its job was last started: its duration counts that, too."""
+    if judged.reason != DEADLINE_REASON or None in (job.began_at, seen.run_seconds):
+        return ""
+    counted = ((job.ended_at or seen.now) - (job.began_at or seen.now)).total_seconds()
+    earlier = (seen.run_seconds or 0.0) - counted
+    return f"; it had run for {earlier:.0f} s before it was started again" if earlier > _MOST_ROUNDED_SECONDS else ""
 
 
 def _failure_message(judged: Judgment, last_failure: str) -> str:

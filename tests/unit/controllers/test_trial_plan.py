@@ -688,3 +688,19 @@ def test_the_observation_of_a_stopped_trial_is_read_when_its_job_is_gone() -> No
 
 def test_a_verdict_about_a_trial_without_a_job_waits_for_it() -> None:
     assert plan(started(), None, verdict=WHY).create_job
+
+
+@pytest.mark.parametrize(
+    ("ran", "words"),
+    [
+        pytest.param(4.9, "", id="once"),
+        pytest.param(12.0, "; it had run for 8 s before it was started again", id="three times"),
+    ],
+)
+def test_a_trial_past_its_deadline_says_how_long_it_ran_before_the_run_that_counts(ran: float, words: str) -> None:
+    cause = "the job was active for longer than its deadline of 4 s"
+    view = JobView(failed=Judgment("DeadlineExceeded", cause), began_at=NOW - timedelta(seconds=4), ended_at=NOW)
+
+    planned = plan(started(), view, run_seconds=ran)
+
+    assert last(planned)[3] == f"Trial has failed: {cause}{words}"
