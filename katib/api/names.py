@@ -136,6 +136,8 @@ OPTIMIZATION_JOB_LABEL = "katib.kubeflow.org/optimization-job"
 """On an Experiment: the OptimizationJob that it was made of."""
 
 STOPPED_ANNOTATION = "katib.kubeflow.org/stopped"
+HELD_WORDS = "its experiment is stopped"
+"""Ends what a trial waits for of which nothing had begun when that was stopped."""
 STOPPED = "true"
 """On an Experiment: no further trial starts until it is taken away."""
 

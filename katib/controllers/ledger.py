@@ -18,9 +18,18 @@ from operator import itemgetter
 from threading import Lock
 
 from katib.api.metrics import parse_value
-from katib.api.names import EXPERIMENT_LABEL, HOLDS_ANNOTATION, PAUSED_ANNOTATION
+from katib.api.names import EXPERIMENT_LABEL, HELD_WORDS, HOLDS_ANNOTATION, PAUSED_ANNOTATION
 from katib.api.pareto import Point
-from katib.api.trials import ACTIVE, ELIGIBLE, is_feasible, may_be_best, metric_text, objective_costs, trial_state
+from katib.api.trials import (
+    ACTIVE,
+    ELIGIBLE,
+    is_feasible,
+    may_be_best,
+    metric_text,
+    objective_costs,
+    trial_state,
+    waiting_words,
+)
 from katib.api.types import Trial, TrialState
 from katib.controllers.pareto_set import ParetoSet, ParetoSummary
 from katib.controllers.spending import Measured, Spending, Uses
@@ -46,6 +55,7 @@ class TrialCounts:
         names: Names by state in order of creation, the newest ones.
         active: Names of all trials that are pending or running.
         paused: How many of these a user has paused, and nothing of them runs: others may run in their place.
+        held: How many of these wait because their experiment is stopped.
         best: The trial with the best objective value among those that may be best; None when there is none. With
             several objectives the best in the first, and where that is equal in the next.
         pareto: The trials of several objectives that none beats in everything; None with one objective.
@@ -61,6 +71,7 @@ class TrialCounts:
     names: Mapping[TrialState, tuple[str, ...]] = field(default_factory=dict)
     active: tuple[str, ...] = ()
     paused: int = 0
+    held: int = 0
     best: Trial | None = None
     pareto: ParetoSummary | None = None
     pareto_trials: tuple[Trial, ...] = ()
@@ -95,6 +106,7 @@ class _Account:
     texts: dict[str, int] = field(default_factory=dict)
     infeasible: set[str] = field(default_factory=set)
     paused: set[str] = field(default_factory=set)
+    held: set[str] = field(default_factory=set)
     pareto: ParetoSet | None = None
     shown: tuple[ParetoSummary, tuple[Trial, ...]] | None = None
     spending: Spending | None = None
@@ -116,9 +128,16 @@ class _Account:
         self.texts.pop(name, None)
         self.infeasible.discard(name)
         self.paused.discard(name)
+        self.held.discard(name)
         if self.pareto is not None:
             self.pareto.remove(name)
         return None if place is None else place[0]
+
+    def _note_waiting(self, trial: Trial) -> None:
+        if trial_state(trial) is TrialState.PENDING and PAUSED_ANNOTATION in trial.metadata.annotations:
+            self.paused.add(trial.name)
+        if _is_held(trial):
+            self.held.add(trial.name)
 
     def add(self, trial: Trial, order: int) -> None:
         state, name = trial_state(trial), trial.metadata.name
@@ -128,8 +147,7 @@ class _Account:
             self.spending.add(trial)
         place = self.places[name] = (order, name)
         insort(self.by_state.setdefault(state, []), place)
-        if state is TrialState.PENDING and PAUSED_ANNOTATION in trial.metadata.annotations:
-            self.paused.add(name)
+        self._note_waiting(trial)
         objective, observation = trial.spec.objective, trial.status.observation
         if objective is None or not may_be_best(trial, state):
             return
@@ -222,6 +240,7 @@ class TrialLedger:
                 and HOLDS_ANNOTATION not in after.annotations
                 and HOLDS_ANNOTATION not in before.annotations
                 and (PAUSED_ANNOTATION in before.annotations) is (PAUSED_ANNOTATION in after.annotations)
+                and _is_held(old) is _is_held(new)
             ):
                 return
         with self._lock:
@@ -260,6 +279,7 @@ class TrialLedger:
                 names=names,
                 active=tuple(active),
                 paused=len(account.paused),
+                held=len(account.held),
                 infeasible=len(account.infeasible),
                 uses=(account.spending or _NOTHING_SPENT).uses(measured),
                 owners=frozenset(account.owners),
@@ -300,3 +320,8 @@ class TrialLedger:
 def experiment_of(trial: Trial) -> Key:
     """Return the experiment that a trial belongs to, by its label."""
     return Key(trial.metadata.namespace, trial.metadata.labels.get(EXPERIMENT_LABEL, ""))
+
+
+def _is_held(trial: Trial) -> bool:
+    """Return whether a trial waits because its experiment is stopped."""
+    return trial_state(trial) is TrialState.PENDING and waiting_words(trial).endswith(HELD_WORDS)

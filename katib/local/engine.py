@@ -24,6 +24,7 @@ from katib.algorithm_services.catalog import Catalog
 from katib.algorithm_services.config import ServicesConfig, read_config
 from katib.api.conditions import has_ended
 from katib.api.configuration import RetentionConfig
+from katib.api.names import STOPPED_ANNOTATION
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Experiment, Trial
 from katib.controllers.assembly import Ports, Queues, assemble
@@ -688,7 +689,10 @@ class Engine:
         old, new = event.old, event.new
         if new is None:
             self.chosen_trials.forget(event.key)
-        elif old is not None and (is_held := self._ownership.is_interrupted)(old) and not is_held(new):
+        elif old is not None and (
+            ((is_held := self._ownership.is_interrupted)(old) and not is_held(new))
+            or old.metadata.annotations.get(STOPPED_ANNOTATION) != new.metadata.annotations.get(STOPPED_ANNOTATION)
+        ):
             for trial in self._caches.active_trials(event.key):
                 self._queues.trials.add(key_of(trial))
                 self._jobs.look(key_of(trial))

@@ -369,6 +369,27 @@ def test_jobs_that_were_left_in_one_cluster_are_not_submitted_in_another(
     assert (submitted, len(left), deleted.returncode) == ([], 2, 0), deleted.stderr
 
 
+def test_a_stop_ends_jobs_that_wait_and_leaves_those_that_run(tmp_path: Path, cluster: SlurmCluster) -> None:
+    command = f"{LOSS}; while test ! -e go; do sleep 0.1; done"
+    file = write(tmp_path, command, maxTrialCount=4, parallelTrialCount=4)
+    argv = [*KATIB, "run", str(file), "--on", "slurm", "--slurm-option", "exclusive"]
+    env, listed = environment(**cluster.environment), ("squeue", "-h", "-o", "%i", "-t")
+    with subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True) as process:
+        eventually(lambda: len(cluster.command(*listed, "R").split()) == 3, "three jobs that run")
+        eventually(lambda: "3 running, 1 waiting" in katib("why", "demo", cwd=tmp_path).stdout, "one that waits")
+        stopped = katib("stop", "demo", cwd=tmp_path)
+        eventually(lambda: not cluster.command(*listed, "PD"), "no job that waits")
+        left = cluster.command(*listed, "R").split()
+        (tmp_path / "go").touch()
+        eventually(lambda: "Stopped" in katib("get", "demo", cwd=tmp_path).stdout, "a stopped experiment")
+        resumed = katib("resume", "demo", cwd=tmp_path)
+        said, _ = process.communicate(timeout=120)
+
+    assert (stopped.returncode, len(left), resumed.returncode) == (0, 3, 0)
+    assert "all 4 trials of its budget are done" in said
+    assert "started again" not in said
+
+
 def test_a_job_that_takes_too_much_memory_ends_with_that_reason(tmp_path: Path, cluster: SlurmCluster) -> None:
     command = f"{LOSS}; python3 -c 'import time; x = bytearray(200 << 20); time.sleep(600)'"
     done = run(write(tmp_path, command, maxTrialCount=1, parallelTrialCount=1), cluster, code=1)

@@ -133,6 +133,9 @@ class Owner:
     def may_start(self, job: Object) -> bool:
         return True
 
+    def is_stopped(self, job: Object) -> bool:
+        return False
+
     def is_interrupted(self, job: Object) -> bool:
         return False
 

@@ -314,7 +314,7 @@ def _running(status: ExperimentStatus, seen: Observed) -> ExperimentStatus:
 
 def _waiting(status: ExperimentStatus, seen: Observed, reason: str, message: str) -> ExperimentStatus:
     """Say what the next trials wait for; those that run go on."""
-    type_, runs = ExperimentCondition.RUNNING, bool(seen.counts.active)
+    type_, runs = ExperimentCondition.RUNNING, len(seen.counts.active) > seen.counts.held
     conditions = set_condition(status.conditions, type_, reason, message, seen.now, holds=runs, restates=True)
     return structs.replace(status, conditions=conditions)
 

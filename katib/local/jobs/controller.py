@@ -24,8 +24,8 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from katib.api.job_kinds import is_suspended, retry_words
-from katib.api.names import METRICS_REPORT_ANNOTATION
+from katib.api.job_kinds import is_suspended, retry_words, with_suspension
+from katib.api.names import HELD_WORDS, METRICS_REPORT_ANNOTATION
 from katib.api.types import format_time
 from katib.controllers.job_caches import JobCaches
 from katib.errors import ConflictError, InvalidError, KatibError, NotFoundError, UnavailableError
@@ -426,6 +426,21 @@ class JobController:
             self._queue.add(key)  # another job may have the name by now
         return DONE
 
+    def _is_held(self, run: JobRun) -> bool:
+        """Return whether a job waits although its pods might run: nothing of it ran when its experiment was stopped."""
+        if not self._owner.is_stopped(run.job):
+            run.is_held = False
+        elif not run.is_held:
+            records = [pod.record for pod in run.unfinished_pods()]
+            run.is_held = bool(records) and all(one.waiting and not one.is_running for one in records)
+        return run.is_held
+
+    def _planned(self, run: JobRun, observed: Observed) -> Plan:
+        if not self._is_held(run):
+            return run.kind.plan(observed)
+        plan = run.kind.plan(replace(observed, job=with_suspension(observed.job, suspended=True)))
+        return replace(plan, waiting=HELD_WORDS)
+
     def _apply(self, key: Key, run: JobRun) -> Result:
         observed = Observed(
             job={**run.job, "status": run.status},
@@ -435,7 +450,7 @@ class JobController:
             started_at=run.started_at,
             memory=run.memory,
         )
-        decision = run.kind.plan(observed)
+        decision = self._planned(run, observed)
         self._tell_retries(run, observed, decision)
         if decision.delete:
             return self._delete(key, run)

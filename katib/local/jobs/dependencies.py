@@ -178,6 +178,9 @@ class JobOwner(Protocol):
     def is_interrupted(self, job: Object) -> bool:
         """Return whether a job waits for another engine, which runs it."""
 
+    def is_stopped(self, job: Object) -> bool:
+        """Return whether nothing of a job is to begin that has not begun."""
+
     def may_delete(self, job: Object) -> bool:
         """Return whether a job that outlived its ttlSecondsAfterFinished may go; no while its trial needs it."""
 

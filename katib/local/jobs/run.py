@@ -70,6 +70,7 @@ class JobRun:
         kept: What the next engine was left to know, to see when that changes.
         stopped: Names of pods that it ended.
         is_interrupted: Whether its pods end so that it begins again from its checkpoint, also by the next engine.
+        is_held: Whether nothing of it is to begin, as its experiment is stopped.
         superseded: Revisions that our own writes replaced; the cache may still show one of them.
     """
 
@@ -97,6 +98,7 @@ class JobRun:
     kept: tuple[object, ...] = ()
     stopped: set[str] = field(default_factory=set)
     is_interrupted: bool = False
+    is_held: bool = False
     superseded: set[str] = field(default_factory=set)
     is_connected: bool = False
     unconnected: list[tuple[list[AnyPod], Callable[[], None]]] = field(default_factory=list)

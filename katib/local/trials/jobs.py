@@ -29,6 +29,7 @@ from katib.api.checkpoints import (
 from katib.api.names import (
     CHECKPOINTS_ANNOTATION,
     EXPERIMENT_LABEL,
+    HELD_WORDS,
     KEPT,
     SLURM_OPTIONS_ANNOTATION,
     TRIAL_LABEL,
@@ -37,6 +38,7 @@ from katib.api.names import (
 from katib.api.trials import ACTIVE, ELIGIBLE, trial_state
 from katib.api.types import Experiment, Suggestion, Trial, TrialAssignment
 from katib.api.wording import counted
+from katib.controllers.experiment.plan import is_stopped
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL, key_of
 from katib.controllers.ledger import experiment_of
 from katib.controllers.ports import NO_UPDATE, EventRecorder, PodUpdate
@@ -151,6 +153,12 @@ class TrialJobs:
         experiment = self._experiments.get(experiment_of(trial))
         return experiment is not None and self._is_interrupted(experiment)
 
+    def is_stopped(self, job: Object) -> bool:
+        """Return whether the user stopped the experiment of a job."""
+        trial = self._trials.get(Key.of(job))
+        experiment = None if trial is None else self._experiments.get(experiment_of(trial))
+        return experiment is not None and is_stopped(experiment)
+
     def may_delete(self, job: Object) -> bool:
         """Return whether a job that outlived its time to live may go; no while its trial is active."""
         trial = self._trials.get(Key.of(job))
@@ -198,7 +206,8 @@ class TrialPods:
         """Return whether a trial runs and what it waits for."""
         if (standing := self._jobs.standing(key_of(trial))) is None:
             return CUT_OFF if self._owner.is_cut_off(trial) else NO_UPDATE
-        return PodUpdate(standing.waiting, is_trouble=False, runs=standing.runs, place=standing.place)
+        queued = HELD_WORDS if standing.waiting == HELD_WORDS else ""
+        return PodUpdate(standing.waiting, is_trouble=False, runs=standing.runs, place=standing.place, queued=queued)
 
     def is_ending(self, trial: Trial) -> bool:
         """Return whether programs of a deleted job may still run."""
