@@ -20,7 +20,8 @@ import yaml
 
 from katib.api.version import __version__
 from katib.cluster.version import OLDEST
-from tools.chart_values import IMAGES, Json, schema, sections, values_file
+from tools.chart_values import Json, schema, sections, values_file
+from tools.images import NAMES
 
 ROOT = Path(__file__).resolve().parent.parent
 COMPONENTS = ROOT / "manifests" / "components"
@@ -67,7 +68,7 @@ PARTS = {
 """The section of the values for each Deployment."""
 DATABASES = {"postgres", "mysql"}
 
-_IMAGE = re.compile(rf"katib/({'|'.join(IMAGES)}):{re.escape(__version__)}")
+_IMAGE = re.compile(rf"katib/({'|'.join(NAMES)}):{re.escape(__version__)}")
 _CONFIGURED_IMAGE = re.compile(rf"image: {_IMAGE.pattern}")
 _NAMESPACE = re.compile(r"^kubeflow(?=/)|(?<=\.)kubeflow(?=\.svc|$)")
 _RELEASE_NAMESPACE = "{{ .Release.Namespace }}"
