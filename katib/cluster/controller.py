@@ -30,12 +30,12 @@ from katib.cluster.leader.lease import Leadership, LeaseTimes
 from katib.cluster.leader.stores import LeaderStores
 from katib.cluster.monitoring.health import ClusterMetrics, serve_pages
 from katib.cluster.services.objects import LogPlace
-from katib.cluster.services.plan import DEPLOYMENT, SERVICE, ClusterCatalog
+from katib.cluster.services.plan import ClusterCatalog
 from katib.cluster.store import KubernetesEvents, KubernetesStore
 from katib.cluster.version import supported_version
 from katib.cluster.webhooks.experiments import ExperimentAdmission
 from katib.cluster.webhooks.pods import PodAdmission, TrialSettings
-from katib.controllers.kinds import EXPERIMENT, OPTIMIZATION_JOB, SUGGESTION, TRIAL
+from katib.controllers.kinds import JOB, OPTIMIZATION_JOB
 from katib.controllers.metrics import check_page
 from katib.controllers.settings import ControllerSettings
 from katib.errors import FieldError, ForbiddenError, InvalidError, KindNotInstalledError, UnavailableError, invalid
@@ -53,7 +53,6 @@ WEBHOOK_CONFIGURATION = "katib.kubeflow.org"
 DB_MANAGER_SECONDS = 60.0
 """How long a call of the DB manager may take. No worker waits for it."""
 
-_BACKGROUND = frozenset({EXPERIMENT, SUGGESTION, TRIAL, OPTIMIZATION_JOB, DEPLOYMENT, SERVICE})
 """Kinds that go at once when they are deleted. Everything else is a job: it stays until its pods are gone, so that a
 trial is not over while a program of it still runs."""
 
@@ -327,7 +326,7 @@ class ClusterController:
 
 
 def _waits_for_pods(kind: Kind) -> bool:
-    return kind not in _BACKGROUND
+    return kind == JOB
 
 
 def _errors_of(admission: ExperimentAdmission, experiment: Experiment) -> Sequence[FieldError]:

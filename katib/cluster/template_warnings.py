@@ -13,6 +13,7 @@ from typing import Any
 from katib.api.container_restarts import unknown_rules
 from katib.api.types import CollectorKind, ExperimentSpec
 from katib.api.wording import path_to, shown
+from katib.controllers.kinds import JOB
 from katib.errors import FieldError
 from katib.runtime.objects import Kind
 from katib.templates import has_placeholder
@@ -22,7 +23,6 @@ _WRAPPED = (CollectorKind.STDOUT, CollectorKind.FILE, CollectorKind.TENSORFLOW_E
 
 _NEEDS_COMMAND = "the {} collector has to know it, which the image's entrypoint is not"
 
-_JOB = Kind("batch/v1", "Job")
 _ON_FAILURE = "OnFailure"
 _TRAINING = "kubeflow.org/v1"
 _REPLICAS = {
@@ -71,7 +71,7 @@ def template_errors(source: Mapping[str, Any], path: str, spec: ExperimentSpec) 
 
 
 def _is_taken_as_written(kind: Kind) -> bool:
-    return kind == _JOB or (kind.api_version == _TRAINING and kind.kind in _REPLICAS)
+    return kind == JOB or (kind.api_version == _TRAINING and kind.kind in _REPLICAS)
 
 
 def _primary_containers(

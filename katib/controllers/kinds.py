@@ -15,6 +15,7 @@ EXPERIMENT = Kind(API_VERSION, "Experiment")
 SUGGESTION = Kind(API_VERSION, "Suggestion")
 TRIAL = Kind(API_VERSION, "Trial")
 CONFIG_MAP = Kind("v1", "ConfigMap")
+JOB = Kind("batch/v1", "Job")
 OPTIMIZATION_JOB = Kind("trainer.kubeflow.org/v1alpha1", "OptimizationJob")
 
 

@@ -196,7 +196,7 @@ class PodWatcher(Protocol):
         """Return what the pods of a trial say."""
 
     def is_ending(self, trial: Trial) -> bool:
-        """Return whether programs of a deleted job may still run; no where a job is there as long as its pods."""
+        """Return whether programs of a job may still run, though it may be gone."""
 
     def has_queues(self) -> bool:
         """Return whether jobs that name a queue are started by what queues them."""

@@ -19,7 +19,7 @@ from katib.api.json_values import check_plain, same_json
 from katib.api.loading import FileText, LoadedDocument, Submission, decode_experiment, decode_optimization_job
 from katib.api.optimization_jobs import read_optimization_job
 from katib.api.validation.update import changed_counts
-from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT, OPTIMIZATION_JOB, SUGGESTION, TRIAL
+from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT, JOB, OPTIMIZATION_JOB, SUGGESTION, TRIAL
 from katib.errors import FieldError, InvalidError, invalid
 from katib.runtime.objects import Key, Kind, Object, ObjectStore, SlicedStore
 from katib.stores.event_queue import StoredEvent
@@ -28,7 +28,7 @@ from katib.templates.devices import device_errors
 from katib.templates.job_schema import check_job_schema
 from katib.tuning.ports import TimedOutput
 from katib.tuning.service import TuningService
-from katib.tuning.submission import JOB, Gate, Home
+from katib.tuning.submission import Gate, Home
 
 Json = dict[str, Any]
 

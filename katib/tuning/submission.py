@@ -22,7 +22,7 @@ from katib.api.optimization_jobs import in_words_of_job
 from katib.api.types import CollectorKind, Experiment, ParameterAssignment, ParameterSpec, TrialTemplate
 from katib.api.validation import admit, admit_update, find_warnings
 from katib.api.wording import shown
-from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT
+from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT, JOB
 from katib.controllers.trial.jobs import check_job_kind
 from katib.errors import FieldError, InvalidError, NotFoundError, invalid
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
@@ -36,8 +36,6 @@ from katib.templates.job_schema import check_job_schema
 from katib.templates.render import compile_template, prepare
 from katib.templates.source import template_path, template_text, usable_data
 from katib.tuning.service import Document, Preview
-
-JOB = Kind("batch/v1", "Job")
 
 _CALLERS = "there is no spec.trialTemplate, so each trial waits until a program asks for it and evaluates it"
 

@@ -13,6 +13,7 @@ from katib.api.job_kinds import nested, suspend_field, value_at
 from katib.api.version import __version__
 from katib.cluster.pods.reading import COLLECTORS
 from tests.support.operators import (
+    GRACE_SECONDS,
     Operator,
     install_kind,
     job_set,
@@ -22,6 +23,7 @@ from tests.support.operators import (
     training_pods,
 )
 from tests.support.pod_cluster import (
+    FINAL,
     IMAGE,
     Json,
     PodCluster,
@@ -273,6 +275,73 @@ def test_a_train_job_is_followed_through_its_job_set_to_its_pods(room: Room) -> 
         room.delete("trained")
 
     assert read
+
+
+ENDLESS = """
+import os, sys, time
+lr = float(os.environ["lr"])
+print(f"loss={lr}", flush=True)
+if lr < 0.5:
+    sys.exit()
+for step in range(600):
+    print(f"loss={lr}", flush=True)
+    time.sleep(1)
+"""
+OF_TWO_VALUES: Json = {
+    "algorithm": {"algorithmName": "grid"},
+    "parameters": [{"name": "lr", "parameterType": "categorical", "feasibleSpace": {"list": ["0.1", "0.9"]}}],
+}
+STOPPING = {"algorithmName": "threshold", "algorithmSettings": [{"name": "bound", "value": "0.5"}]}
+GOAL = {"type": "minimize", "objectiveMetricName": "loss", "goal": 0.2}
+
+
+def test_a_running_train_job_and_its_pods_end_when_it_is_deleted_stopped_or_not_needed(room: Room) -> None:
+    """Its operators make children again for as long as it is there."""
+    trainer = {"numNodes": 1, "image": IMAGE, "command": ["python3", "-u", "-c", ENDLESS], "env": LR}
+    job = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "spec": {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer},
+    }
+    kinds = (("trainer.kubeflow.org/v1alpha1", "TrainJob"), ("jobset.x-k8s.io/v1alpha2", "JobSet"))
+
+    def running(name: str) -> list[Json]:
+        """Return the pods of an experiment that run or wait to."""
+        ours = [pod for pod in room.pods() if pod["metadata"]["name"].startswith(f"{name}-") and "-node-0-" in str(pod)]
+        return [pod for pod in ours if pod["status"].get("phase") not in FINAL]
+
+    def is_one_left(name: str) -> bool:
+        ended = [trial for trial in room.trials(name) if is_true(trial, "Succeeded")]
+        return len(ended) == 1 and len(running(name)) == 1
+
+    def is_gone(name: str) -> bool:
+        left = [obj for plural in (train_jobs, job_sets) for obj in room.cluster.items(plural, room.namespace)]
+        return not running(name) and not any(obj["metadata"]["name"].startswith(f"{name}-") for obj in left)
+
+    with (
+        installed(room.cluster, *kinds) as (train_jobs, job_sets),
+        Operator(room, train_jobs, job_set, watched=job_sets, succeeded="Complete"),
+        Operator(room, job_sets, node_job, watched="jobs", succeeded="Completed"),
+    ):
+        ways: dict[str, Json] = {"deleted": {}, "stopped": {"earlyStopping": STOPPING}, "reached": {"objective": GOAL}}
+        for name, more in ways.items():
+            made = experiment(name, job, trials=2, template={"primaryContainerName": "node"}, **OF_TWO_VALUES, **more)
+            room.apply(made)
+        wait_for(lambda: is_one_left("deleted"), "one trial to run", 150, room.picture)
+        room.cluster.run("delete", "experiment", "deleted", f"--namespace={room.namespace}", "--wait=false")
+        wait_for(lambda: is_gone("deleted"), "its job to be gone", GRACE_SECONDS + 10, room.picture)
+        wait_for(lambda: not room.trials("deleted"), "its trials to be gone", 10, room.picture)
+        stopped = room.ended("stopped")
+        outlived = running("stopped")
+        room.ended("reached")
+        wait_for(lambda: is_gone("stopped") and is_gone("reached"), "all to be gone", GRACE_SECONDS + 10, room.picture)
+        killed = [trial for trial in room.trials("reached") if is_true(trial, "Killed")]
+        for name in ("stopped", "reached"):
+            room.delete(name)
+
+    assert (stopped["status"]["trialsSucceeded"], stopped["status"]["trialsEarlyStopped"]) == (1, 1)
+    assert outlived == []
+    assert len(killed) == 1
 
 
 def test_a_suggestion_service_of_another_owner_is_asked_at_its_address(room: Room) -> None:

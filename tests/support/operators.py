@@ -1,7 +1,8 @@
 """Stand-ins for the operators of kinds that are not part of Kubernetes: they make pods, and write the status.
 
 They differ from the real ones in everything that a trial does not look at: no services, no environment, no restarts,
-no clean-up. A job succeeds with its first pod, and fails with it. One that is suspended has no pods.
+no clean-up. A job succeeds with its first pod, and fails with it. One that is suspended has no pods. As Kubeflow
+Trainer does, they make what is missing for as long as a job is there and has not ended, also while it is being deleted.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from katib.api.job_kinds import suspended_at
 from tests.support.pod_cluster import Json, PodCluster, Room, is_true, wait_for
 from tests.support.server_kinds import definition_of
 from tests.support.stores import owned_by
+
+GRACE_SECONDS = 5
+"""Of the pods of a TrainJob."""
 
 Children = Callable[[Json], list[Json]]
 """Returns the objects that a job is made of; their names are the same each time."""
@@ -37,7 +41,6 @@ class Operator:
         self._children = children
         self._watched = watched
         self._succeeded = succeeded
-        self._made: set[str] = set()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name=plural, daemon=True)
 
@@ -61,12 +64,13 @@ class Operator:
         if suspended_at(obj):
             self._suspend(obj, children)
             return
-        if obj["metadata"]["uid"] not in self._made:
-            if first is not None:  # it is on its way out
-                return
+        if not _has_ended(obj):
             owners = [{**owner, "controller": True, "blockOwnerDeletion": True} for owner in owned_by(obj)]
-            self._room.apply(*({**c, "metadata": {**c["metadata"], "ownerReferences": owners}} for c in children))
-            self._made.add(obj["metadata"]["uid"])
+            for child in children:
+                if self._room.cluster.find(self._watched, child["metadata"]["name"], self._room.namespace) is None:
+                    self._room.apply({**child, "metadata": {**child["metadata"], "ownerReferences": owners}})
+        if first is not None and "deletionTimestamp" in first["metadata"]:
+            return
         if is_true(obj, "Suspended"):
             self._say(obj, "Running", "JobRunning", "it goes on")
         elif first is not None and not _has_ended(obj) and (end := _end_of(first)):
@@ -74,7 +78,6 @@ class Operator:
             self._say(obj, kind, f"Pod{end}", f"the pod has {end.lower()}")
 
     def _suspend(self, obj: Json, children: list[Json]) -> None:
-        self._made.discard(obj["metadata"]["uid"])
         if not is_true(obj, "Suspended"):
             self._say(obj, "Suspended", "JobSuspended", "it is suspended")
         for name in (child["metadata"]["name"] for child in children):
@@ -158,7 +161,8 @@ def job_set(train_job: Json) -> list[Json]:
 def node_job(job_set: Json) -> list[Json]:
     """Return the Job of a JobSet, whose pods the cluster's own controller makes."""
     labels = {"jobset.sigs.k8s.io/replicatedjob-name": "node", "batch.kubernetes.io/job-completion-index": "0"}
-    pod_spec = {"restartPolicy": "Never", "containers": job_set["spec"]["replicatedJobs"][0]["containers"]}
+    containers = job_set["spec"]["replicatedJobs"][0]["containers"]
+    pod_spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": GRACE_SECONDS, "containers": containers}
     spec = {"backoffLimit": 0, "template": {"metadata": {"labels": labels}, "spec": pod_spec}}
     name = f"{job_set['metadata']['name']}-node-0"
     return [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}]

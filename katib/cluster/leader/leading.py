@@ -64,7 +64,16 @@ OBSERVATION_CALLS = 8
 """Calls of the DB manager at once: as many as it serves at once, less what the collectors need."""
 
 
-_KEPT = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "annotations", "deletionTimestamp")
+_KEPT = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "ownerReferences",
+    "annotations",
+    "deletionTimestamp",
+    "finalizers",
+)
 """What of a foreign object's metadata is looked at."""
 
 
@@ -248,9 +257,9 @@ class _ClusterPods:
             queued=self.workloads.words_of(trial),
         )
 
-    def is_ending(self, _trial: Trial) -> bool:
-        """Return that nothing of a job runs that is not there: it is deleted in the foreground."""
-        return False
+    def is_ending(self, trial: Trial) -> bool:
+        """Return whether a pod of a trial may still run: most jobs go before their pods do."""
+        return self.pods.is_any_active(trial)
 
     def has_queues(self) -> bool:
         """Return whether the cluster has Kueue."""

@@ -147,6 +147,10 @@ class TrialPods:
         primary, pods = trial.spec.primary_pod_labels.items(), self.informer.group(key_of(trial))
         return any(primary <= pod.labels and not pod.is_over for pod in pods)
 
+    def is_any_active(self, trial: Trial) -> bool:
+        """Return whether any pod of a trial runs, or waits to."""
+        return any(not pod.is_over for pod in self.informer.group(key_of(trial)))
+
     def starting(self, trial: Trial) -> StartingPod | None:
         """Return a pod of a trial that has a node and starts; None when there is none."""
         pods = self.informer.group(key_of(trial))

@@ -24,7 +24,7 @@ from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
 from katib.cluster.pods.missed import MissedPod, MissedPods, concerns
 from katib.cluster.pods.reading import POD
-from katib.controllers.kinds import TRIAL, key_of
+from katib.controllers.kinds import JOB, TRIAL, key_of
 from katib.controllers.ports import EventRecorder, UncollectedPod
 from katib.controllers.trial.jobs import job_place
 from katib.errors import KatibError, NotFoundError, UnavailableError
@@ -39,7 +39,6 @@ PAUSES_SECONDS = (0.0, 10.0, 60.0)
 webhook may need a moment. After the last one the pods stay: a namespace whose pods are never given collectors must not
 run its jobs forever."""
 
-_JOB = Kind("batch/v1", "Job")
 
 SETTLING_SECONDS = 5.0
 """How long after a repair the old job may still be seen: what it says counts no more."""
@@ -168,10 +167,10 @@ class PodRepair:
 
     def _maker(self, pod: MissedPod) -> Object | None:
         owner = next((owner for owner in pod.owners if owner.get("controller")), pod.owners[0])
-        if Kind(str(owner.get("apiVersion")), str(owner.get("kind"))) != _JOB:
+        if Kind(str(owner.get("apiVersion")), str(owner.get("kind"))) != JOB:
             return None
         with suppress(NotFoundError):
-            job = self.store.get(_JOB, Key(pod.key.namespace, str(owner.get("name"))))
+            job = self.store.get(JOB, Key(pod.key.namespace, str(owner.get("name"))))
             return job if job["metadata"]["uid"] == owner.get("uid") else None
         return None
 

@@ -14,7 +14,7 @@ from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial, TrialCondition, TrialState, TrialStatus
 from katib.controllers.caches import Caches
 from katib.controllers.freshness import Freshness
-from katib.controllers.kinds import TRIAL, as_read, key_of, with_finalizer, with_status, without_finalizer
+from katib.controllers.kinds import JOB, TRIAL, as_read, key_of, with_finalizer, with_status, without_finalizer
 from katib.controllers.ports import NO_UPDATE, EventRecorder, PodUpdate, PodWatcher, TrialReport
 from katib.controllers.run_times import RunTimes
 from katib.controllers.settings import ControllerSettings
@@ -49,6 +49,9 @@ from katib.runtime.clock import Clock
 from katib.runtime.controller import DONE, Result
 from katib.runtime.informer import InformerEvent
 from katib.runtime.objects import Key, Object, ObjectStore
+
+FOREGROUND = "foregroundDeletion"
+"""The finalizer of an object that is deleted and stays until what it owns is gone."""
 
 _DELETION_POLL_SECONDS = 0.5
 _NO_REPORT = TrialReport()
@@ -352,9 +355,17 @@ class TrialReconciler:
             raise TerminalError(f"{kind.kind} {key} belongs to another owner; delete it so that the trial can run")
 
     def _delete_job(self, trial: Trial, job: Object | None) -> bool:
-        """Delete the job, once: one that waits for its pods to go is on its way. Return whether this was the time."""
-        uid = job["metadata"].get("uid", "") if job is not None else ""
-        if job is None or "deletionTimestamp" in job["metadata"] or self._deleted.get(trial.metadata.uid) == uid:
+        """Delete the job, once: one that waits for its pods to go is on its way. Return whether this was the time.
+
+        One that its operator would keep alive by making pods for those that go is deleted again, not to wait for them.
+        """
+        if job is None:
+            return False
+        metadata = job["metadata"]
+        uid, waits = metadata.get("uid", ""), FOREGROUND in (metadata.get("finalizers") or ())
+        if not (waits and job_place(trial)[0] != JOB) and (
+            "deletionTimestamp" in metadata or self._deleted.get(trial.metadata.uid) == uid
+        ):
             return False
         with suppress(NotFoundError):  # gone, or by now another owner's of that name
             self._store.delete(*job_place(trial), uid=uid)
@@ -371,6 +382,8 @@ class TrialReconciler:
             if job is not None:
                 self._delete_job(trial, job)
                 return Result(_DELETION_POLL_SECONDS)
+        if self._pods is not None and self._pods.is_ending(trial):
+            return Result(_DELETION_POLL_SECONDS)
         left = self._forget_metrics(trial)
         if left > 0:
             return Result(left)

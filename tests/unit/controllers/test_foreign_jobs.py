@@ -26,7 +26,7 @@ from tests.support.controllers import NAMESPACE, FakeServices, RecordedEvents, W
 from tests.support.experiments import an_experiment
 from tests.support.faulty_store import Call, FaultyStore
 from tests.support.observations import Fault, FaultyLog, MemoryObservationLog
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, never
 
 GADGET = Kind("example.org/v1", "Gadget")
 
@@ -46,12 +46,13 @@ class Pods:
     """What pods say, as told by the test."""
 
     update: PodUpdate = field(default_factory=PodUpdate)
+    run: bool = False
 
     def update_of(self, _trial: Trial) -> PodUpdate:
         return self.update
 
     def is_ending(self, _trial: Trial) -> bool:
-        return False
+        return self.run
 
     def has_queues(self) -> bool:
         return False
@@ -175,6 +176,40 @@ def test_a_trial_whose_job_cannot_be_seen_can_be_deleted(error: Exception, reaso
         cluster.store.delete(TRIAL, Key(NAMESPACE, trial.name))  # as a garbage collector does
 
         eventually(lambda: not cluster.store.list(TRIAL).items)
+
+
+def test_a_deleted_trial_goes_after_the_pods_of_its_job() -> None:
+    with Cluster() as cluster:
+        cluster.store.create(an_experiment_with_defaults(of_gadgets()))
+        eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
+        cluster.pods.run = True
+        cluster.store.delete(TRIAL, Key(NAMESPACE, cluster.trial().name))
+        eventually(lambda: not cluster.store.list(GADGET).items)
+        never(lambda: not cluster.store.list(TRIAL).items, seconds=1.2)
+        cluster.store.delete(EXPERIMENT, Key(NAMESPACE, "demo"))
+        cluster.pods.run = False
+
+        eventually(lambda: not cluster.store.list(TRIAL).items)
+
+
+def test_a_job_that_waits_for_its_pods_is_deleted_again_where_its_operator_would_make_more() -> None:
+    """Somebody deleted the experiment in the foreground, and the garbage collector everything below it."""
+    deleted: list[Kind] = []
+
+    def see(call: Call) -> BaseException | None:
+        if call.before and call.verb == "delete":
+            deleted.append(call.kind)
+        return None
+
+    with Cluster(see) as cluster:
+        cluster.store.create(an_experiment_with_defaults(of_gadgets()))
+        eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
+        job = cluster.job()
+        cluster.store.update({**job, "metadata": {**job["metadata"], "finalizers": ["foregroundDeletion"]}})
+        cluster.store.delete(GADGET, Key.of(job))
+        cluster.store.delete(TRIAL, Key(NAMESPACE, cluster.trial().name))
+
+        eventually(lambda: GADGET in deleted)
 
 
 def test_a_job_that_the_store_refuses_fails_its_trial() -> None:
