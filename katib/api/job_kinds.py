@@ -10,8 +10,8 @@ from typing import Any
 
 from katib.api.failure_text import failure_cause
 from katib.api.metrics import PROGRESS, MetricLog, parse_time, parse_value, trainer_readings
-from katib.api.names import QUEUE_LABEL
-from katib.api.wording import either
+from katib.api.names import KUEUE_LABELS, QUEUE_LABEL
+from katib.api.wording import counted, either
 from katib.errors import FieldError
 
 _ROLE = "training.kubeflow.org/job-role"
@@ -205,6 +205,14 @@ def queue_of(job: Mapping[str, Any]) -> str:
 
 IN_QUEUE = "waits in Kueue's queue "
 """What a trial says begins with so while Kueue has its job suspended; the queue follows, and why."""
+
+
+def gate_words(pod: Mapping[str, Any]) -> str:
+    """Return what a pod waits for that has scheduling gates, as the rest of a sentence; empty for one without."""
+    gates = [str(gate.get("name")) for gate in (pod.get("spec") or {}).get("schedulingGates") or ()]
+    if (queue := queue_of(pod)) and any(name.startswith(KUEUE_LABELS) for name in gates):
+        return f"{IN_QUEUE}{queue}"
+    return f"is held by {counted(len(gates), 'scheduling gate')}: {', '.join(gates)}" if gates else ""
 
 
 def status_readings(job: Mapping[str, Any], names: Collection[str], now: datetime) -> list[MetricLog]:

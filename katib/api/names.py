@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Container
+from collections.abc import Container, Mapping
 
 EXPERIMENT_LABEL = "katib.kubeflow.org/experiment"
 TRIAL_LABEL = "katib.kubeflow.org/trial"
@@ -222,3 +222,8 @@ def name_of_title(title: str) -> str:
 def is_set_by_algorithm(label: str) -> bool:
     """Return whether a label is one that algorithms give to trials. Not every trial has it."""
     return _OF_ALGORITHMS in label
+
+
+def without_queue(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return labels or annotations without those of Kueue, which queues whatever bears them."""
+    return {name: text for name, text in texts.items() if not name.startswith(KUEUE_LABELS)}

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from katib.api.container_restarts import runs_again
 from katib.api.failure_text import LAST_OUTPUT, OUT_OF_MEMORY, pod_title
+from katib.api.job_kinds import gate_words
 from katib.api.names import TRIAL_LABEL
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import CollectorKind, Trial
@@ -90,7 +91,7 @@ def facts_of(pod: Object) -> PodFacts:
         failure, report = f"{failure}; {report}", ""
     return PodFacts(
         trial=Key(metadata.get("namespace", ""), labels.get(TRIAL_LABEL, "")),
-        waiting=_waiting(metadata["name"], status),
+        waiting=_waiting(pod, status),
         starting=StartingPod(metadata["name"], metadata.get("uid", "")) if _is_starting(pod) else None,
         runs=_runs(status),
         failed_at=failed_at,
@@ -218,12 +219,15 @@ def container_statuses(status: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]
     return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
 
 
-def _waiting(pod: str, status: Mapping[str, Any]) -> str:
+def _waiting(pod: Object, status: Mapping[str, Any]) -> str:
+    name = pod["metadata"]["name"]
+    if gated := gate_words(pod):
+        return f"pod {name} {gated}"
     for condition in status.get("conditions") or ():
         unscheduled = condition.get("type") == "PodScheduled" and condition.get("status") == "False"
         if unscheduled and condition.get("reason") == "Unschedulable":
-            return f"pod {pod} cannot be scheduled: {condition.get('message', '')}"
-    return next((text for container in container_statuses(status) if (text := _why_it_waits(pod, container))), "")
+            return f"pod {name} cannot be scheduled: {condition.get('message', '')}"
+    return next((text for container in container_statuses(status) if (text := _why_it_waits(name, container))), "")
 
 
 def _is_starting(pod: Object) -> bool:

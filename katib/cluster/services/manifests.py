@@ -16,7 +16,7 @@ from typing import Any
 
 from katib.algorithm_services.plan import SUGGESTION_HEALTH
 from katib.api.checkpoints import CHECKPOINT_ROOT_VARIABLE, NAMESPACE_VARIABLE
-from katib.api.names import EXPERIMENT_LABEL
+from katib.api.names import EXPERIMENT_LABEL, without_queue
 from katib.api.types import Suggestion
 from katib.cluster.configuration.models import SuggestionConfig
 from katib.cluster.services.plan import (
@@ -89,7 +89,7 @@ def volume_name(suggestion: Suggestion, plan: ClusterPlan) -> str:
 def pod_labels(suggestion: Suggestion, name: str) -> dict[str, str]:
     """Return the labels by which the Deployment and the Service find their pods."""
     return {
-        **suggestion.metadata.labels,
+        **without_queue(suggestion.metadata.labels),
         DEPLOYMENT_LABEL: name,
         EXPERIMENT_LABEL: suggestion.name,
         SUGGESTION_LABEL: suggestion.name,
@@ -100,11 +100,13 @@ def pod_labels(suggestion: Suggestion, name: str) -> dict[str, str]:
 def _deployment(suggestion: Suggestion, plan: ClusterPlan, pod: Json) -> Json:
     labels = pod_labels(suggestion, plan.name)
     annotations = {
-        key: text for key, text in suggestion.metadata.annotations.items() if not key.startswith(_FOREIGN_ANNOTATIONS)
+        key: text
+        for key, text in without_queue(suggestion.metadata.annotations).items()
+        if not key.startswith(_FOREIGN_ANNOTATIONS)
     }
     deployment = _object(suggestion, DEPLOYMENT, plan.name)
     deployment["metadata"] |= {
-        "labels": {**suggestion.metadata.labels, SUGGESTION_LABEL: suggestion.name},
+        "labels": {**without_queue(suggestion.metadata.labels), SUGGESTION_LABEL: suggestion.name},
         "annotations": annotations,
     }
     template = {"metadata": {"labels": labels, "annotations": annotations}, "spec": pod}

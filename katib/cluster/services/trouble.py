@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from katib.api.job_kinds import gate_words
 from katib.runtime.objects import Object
 
 _HARMLESS = frozenset({"", "ContainerCreating", "PodInitializing"})
@@ -64,7 +65,7 @@ def _pod_troubles(pod: Object) -> Iterator[Trouble]:
     status = pod.get("status") or {}
     scheduled = _condition(pod, "PodScheduled")
     if scheduled.get("status") == "False":
-        yield Trouble(_words(scheduled), may_pass=True)
+        yield Trouble(gate_words(pod) or _words(scheduled), may_pass=True)
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         trouble = _container_trouble(container)
         if trouble:

@@ -21,6 +21,7 @@ from katib.api.names import (
     SERVICE_UNAVAILABLE,
     SPENT_ANNOTATION,
     TEMPLATE_MISSING,
+    without_queue,
 )
 from katib.api.trials import ACTIVE, BUDGET_CUT_REASON, is_cut, trial_state
 from katib.api.types import (
@@ -244,8 +245,8 @@ class ExperimentReconciler:
             metadata=ObjectMeta(
                 name=experiment.name,
                 namespace=experiment.namespace,
-                labels=experiment.metadata.labels,
-                annotations=experiment.metadata.annotations,
+                labels=without_queue(experiment.metadata.labels),
+                annotations=without_queue(experiment.metadata.annotations),
                 owner_references=(owned_by(experiment),),
             ),
             spec=SuggestionSpec(

@@ -18,9 +18,9 @@ from katib.api.names import (
     EVALUATED_BY_LABEL,
     EXPERIMENT_LABEL,
     HOLDS_ANNOTATION,
-    KUEUE_LABELS,
     LOST_LEASES_ANNOTATION,
     TRIAL_FINALIZER,
+    without_queue,
 )
 from katib.api.types import (
     Experiment,
@@ -105,9 +105,8 @@ def trial_of(experiment: Experiment, assignment: TrialAssignment, run_spec: dict
         labels=assignment.labels,
     )
     # Those of Kueue are for the jobs: pods bear the labels of their trial, and Kueue may queue such a pod by itself.
-    own, of_kueue = dict[str, str](), dict[str, str]()
-    for name, value in experiment.metadata.labels.items():
-        (of_kueue if name.startswith(KUEUE_LABELS) else own)[name] = value
+    own = without_queue(experiment.metadata.labels)
+    of_kueue = {name: value for name, value in experiment.metadata.labels.items() if name not in own}
     if run_spec is not None and of_kueue:
         spec = structs.replace(spec, run_spec=_queued(run_spec, of_kueue))
     metadata = ObjectMeta(

@@ -86,6 +86,24 @@ def test_why_a_pod_waits(status: dict[str, Any], waiting: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("gates", "waiting"),
+    [
+        (["kueue.x-k8s.io/admission"], "pod demo-1-x waits in Kueue's queue lq"),
+        (
+            ["example.com/a", "example.com/b"],
+            "pod demo-1-x is held by 2 scheduling gates: example.com/a, example.com/b",
+        ),
+    ],
+)
+def test_what_a_gated_pod_waits_for(gates: list[str], waiting: str) -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "non-empty gates"}
+    gated = pod(conditions=[condition], phase="Pending")
+    gated["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "lq"
+
+    assert facts_of({**gated, "spec": {"schedulingGates": [{"name": name} for name in gates]}}).waiting == waiting
+
+
+@pytest.mark.parametrize(
     ("status", "failure"),
     [
         ({"containerStatuses": [container(**terminated(0, "Completed"))]}, ""),

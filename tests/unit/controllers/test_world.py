@@ -67,6 +67,21 @@ def test_an_error_is_told_once_in_its_own_words_and_a_bug_with_its_class(error: 
         ]
 
 
+def test_labels_of_kueue_are_on_jobs_and_on_nothing_else() -> None:
+    queue = {"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/priority-class": "low"}
+    wanted = an_experiment(maxTrialCount=1, parallelTrialCount=1)
+    with World() as world:
+        world.submit({**wanted, "metadata": {**wanted["metadata"], "labels": {"team": "blue", **queue}}})
+        (trial,) = eventually(world.trials)
+        suggestion = world.suggestion()
+
+    job = trial.spec.run_spec or {}
+    assert queue.items() <= job["metadata"]["labels"].items()
+    for made in (suggestion, trial):
+        assert made.metadata.labels["team"] == "blue"
+        assert not queue.keys() & made.metadata.labels.keys()
+
+
 def test_conditions_tell_the_story_in_order() -> None:
     with World() as world:
         world.submit(an_experiment())

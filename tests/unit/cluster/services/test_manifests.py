@@ -24,8 +24,12 @@ def a_suggestion(algorithm: str = "tpe", settings: Sequence[dict[str, str]] = ()
         "name": "demo",
         "namespace": "team",
         "uid": UID,
-        "labels": {"team": "blue"},
-        "annotations": {"note": "mine", "kubectl.kubernetes.io/last-applied-configuration": "{}"},
+        "labels": {"team": "blue", "kueue.x-k8s.io/queue-name": "lq"},
+        "annotations": {
+            "note": "mine",
+            "kueue.x-k8s.io/podset": "x",
+            "kubectl.kubernetes.io/last-applied-configuration": "{}",
+        },
     }
     asked = {"algorithmName": algorithm, "algorithmSettings": list(settings)}
     return Suggestion.decode({"metadata": metadata, "spec": {"algorithm": asked, **spec}})
@@ -252,6 +256,17 @@ def test_trouble_is_reported_in_the_words_of_the_cluster(
     trouble = trouble_of({"status": {"conditions": conditions}}, found)
     assert trouble.words == expected
     assert trouble.may_pass is (expected != "" and not expected.startswith("Deadline"))
+
+
+def test_a_gated_pod_names_its_queue() -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "non-empty gates"}
+    pod = {
+        "metadata": {"name": "p0", "labels": {"kueue.x-k8s.io/queue-name": "lq"}},
+        "spec": {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]},
+        "status": {"conditions": [condition]},
+    }
+
+    assert trouble_of({}, [pod]).words == "pod p0: waits in Kueue's queue lq"
 
 
 def test_only_the_early_stopping_service_brings_something_to_the_db_manager() -> None:
