@@ -35,7 +35,8 @@ _TERMINAL_CONTROL = re.compile(
 )
 _OF_A_LAUNCHER = re.compile(
     r"make(?:\[\d+\])?: \*\*\* .* Error \d+$|(?:Run|Try) '.*--help' for |ERROR conda\.cli\.main_run|"
-    r"srun: (?:error: .*: Exited with exit code|Terminating )"
+    r"srun: (?:error: .*: Exited with exit code|Terminating )|"
+    r"Error: exit status \d+$|time=\S+ level=\w+ .*\bargo=true\b"
 )
 """What launchers print last when a command has failed: the cause stands before it."""
 _EXIT_CODE = re.compile(r"\b(?:exit code|exited with) (\d+)")

@@ -144,7 +144,13 @@ def is_suspended(job: Mapping[str, Any]) -> bool:
     return bool(suspended_at(job) or _held_condition(job, "Suspended"))
 
 
-def retry_words(job: Mapping[str, Any], template: Mapping[str, Any] | None = None, failure: str = "") -> str:
+_OVER = ("FailureTarget", "SuccessCriteriaMet", "Complete", "Completed", "Succeeded", "Failed")
+"""Conditions of jobs that nothing is tried after."""
+
+
+def retry_words(
+    job: Mapping[str, Any], template: Mapping[str, Any] | None = None, failure: str = "", restarts: int = 0
+) -> str:
     """Return what is known of a job's failed tries; empty where that is nothing.
 
     Jobs on one machine say it. The controller of a Job on a cluster only counts the pods that failed.
@@ -153,20 +159,22 @@ def retry_words(job: Mapping[str, Any], template: Mapping[str, Any] | None = Non
         job: What is known of it now; its status counts.
         template: The job as it was made.
         failure: How the container ended that failed last; empty while that is not known.
+        restarts: How often containers of its pods were started again.
     """
     if said := _held_condition(job, "Retrying").get("message"):
         return str(said)
     template = template or {}
-    spec, failed = template.get("spec") or {}, (job.get("status") or {}).get("failed")
-    if not failure or not failed or (template.get("apiVersion"), template.get("kind")) != ("batch/v1", "Job"):
-        return ""
-    if any(_held_condition(job, type_) for type_ in ("FailureTarget", "SuccessCriteriaMet", "Failed", "Complete")):
+    is_job = (template.get("apiVersion"), template.get("kind")) == ("batch/v1", "Job")
+    spec, failed = template.get("spec") or {}, (is_job and (job.get("status") or {}).get("failed")) or 0
+    if not failure or not failed + restarts or any(_held_condition(job, type_) for type_ in _OVER):
         return ""
     cause = failure_cause(failure)
+    if not is_job:
+        return f"{cause}; restart {restarts}"
     if (spec.get("completions") or 1) != 1 or (spec.get("parallelism") or 1) != 1:
         return cause  # several pods run on purpose, and each of them counts
     limit = spec.get("backoffLimit")
-    return f"{cause}; try {failed + 1} of {(CLUSTER_BACKOFF_LIMIT if limit is None else limit) + 1}"
+    return f"{cause}; try {failed + restarts + 1} of {(CLUSTER_BACKOFF_LIMIT if limit is None else limit) + 1}"
 
 
 def _held_condition(job: Mapping[str, Any], type_: str) -> Mapping[str, Any]:

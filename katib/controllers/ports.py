@@ -163,6 +163,7 @@ class PodUpdate:
         runs: Whether any pod runs; None where none was seen.
         place: On which nodes or cards, such as `on GPU 0`.
         last_failure: How a container ended that failed last, such as out of memory.
+        restarts: How often containers of a pod of it were started again.
         metrics_report: Why the collector found no objective metric.
         collecting: Which collector may still store readings, or is not known to have ended.
         incomplete: Why readings of a pod that ended well are not stored.
@@ -177,6 +178,7 @@ class PodUpdate:
     runs: bool | None = None
     place: str = ""
     last_failure: str = ""
+    restarts: int = 0
     metrics_report: str = ""
     collecting: str = ""
     incomplete: str = ""

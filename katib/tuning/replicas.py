@@ -6,7 +6,7 @@ import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from katib.api.failure_text import of_replica
+from katib.api.failure_text import last_line, of_replica
 from katib.api.names import REPLICA_ANNOTATION, TRIAL_LABEL
 from katib.api.wording import closest
 from katib.errors import NotFoundError
@@ -217,7 +217,8 @@ def _last_end(pod: Json, states: Sequence[str]) -> Json:
         for state in states:
             ended = (status.get(state) or {}).get("terminated") or {}
             if ended.get("exitCode") and status.get("name") not in COLLECTORS:
-                ends.append({**ended, "name": status.get("name", "")})
+                line = last_line(str(ended.get("message") or "").encode())
+                ends.append({**ended, "message": line, "name": status.get("name", "")})
                 break
     return min(ends, key=lambda end: str(end.get("finishedAt") or "9"), default={})
 

@@ -255,28 +255,6 @@ def queue_and_preempt(room: Room, experiment_name: str, wanted: Json, jobs: str,
     assert (loss["max"], loss["min"], loss["latest"]) == ("0.9", "0.5", "0.5")
 
 
-def test_a_train_job_is_followed_through_its_job_set_to_its_pods(room: Room) -> None:
-    trainer = {"numNodes": 1, "image": IMAGE, "command": COMMAND, "env": LR}
-    job = {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainJob",
-        "spec": {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer},
-    }
-    kinds = (("trainer.kubeflow.org/v1alpha1", "TrainJob"), ("jobset.x-k8s.io/v1alpha2", "JobSet"))
-
-    with (
-        installed(room.cluster, *kinds) as (train_jobs, job_sets),
-        Operator(room, train_jobs, job_set, watched=job_sets, succeeded="Complete"),
-        Operator(room, job_sets, node_job, watched="jobs", succeeded="Completed"),
-    ):
-        room.apply(experiment("trained", job, trials=2, template={"primaryContainerName": "node"}))
-        room.ended("trained", 200)
-        read = losses_are_the_values(room, "trained")
-        room.delete("trained")
-
-    assert read
-
-
 ENDLESS = """
 import os, sys, time
 lr = float(os.environ["lr"])
@@ -295,14 +273,14 @@ STOPPING = {"algorithmName": "threshold", "algorithmSettings": [{"name": "bound"
 GOAL = {"type": "minimize", "objectiveMetricName": "loss", "goal": 0.2}
 
 
-def test_a_running_train_job_and_its_pods_end_when_it_is_deleted_stopped_or_not_needed(room: Room) -> None:
+def train_job(command: list[str]) -> Json:
+    trainer = {"numNodes": 1, "image": IMAGE, "command": command, "env": LR}
+    spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer}
+    return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "spec": spec}
+
+
+def test_a_train_job_is_followed_to_its_pods_which_end_when_it_is_deleted_stopped_or_not_needed(room: Room) -> None:
     """Its operators make children again for as long as it is there."""
-    trainer = {"numNodes": 1, "image": IMAGE, "command": ["python3", "-u", "-c", ENDLESS], "env": LR}
-    job = {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainJob",
-        "spec": {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer},
-    }
     kinds = (("trainer.kubeflow.org/v1alpha1", "TrainJob"), ("jobset.x-k8s.io/v1alpha2", "JobSet"))
 
     def running(name: str) -> list[Json]:
@@ -324,9 +302,11 @@ def test_a_running_train_job_and_its_pods_end_when_it_is_deleted_stopped_or_not_
         Operator(room, job_sets, node_job, watched="jobs", succeeded="Completed"),
     ):
         ways: dict[str, Json] = {"deleted": {}, "stopped": {"earlyStopping": STOPPING}, "reached": {"objective": GOAL}}
+        template = {"primaryContainerName": "node"}
         for name, more in ways.items():
-            made = experiment(name, job, trials=2, template={"primaryContainerName": "node"}, **OF_TWO_VALUES, **more)
-            room.apply(made)
+            job = train_job(["python3", "-u", "-c", ENDLESS])
+            room.apply(experiment(name, job, trials=2, template=template, **OF_TWO_VALUES, **more))
+        room.apply(experiment("trained", train_job(COMMAND), trials=2, template=template))
         wait_for(lambda: is_one_left("deleted"), "one trial to run", 150, room.picture)
         room.cluster.run("delete", "experiment", "deleted", f"--namespace={room.namespace}", "--wait=false")
         wait_for(lambda: is_gone("deleted"), "its job to be gone", GRACE_SECONDS + 10, room.picture)
@@ -336,12 +316,15 @@ def test_a_running_train_job_and_its_pods_end_when_it_is_deleted_stopped_or_not_
         room.ended("reached")
         wait_for(lambda: is_gone("stopped") and is_gone("reached"), "all to be gone", GRACE_SECONDS + 10, room.picture)
         killed = [trial for trial in room.trials("reached") if is_true(trial, "Killed")]
-        for name in ("stopped", "reached"):
+        room.ended("trained", 200)
+        read = losses_are_the_values(room, "trained")
+        for name in ("stopped", "reached", "trained"):
             room.delete(name)
 
     assert (stopped["status"]["trialsSucceeded"], stopped["status"]["trialsEarlyStopped"]) == (1, 1)
     assert outlived == []
     assert len(killed) == 1
+    assert read
 
 
 def test_a_suggestion_service_of_another_owner_is_asked_at_its_address(room: Room) -> None:

@@ -28,7 +28,7 @@ from katib.cluster.injection.settings import (
 from katib.errors import InvalidError, invalid
 from katib.rpc.trainer_status import AUTHORITIES_VARIABLE, TOKEN_FILE_VARIABLE, URL_VARIABLE, path_of
 from katib.runtime.objects import Object
-from katib.tuning.replicas import is_primary
+from katib.tuning.replicas import COLLECTORS, is_primary
 
 METRICS_PORT_VARIABLE = "KATIB_METRICS_PORT"
 """Where a program is to offer its metrics, as on one machine, where every trial has a port of its own."""
@@ -64,6 +64,7 @@ def inject(admitted: Mapping[str, Any], trial: Trial, settings: InjectionSetting
     pod: Pod = copy.deepcopy(dict(admitted))
     labels = pod.setdefault("metadata", {}).get("labels") or {}
     pod["metadata"]["labels"] = {**labels, **trial.metadata.labels, TRIAL_LABEL: trial.name}
+    _keep_last_words(pod, trial)
     index = primary_index(pod, trial)
     if index is None or not is_primary(pod, trial):
         return pod
@@ -75,6 +76,15 @@ def inject(admitted: Mapping[str, Any], trial: Trial, settings: InjectionSetting
     if collector_kind(trial) not in _UNACCOMPANIED:
         _collect(pod, primary, f"spec.containers[{index}]", trial, settings, shared)
     return pod
+
+
+def _keep_last_words(pod: Pod, trial: Trial) -> None:
+    """Have a program that fails without a message leave the end of its log in the status of its pod: it says why."""
+    collector = trial.spec.metrics_collector.collector
+    custom = {} if collector is None else collector.custom_collector or {}
+    for container in (container for part in _PARTS for container in pod["spec"].get(part) or ()):
+        if container.get("name") not in (*COLLECTORS, custom.get("name")):
+            container["terminationMessagePolicy"] = "FallbackToLogsOnError"
 
 
 def _introduce(primary: Pod, trial: Trial, settings: InjectionSettings) -> None:

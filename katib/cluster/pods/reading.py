@@ -9,14 +9,22 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from katib.api.container_restarts import runs_again
-from katib.api.failure_text import LAST_OUTPUT, OUT_OF_MEMORY, pod_title
+from katib.api.failure_text import (
+    LAST_OUTPUT,
+    OUT_OF_MEMORY,
+    failure_cause,
+    last_line,
+    pod_title,
+    with_last_output,
+)
 from katib.api.job_kinds import gate_words
 from katib.api.names import TRIAL_LABEL
 from katib.api.trials import ACTIVE, trial_state
-from katib.api.types import CollectorKind, Trial
+from katib.api.types import CollectorKind, Trial, format_time
 from katib.controllers.kinds import key_of
 from katib.controllers.ports import PodUpdate
 from katib.runtime.clock import Clock
@@ -31,6 +39,10 @@ POD = Kind("v1", "Pod")
 
 PULL_FAILURES = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
 CREATE_FAILURES = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
+_AGAIN = "container {} in pod {} is restarted with growing pauses"
+_SIGNALLED = (137, 143)
+"""Exit codes of a program that SIGKILL or SIGTERM ended."""
+
 _CREATING = ("ContainerCreating", "PodInitializing")
 OVER = ("Succeeded", "Failed")
 """Phases in which no container of a pod runs any more."""
@@ -56,8 +68,9 @@ class PodFacts:
         waiting: Why it does not run.
         starting: It, while it has a node and none of its containers has been created.
         runs: Whether a container of the job does.
-        failed_at: When a container of it failed last; empty when none has.
-        failure: How that container ended, and its last output when the collector left it.
+        failed_at: When a container of it failed last by itself; empty when none has.
+        failure: How that container ended, and its last output where that is known.
+        restarts: How often containers of the job were started again.
         report: What its collector said about missing metrics.
         collecting: Which collector of it has not ended, or will be started again.
         incomplete: Why its collector has not stored all readings.
@@ -72,6 +85,7 @@ class PodFacts:
     runs: bool = False
     failed_at: str = ""
     failure: str = ""
+    restarts: int = 0
     report: str = ""
     collecting: str = ""
     incomplete: str = ""
@@ -85,10 +99,12 @@ def facts_of(pod: Object) -> PodFacts:
     metadata, status = pod["metadata"], pod.get("status") or {}
     labels = metadata.get("labels") or {}
     title = pod_title(metadata["name"], replica_name(pod) if has_role(pod) else "")
-    failed_at, failure = max(_failures(title, status), default=("", ""))
+    ends = list(_failures(title, status, _asked_to_end(metadata)))
+    failed_at, failure = max(ends, default=("", ""))
     report = next(_reports(pod), "")
     if failure and report.startswith(LAST_OUTPUT):
-        failure, report = f"{failure}; {report}", ""
+        is_of_another = LAST_OUTPUT in failure or (failed_at and not all(moment for moment, _ in ends))
+        failure, report = failure if is_of_another else f"{failure}; {report}", ""
     return PodFacts(
         trial=Key(metadata.get("namespace", ""), labels.get(TRIAL_LABEL, "")),
         waiting=_waiting(pod, status),
@@ -96,6 +112,11 @@ def facts_of(pod: Object) -> PodFacts:
         runs=_runs(status),
         failed_at=failed_at,
         failure=failure,
+        restarts=sum(
+            int(one.get("restartCount") or 0)
+            for one in status.get("containerStatuses") or ()
+            if one.get("name") not in COLLECTORS
+        ),
         report=report,
         collecting="" if metadata.get("deletionTimestamp") else next(_collecting(pod), ""),
         incomplete=next(_incomplete(pod), ""),
@@ -139,6 +160,7 @@ class TrialPods:
             waiting=next((pod.waiting for pod in pods if pod.waiting), ""),
             runs=any(pod.runs for pod in pods) if pods else None,
             last_failure=failure,
+            restarts=max((pod.restarts for pod in pods), default=0),
             metrics_report=next((pod.report for pod in reversed(pods) if pod.report), ""),
         )
         return self._with_collection(update, trial, pods)
@@ -256,20 +278,39 @@ def _why_it_waits(pod: str, container: Mapping[str, Any]) -> str:
         return f"container {name} in pod {pod} cannot be started: {waiting.get('message', reason)}"
     if reason == "CrashLoopBackOff":
         ended = (container.get("lastState") or {}).get("terminated") or {}
+        if line := _last_words(ended):
+            return f"{failure_cause(with_last_output(_how(ended), line))}; {_AGAIN.format(name, pod)}"
         return f"container {name} in pod {pod} {_how(ended)} and is restarted with growing pauses"
     return ""
 
 
-def _failures(pod: str, status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _asked_to_end(metadata: Mapping[str, Any]) -> str:
+    """Return when the deletion of a pod was asked for: what stands in it is when its grace period ends."""
+    if not (text := metadata.get("deletionTimestamp")):
+        return ""
+    grace = timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+    return format_time(datetime.fromisoformat(text) - grace)
+
+
+def _failures(pod: str, status: Mapping[str, Any], asked_to_end: str) -> Iterator[tuple[str, str]]:
+    """Yield how containers failed, and when; without a time where the deletion of the pod ended them."""
     for part, title in (("initContainerStatuses", "Init container"), ("containerStatuses", "Container")):
         for container in status.get(part) or ():
             for state in ("lastState", "state"):
                 ended = (container.get(state) or {}).get("terminated") or {}
                 if ended.get("exitCode") and container.get("name") not in COLLECTORS:
                     text = f"{title} {container.get('name', '')} in pod {pod} {_how(ended)}"
-                    yield ended.get("finishedAt") or "", text
+                    moment = ended.get("finishedAt") or ""
+                    is_signalled = ended["exitCode"] in _SIGNALLED and ended.get("reason") != "OOMKilled"
+                    is_asked = asked_to_end and (moment > asked_to_end or (is_signalled and moment == asked_to_end))
+                    yield "" if is_asked else moment, with_last_output(text, _last_words(ended))
     if status.get("phase") == "Failed" and status.get("reason"):
         yield "9999", f"Pod {pod} failed: {status['reason']}: {status.get('message', '')}".rstrip(": ")
+
+
+def _last_words(ended: Mapping[str, Any]) -> str:
+    """Return the last line that a container left: of a message, or of its log where it left none."""
+    return last_line(str(ended.get("message") or "").encode())
 
 
 def _how(ended: Mapping[str, Any]) -> str:

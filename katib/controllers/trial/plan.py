@@ -39,7 +39,7 @@ from katib.api.conditions import (
     with_start,
     without_condition,
 )
-from katib.api.failure_text import TRIAL_HAS_FAILED, failure_cause, without_last_output
+from katib.api.failure_text import TRIAL_HAS_FAILED, failure_cause
 from katib.api.names import METRICS_INCOMPLETE, RETRYING_REASON
 from katib.api.trials import ACTIVE, BUDGET_CUT_REASON, missing_objective, trial_state
 from katib.api.types import (
@@ -369,10 +369,10 @@ def refused(status: TrialStatus, cause: str, now: datetime) -> TrialStatus:
 def _failed(seen: Observed, status: TrialStatus, job: JobView, judged: Judgment) -> TrialPlan:
     if job.lost and not job.last_failure:
         return _incomplete(seen, status, job.lost)
-    words = _failure_message(judged, job.last_failure) + _earlier_runs(seen, job, judged)
+    cause = _cause(judged, job.last_failure)
+    words = (f"{TRIAL_HAS_FAILED}: {cause}" if cause else TRIAL_HAS_FAILED) + _earlier_runs(seen, job, judged)
     message = ". ".join(filter(None, (words, _refusal(seen))))
-    details = without_last_output(". ".join(filter(None, (judged.message, job.last_failure))))
-    event = _job_event(seen, "JobFailed", "failed" + (f". {details} {judged.reason}".rstrip() if details else ""))
+    event = _job_event(seen, "JobFailed", _failed_words(judged, job.last_failure))
     return _end(seen, status, TrialCondition.FAILED, "TrialFailed", message, event)
 
 
@@ -385,14 +385,21 @@ def _earlier_runs(seen: Observed, job: JobView, judged: Judgment) -> str:
     return f"; it had run for {earlier:.0f} s before it was started again" if earlier > _MOST_ROUNDED_SECONDS else ""
 
 
-def _failure_message(judged: Judgment, last_failure: str) -> str:
-    """Return why a trial failed, for people; the reason and the words of the job stay in its condition and its event.
+def _failed_words(judged: Judgment, last_failure: str) -> str:
+    """Return how a job failed as the end of one sentence: the cause, then what else the job says."""
+    causes = dict.fromkeys((_cause(judged, last_failure), failure_cause(judged.message)))
+    told = "; ".join(cause.rstrip(".") for cause in causes if cause and cause != judged.reason)
+    reason = f" ({judged.reason})" if judged.reason else ""
+    return f"failed: {told}{reason}." if told else f"failed{reason}"
+
+
+def _cause(judged: Judgment, last_failure: str) -> str:
+    """Return why a job failed, for people; its own reason and words stay in its condition and its event.
 
     How its program ended explains a failure better than the job does, unless the job ended the program.
     """
     told_by_job = judged.message or judged.reason
-    text = told_by_job if judged.reason == DEADLINE_REASON else last_failure or told_by_job
-    return f"{TRIAL_HAS_FAILED}: {failure_cause(text)}" if text else TRIAL_HAS_FAILED
+    return failure_cause(told_by_job if judged.reason == DEADLINE_REASON else last_failure or told_by_job)
 
 
 def _succeeded(seen: Observed, status: TrialStatus, job: JobView, judged: Judgment) -> TrialPlan:

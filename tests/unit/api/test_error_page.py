@@ -107,6 +107,12 @@ def test_whatever_it_quotes_an_error_is_one_printable_line() -> None:
         pytest.param(b"\x1b]a title without an end\n", "a title without an end", id="without an end"),
         pytest.param(b"ValueError: boom\nmake: *** [Makefile:4: train] Error 1\n", "ValueError: boom", id="make"),
         pytest.param(
+            b'CUDA out of memory\ntime=2026-08-01T12:00:00Z level=info msg="sub-process exited" argo=true error="x"\n'
+            b"Error: exit status 1\n",
+            "CUDA out of memory",
+            id="argo",
+        ),
+        pytest.param(
             b"make: *** [Makefile:4: train] Error 1\n", "make: *** [Makefile:4: train] Error 1", id="make alone"
         ),
         pytest.param(

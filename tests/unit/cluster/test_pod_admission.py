@@ -231,6 +231,7 @@ def test_a_primary_pod_without_primary_container_runs_and_the_user_learns_why(cl
     verdict = cluster.admission.mutate(review)
 
     assert verdict.patched is not None
-    assert verdict.patched["spec"] == review.object["spec"]
+    assert [container["name"] for container in verdict.patched["spec"]["containers"]] == ["trainer"]
+    assert "initContainers" not in verdict.patched["spec"]
     assert "'training'" in verdict.warnings[0]
     assert cluster.events.reasons() == {"NoPrimaryContainer"}

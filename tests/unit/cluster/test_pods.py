@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from katib.api.failure_text import failure_cause
-from katib.api.job_kinds import is_suspended
+from katib.api.job_kinds import is_suspended, retry_words
 from katib.api.types import CollectorSpec, MetricsCollectorSpec, Trial
 from katib.cluster.leader.leading import judged_part
 from katib.cluster.pods.reading import POD, PodFacts, TrialPods, facts_of
@@ -470,3 +470,53 @@ def test_the_cause_of_a_failure_comes_before_how_the_container_ended(
 
     assert failure_cause(facts.failure) == cause
     assert facts.report == ""
+
+
+SAID = "epoch 1\nTraceback (most recent call last):\nCUDA out of memory\n"
+
+
+def restarted(*, running: bool = False, **now: Any) -> dict[str, Any]:
+    """Return a program whose first try failed by itself, and what became of the second."""
+    state = {"running": {}} if running else now
+    return {**container(last=terminated(1, at="2024-05-01T12:00:03Z", message=SAID), **state), "restartCount": 1}
+
+
+def test_a_try_that_was_ended_with_its_pod_is_not_the_cause_and_its_last_line_is_not_of_another_try() -> None:
+    """The job has no try left once the first has failed, and ends the second, which was only starting."""
+    said = container(COLLECTOR, **terminated(0, message="all readings are stored\nlast output: accuracy=0.1"))
+    one = pod(containerStatuses=[restarted(**terminated(143, at="2024-05-01T12:00:05Z")), said])
+    one["metadata"] |= {"deletionTimestamp": "2024-05-01T12:00:34Z", "deletionGracePeriodSeconds": 30}
+
+    assert failure_cause(facts_of(one).failure) == "CUDA out of memory (exit code 1)"
+    assert facts_of(one).report == ""
+
+
+def test_a_program_that_was_only_ended_with_its_pod_says_so() -> None:
+    one = pod(containerStatuses=[container(**terminated(143, at="2024-05-01T12:00:04Z"))])
+    one["metadata"] |= {"deletionTimestamp": "2024-05-01T12:00:34Z", "deletionGracePeriodSeconds": 30}
+
+    assert failure_cause(facts_of(one).failure) == "its program ended with exit code 143"
+
+
+def test_a_program_that_failed_before_its_pod_was_deleted_is_the_cause() -> None:
+    one = pod(containerStatuses=[container(**terminated(137, at="2024-05-01T12:00:03Z", message=SAID))])
+    one["metadata"] |= {"deletionTimestamp": "2024-05-01T12:00:34Z", "deletionGracePeriodSeconds": 30}
+
+    assert facts_of(one).failed_at == "2024-05-01T12:00:03Z"
+
+
+def test_the_cause_is_told_while_the_program_restarts(store: MemoryStore, pods: TrialPods) -> None:
+    pods.informer.start()
+    looping = {**restarted(waiting={"reason": "CrashLoopBackOff"}), "restartCount": 2}
+    assert facts_of(pod(containerStatuses=[looping])).waiting == (
+        "CUDA out of memory (exit code 1); container main in pod demo-1-x is restarted with growing pauses"
+    )
+
+    store.create(pod(containerStatuses=[restarted(running=True)]))
+    update = eventually(lambda: found if (found := pods.update_of(trial("demo-1"))).last_failure else None)
+    job = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"backoffLimit": 3}}
+    others = {**job, "kind": "TrainJob"}
+    assert retry_words({}, job, update.last_failure, update.restarts) == "CUDA out of memory (exit code 1); try 2 of 4"
+    assert retry_words({}, others, update.last_failure, update.restarts) == (
+        "CUDA out of memory (exit code 1); restart 1"
+    )

@@ -233,8 +233,33 @@ def test_a_failed_job_is_the_failure_of_the_trial_with_its_reason() -> None:
         "Trial has failed: its program ended with exit code 1",
     )
     assert planned.event is not None
-    assert planned.event.message == "Job demo-1 has failed. exited with 1 BackoffLimitExceeded"
+    assert planned.event.message == "Job demo-1 has failed: its program ended with exit code 1 (BackoffLimitExceeded)."
     assert planned.event.reason == "JobFailed"
+
+
+@pytest.mark.parametrize(
+    ("judged", "failure", "told"),
+    [
+        (
+            Judgment("BackoffLimitExceeded", "Job has reached the specified backoff limit"),
+            "Container main in pod p ended with exit code 1; last output: CUDA out of memory.",
+            "CUDA out of memory. (exit code 1); Job has reached the specified backoff limit (BackoffLimitExceeded)",
+        ),
+        (
+            Judgment("DeadlineExceeded", "Job was active longer than specified deadline."),
+            "Container main in pod p ended with exit code 143",
+            "Job was active longer than specified deadline (DeadlineExceeded)",
+        ),
+        (Judgment("Because"), "", "(Because)"),
+    ],
+    ids=["words", "deadline", "reason alone"],
+)
+def test_the_event_of_a_failed_job_is_one_sentence(judged: Judgment, failure: str, told: str) -> None:
+    planned = plan(started(), JobView(failed=judged, last_failure=failure, ended_at=NOW))
+
+    assert planned.event is not None
+    assert planned.event.message.removeprefix("Job demo-1 has failed").strip(": .") == told.strip(".")
+    assert ".." not in planned.event.message
 
 
 def test_a_failed_job_without_words_fails_the_trial_without_words() -> None:

@@ -354,24 +354,31 @@ def test_what_the_pod_asks_for_as_a_whole_is_raised_by_its_collector(*, is_nativ
 # --- which pods -------------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_only_gets_labels() -> None:
+def with_last_words(given: dict[str, Any]) -> dict[str, Any]:
+    """Return a pod of one container whose end leaves its last lines."""
+    (container,) = given["spec"]["containers"]
+    left = {**container, "terminationMessagePolicy": "FallbackToLogsOnError"}
+    return {**given, "spec": {**given["spec"], "containers": [left]}}
+
+
+def test_a_worker_only_gets_labels_and_leaves_its_last_words() -> None:
     trial = injected_trial(primary_pod_labels={"mpi-job-role": "launcher"}, primary_container_name="mpi-launcher")
     worker = pod("sleep", "365d", container="mpi-worker", labels={"mpi-job-role": "worker"})
 
     injected = inject(worker, trial, injection_settings())
 
-    assert injected["spec"] == worker["spec"]
+    assert injected["spec"] == with_last_words(worker)["spec"]
     assert injected["metadata"]["labels"]["katib.kubeflow.org/trial"] == TRIAL
     assert missing_primary_container(worker, trial) == ""
 
 
-def test_a_side_step_only_gets_labels_and_the_user_a_sentence() -> None:
+def test_a_side_step_is_changed_as_little_and_the_user_gets_a_sentence() -> None:
     trial = injected_trial(primary_container_name="step-model-training")
     step = pod("cp", container="step-copy")
 
     injected = inject(step, trial, injection_settings())
 
-    assert injected["spec"] == step["spec"]
+    assert injected["spec"] == with_last_words(step)["spec"]
     sentence = missing_primary_container(step, trial)
     assert "'step-model-training'" in sentence
     assert "step-copy" in sentence
