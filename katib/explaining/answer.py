@@ -10,6 +10,7 @@ from pathlib import PurePath
 from statistics import fmean, median
 
 from katib.api.failure_text import readable
+from katib.api.metrics import parse_time
 from katib.api.types import Condition, Experiment, Resource
 from katib.explaining.evidence import Evidence, JobFacts, Place
 from katib.tuning.reading import (
@@ -27,6 +28,7 @@ from katib.tuning.reading import (
 )
 from katib.tuning.service import Diagnosis, RecordedEvent
 
+_SINCE = re.compile(r" since (\S+Z)$")
 _SHOWN_WARNINGS = 3
 _SHOWN_LINES = 10
 SAVINGS_SAMPLE = 100
@@ -59,6 +61,13 @@ def namespace_option(obj: Resource, default_namespace: str) -> str:
     """Return the option that names the namespace of an object in a command; empty where it goes without saying."""
     namespace = obj.namespace
     return f" -n {namespace}" if namespace not in ("", default_namespace) else ""
+
+
+def with_age(words: str, now: datetime) -> str:
+    """Return what something waits for; where it ends with a time, with how long ago that was."""
+    found = _SINCE.search(words)
+    time = parse_time(found[1]) if found else None
+    return words if time is None else f"{words}, for {since(time, now)}"
 
 
 def since(moment: datetime, now: datetime) -> str:

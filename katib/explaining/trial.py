@@ -18,6 +18,7 @@ from katib.explaining.answer import (
     namespace_option,
     pick_warnings,
     since,
+    with_age,
 )
 from katib.explaining.evidence import Evidence, JobFacts
 from katib.explaining.replicas import failed_replica, last_words, replica_findings
@@ -154,7 +155,7 @@ def _waiting(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer | None
             log_tail=facts.log_tail,
         )
     if words:
-        return Answer(f"{name} {words}.", findings=replica_findings(facts.pods))
+        return Answer(f"{name} {with_age(words, evidence.now)}.", findings=replica_findings(facts.pods))
     return None
 
 

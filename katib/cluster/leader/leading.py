@@ -26,7 +26,7 @@ from katib.cluster.pods.missed import FindTrial, MissedPods
 from katib.cluster.pods.reading import TrialPods
 from katib.cluster.pods.refusals import ListEvents, Refusals
 from katib.cluster.pods.repair import PERIOD_SECONDS, PodRepair
-from katib.cluster.pods.starts import SlowStarts
+from katib.cluster.pods.starts import NOT_STARTING, SlowStarts
 from katib.cluster.pods.workloads import Workloads
 from katib.cluster.services.directory import ClusterServices
 from katib.cluster.services.objects import LogPlace
@@ -248,10 +248,11 @@ class _ClusterPods:
 
     def update_of(self, trial: Trial) -> PodUpdate:
         """Return what is known of the pods of a trial."""
-        update = self.pods.update_of(trial)
+        update, starts = self.pods.update_of(trial), self.starts.of(trial)
         return replace(
             update,
-            waiting=update.waiting or self.starts.of(trial),
+            waiting=update.waiting or starts,
+            is_trouble=bool(update.waiting) or NOT_STARTING in starts,
             uncollected=self.repair.uncollected(trial),
             refusal=self.refusals.of(trial),
             queued=self.workloads.words_of(trial),

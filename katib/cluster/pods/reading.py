@@ -37,6 +37,9 @@ from metrics_collector.sidecar import ALL_STORED, NOT_ALL_STORED
 
 POD = Kind("v1", "Pod")
 
+_OF_THE_NODE = frozenset({"emptyDir", "projected", "downwardAPI"})
+"""Sources of volumes that are there at once."""
+
 PULL_FAILURES = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
 CREATE_FAILURES = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 _AGAIN = "container {} in pod {} is restarted with growing pauses"
@@ -66,7 +69,9 @@ class PodFacts:
     Attributes:
         trial: Whose pod it is.
         waiting: Why it does not run.
-        starting: It, while it has a node and none of its containers has been created.
+        starting: It, while it has a node and none of its job's containers has been created.
+        images: Of its containers that wait to be created.
+        preparing: What it does while it has no network yet, since when; as the rest of a sentence.
         runs: Whether a container of the job does.
         failed_at: When a container of it failed last by itself; empty when none has.
         failure: How that container ended, and its last output where that is known.
@@ -82,6 +87,8 @@ class PodFacts:
     trial: Key
     waiting: str = ""
     starting: StartingPod | None = None
+    images: frozenset[str] = frozenset()
+    preparing: str = ""
     runs: bool = False
     failed_at: str = ""
     failure: str = ""
@@ -105,10 +112,13 @@ def facts_of(pod: Object) -> PodFacts:
     if failure and report.startswith(LAST_OUTPUT):
         is_of_another = LAST_OUTPUT in failure or (failed_at and not all(moment for moment, _ in ends))
         failure, report = failure if is_of_another else f"{failure}; {report}", ""
+    is_starting = _is_starting(pod)
     return PodFacts(
         trial=Key(metadata.get("namespace", ""), labels.get(TRIAL_LABEL, "")),
         waiting=_waiting(pod, status),
-        starting=StartingPod(metadata["name"], metadata.get("uid", "")) if _is_starting(pod) else None,
+        starting=StartingPod(metadata["name"], metadata.get("uid", "")) if is_starting else None,
+        images=frozenset(_awaited_images(pod)) if is_starting else frozenset(),
+        preparing=_preparing(pod) if is_starting else "",
         runs=_runs(status),
         failed_at=failed_at,
         failure=failure,
@@ -174,10 +184,9 @@ class TrialPods:
         """Return whether any pod of a trial runs, or waits to."""
         return any(not pod.is_over for pod in self.informer.group(key_of(trial)))
 
-    def starting(self, trial: Trial) -> StartingPod | None:
+    def starting(self, trial: Trial) -> PodFacts | None:
         """Return a pod of a trial that has a node and starts; None when there is none."""
-        pods = self.informer.group(key_of(trial))
-        return next((pod.starting for pod in pods if pod.starting), None)
+        return next((pod for pod in self.informer.group(key_of(trial)) if pod.starting), None)
 
     def follow(self, event: InformerEvent[Trial]) -> None:
         """Forget a trial that is over or gone, and what the pods of one said that is suspended, or was until now."""
@@ -257,8 +266,29 @@ def _is_starting(pod: Object) -> bool:
     status = pod.get("status") or {}
     if status.get("phase") != "Pending" or not (pod.get("spec") or {}).get("nodeName"):
         return False
-    states = [(container.get("state") or {}).get("waiting") for container in container_statuses(status)]
+    ours = (container for container in container_statuses(status) if container.get("name") not in COLLECTORS)
+    states = [(container.get("state") or {}).get("waiting") for container in ours]
     return all(waiting is not None and waiting.get("reason") in _CREATING for waiting in states)
+
+
+def _awaited_images(pod: Object) -> Iterator[str]:
+    """Yield the images of the containers that wait, as the template names them."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    begun = {one.get("name") for one in container_statuses(status) if "waiting" not in (one.get("state") or {})}
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        if container["name"] not in begun:
+            yield str(container.get("image"))
+
+
+def _preparing(pod: Object) -> str:
+    """Return what comes before images are pulled: volumes are mounted, then the network is set up."""
+    conditions = {one.get("type"): one for one in (pod.get("status") or {}).get("conditions") or ()}
+    if (conditions.get("PodReadyToStartContainers") or {}).get("status") != "False":
+        return ""
+    since = (conditions.get("PodScheduled") or {}).get("lastTransitionTime") or ""
+    volumes = [str(one["name"]) for one in pod["spec"].get("volumes") or () if not _OF_THE_NODE.intersection(one)]
+    what = f"mounts {', '.join(volumes)}" if volumes else "waits for its network"
+    return f"{what} since {since}" if since else what
 
 
 def _runs(status: Mapping[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from msgspec import structs
 from katib.api.types import Trial
 from katib.cluster.pods.missed import MissedPods
 from katib.cluster.pods.owners import TrialFinder
-from katib.cluster.pods.reading import POD, TrialPods, facts_of
+from katib.cluster.pods.reading import COLLECTORS, POD, TrialPods, facts_of
 from katib.cluster.pods.refusals import BACKOFF, Refusals, refusal_of
 from katib.cluster.pods.starts import SETTLING_SECONDS, SlowStarts
 from katib.controllers.kinds import TRIAL
@@ -155,7 +155,13 @@ class Place:
     def add_pod(self, phase: str = "Running", **status: Any) -> Object:
         labels = {"katib.kubeflow.org/trial": "demo-1"}
         metadata = {"name": "p", "namespace": NAMESPACE, "labels": labels}
-        made = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": "node-1"}}
+        spec = {
+            "nodeName": "node-1",
+            "containers": [{"name": "main", "image": "main:1"}],
+            "initContainers": [{"name": COLLECTORS[0], "image": "collector:1"}],
+            "volumes": [{"name": "scratch", "emptyDir": {}}, {"name": "data", "persistentVolumeClaim": {}}],
+        }
+        made = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
         pod = self.store.create({**made, "status": {"phase": phase, **status}})
         eventually(lambda: self.pods.informer.count(Key(NAMESPACE, "demo-1")))
         return pod
@@ -330,16 +336,55 @@ def test_a_pod_that_does_not_start_says_why_in_the_words_of_its_events(place: Pl
     eventually(lambda: not place.starts.of(place.trial))
 
 
+def test_a_pod_that_pulls_an_image_says_which_and_since_when(place: Place) -> None:
+    collector = {"name": COLLECTORS[0], "state": {"running": {}}}
+    pod = about(place.add_pod("Pending", initContainerStatuses=[collector], containerStatuses=CREATING))
+    place.events.append(event('Pulling image "collector:1"', reason="Pulling", last=5, about=pod))
+    place.events.append(event('Pulling image "main:1"', reason="Pulling", last=3, about=pod))
+    place.starts.look()
+    place.clock.advance(SETTLING_SECONDS)
+    place.starts.look()
+
+    assert place.starts.of(place.trial) == 'pod p pulls image "main:1" since 2024-05-01T12:00:03Z'
+
+
+def test_a_pod_that_mounts_volumes_says_which_and_since_when(place: Place) -> None:
+    conditions = [
+        {"type": "PodReadyToStartContainers", "status": "False"},
+        {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2024-05-01T12:00:01Z"},
+    ]
+    place.add_pod("Pending", containerStatuses=CREATING, conditions=conditions)
+    place.starts.look()
+    place.clock.advance(SETTLING_SECONDS)
+    place.starts.look()
+
+    assert place.starts.of(place.trial) == "pod p mounts data since 2024-05-01T12:00:01Z"
+
+
 @pytest.mark.parametrize(
     ("status", "is_starting"),
     [
         ({}, True),
         ({"initContainerStatuses": [{"state": {"waiting": {"reason": "PodInitializing"}}}]}, True),
         ({"initContainerStatuses": [{"state": {"running": {}}}], "containerStatuses": CREATING}, False),
+        (
+            {
+                "initContainerStatuses": [{"name": COLLECTORS[0], "state": {"running": {}}}],
+                "containerStatuses": CREATING,
+            },
+            True,
+        ),
         ({"containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull"}}}]}, False),
         ({"phase": "Running"}, False),
     ],
-    ids=["just scheduled", "its init container waits", "its init container runs", "no image", "runs"],
+    ids=[
+        "just scheduled",
+        "its init container waits",
+        "its init container runs",
+        "its collector runs",
+        "no image",
+        "runs",
+    ],
 )
 def test_a_pod_starts_until_a_container_of_it_is_there(status: dict[str, Any], *, is_starting: bool) -> None:
     metadata, spec = {"name": "p", "namespace": NAMESPACE, "uid": "u"}, {"nodeName": "node-1"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -271,6 +272,20 @@ def test_a_pod_that_does_not_start_says_what_its_trial_found_out(world: ClusterW
 
     assert why(world).verdict == f"demo-0000 has to wait: pod p does not start: {cause}."
     assert why(world).remedies[0].startswith(remedy)
+
+
+def test_a_pod_that_pulls_an_image_says_for_how_long(world: ClusterWorld) -> None:
+    add_job(world, active=1)
+    pod = world.stand_in.add_pod(trial_of(world), "p", **waiting("ContainerCreating"))
+    world.stand_in.store.update({**pod, "spec": {**pod["spec"], "nodeName": "node-1"}})
+    told = 'Trial waits: pod p pulls image "i:1" since 2024-05-01T12:00:00Z'
+    world.stand_in.set_status(
+        trial_of(world), {"conditions": [{**said("Running", "TrialWaiting", told), "status": "False"}]}
+    )
+
+    assert re.fullmatch(
+        r'demo-0000 waits: pod p pulls image "i:1" since 2024-05-01T12:00:00Z, for \d+d(\d+h)?\.', why(world).verdict
+    )
 
 
 @pytest.mark.parametrize(("program", "is_held"), [({"terminated": {"exitCode": 0}}, True), ({"running": {}}, False)])
