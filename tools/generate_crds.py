@@ -29,6 +29,7 @@ _STATE_COLUMNS = [
     {"name": "Type", "type": "string", "jsonPath": f"{_LAST_CONDITION}.type"},
     {"name": "Status", "type": "string", "jsonPath": f"{_LAST_CONDITION}.status"},
 ]
+_REASON_COLUMN = {"name": "Reason", "type": "string", "jsonPath": f"{_LAST_CONDITION}.reason"}
 _AGE_COLUMN = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 _COUNT_COLUMNS = [
     {"name": "Requested", "type": "string", "jsonPath": ".spec.requests"},
@@ -36,18 +37,21 @@ _COUNT_COLUMNS = [
 ]
 
 _BEST = ".status.currentOptimalTrial"
-_BEST_COLUMNS = [
+_RESULT_COLUMNS = [
+    {"name": "Done", "type": "integer", "jsonPath": ".status.trialsCompleted"},
+    {"name": "Best", "type": "string", "jsonPath": f"{_BEST}.observation.metrics[0].latest"},
+]
+_WIDE_COLUMNS = [
     {"name": "Trials", "type": "integer", "jsonPath": ".status.trials", "priority": 1},
     {"name": "Succeeded", "type": "integer", "jsonPath": ".status.trialsSucceeded", "priority": 1},
-    {"name": "Best", "type": "string", "jsonPath": f"{_BEST}.observation.metrics[0].latest", "priority": 1},
     {"name": "Best Trial", "type": "string", "jsonPath": f"{_BEST}.bestTrialName", "priority": 1},
 ]
 _VALUE_COLUMN = {"name": "Latest", "type": "string", "jsonPath": ".status.observation.metrics[0].latest", "priority": 1}
 
 KINDS: dict[type[Resource], list[Json]] = {
-    Experiment: [*_STATE_COLUMNS, _AGE_COLUMN, *_BEST_COLUMNS],
+    Experiment: [*_STATE_COLUMNS, _REASON_COLUMN, *_RESULT_COLUMNS, _AGE_COLUMN, *_WIDE_COLUMNS],
     Suggestion: [*_STATE_COLUMNS, *_COUNT_COLUMNS, _AGE_COLUMN],
-    Trial: [*_STATE_COLUMNS, _AGE_COLUMN, _VALUE_COLUMN],
+    Trial: [*_STATE_COLUMNS, _REASON_COLUMN, _AGE_COLUMN, _VALUE_COLUMN],
 }
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from katib.api.names import EXPERIMENT_INTERRUPTED
 from katib.runtime.objects import Object
 from katib.tuning.reading import format_duration
 from katib.tuning.replicas import ready_words, restarts_of, state_words
@@ -73,6 +74,15 @@ def _last_condition(field: str) -> Callable[[Object, datetime], Any]:
     return cell
 
 
+def _unless_interrupted(field: str, word: str) -> Callable[[Object, datetime], Any]:
+    """Return a cell with a field of the last condition; a word where that says that the experiment is interrupted.
+
+    There are no such experiments on a cluster.
+    """
+    reason, told = _last_condition("reason"), _last_condition(field)
+    return lambda obj, now: word if reason(obj, now) == EXPERIMENT_INTERRUPTED else told(obj, now)
+
+
 def _latest(*path: str) -> Callable[[Object, datetime], Any]:
     """Return a cell with the latest value of the objective of the observation at a path."""
 
@@ -127,16 +137,20 @@ def _of_pod(words: Callable[[dict[str, Any]], Any]) -> Callable[[Object, datetim
 
 AGE = Column("Age", since("metadata", "creationTimestamp"))
 TYPE_AND_STATUS = (Column("Type", _last_condition("type")), Column("Status", _last_condition("status")))
+REASON = Column("Reason", _last_condition("reason"))
 STATE = (Column("State", _last_condition("type")), AGE)
 EXPERIMENT = (
-    *TYPE_AND_STATUS,
+    Column("Type", _unless_interrupted("type", "Interrupted")),
+    Column("Status", _unless_interrupted("status", "True")),
+    REASON,
+    Column("Done", at("status", "trialsCompleted"), "integer"),
+    Column("Best", _latest("status", "currentOptimalTrial", "observation")),
     AGE,
     Column("Trials", at("status", "trials"), "integer", is_wide=True),
     Column("Succeeded", at("status", "trialsSucceeded"), "integer", is_wide=True),
-    Column("Best", _latest("status", "currentOptimalTrial", "observation"), is_wide=True),
     Column("Best Trial", at("status", "currentOptimalTrial", "bestTrialName"), is_wide=True),
 )
-TRIAL = (*TYPE_AND_STATUS, AGE, Column("Latest", _latest("status", "observation"), is_wide=True))
+TRIAL = (*TYPE_AND_STATUS, REASON, AGE, Column("Latest", _latest("status", "observation"), is_wide=True))
 SUGGESTION = (
     *TYPE_AND_STATUS,
     Column("Requested", at("spec", "requests")),

@@ -63,7 +63,7 @@ def test_an_experiment_is_applied_followed_and_deleted(kubectl: Kubectl, tmp_pat
     assert begun == "begun\n"
     assert rest.startswith("loss=0.0")
     assert waited == "experiment.kubeflow.org/demo condition met\n"
-    assert trials[0].split() == ["NAME", "TYPE", "STATUS", "AGE"]
+    assert trials[0].split() == ["NAME", "TYPE", "STATUS", "REASON", "AGE"]
     assert sorted(line.split()[1] for line in trials[1:]) == ["Succeeded"] * 3
     assert "ExperimentMaxTrialsReached" in described
     assert "ExperimentCreated" in events.split()

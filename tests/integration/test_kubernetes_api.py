@@ -293,6 +293,7 @@ def test_a_table_has_the_columns_of_katib(http: httpx.Client) -> None:
     status = {
         "conditions": [{"type": "Created", "status": "True"}, {"type": "Running", "status": "True"}],
         "trials": 2,
+        "trialsCompleted": 1,
         "currentOptimalTrial": {
             "bestTrialName": "demo-1",
             "observation": {"metrics": [{"name": "loss", "latest": "0.5", "min": "0.5", "max": "1"}]},
@@ -302,9 +303,10 @@ def test_a_table_has_the_columns_of_katib(http: httpx.Client) -> None:
     table = http.get(EXPERIMENTS, headers=TABLE).json()
 
     shown = [[column["name"] for column in table["columnDefinitions"] if column["priority"] == n] for n in (0, 1)]
-    assert shown == [["Name", "Type", "Status", "Age"], ["Trials", "Succeeded", "Best", "Best Trial"]]
+    default = ["Name", "Type", "Status", "Reason", "Done", "Best", "Age"]
+    assert shown == [default, ["Trials", "Succeeded", "Best Trial"]]
     cells = table["rows"][0]["cells"]
-    assert (cells[:3], cells[4:]) == (["demo", "Running", "True"], [2, None, "0.5", "demo-1"])
+    assert (cells[:6], cells[7:]) == (["demo", "Running", "True", None, 1, "0.5"], [2, None, "demo-1"])
     assert table["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
 
 

@@ -191,6 +191,7 @@ DESCRIPTIONS = {
     "ExperimentStatus.budgetUsage": "What the trials have used of each limit of the budget.",
     "ExperimentStatus.runSeconds": "For how long at least one trial ran, as measured up to `lastReconcileTime`.",
     "ExperimentStatus.trialsInfeasible": "Measured trials that do not satisfy the constraints.",
+    "ExperimentStatus.trialsCompleted": "Trials that have ended, in whatever way.",
     "OptimalTrial.bestTrialName": "Its name.",
     "OptimalTrial.parameterAssignments": "The values it tried.",
     "OptimalTrial.observation": "Its metrics.",

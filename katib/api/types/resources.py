@@ -231,6 +231,7 @@ class ExperimentStatus(OpenModel, frozen=True):
     trials_early_stopped: int = 0
     trial_metrics_unavailable: int = 0
     trials_infeasible: int = 0
+    trials_completed: int = 0
     run_seconds: float | None = None
     budget_usage: tuple[BudgetUsage, ...] = ()
 

@@ -46,7 +46,7 @@ from katib.api.names import (
     STOPPED_ANNOTATION,
     TEMPLATE_MISSING,
 )
-from katib.api.trials import ELIGIBLE, cost, objective_costs, reaches_goals, trial_state
+from katib.api.trials import ACTIVE, ELIGIBLE, cost, objective_costs, reaches_goals, trial_state
 from katib.api.types import (
     BudgetUsage,
     CollectorKind,
@@ -243,6 +243,7 @@ def _with_summary(status: ExperimentStatus, seen: Observed) -> ExperimentStatus:
         "current_optimal_trial": optimal_trial(counts.best),
         "pareto_set": _pareto_set(seen),
         "trials_infeasible": counts.infeasible,
+        "trials_completed": counts.total - sum(counts.counts.get(state, 0) for state in ACTIVE),
         "budget_usage": () if seen.counts.uses is None else _budget_usage(seen),
     }
     for state, (names_field, count_field) in _SUMMARY_FIELDS.items():

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from katib.api.job_kinds import KNOWN_KINDS
+from katib.kube_api import columns
 
 ROOT = Path(__file__).resolve().parents[3]
 CRDS = ROOT / "manifests" / "components" / "crds"
@@ -42,7 +43,9 @@ def test_a_definition_is_registered_as_katibs(plural: str) -> None:
     assert definition["spec"]["names"]["categories"] == ["all", "kubeflow", "katib"]
     assert (version["name"], version["served"], version["storage"]) == ("v1beta1", True, True)
     assert version["subresources"] == {"status": {}}
-    assert [c["name"] for c in version["additionalPrinterColumns"]][:2] == ["Type", "Status"]
+    here = {"experiments": columns.EXPERIMENT, "suggestions": columns.SUGGESTION, "trials": columns.TRIAL}[plural]
+    shown = [(column["name"], column.get("priority", 0) == 1) for column in version["additionalPrinterColumns"]]
+    assert shown == [(column.name, column.is_wide) for column in here]
 
 
 @pytest.mark.parametrize("plural", ["experiments", "suggestions", "trials"])
