@@ -88,6 +88,26 @@ containers = click.option(
     help="What runs the images of trials, the last two in Slurm; with never they are processes.  "
     "[env: KATIB_CONTAINERS; default: never]",
 )
+
+
+def _folders(context: click.Context, _option: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for pair in pairs:
+        name, _, folder = pair.partition("=")
+        if not name or not folder:
+            raise click.UsageError(f"--claim {pair}: write NAME=/folder", context)
+        found[name] = str(Path(folder).expanduser().absolute())
+    return found
+
+
+claims = click.option(
+    "--claim",
+    "claim",
+    multiple=True,
+    metavar="NAME=FOLDER",
+    callback=_folders,
+    help="The folder of this machine that stands for a persistentVolumeClaim of the file; can be repeated.",
+)
 _PLACE = (
     click.option(
         "--on",

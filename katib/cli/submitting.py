@@ -15,6 +15,7 @@ from katib.cli import failures, options
 from katib.cli.kinds import names_of
 from katib.cli.printing import full_name, print_object
 from katib.errors import InvalidError, KatibError, code_of
+from katib.templates.claims import with_claims
 from katib.tuning.service import StoredRuntime, Submission, TuningService
 from katib.tuning.titles import name_meant
 
@@ -31,6 +32,7 @@ _PROGRESS_SECONDS = 3.0
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", callback=options.files_of)
 @options.config
 @options.containers
+@options.claims
 @options.namespace
 @options.cluster
 @options.quiet
@@ -38,6 +40,7 @@ def validate(
     files: tuple[str, ...],
     config: Path | None,
     containers: str | None,
+    claim: dict[str, str],
     namespace: str | None,
     cluster: options.Cluster,
     quiet: bool,
@@ -51,7 +54,7 @@ def validate(
     with _checker(config, containers, namespace, cluster) as check:
         for path in files:
             try:
-                found = FileText(*options.read_file(path)).experiments()
+                found = with_claims(FileText(*options.read_file(path)), claim).experiments()
             except InvalidError as error:
                 code = _report(error, path)
                 continue
@@ -84,7 +87,7 @@ def _checker(
     if cluster:
         from katib.cli.connection import open_cluster
 
-        options.refuse_beside("a cluster", "config", "containers")
+        options.refuse_beside("a cluster", "claim", "config", "containers")
         with open_cluster(cluster) as opened:
             space = namespace or opened.namespace
             yield lambda file: opened.service.validate(file, source=file.source, namespace=space)
@@ -123,11 +126,13 @@ def _no_dry_run(context: click.Context, _option: click.Parameter, value: str | N
 @click.argument("files", nargs=-1, metavar="[FILE]...", callback=options.files_of)
 @_files
 @click.option("--dry-run", is_flag=False, flag_value="client", hidden=True, expose_value=False, callback=_no_dry_run)
+@options.claims
 @options.output("json", "yaml", "name")
 @options.connection
 def apply(
     files: tuple[str, ...],
     more_files: tuple[str, ...],
+    claim: dict[str, str],
     form: str | None,
     target: options.Target,
 ) -> int:
@@ -139,12 +144,14 @@ def apply(
     from katib.cli.connection import connect
 
     paths = (*files, *more_files)
+    if target.cluster:
+        options.refuse_beside("a cluster", "claim")
     if not paths:
         raise click.UsageError("which file?", click.get_current_context())
     read, code = [], 0
     for path in paths:
         try:
-            whole = FileText(*options.read_file(path))
+            whole = with_claims(FileText(*options.read_file(path)), claim)
             read += [(path, file, holds_runtimes(file)) for file in whole.experiments()]
         except KatibError as error:
             code = _refuse(path, error, code)

@@ -28,6 +28,7 @@ from katib.cli.run.command import (
 )
 from katib.errors import FieldError, InvalidError, invalid
 from katib.files.whole_files import write_named
+from katib.templates.claims import with_claims
 from katib.tuning.batch_scripts import Batch, batch_notes, batch_of
 from katib.tuning.drafting import (
     CommandTemplate,
@@ -113,6 +114,7 @@ _MOST_AT_ONCE = 4
 @options.detach
 @options.data_dir
 @options.namespace
+@options.claims
 @options.place
 @click.option("--server", metavar="URL", help="Have this server run it, and watch it from here.")
 @options.token
@@ -145,6 +147,7 @@ def tune(
     detach: bool,
     data_dir: Path | None,
     namespace: str | None,
+    claim: dict[str, str],
     slurm: tuple[str, ...] | None,
     server: str | None,
     token: str | None,
@@ -201,6 +204,7 @@ def tune(
             click.echo(f"note: {note}", err=True)
     if save or dry_run:
         _save(file, save)
+    file = with_claims(file, claim)
     if dry_run:
         return _checked(file, namespace)
     if not cluster:

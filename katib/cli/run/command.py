@@ -30,6 +30,7 @@ from katib.controllers.kinds import key_of
 from katib.errors import InvalidError
 from katib.rest.door import open_door
 from katib.rest.notes import running_servers
+from katib.templates.claims import with_claims
 from katib.tuning.service import DEFAULT_NAMESPACE, Choice, TuningService
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ learn_from_option = click.option(
 @options.namespace
 @options.config
 @options.containers
+@options.claims
 @options.place
 @click.option("--server", metavar="URL", help="Have this server run it, and watch it from here.")
 @options.token
@@ -97,6 +99,7 @@ def run(
     namespace: str | None,
     config: Path | None,
     containers: str | None,
+    claim: dict[str, str],
     slurm: tuple[str, ...] | None,
     server: str | None,
     token: str | None,
@@ -142,7 +145,7 @@ def run(
 
     whole, code = FileText(*options.read_file(file)), 0
     try:
-        found = whole.experiments()
+        found = with_claims(whole, claim).experiments()
     except InvalidError as error:
         return again.wrong(error, whole.source)
     for one in found:
@@ -290,7 +293,9 @@ def _run_at(service: TuningService, url: str, wanted: again.Wanted, place: str) 
 
 def refuse_beside_cluster() -> None:
     """Refuse options that have no meaning where a cluster runs the experiment."""
-    options.refuse_beside("a cluster", "checkpoint", "data_dir", "server", "token", *_OF_AN_ENGINE, *_HERE_ONLY)
+    options.refuse_beside(
+        "a cluster", "checkpoint", "claim", "data_dir", "server", "token", *_OF_AN_ENGINE, *_HERE_ONLY
+    )
 
 
 def run_in_cluster(wanted: again.Wanted, cluster: options.Cluster) -> int:

@@ -184,10 +184,15 @@ FIELDS: Final[Fields] = {
         **supported("configMap downwardAPI emptyDir hostPath name projected secret"),
         **refused(
             "awsElasticBlockStore azureDisk azureFile cephfs cinder csi ephemeral fc flexVolume flocker "
-            "gcePersistentDisk gitRepo glusterfs image iscsi nfs persistentVolumeClaim photonPersistentDisk "
+            "gcePersistentDisk gitRepo glusterfs image iscsi nfs photonPersistentDisk "
             "portworxVolume quobyte rbd scaleIO storageos vsphereVolume",
             "volumes of a cluster are not mounted here",
             f"write a path of this machine into the command, or {_CLUSTER}",
+        ),
+        **refused(
+            "persistentVolumeClaim",
+            "volumes of a cluster are not mounted here",
+            f"say which folder of this machine it is with --claim NAME=/folder, or {_CLUSTER}",
         ),
     },
     "V1EmptyDirVolumeSource": ignored(

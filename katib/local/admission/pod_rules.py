@@ -24,6 +24,7 @@ from katib.local.findings import Part, containers_of, exists, is_directory, is_f
 from katib.local.pods.environment import Rewriter
 from katib.local.pods.tokens import GPU_RESOURCES, SHARE_ANNOTATION, share_of
 from katib.templates import has_placeholder
+from katib.templates.claims import MAPPED_TYPE
 
 GPU: Final = "GPU"
 FIELD_PATHS: Final = (
@@ -287,6 +288,8 @@ def _check_reach(container: Part, place: Part, mount_path: str, volume: Part) ->
     if any(isinstance(part.value, str) and rewriter.rewrite(part.value) != part.value for part in parts):
         why = "this path in command, args, workingDir or env is replaced by the directory that stands for the volume"
         place.notice(why)
+    elif volume["hostPath.type"].value == MAPPED_TYPE:
+        place.notice(f"nothing is mounted here, so a program that opens this path by itself does not find {host_path}")
     elif "emptyDir" in volume.fields and is_directory(Path(mount_path)):
         place.notice("the directory of this machine is used, which trials share")
     else:
