@@ -124,6 +124,8 @@ SPENT_ANNOTATION = "katib.kubeflow.org/spent"
 HOLDS_ANNOTATION = "katib.kubeflow.org/holds"
 """On a trial of such an experiment: how much of each resource it has while it runs, such as `cpu=2, gpu=1`."""
 
+DRAFTED_IMAGE = "python:3.11-slim"
+"""The image of templates that we draft: where images are not run, there is no need to tell its author so."""
 ALGORITHM_ANNOTATION = "katib.kubeflow.org/algorithm"
 ALGORITHM_SETTINGS_ANNOTATION = "katib.kubeflow.org/algorithm-settings"
 """On an OptimizationJob: an algorithm in place of those that the object can name, and its options, as `a=1, b=2`."""

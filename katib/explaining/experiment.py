@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import structs
+
 from katib.api.job_kinds import is_suspended
 from katib.api.leases import asked_count, is_asked, is_chosen
 from katib.api.names import EXPERIMENT_INTERRUPTED, EXPERIMENT_STOPPED, SERVICE_UNAVAILABLE, TEMPLATE_MISSING
@@ -62,6 +64,7 @@ def diagnose_experiment(experiment: Experiment, evidence: Evidence) -> Diagnosis
         evidence: What is known; the more of it, the nearer the answer.
     """
     ended = is_completed(experiment)
+    experiment = experiment if ended else _counted(experiment, evidence)
     answer = explain_ended(experiment, evidence) if ended else _explain_unfinished(experiment, evidence)
     if evidence.suggestion is not None and evidence.suggestion.status.explanation:
         answer.findings.append(evidence.suggestion.status.explanation)
@@ -69,6 +72,16 @@ def diagnose_experiment(experiment: Experiment, evidence: Evidence) -> Diagnosis
     events = [event for event in evidence.events if event.reason not in said]
     answer.findings.extend(map(finding_of_event, pick_warnings(events)))
     return answer.diagnosis("Experiment", experiment.name, state_of(experiment))
+
+
+def _counted(experiment: Experiment, evidence: Evidence) -> Experiment:
+    """Return an experiment whose status counts the trials that run by now: it is written a moment later."""
+    status = experiment.status
+    begun = sum(not is_completed(trial) and _is_at_work(trial, evidence) for trial in evidence.trials)
+    if (more := begun - status.trials_running) <= 0:
+        return experiment
+    waiting = max(0, status.trials_pending - more)
+    return structs.replace(experiment, status=structs.replace(status, trials_running=begun, trials_pending=waiting))
 
 
 def _explain_unfinished(experiment: Experiment, evidence: Evidence) -> Answer:
@@ -270,7 +283,7 @@ def _trials_run(experiment: Experiment, evidence: Evidence) -> Answer | None:
     running = [trial for trial in evidence.trials if not is_completed(trial) and _is_at_work(trial, evidence)]
     if not running:
         return None
-    count, waits = max(len(running), experiment.status.trials_running), experiment.status.trials_pending
+    count, waits = experiment.status.trials_running, experiment.status.trials_pending
     others = f", {waits} waiting" if waits else ""
     answer = Answer(f"{experiment.name} is progressing: {counted(count, 'trial')} running{others}.")
     for trial in running[:_SHOWN_TRIALS]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, Final
 
-from katib.api.names import MAX_EXPERIMENT_NAME, SLURM_OPTIONS_ANNOTATION, WORKSPACE_ANNOTATION
+from katib.api.names import DRAFTED_IMAGE, MAX_EXPERIMENT_NAME, SLURM_OPTIONS_ANNOTATION, WORKSPACE_ANNOTATION
 from katib.api.types import API_VERSION, Experiment
 from katib.api.wording import shown
 from katib.errors import invalid
@@ -35,7 +35,6 @@ PARAMETERS_FILE: Final = f"{PARAMETERS_DIRECTORY}/{_PARAMETERS_NAME}"
 METRICS_FILE: Final = "/var/log/katib/metrics.jsonl"
 METRICS_DIRECTORY: Final = "/var/log/katib/events"
 _ANNOTATION = "katib.kubeflow.org/parameters"
-_IMAGE = "python:3.11-slim"
 _SCRIPTS: Final = SHELL_SUFFIXES | {".py", ".R", ".jl", ".js"}
 _RESERVED = ("parameters", "trial", "metrics")
 _WITHOUT_EMPTY_WORDS: Final = 'for w do shift; [ -z "$w" ] || set -- "$@" "$w"; done; exec "$@"'
@@ -341,7 +340,7 @@ def command_template(
     variables = variables_of(names)
     container: Json = {
         "name": CONTAINER,
-        "image": _IMAGE,
+        "image": DRAFTED_IMAGE,
         "command": words,
         "env": [{"name": variable, "value": known[name]} for variable, name in variables.items()],
     }

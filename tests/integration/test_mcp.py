@@ -114,7 +114,7 @@ def test_an_assistant_tunes_by_ask_and_tell_and_reads_few_words(tmp_path: Path) 
 @pytest.mark.slow
 def test_an_assistant_runs_a_command_and_mistakes_say_what_to_do(tmp_path: Path) -> None:
     async def play(assistant: Assistant) -> None:
-        await assistant.call(
+        started = await assistant.call(
             "start",
             parameters=["x=0.0..1.0"],
             metric="loss",
@@ -122,6 +122,7 @@ def test_an_assistant_runs_a_command_and_mistakes_say_what_to_do(tmp_path: Path)
             command="cat here; echo loss={x}",
             trials=2,
         )
+        assert started == "cat created"
         watched = await assistant.call("watch", experiment="cat", seconds=50)
         assert "2/2" in watched
         best = re.search(r"best: (\S+)", watched)

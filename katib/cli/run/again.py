@@ -68,7 +68,7 @@ class Wanted:
         choice: What to do with an experiment that is there already.
         form: What to print at the end in place of lines.
         quiet: Whether to print the result only.
-        drafted: Whether the trial template is not the user's own, so that nothing is said of it.
+        drafted: Whether there is no file to run again.
     """
 
     file: FileText

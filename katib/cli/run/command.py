@@ -246,8 +246,7 @@ def _run_in(engine: Engine, wanted: again.Wanted, directory: Path, data: str) ->
         experiment = submission.experiment
         engine.start_for(key_of(experiment))
         survive_hangup(lambda: engine.note_hangup(experiment.namespace, experiment.name))
-        notices = [n for n in submission.notices if not (wanted.drafted and n.startswith("spec.trialTemplate"))]
-        wanted.note(*submitted.notes, *notices)
+        wanted.note(*submitted.notes, *submission.notices)
         run = Run(engine.service, experiment, interrupt, form=wanted.form, quiet=wanted.quiet)
 
         def left(experiment: Experiment, _place: str) -> str:

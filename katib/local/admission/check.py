@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from katib.api.job_kinds import misspelt_kind
+from katib.api.names import DRAFTED_IMAGE
 from katib.api.wording import shown
 from katib.errors import FieldError
 from katib.local.admission.host import HostCapacity, Machine
@@ -380,7 +381,8 @@ def _check_fields(part: Part, model: str, fields: Fields) -> None:
         verdict = fields[model][key] if model in fields else None
         type_ = schema[model].fields[key].removeprefix("[]")
         if verdict is not None and verdict.effect is Effect.IGNORED:
-            child.notice(verdict.why)
+            if (key, child.value) != ("image", DRAFTED_IMAGE):
+                child.notice(verdict.why)
         elif verdict is not None and verdict.effect is Effect.REFUSED:
             child.error(verdict.why, verdict.remedy, "job-field-unsupported")
         elif type_ in schema:

@@ -177,6 +177,15 @@ def test_causes_hide_each_other_in_their_order_until_something_else_happened() -
     assert "the disk is full" not in verdict(make_experiment(), events=events)
 
 
+def test_one_answer_counts_the_trials_that_run_once() -> None:
+    running = tuple(make_trial(name, RUNNING) for name in "ab")
+    experiment = make_experiment("demo", RUNNING, trialsRunning=1, trialsPending=1)
+    diagnosis = diagnose_experiment(experiment, Evidence(now=NOW, trials=running))
+
+    assert "2 trials running" in diagnosis.verdict
+    assert "2 running, 0 waiting" in diagnosis.findings[0]
+
+
 def test_a_failing_service_says_how_often_it_was_tried_and_what_to_install() -> None:
     facts = ServiceFacts("tpe", "failing", 3, "No module named 'optuna'")
     diagnosis = diagnose_experiment(make_experiment(), Evidence(now=NOW, services=(facts,)))
