@@ -42,6 +42,7 @@ class JobFacts:
         waiting: Why nothing of it runs, as a clause, such as `its job waits for 2 cpu; 0 of 2 cpu are free`; empty when
             it does not wait.
         remedy: What to do about `waiting`, a sentence; empty: it waits for room.
+        runs: Whether a program of it is known to run, whatever is stored about that.
         attempt: Which try is running or ran last, from 1.
         exit_code: Of the primary container's last run.
         signal: Name of the signal that ended it, such as `SIGKILL`.
@@ -56,6 +57,7 @@ class JobFacts:
     job: Json | None = None
     waiting: str = ""
     remedy: str = ""
+    runs: bool = False
     attempt: int = 1
     exit_code: int | None = None
     signal: str = ""

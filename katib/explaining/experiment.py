@@ -75,9 +75,10 @@ def diagnose_experiment(experiment: Experiment, evidence: Evidence) -> Diagnosis
 
 
 def _counted(experiment: Experiment, evidence: Evidence) -> Experiment:
-    """Return an experiment whose status counts the trials that run by now: it is written a moment later."""
+    """Return an experiment whose status counts the trials that run by now; the stored one may be late."""
     status = experiment.status
-    begun = sum(not is_completed(trial) and _is_at_work(trial, evidence) for trial in evidence.trials)
+    programs = sum(facts.runs for facts in evidence.jobs.values())
+    begun = max(programs, sum(not is_completed(trial) and _is_at_work(trial, evidence) for trial in evidence.trials))
     if (more := begun - status.trials_running) <= 0:
         return experiment
     waiting = max(0, status.trials_pending - more)

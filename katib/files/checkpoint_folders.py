@@ -48,7 +48,7 @@ def provide_checkpoint(folder: Path, note: Path, origin: Path | None = None, *, 
     try:
         note.unlink(missing_ok=True)
         _remove(part)
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        _make_parents(folder)
         if origin is None:
             part.mkdir()
         else:
@@ -91,6 +91,12 @@ def remove_checkpoint(folder: Path) -> None:
         else:
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
+
+
+def _make_parents(folder: Path) -> None:
+    """Make the directories of its namespace and experiment; the one above them was moved away when it is not there."""
+    for path in (folder.parent.parent, folder.parent):
+        path.mkdir(exist_ok=True)
 
 
 def _copy(origin: Path, part: Path) -> None:
@@ -151,7 +157,7 @@ def main(arguments: Sequence[str]) -> int:
     folder, note = Path(arguments[0]), Path(arguments[1])
     origin = Path(arguments[2]) if len(arguments) > 2 else None  # noqa: PLR2004
     try:
-        note.parent.mkdir(parents=True, exist_ok=True)
+        _make_parents(folder)
         with note.with_name(f"{note.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             provide_checkpoint(folder, note, origin)

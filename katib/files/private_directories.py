@@ -1,4 +1,4 @@
-"""Directories that hold secrets: for their owner only, and left out by Git."""
+"""Directories that hold secrets: for their owner only, and left out by Git; and those that are made below them."""
 
 from __future__ import annotations
 
@@ -24,3 +24,14 @@ def make_private(directory: Path) -> None:
     with suppress(OSError):  # a full or read-only disk is reported by what the directory is for
         if not ignore.exists() and (directory.name == _OWN_NAME or not any(directory.iterdir())):
             write_whole(ignore, "*\n")
+
+
+def make_below(base: Path, directory: Path, mode: int = 0o777) -> None:
+    """Make a directory and those between it and another one, which is not made again after it was moved away.
+
+    Raises:
+        OSError: It cannot be made, or its base is not there.
+    """
+    between = len(directory.relative_to(base).parts)
+    for path in reversed([directory, *directory.parents][:between]):
+        path.mkdir(mode, exist_ok=True)

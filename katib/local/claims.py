@@ -12,6 +12,7 @@ import fcntl
 import json
 import logging
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -103,8 +104,30 @@ def _waits_for_us(pid: int) -> bool:
     return ours == pid
 
 
+class Claim(NamedTuple):
+    """A data directory that this process holds, by the open file of its lock."""
+
+    directory: Path
+    descriptor: int
+
+    def loss(self) -> str:
+        """Return why the directory is no longer at its path, with a remedy; empty while it is."""
+        try:
+            held = os.fstat(self.descriptor)
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                if os.path.samestat(held, (self.directory / LOCK_FILE).stat()):
+                    return ""
+            place = Path(f"/proc/self/fd/{self.descriptor}").readlink().parent
+        except OSError:  # of a file system that does not answer now
+            return ""
+        if held.st_nlink == 0:
+            return f"{self.directory}: removed while it was in use; run again to begin anew"
+        remedy = f"move it back or give --data-dir {shlex.quote(str(place))}, and run again to go on"
+        return f"{self.directory}: moved to {place} while it was in use; {remedy}"
+
+
 @contextmanager
-def claimed(directory: Path) -> Iterator[None]:
+def claimed(directory: Path) -> Iterator[Claim]:
     """Hold a data directory.
 
     Raises:
@@ -120,7 +143,7 @@ def claimed(directory: Path) -> Iterator[None]:
     try:
         _lock(descriptor, directory)
         _write_holder(descriptor)
-        yield
+        yield Claim(directory, descriptor)
     finally:
         close_now(descriptor)
 

@@ -37,8 +37,9 @@ from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial.observing import TrialLogs
 from katib.controllers.trial.plan import TrialEvent
 from katib.databases.sqlite import open_database
-from katib.errors import ConflictError, KatibError, UnavailableError
+from katib.errors import ConflictError, KatibError, TerminalError, UnavailableError
 from katib.explaining.diagnostician import Diagnostician
+from katib.files.disks import keep_reserve
 from katib.local.admission import HostCapacity
 from katib.local.admission.host import group_limits, of_slurm
 from katib.local.claims import claimed
@@ -136,11 +137,16 @@ class Engine:
         in_slurm: In Slurm, how many trials with checkpoints ended when it was stopped, and how many trials go on; None
             before, and elsewhere.
         is_cut_off: Whether the allocation of Slurm in which this process runs ended before it was stopped.
-        on_cut_off: Called, on any thread, when it ends. Set it before the start.
+        on_cut_off: Called, on any thread, when it ends or the data directory is lost. Set it before the start.
+        lost: Why the data directory is no longer at its path, with a remedy; empty while it is. No job is touched then,
+            and no path in it: the files that are open are those of the directory, wherever it is.
 
     Raises (on entering):
         TerminalError: Another engine is at work there, the files are of a newer version or damaged, or the runtime that
             is to run images does not answer.
+
+    Raises (on leaving, as `stop`):
+        TerminalError: The data directory was moved or removed.
     """
 
     def __init__(
@@ -171,6 +177,7 @@ class Engine:
         self._leaves = self._interrupted = False
         self.in_slurm: tuple[int, int] | None = None
         self.is_cut_off = False
+        self.lost = ""
         self.on_cut_off: Callable[[], None] = lambda: None
         self._open = ExitStack()
         self._running = ExitStack()
@@ -183,7 +190,7 @@ class Engine:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self._layout.create()
-            stack.enter_context(claimed(self._layout.root))
+            self._claim = stack.enter_context(claimed(self._layout.root))
             machine = self._machine(stack)
             # Before SQLite makes it: only its owner may read it, wherever it lies.
             os.close(os.open(self._layout.database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -239,8 +246,10 @@ class Engine:
 
     def __exit__(self, *_: object) -> None:
         self._leaves = self._leaves or not self._started  # then what an earlier engine left waits for the next one
-        self.stop()
-        self._open.close()
+        try:
+            self.stop()
+        finally:
+            self._open.close()
 
     def admit(self, document: Document, *, source: str, namespace: str | None = None) -> Admitted:
         """Return the experiment of a document as the engine would store it where nothing is stored yet.
@@ -292,7 +301,7 @@ class Engine:
             stack.callback(self._events.stop)
             stack.callback(self._retention.look)  # an experiment has often ended just before
             stack.callback(self._reporter.close, CLOSE_SECONDS)
-            stack.callback(self._run_times.write)  # after the last program has ended
+            stack.callback(self._write_run_times)  # after the last program has ended
             # The controllers first: jobs are looked up in their caches, and so are the trials of jobs.
             self._processes.renew_grace()
             self._thread.start()
@@ -310,7 +319,9 @@ class Engine:
             flushing = Periodic(
                 "chosen-trials", [self.chosen_trials.flush], FLUSH_SECONDS, self._clock, complaint=_FLUSH
             )
-            measuring = Periodic("run-times", [self._note_run_times], NOTE_SECONDS, self._clock, complaint=_NOTE)
+            measuring = Periodic(
+                "run-times", [self._note_run_times, self._look_at_disk], NOTE_SECONDS, self._clock, complaint=_NOTE
+            )
             for thread in (flushing, measuring):
                 thread.start()
                 stack.callback(thread.stop)
@@ -322,18 +333,50 @@ class Engine:
 
     def _note_run_times(self) -> None:
         """Write down how long trials have run; look at those that run after a step of the clock."""
-        self._run_times.write()
+        self._write_run_times()
         if self._run_times.has_stepped():
             for key in self._run_times.times.running():
                 self._queues.trials.add(key)
             for experiment in self._caches.experiments.all():
                 self._queues.experiments.add(key_of(experiment))
 
+    def _write_run_times(self) -> None:
+        if not self._is_lost():
+            self._run_times.write()
+
+    def _look_at_disk(self) -> None:
+        """Keep some room of the disk; when there is none left, end the trial that has taken it."""
+        if self._is_lost():
+            return
+        if self._layout.is_full():
+            self._jobs.disk_full()
+        else:
+            keep_reserve(self._layout.reserve)
+
+    def _is_lost(self) -> bool:
+        """Return whether the data directory is no longer at its path, and have this engine stopped if so."""
+        if not self.lost and (loss := self._claim.loss()):
+            self.lost = loss
+            self.on_cut_off()
+        return bool(self.lost)
+
+    def check_directory(self) -> None:
+        """Check that the data directory is at its path.
+
+        Raises:
+            TerminalError: It was moved or removed.
+        """
+        if self._is_lost():
+            raise TerminalError(self.lost)
+
     def stop(self, *, interrupted: bool = False) -> None:
         """End all trials and come to rest; what is unfinished goes on with the next start. Stopping twice is fine.
 
         Args:
             interrupted: Whether trials in Slurm, which go on otherwise, end where they keep a checkpoint.
+
+        Raises:
+            TerminalError: The data directory was moved or removed; everything has come to rest.
         """
         self._stopped, self._interrupted = True, interrupted
         if self._started and not self._leaves:
@@ -341,6 +384,7 @@ class Engine:
         self._running.close()
         if self._started:
             self._ownership.release()
+            self.check_directory()
 
     def note_hangup(self, namespace: str, experiment: str) -> None:
         """Record that the terminal from which an experiment is run is gone, and that it goes on."""
@@ -351,7 +395,7 @@ class Engine:
     @property
     def can_leave(self) -> bool:
         """Whether programs of trials can outlive this engine."""
-        return self._processes.keeps
+        return self._processes.keeps and not self.lost
 
     def leave(self) -> None:
         """Come to rest as `stop` does, but leave programs of trials that can outlive this engine to the next one."""
@@ -531,6 +575,8 @@ class Engine:
                 inherited=inherited_environment(os.environ, self._layout.python),
                 visible=(REPORT_METRICS,),
                 log_limits=LogLimits(self._config.container_log_max_bytes, self._config.container_log_max_files),
+                reserve=self._layout.reserve,
+                is_lost=self._is_lost,
             ),
             kinds,
             self._caches.jobs,

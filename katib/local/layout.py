@@ -32,6 +32,8 @@ class Layout:
         """What suggestion services print."""
         self.run = root / "run"
         """Notes that outlive a crash: which processes belong to us."""
+        self.reserve = self.run / "reserve"
+        """Room for what has to be stored when the disk is full."""
         self.slurm = self.run / "slurm"
         """Notes of what runs in Slurm."""
         self.python = self.run / "python"

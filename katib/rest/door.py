@@ -40,7 +40,7 @@ def open_door(service: TuningService, directory: Path) -> Iterator[None]:
         except OSError as error:
             _log.info("No command can reach this run", extra={"directory": str(directory), "cause": error.strerror})
         else:
-            stack.callback((directory / _SOCKET).unlink, missing_ok=True)
+            stack.callback(Path(place).unlink, missing_ok=True)
             stack.callback(ServerThread(_when_asked(service), [listening], "katib-door", at_once=False).close)
         yield
 

@@ -13,16 +13,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from katib.errors import Backoff, UnavailableError, invalid
+from katib.errors import Backoff, TerminalError, UnavailableError, invalid
 from katib.tuning.argument_words import python_words
 from katib.tuning.sentences import said_once
 from katib.tuning.service import DEFAULT_NAMESPACE, TuningService
+
+if TYPE_CHECKING:
+    from katib.local.engine import Engine
 
 R = TypeVar("R")
 
@@ -104,7 +107,7 @@ class Home:
 class _Shared:
     """An engine and how many experiments use it."""
 
-    service: TuningService
+    engine: Engine
     stack: ExitStack
     users: int = 0
 
@@ -213,7 +216,7 @@ def _home_in(directory: Path, place: Place) -> Home:
     def attempt() -> Home:
         with ExitStack() as opened:
             try:
-                return Home(opened.enter_context(_engine_of(directory)), opened.pop_all())
+                return Home(opened.enter_context(_engine_of(directory)).service, opened.pop_all())
             except HeldError:
                 if (note := next(iter(running_servers(directory)), None)) is not None:
                     return Home(opened.enter_context(_client(note.url, note.token)), opened.pop_all())
@@ -226,20 +229,20 @@ def _home_in(directory: Path, place: Place) -> Home:
 
 
 @contextmanager
-def engine_here(directory: Path) -> Iterator[TuningService | None]:
+def engine_here(directory: Path) -> Iterator[Engine | None]:
     """Open the engine that experiments of this process have in a directory; None where they have none."""
     if _engines.process != os.getpid() or directory not in _engines.by_directory:
         yield None
         return
-    with _engine_of(directory) as service:
-        yield service
+    with _engine_of(directory) as engine:
+        yield engine
 
 
 @contextmanager
-def _engine_of(directory: Path) -> Iterator[TuningService]:
+def _engine_of(directory: Path) -> Iterator[Engine]:
     shared = _enter(directory)
     try:
-        yield shared.service
+        yield shared.engine
     finally:
         _leave(directory, shared)
 
@@ -259,7 +262,7 @@ def _enter(directory: Path) -> _Shared:
                 engine = stack.enter_context(open_engine(data_dir=directory, own_process=False))
                 engine.start_for(None)
                 stack.enter_context(open_door(engine.service, directory))
-                shared = _Shared(engine.service, stack.pop_all())
+                shared = _Shared(engine, stack.pop_all())
             _engines.by_directory[directory] = shared
             if len(_engines.by_directory) == 1:
                 atexit.register(_close_all)
@@ -287,4 +290,5 @@ def _close_all() -> None:
         left = list(engines.by_directory.values())
         engines.by_directory.clear()
     for shared in left:
-        shared.stack.close()
+        with suppress(TerminalError):  # of a data directory that is gone
+            shared.stack.close()

@@ -41,7 +41,7 @@ from katib.tuning.foreign_words import takes_its_arguments
 from katib.tuning.reading import state_of
 from katib.tuning.repeating import ended_without_value
 from katib.tuning.sentences import said_once
-from katib.tuning.service import DEFAULT_NAMESPACE, Choice, Json, RunOutcome, TuningService
+from katib.tuning.service import DEFAULT_NAMESPACE, Change, Choice, Json, RunOutcome, TuningService
 
 if TYPE_CHECKING:
     from katib.local.engine import Engine
@@ -53,6 +53,9 @@ _FILE = 3
 _LEASE_SECONDS = 6.0
 """Of trials that this process evaluates: signs of life cost nothing here, and the next run waits so long for the trials
 of one that was interrupted."""
+
+_CHECK_SECONDS = 1.0
+"""How often it is checked that the data directory is at its path."""
 
 _LAST_CHANGES_SECONDS = 2.0
 """How long the ends of the last trials are waited for once the experiment has ended."""
@@ -190,7 +193,7 @@ def tune(
             sys.stderr.write(f"{note}\n")
         if verbose and url and not had_ended:
             sys.stderr.write(f"the server at {url} runs the trials; Ctrl-C stops the watching only\n")
-        follow = partial(_follow, service, submitted, verbose=verbose)
+        follow = partial(_follow, running, verbose=verbose)
         try:
             final = (
                 follow()
@@ -219,6 +222,7 @@ class _Running(NamedTuple):
         had_ended: Whether it had ended before and is left as it is.
         notes: What to say about one that was there before, a sentence each.
         is_shared: Whether what runs it stays when this search ends.
+        engine: What runs it where that is of this process.
     """
 
     service: TuningService
@@ -227,6 +231,7 @@ class _Running(NamedTuple):
     had_ended: bool = False
     notes: tuple[str, ...] = ()
     is_shared: bool = False
+    engine: Engine | None = None
 
 
 @contextmanager
@@ -244,8 +249,8 @@ def _submitted(
     """
     with ExitStack() as opened:
         if shared := opened.enter_context(engine_here(root.absolute())):
-            running = _taken(shared, experiment, arguments, file, pickled)
-            yield running._replace(is_shared=True)
+            running = _taken(shared.service, experiment, arguments, file, pickled)
+            yield running._replace(is_shared=True, engine=shared)
             return
 
         def open_() -> Note | Engine:
@@ -262,7 +267,7 @@ def _submitted(
         running = _taken(home.service, experiment, arguments, file, pickled)
         home.start_for(key_of(running.experiment))
         with open_door(home.service, root):
-            yield running
+            yield running._replace(engine=home)
 
 
 def _taken(
@@ -432,21 +437,37 @@ def _evaluated(
     return followed[0] if followed else service.get(Experiment, stored.namespace, stored.name)
 
 
-def _follow(service: TuningService, experiment: Experiment, *, verbose: bool) -> Experiment:
+def _follow(running: _Running, *, verbose: bool) -> Experiment:
+    service, experiment = running.service, running.experiment
     progress = Progress(experiment, datetime.now(UTC))
     with _display(progress, verbose=verbose) as display:
         # The experiment's own changes may overtake those of its trials, which are then read as they are.
-        for patience_seconds in (None, _LAST_CHANGES_SECONDS):
-            for change in service.changes(DEFAULT_NAMESPACE, experiment.name, timeout_seconds=patience_seconds):
+        last = partial(service.changes, DEFAULT_NAMESPACE, experiment.name, timeout_seconds=_LAST_CHANGES_SECONDS)
+        for changes in (partial(_changes, running), last):
+            for change in changes():
                 for moment in progress.observe(change):
                     display.tell(with_remedy(moment, service))
-                if progress.finished and (patience_seconds is None or progress.all_reported):
+                if progress.finished and (changes is not last or progress.all_reported):
                     break
             if progress.all_reported:
                 break
     if verbose and (savings := savings_of(service, progress.experiment)):
         sys.stdout.write(f"{savings}\n")
     return progress.experiment
+
+
+def _changes(running: _Running) -> Iterator[Change]:
+    """Yield the changes of an experiment; those of an engine of this process while it has its data directory."""
+    patience, place = None if running.engine is None else _CHECK_SECONDS, ""
+    while True:
+        changes = running.service.changes(
+            DEFAULT_NAMESPACE, running.experiment.name, timeout_seconds=patience, since=place
+        )
+        for change in changes:
+            place = change.cursor or place
+            yield change
+        if running.engine is not None:
+            running.engine.check_directory()
 
 
 def _display(progress: Progress, *, verbose: bool) -> Lines | Bar | Silence:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -58,9 +59,9 @@ def states(directory: Path) -> list[str]:
     return [[c["type"] for c in t["status"]["conditions"] if c["status"] == "True"][-1] for t in listed]
 
 
-def stored_counts(directory: Path) -> list[int]:
+def stored_counts(directory: Path, data: str = ".katib") -> list[int]:
     query = "select count(*) from observation_logs group by trial_name"
-    return [count for (count,) in rows(directory / ".katib", query)]
+    return [count for (count,) in rows(directory / data, query)]
 
 
 LINES = "for i in 1 2 3; do echo loss=0.$i; sleep 0.1; done; echo ${trialParameters.learningRate}"
@@ -121,6 +122,18 @@ def test_a_full_disk_is_named_and_the_run_goes_on_when_there_is_space_again(smal
     assert stored_counts(small_disk) == [3] * 6
 
 
+def test_a_trial_whose_files_fill_the_disk_is_ended_and_named_and_the_others_go_on(
+    small_disk: Path, launch: Launch
+) -> None:
+    fills = f"if mkdir {small_disk}/first; then cat /dev/zero >$KATIB_TRIAL_DIR/big; sleep 1000; fi; {LINES}"
+    raw = an_experiment(command=fills, maxTrialCount=4, parallelTrialCount=2, maxFailedTrialCount=2)
+    output, errors = start_run(launch, small_disk, raw).communicate(timeout=180)
+
+    assert "Traceback" not in output + errors
+    assert sorted(states(small_disk)) == ["Failed", "Succeeded", "Succeeded", "Succeeded"], output + errors
+    assert re.search(r"failed: the disk is full, and pod \S+ has filled it .* /\S+/big with \d\.\d MiB", output)
+
+
 def ended_run(directory: Path) -> Path:
     """Run an experiment of one trial to its end and return the database file."""
     raw = an_experiment(command="echo loss=1 ${trialParameters.learningRate}", maxTrialCount=1, parallelTrialCount=1)
@@ -170,6 +183,52 @@ def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         1,
         f"error: {tmp_path}/file/data: cannot be made: not a directory; use another --data-dir\n",
     )
+
+
+@pytest.mark.parametrize("moved", [".katib", "."], ids=["the directory", "the folder that holds it"])
+def test_a_run_whose_data_directory_is_moved_ends_and_goes_on_where_it_is(
+    tmp_path: Path, launch: Launch, moved: str
+) -> None:
+    marker, here, there = f"test-{os.urandom(8).hex()}", tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    process = start_run(launch, here, an_experiment(command=LINES, maxTrialCount=8, parallelTrialCount=2), marker)
+    assert process.stdout is not None
+    next(line for line in process.stdout if "(2/8)" in line)
+    (here / moved).resolve().rename(there)
+    errors = process.communicate(timeout=180)[1]
+    new = there / (".katib" if moved == "." else "")
+
+    assert process.returncode == 1
+    assert errors.splitlines()[-1] == (
+        f"error: {here}/.katib: moved to {new} while it was in use; "
+        f"move it back or give --data-dir {new}, and run again to go on"
+    )
+    assert not (here / ".katib").exists()
+    assert not marked_processes(f"TEST_MARKER={marker}")
+
+    done = katib("run", next(tmp_path.glob("*/demo.yaml")), "--data-dir", new, cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert stored_counts(new.parent, new.name) == [3] * 8
+    logs = [*(new / "trials").rglob("*.log")]
+    assert [log.read_text().count("\n") for log in logs] == [4] * 8
+    assert not (here / ".katib").exists()
+
+
+def test_a_run_whose_data_directory_is_removed_ends_and_does_not_make_it_again(tmp_path: Path, launch: Launch) -> None:
+    marker = f"test-{os.urandom(8).hex()}"
+    process = start_run(launch, tmp_path, an_experiment(command=LINES, maxTrialCount=8, parallelTrialCount=2), marker)
+    assert process.stdout is not None
+    next(line for line in process.stdout if "(2/8)" in line)
+    eventually(lambda: shutil.rmtree(tmp_path / ".katib", ignore_errors=True) or not (tmp_path / ".katib").exists())
+    errors = process.communicate(timeout=180)[1]
+
+    assert process.returncode == 1
+    assert errors.splitlines()[-1] == (
+        f"error: {tmp_path}/.katib: removed while it was in use; run again to begin anew"
+    )
+    assert not (tmp_path / ".katib").exists()
+    assert not marked_processes(f"TEST_MARKER={marker}")
 
 
 def test_a_second_engine_on_a_data_directory_is_refused(tmp_path: Path) -> None:
@@ -311,4 +370,6 @@ def test_a_trial_whose_output_fills_the_disk_fails_and_the_others_go_on(small_di
     assert "the disk is full, and pod demo-" in failed
     name = failed.split()[1]
     assert "the disk is full" in katib("why", name, cwd=small_disk).stdout
-    assert katib("logs", name, "--tail", "1", cwd=small_disk).stdout.endswith("the disk was full\n")
+    kept = katib("logs", name, cwd=small_disk).stdout
+    assert "words without an end\n" in kept
+    assert len(kept) < 20_000  # its end, with what is missing if a write failed before it was ended

@@ -24,6 +24,7 @@ from katib.api.configuration import read_configuration
 from katib.api.names import METRICS_REPORT_ANNOTATION
 from katib.databases.sqlite import open_database
 from katib.errors import Backoff
+from katib.files.disks import has_room
 from katib.local.jobs.batch.job import JOB, BatchJob
 from katib.local.jobs.conditions import end_of
 from katib.local.jobs.controller import RESTARTED_ANNOTATION
@@ -763,6 +764,37 @@ class TestDisasters:
             (tmp_path / "go").touch()
             assert h.wait_for_end("quiet")["type"] == "Complete"
             assert h.log(name="quiet") == "done\n"
+
+    @pytest.mark.parametrize(
+        ("place", "removed"),
+        [("$KATIB_TRIAL_DIR/sub", ", which is removed"), ("{disk}", "")],
+        ids=["its own directory", "elsewhere"],
+    )
+    def test_a_job_whose_files_fill_the_disk_is_ended_and_the_file_is_named(
+        self, tmp_path: Path, small_disk: Path, place: str, removed: str
+    ) -> None:
+        writes = f"mkdir -p {place}; (exec > {place}/big; cat /dev/zero 2>&-; sleep 1000) & wait"
+        reserve = small_disk / "reserve"
+        reserve.write_bytes(bytes(100_000))
+        with home(tmp_path, monitors=Monitors({"keep": False}), reserve=reserve) as h:
+            h.submit(job(shell(f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done; echo done"), name="quiet"))
+            eventually(lambda: h.status("quiet").get("ready") == 1)
+            h.submit(job(shell(writes.replace("{disk}", str(small_disk)))))
+            eventually(lambda: not has_room(small_disk))
+            h.runner.disk_full()
+            end = h.wait_for_end()
+
+            assert (end["type"], end["reason"]) == ("Failed", "PodEvicted")
+            found = re.search(
+                r"the largest is (\S+/big) with 0.[89] MiB(.*); write less, or to another disk", end["message"]
+            )
+            assert found is not None, end["message"]
+            assert found[2] == removed
+            assert Path(found[1]).exists() == (not removed)
+            assert has_room(small_disk, 90_000)
+            assert not reserve.exists()
+            (tmp_path / "go").touch()
+            assert h.wait_for_end("quiet")["type"] == "Complete"
 
     def test_output_limited_to_less_than_the_disk_ends_no_job(self, tmp_path: Path, small_disk: Path) -> None:
         """What the message of the test before tells one to do."""

@@ -251,7 +251,7 @@ def _run_in(engine: Engine, wanted: again.Wanted, directory: Path, data: str) ->
 
         def left(experiment: Experiment, _place: str) -> str:
             click.echo("stopping; press Ctrl-C again to stop at once", err=True)
-            engine.stop(interrupted=True)
+            engine.stop(interrupted=True)  # raises if the data directory was moved or removed
             line = options.typed_line()
             return interrupted_line(experiment, line, run.progress.done, engine.in_slurm, is_cut_off=engine.is_cut_off)
 

@@ -354,7 +354,7 @@ class Runtime:
             return self
         try:
             shutil.rmtree(self.notes, ignore_errors=True)
-            self.notes.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.notes.mkdir(mode=0o700)
         except OSError:
             return replace(self, notes=None)
         return self

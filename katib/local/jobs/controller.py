@@ -52,7 +52,7 @@ from katib.local.pods.pod import MachinePods
 from katib.local.pods.pulls import ImagePulls
 from katib.local.pods.records import RESUMED, Phase, PodRecord
 from katib.local.pods.tokens import Tokens
-from katib.local.pods.tools import PodTools
+from katib.local.pods.tools import Evictions, PodTools
 from katib.local.processes.peek import Peek
 from katib.runtime.clock import SteadyTime
 from katib.runtime.controller import DONE, Controller, Result
@@ -131,6 +131,7 @@ class JobController:
             ImagePulls(machine.images, machine.processes, self._loop, clock) if machine.images is not None else None,
             settings.log_limits,
             _open_peek(),
+            Evictions(settings.reserve),
         )
         self._place: PodPlace[Any] = MachinePods(self._pods)
         if machine.place is not None:
@@ -301,6 +302,16 @@ class JobController:
         run = self._runs.get(Key(namespace, name))
         return "" if run is None else run.standing.waiting
 
+    def runs_program(self, key: Key) -> bool:
+        """Return whether a program of a job runs, whatever is stored about that. For any thread."""
+        run = self._runs.get(key)
+        return run is not None and any(pod.record.is_running for pod in list(run.pods))
+
+    def disk_full(self) -> None:
+        """End the pod that has filled the disk, if one has. For any thread that may wait for file systems."""
+        evictions = self._pods.evictions
+        self._loop.call_soon(partial(evictions.disk_full, evictions.files()))
+
     def standing(self, key: Key) -> Standing | None:
         """Return whether a job runs and what it waits for, as it has held for a moment; None for one that is not known.
 
@@ -340,6 +351,8 @@ class JobController:
         self._queue.add(event.key)
 
     def _reconcile(self, key: Key) -> Result:
+        if self._settings.is_lost():  # programs that miss their files have not failed
+            return DONE
         # Pods have their directories under the name of their job: one of each name runs, of any kind.
         jobs, run = self._present.get(key, {}), self._runs.get(key)
         job = next(iter(jobs.values()), None) if run is None else jobs.get(run.uid)

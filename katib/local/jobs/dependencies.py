@@ -121,6 +121,8 @@ class JobSettings:
         delays: How long failures make wait.
         log_limits: How much of the output of a container is kept.
         settle_seconds: How long a passing status must hold before it is written.
+        reserve: A file that takes room for what is stored about the end of a pod that has filled the disk.
+        is_lost: Returns whether the root was moved or removed. Then jobs stay as they are, and nothing is written.
     """
 
     root: Path
@@ -129,6 +131,8 @@ class JobSettings:
     delays: Delays = field(default_factory=Delays)
     log_limits: LogLimits = field(default_factory=LogLimits)
     settle_seconds: float = SETTLE_SECONDS
+    reserve: Path | None = None
+    is_lost: Callable[[], bool] = lambda: False
 
 
 class Provision(NamedTuple):

@@ -24,6 +24,7 @@ from katib.api.checkpoints import DIRECTORY_VARIABLE
 from katib.api.names import SUFFIX_ALPHABET
 from katib.api.quantities import parse_quantity
 from katib.errors import FieldError, InvalidError, UnavailableError, invalid
+from katib.files.private_directories import make_below
 from katib.local.jobs.dependencies import JobOwner, JobSettings, Machine, PodMetrics, Provision, checkpoint_container
 from katib.local.jobs.kind import NewPod, PodStart
 from katib.local.jobs.run import JobRun
@@ -123,7 +124,7 @@ def prepare_pod(run: JobRun, wanted: NewPod, start: PodStart, tools: Preparation
     spec, checkpoint = wanted.template.get("spec") or {}, provision.checkpoint
     is_kept = run.is_kept or (checkpoint is not None and checkpoint.is_kept and tools.machine.place is None)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_below(tools.settings.root, directory)
         if wanted.files:
             _write_files(wanted.files, directory)
         request = _granted_request(wanted, tools.machine.capacity)
@@ -156,6 +157,7 @@ def prepare_pod(run: JobRun, wanted: NewPod, start: PodStart, tools: Preparation
         holder=f"experiment {provision.experiment}" if provision.experiment else f"job {Key.of(run.job).name}",
         group=run.uid if is_kept else "",  # what it prints is in its log then, however this engine ends
         slots=wanted.slots,
+        checkpoint=None if checkpoint is None else checkpoint.directory,
     )
 
 
@@ -169,7 +171,7 @@ def impossible_pod(run: JobRun, start: PodStart, problem: str) -> PodPlan:
 def _write_files(files: Mapping[str, str], directory: Path) -> None:
     for name, text in files.items():
         path = directory / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_below(directory, path.parent)
         path.write_text(text)
         if text.startswith("#!"):
             path.chmod(0o755)
@@ -216,7 +218,7 @@ def _containers(
     volumes = Volumes(spec, spec_path, directory, objects, identity, any_user=any_user)
     further = {prefix: directory / name for prefix, name in {**collection.rewrites, **wanted.rewrites}.items()}
     for target in (directory, *further.values()):
-        target.mkdir(parents=True, exist_ok=True)
+        make_below(directory, target)
         if any_user:
             target.chmod(0o777)  # a program of another user writes there; the directories above are the engine's own
     trial = trial_name(run.job)

@@ -329,7 +329,7 @@ def _linked(directory: Path, python: str) -> Path:
     of a virtual environment has a directory of its own, and finds its modules only under its own name.
     """
     with contextlib.suppress(OSError):  # without the links the PATH decides, as everywhere
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, exist_ok=True)
         for name in _NAMES:
             link, draft = directory / name, directory / f"{name}.new"
             draft.unlink(missing_ok=True)

@@ -23,6 +23,7 @@ from typing import Any
 from katib.api.names import REPLICA_ANNOTATION
 from katib.api.types import format_time
 from katib.errors import UnavailableError
+from katib.files.private_directories import make_below
 from katib.local.pods.environment import ContainerCommand
 from katib.local.pods.images import ImageRun
 from katib.local.pods.records import ContainerState, Phase, PodRecord
@@ -90,6 +91,7 @@ class PodPlan:
         replica: As in its record.
         group: Under which its processes outlive this engine, or at least what they print; empty: neither does.
         slots: How many processes it starts by MPI, each with its share of the request, wherever its host files say.
+        checkpoint: The folder of its trial's checkpoint; None where that keeps none.
     """
 
     name: str
@@ -109,6 +111,7 @@ class PodPlan:
     replica: str = ""
     group: str = ""
     slots: int = 0
+    checkpoint: Path | None = None
 
 
 def pod_object(plan: PodPlan, record: PodRecord, steady: SteadyTime, now: datetime, before: Object = NO_STATUS) -> Json:
@@ -292,7 +295,7 @@ def _terminated(container: ContainerState, output: str, steady: SteadyTime) -> J
     return found
 
 
-_FILE = "pod.json"
+NOTE_FILE = "pod.json"
 
 
 def begin_note(plan: PodPlan, job_uid: str) -> None:
@@ -313,7 +316,7 @@ def begin_note(plan: PodPlan, job_uid: str) -> None:
         "inImage": any(container.image is not None for container in plan.containers),
     }
     try:
-        plan.directory.mkdir(parents=True, exist_ok=True)
+        make_below(plan.directory.parents[2], plan.directory)
         _append(plan.directory, note)
     except OSError as error:
         cause = f"cannot write {plan.directory}: {error.strerror}"
@@ -357,7 +360,7 @@ def read_note(directory: Path) -> Json:
         ValueError: Nothing in it can be understood.
     """
     note: Json = {}
-    for line in (directory / _FILE).read_text().splitlines():
+    for line in (directory / NOTE_FILE).read_text().splitlines():
         with contextlib.suppress(json.JSONDecodeError):  # cut off by a crash, or by a full disk
             added = json.loads(line)
             if isinstance(added, dict):
@@ -365,10 +368,10 @@ def read_note(directory: Path) -> Json:
                     added["processes"] = [*note.get("processes", ()), *added["processes"]]
                 note |= added
     if not note:
-        raise ValueError(f"{directory / _FILE} says nothing")
+        raise ValueError(f"{directory / NOTE_FILE} says nothing")
     return note
 
 
 def _append(directory: Path, said: Json) -> None:
-    with (directory / _FILE).open("a") as file:
+    with (directory / NOTE_FILE).open("a") as file:
         file.write(f"\n{json.dumps(said)}")  # the break comes first: the line before may have been cut off

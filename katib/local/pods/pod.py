@@ -12,16 +12,19 @@ import signal
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from katib.errors import KatibError
 from katib.local.pods.container import Container
+from katib.local.pods.disk_use import sizes_of
 from katib.local.pods.log_file import LogFile
 from katib.local.pods.loop import Timer
-from katib.local.pods.objects import ContainerPlan, PodPlan, Role, note_end, note_processes
+from katib.local.pods.objects import NOTE_FILE, ContainerPlan, PodPlan, Role, note_end, note_processes
 from katib.local.pods.place import KeptGroup, PodListener
 from katib.local.pods.pulls import PullNews
 from katib.local.pods.records import ContainerExit, ContainerState, Phase, PodRecord
@@ -32,6 +35,9 @@ from katib.local.processes.connection import KeptProcess
 from katib.local.processes.handle import SpawnError
 
 POLL_SECONDS = 0.2
+
+_LOGS = ("log", "times.")
+_LARGE_BYTES = 1 << 16
 
 
 class Pod:
@@ -106,10 +112,15 @@ class Pod:
         self.advance()
 
     def evict(self, cause: str) -> None:
-        """End it at once as failed: it takes what others need. What it printed is cut down to its end."""
+        """End it at once as failed: it takes what others need.
+
+        What it printed is cut down to its end. As on Kubernetes it loses what it wrote into its own directory.
+        """
         if self._stopping or self.evicted or self.record.is_finished:
             return
         self.evicted, self._ending = cause, True
+        if self.is_storing:  # nothing of it runs any more
+            self._free()
         _kill_all([c for c in self._containers if c.is_started])
         self.advance()
 
@@ -118,6 +129,28 @@ class Pod:
         """How much of the disk its logs take, roughly."""
         most = self._tools.log_limits.total_bytes
         return sum(min(container.log.size, most) for container in self._containers)
+
+    def files(self) -> dict[Path, int]:
+        """Return its files on the disk of its directory, but for its output, and their sizes. For any thread."""
+        folders = (self.plan.directory, *([self.plan.checkpoint] if self.plan.checkpoint is not None else []))
+        pids = [container.state.pid for container in list(self._containers) if container.is_running]
+        try:
+            sizes = sizes_of(folders, pids, (self.plan.directory / NOTE_FILE).stat().st_mtime)
+        except OSError:
+            return {}
+        return {path: size for path, size in sizes.items() if not self._is_ours(path)}
+
+    def _is_ours(self, path: Path) -> bool:
+        """Return whether we write a file: the note of the pod, logs and their times."""
+        names = [NOTE_FILE, *(f"{container.command.name}.{end}" for container in self.plan.containers for end in _LOGS)]
+        return path.parent == self.plan.directory and path.name.startswith(tuple(names))
+
+    def _free(self) -> None:
+        """Remove large files from its directory: it has filled the disk."""
+        for path, size in self.files().items():
+            if size >= _LARGE_BYTES and path.is_relative_to(self.plan.directory):
+                with suppress(OSError):
+                    path.unlink()
 
     # --- progress -----------------------------------------------------------------------------------------------------
 
@@ -256,6 +289,7 @@ class Pod:
         if self.evicted:  # now: without the room nothing that the monitors hold can be stored
             for container in containers:
                 container.log.shrink()
+            self._free()
             self._tools.evictions.running.pop(self.plan.uid, None)
         self.is_storing = True
         self._listener.changed(self, self.record)

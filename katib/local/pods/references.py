@@ -18,6 +18,7 @@ from typing import Any
 
 from katib.api.quantities import parse_quantity
 from katib.errors import InvalidError, NotFoundError, UnavailableError, invalid
+from katib.files.private_directories import make_below
 from katib.local.pods.tokens import Capacity
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 
@@ -162,6 +163,7 @@ class Volumes:
         self._objects = objects
         self._identity = identity
         self._any_user = any_user
+        self._base = directory
         self._directories: dict[str, Path] = {}
         self._outside: set[str] = set()
         for position, volume in enumerate(pod_spec.get("volumes") or ()):
@@ -194,14 +196,14 @@ class Volumes:
             if name in self._outside:
                 outside.append(directory)
             elif not directory.exists():
-                directory.mkdir(parents=True)
+                make_below(self._base, directory)
         return directories, tuple(outside)
 
     def _create(self, volume: Mapping[str, Any], path: str, target: Path) -> Path:
         if host := volume.get("hostPath"):
             self._outside.add(volume["name"])
             return Path(host["path"])
-        target.mkdir(parents=True, exist_ok=True)
+        make_below(self._base, target)
         if "emptyDir" in volume:
             if self._any_user:
                 target.chmod(0o777)
@@ -210,7 +212,7 @@ class Volumes:
         for source in sources:
             for name, text in self._files(source, path).items():
                 file = target / name
-                file.parent.mkdir(parents=True, exist_ok=True)
+                make_below(self._base, file.parent)
                 file.write_bytes(text.encode(errors="surrogateescape"))
         return target
 

@@ -207,7 +207,9 @@ class Processes:
             return
         reap(sweep(self.engine_id, self._clock), self._clock)  # nothing, unless the guard was killed this moment
         if self._directory is not None:
-            (self._directory / RECORD_FILE).unlink(missing_ok=True)
+            record = EngineRecord.read(self._directory / RECORD_FILE)
+            if record is not None and record.engine_id == self.engine_id:  # the directory may be another one by now
+                (self._directory / RECORD_FILE).unlink(missing_ok=True)
 
     def _inherit(self) -> HandOver | None:
         """Take over the guard of the previous engine, with its name; None when it keeps nothing for us."""
@@ -234,7 +236,7 @@ class Processes:
     def _clean_up(self) -> int:
         if self._directory is None:
             return 0
-        self._directory.mkdir(parents=True, exist_ok=True)
+        self._directory.mkdir(exist_ok=True, mode=0o700)
         record = EngineRecord.read(self._directory / RECORD_FILE)
         return clean_up_after(record, self._clock) if record is not None else 0
 

@@ -67,7 +67,7 @@ class ServiceLog:
 
     def open(self) -> int:
         """Return a descriptor for the output of a new process; the caller closes it."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.parent.mkdir(exist_ok=True, mode=0o700)
         if self.path.exists() and self.path.stat().st_size > _MAX_LOG_BYTES:
             self.path.replace(self.path.with_suffix(".log.1"))
         descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from katib.errors import InvalidError, TerminalError, UnavailableError
+from katib.files.private_directories import make_below
 from katib.files.whole_files import write_whole
 from katib.local.pods.loop import Loop
 from katib.local.pods.objects import PodPlan
@@ -138,7 +139,7 @@ class SlurmPods:
             return None
         with contextlib.suppress(OSError):  # then its script says so
             directory = pods[0].state_file.parent
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_below(self._settings.notes.parent, directory, 0o700)
             if pods[0].plan.role:
                 gang = "".join(f"{pod.plan.uid}\n" for pod in pods)
                 (directory / f"{pods[0].plan.uid}{_GANG}").write_text(gang)
@@ -265,7 +266,7 @@ class SlurmPods:
         self._noted.add(group)
         path = self._settings.notes / group / _NOTE
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_below(self._settings.notes.parent, path.parent, 0o700)
             write_whole(path, data, is_private=True)
         except OSError as error:
             _log.warning("The record of what runs cannot be written", extra={"cause": error.strerror})
@@ -287,7 +288,7 @@ def _in_file(script: str, path: Path) -> str:
         InvalidError: The file cannot be written.
     """
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_below(path.parents[2], path.parent, 0o700)
         write_whole(path, script)
     except OSError as error:
         raise refused(f"{path}: cannot be written: {error.strerror}") from error

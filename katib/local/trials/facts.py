@@ -103,7 +103,8 @@ class LocalFacts:
         if pulling:
             reason, remedy = f"is {pulling}", _PULL_FIRST
         waiting = f"its job {reason}" if reason.startswith(("waits ", "is ")) else reason
-        return replace(known, job=job, waiting=waiting, remedy=remedy, attempt=attempt_of(job))
+        runs = self._jobs is not None and self._jobs.runs_program(Key.of(job))
+        return replace(known, job=job, waiting=waiting, remedy=remedy, runs=runs, attempt=attempt_of(job))
 
 
 def _source(trial: Trial, failed: Json | None, cause: str, files: TrialFiles) -> tuple[str, str]:

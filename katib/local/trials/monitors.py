@@ -177,7 +177,7 @@ class TrialMonitors:
         spec = trial.spec.metrics_collector
         names = wanted_names(objective.metric_names, trial.spec.early_stopping_rules)
         if spec.kind == CollectorKind.FILE:
-            directory.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(exist_ok=True)
             path = directory / Path(_path(trial)).name
             return FileSource(FileTail(path), output_parser(trial.spec, objective), path.name)
         if spec.kind == CollectorKind.TENSORFLOW_EVENT:

@@ -186,6 +186,14 @@ def test_one_answer_counts_the_trials_that_run_once() -> None:
     assert "2 running, 0 waiting" in diagnosis.findings[0]
 
 
+def test_programs_that_run_are_counted_while_a_full_disk_takes_no_status() -> None:
+    jobs = {"a": JobFacts(runs=True), "b": JobFacts(runs=True), "c": JobFacts()}
+    diagnosis = diagnose_experiment(make_experiment(), Evidence(now=NOW, jobs=jobs, disk_is_full=True))
+
+    assert "the disk is full" in diagnosis.verdict
+    assert "2 running, 0 waiting" in diagnosis.findings[0]
+
+
 def test_a_failing_service_says_how_often_it_was_tried_and_what_to_install() -> None:
     facts = ServiceFacts("tpe", "failing", 3, "No module named 'optuna'")
     diagnosis = diagnose_experiment(make_experiment(), Evidence(now=NOW, services=(facts,)))

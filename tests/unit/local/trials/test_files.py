@@ -224,6 +224,7 @@ def test_what_a_pod_wrote_down_line_by_line_is_added_up_and_a_torn_line_costs_it
 
 def test_a_pod_that_waits_for_its_turn_is_not_shown(files: TrialFiles) -> None:
     plan = PodPlan("demo-1-a", 1, "u", {}, files.directory(TRIAL) / "a", (), 30.0, Request(), role="Worker")
+    plan.directory.mkdir(parents=True)
     begin_note(plan, "job")
     waiting = files.tail(OF_MAIN, 1, "worker-1")
     note_processes(plan)
