@@ -323,6 +323,8 @@ def _as_merge(operations: list[Json]) -> Json:
 
 def _merge(base: Any, patch: Any, opener: str, name: str = "") -> Any:
     """Return a value with a patch that holds under a condition; new items of lists come first, as in kustomize."""
+    if isinstance(patch, dict) and patch.get("$patch") == "replace":
+        return Cases(((opener, {key: value for key, value in patch.items() if key != "$patch"}), ("", base)))
     if isinstance(base, dict) and isinstance(patch, dict):
         merged = dict(base)
         for key, value in patch.items():

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from tests.support.api_server import ApiServer
-from tests.support.helm import CHART, helm, needs_helm
+from tests.support.helm import CHART, POSTGRES, helm, needs_helm
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -229,7 +229,7 @@ def test_helm_upgrades_definitions_and_keeps_them_when_it_goes(
     shutil.copytree(CHART, newer)
     definitions = newer / "templates" / "crds.yaml"
     definitions.write_text(definitions.read_text().replace("name: Age", "name: Since", 1))
-    kept = ("pvc/katib-observations", "secret/katib-db-manager-key")
+    kept = ("pvc/katib-observations", "pvc/katib-postgres", "secret/katib-db-manager-key")
 
     def do(command: str, *options: str, **chart: Any) -> None:
         done = helm(command, "--timeout=3m", *options, **chart)
@@ -242,6 +242,8 @@ def test_helm_upgrades_definitions_and_keeps_them_when_it_goes(
         do("install", "--take-ownership", "--force-conflicts", values={})
         do("upgrade", "--force-conflicts", values={}, chart=newer)
         assert "Since" in columns()
+        do("upgrade", values={**POSTGRES, "server": {"access": "token"}}, chart=newer)
+        do("upgrade", values={"database": "sqlite"}, chart=newer)
         do("uninstall", "--wait")
         assert "Since" in columns()
         assert len(kubectl("get", *kept, f"--namespace={NAMESPACE}", "-o", "name").splitlines()) == len(kept)
