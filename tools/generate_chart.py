@@ -377,7 +377,7 @@ def _lines(node: Json | list[Any], margin: str) -> Iterator[str]:
             continue
         alike = list(group)
         for i, opener in enumerate(openers):
-            yield f"{{{{- {'else ' * (i > 0)}{opener} }}}}".replace("else  }", "else }")
+            yield f"{{{{- {f'else {opener}'.rstrip() if i else opener} }}}}"
             for head, value in alike:
                 yield from _entry(head, value.branches[i][1], margin)
         yield "{{- end }}"

@@ -275,6 +275,11 @@ def test_a_chart_may_have_this_one_as_a_part() -> None:
             id="a database without a password",
         ),
         pytest.param(
+            {"postgres": {"password": "x"}},
+            "postgres: is set, but database is sqlite; set database to postgres, or remove it",
+            id="a password of another database",
+        ),
+        pytest.param(
             {"database": "mysql", "mysql": {"password": "x", "existingSecret": "y"}},
             "mysql.password: is set, and so is mysql.existingSecret; remove one of them",
             id="two passwords",
