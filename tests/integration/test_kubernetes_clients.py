@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.slow]
 
+Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -159,6 +161,58 @@ def test_an_indexed_job_is_resized_while_it_runs(world: World) -> None:
     world.http.delete(f"{jobs}/elastic")
 
     assert codes == [200, 200, 422]
+
+
+def replicas_of(name: str) -> Json:
+    container = {"name": name, "image": "none", "command": ["sh", "-c", "sleep 600"]}
+    return {"replicas": 1, "template": {"spec": {"containers": [container]}}}
+
+
+MPI = {role: replicas_of("mpi") for role in ("Launcher", "Worker")}
+TORCH = {role: replicas_of("pytorch") for role in ("Master", "Worker")}
+SET = [{"name": "work", "replicas": 2, "template": {"spec": {"template": replicas_of("main")["template"]}}}]
+NODES = {"numNodes": 2, "command": ["sh", "-c", "sleep 600"]}
+OF_ROLES = ["training.kubeflow.org/job-name={}", "job-name={}-launcher"]
+OF_SET = ["jobset.sigs.k8s.io/jobset-name={}"]
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "spec", "selectors"),
+    [
+        ("kubeflow.org/v1", "PyTorchJob", {"pytorchReplicaSpecs": TORCH}, OF_ROLES[:1]),
+        ("kubeflow.org/v2beta1", "MPIJob", {"mpiReplicaSpecs": MPI}, OF_ROLES),
+        ("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": SET}, OF_SET),
+        (
+            "trainer.kubeflow.org/v1alpha1",
+            "TrainJob",
+            {"runtimeRef": {"name": "torch-distributed"}, "trainer": NODES},
+            OF_SET,
+        ),
+    ],
+)
+def test_the_labels_of_an_operator_choose_the_pods_of_one_job(
+    world: World, version: str, kind: str, spec: Json, selectors: list[str]
+) -> None:
+    core, jobs = "/api/v1/namespaces/default/pods", f"/apis/{version}/namespaces/default/{kind.lower()}s"
+    for name in ("one", "two"):
+        world.http.post(jobs, json={"metadata": {"name": name}, "spec": spec}).raise_for_status()
+
+    def owners(selector: str) -> set[str]:
+        """Return the names of the jobs of the pods that a selector chooses, once there are any."""
+        query = {"labelSelector": selector}
+        found = eventually(lambda: world.http.get(core, params=query).json()["items"], selector)
+        return {pod["metadata"]["ownerReferences"][0]["name"] for pod in found}
+
+    for name in ("one", "two"):
+        for selector in selectors:
+            assert owners(selector.format(name)) == {name}
+        roles = world.http.get(f"{jobs}/{name}").json().get("status", {}).get("replicaStatuses") or {}
+        for status in roles.values():
+            assert owners(status["selector"]) == {name}
+        assert bool(roles) is (selectors != OF_SET)
+    for name in ("one", "two"):
+        world.http.delete(f"{jobs}/{name}")
+    eventually(lambda: not world.http.get(core).json()["items"])
 
 
 def test_the_pods_of_a_job_are_found_by_its_selector(world: World, tmp_path: Path) -> None:

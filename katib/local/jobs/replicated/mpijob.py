@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Final
 
 from katib.api.wording import shown
 from katib.local.findings import Part, Structure, containers_of, mapping, mapping_at, structure, texts
+from katib.local.jobs.batch.job import NAME_LABELS
 from katib.local.jobs.kind import NewPod, names_in_domain, with_resources_of
 from katib.local.jobs.replicated.job import ReplicatedJob
 from katib.local.jobs.replicated.spec import Replicas, TrainingSpec
@@ -172,9 +173,10 @@ class MPIOperatorJob(MPIJob):
         return f"{job['metadata']['name']}-{LAUNCHER}-" if role == LAUNCHER else pod_name(job, role, index)
 
     def labels(self, job: str, role: str, index: int, *, is_primary: bool) -> dict[str, str]:
-        """Return this operator's labels, which name the role of every pod."""
+        """Return this operator's labels, which name the role of every pod; the launcher's pod is that of a Job."""
         found = super().labels(job, role, index, is_primary=is_primary)
-        return {**found, OPERATOR_NAME: "mpi-operator", JOB_ROLE: role}
+        of_job = dict.fromkeys(NAME_LABELS, f"{job}-{LAUNCHER}") if role == LAUNCHER else {}
+        return {**found, **of_job, OPERATOR_NAME: "mpi-operator", JOB_ROLE: role}
 
     def variables(self, peers: Peers, role: str, _index: int) -> Mapping[str, str]:
         """Return the role and where the host file is."""

@@ -44,7 +44,7 @@ from katib.local.jobs.conditions import (
 )
 from katib.local.jobs.kind import Observed, Plan, PodStart
 from katib.local.jobs.replicated.spec import UNLIMITED_FAILURES, Replicas, TrainingSpec
-from katib.local.jobs.replicated.training_kind import TrainingKind, role_labels, spec_of
+from katib.local.jobs.replicated.training_kind import OF_A_ROLE, TrainingKind, spec_of
 from katib.local.pods.records import UNCOUNTED, Phase, PodRecord
 
 RENEWALS: Final = 2
@@ -378,10 +378,10 @@ class _Planning:
             if succeeded:
                 active, done = 0, done + active
             counts = {"active": active, "failed": failed, "succeeded": done}
-            labels = sorted(role_labels(self.kind.kind.kind, self._name, role).items())
+            labels = self.kind.labels(self._name, role, 0, is_primary=False)
             found[spec.type] = {
                 **{name: count for name, count in counts.items() if count},
-                "selector": ",".join(f"{name}={value}" for name, value in labels),
+                "selector": ",".join(f"{name}={labels[name]}" for name in OF_A_ROLE),
             }
         return found
 

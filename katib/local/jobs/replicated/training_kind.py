@@ -189,6 +189,10 @@ JOB_ROLE = f"{_GROUP}/job-role"
 MASTER = "master"
 
 
+OF_A_ROLE = (JOB_NAME, OPERATOR_NAME, REPLICA_TYPE)
+"""Labels that all pods of a role have, and no others."""
+
+
 def role_labels(kind: str, job: str, role: str) -> dict[str, str]:
     """Return the labels that all pods of a role have."""
     return {OPERATOR_NAME: f"{kind.lower()}-controller", JOB_NAME: job, REPLICA_TYPE: role}
