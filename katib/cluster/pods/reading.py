@@ -46,6 +46,9 @@ _AGAIN = "container {} in pod {} is restarted with growing pauses"
 _SIGNALLED = (137, 143)
 """Exit codes of a program that SIGKILL or SIGTERM ended."""
 
+_OF_A_SHELL = ("Killed", "Terminated")
+"""All that a shell prints about a program that a signal ended; the exit code says it."""
+
 _CREATING = ("ContainerCreating", "PodInitializing")
 OVER = ("Succeeded", "Failed")
 """Phases in which no container of a pod runs any more."""
@@ -340,7 +343,8 @@ def _failures(pod: str, status: Mapping[str, Any], asked_to_end: str) -> Iterato
 
 def _last_words(ended: Mapping[str, Any]) -> str:
     """Return the last line that a container left: of a message, or of its log where it left none."""
-    return last_line(str(ended.get("message") or "").encode())
+    line = last_line(str(ended.get("message") or "").encode())
+    return "" if line in _OF_A_SHELL else line
 
 
 def _how(ended: Mapping[str, Any]) -> str:

@@ -498,6 +498,14 @@ def test_a_program_that_was_only_ended_with_its_pod_says_so() -> None:
     assert failure_cause(facts_of(one).failure) == "its program ended with exit code 143"
 
 
+def test_what_a_shell_prints_of_a_killed_program_is_no_last_output() -> None:
+    one = pod(containerStatuses=[container(**terminated(137, "OOMKilled", message="Killed\n"))])
+
+    assert failure_cause(facts_of(one).failure) == (
+        "its program was killed because it ran out of memory; raise its memory limit"
+    )
+
+
 def test_a_program_that_failed_before_its_pod_was_deleted_is_the_cause() -> None:
     one = pod(containerStatuses=[container(**terminated(137, at="2024-05-01T12:00:03Z", message=SAID))])
     one["metadata"] |= {"deletionTimestamp": "2024-05-01T12:00:34Z", "deletionGracePeriodSeconds": 30}
