@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -96,9 +97,43 @@ def test_an_image_that_is_nowhere_stands_in_the_trial_s_condition(room: Room) ->
     container_of(job)["image"] = "nowhere.invalid/no/such:1"
     room.apply(experiment("imageless", job, trials=1, parallel=1))
 
-    message = wait_for(lambda: told(room, "imageless", "Running", "TrialWaiting"), "the reason", 90, room.picture)
+    def refused() -> str:
+        message = told(room, "imageless", "Running", "TrialWaiting")
+        return message if message.endswith("cannot be pulled") else ""
+
+    message = wait_for(refused, "the reason", 90, room.picture)
     assert 'image "nowhere.invalid/no/such:1" of container training-container' in message
-    assert message.endswith("cannot be pulled")
+
+
+def test_an_image_that_takes_long_stands_in_the_trial_s_condition(room: Room) -> None:
+    """Its registry takes the connection and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as registry:
+        image = f"localhost:{registry.getsockname()[1]}/slow:1"
+        job = python_job("print('loss=1')")
+        container_of(job)["image"] = image
+        room.apply(experiment("slow", job, trials=1, parallel=1))
+
+        message = wait_for(lambda: told(room, "slow", "Running", "TrialWaiting"), "the reason", 90, room.picture)
+        assert re.search(rf'^Trial waits: pod slow-\S+ pulls image "{image}" since \d{{4}}-\S+Z$', message)
+
+
+def test_the_cause_of_a_failure_is_that_of_the_last_try_that_ended_by_itself(room: Room) -> None:
+    """The controller of a Job ends the try that follows the last one it allows, which is no failure of its own."""
+    script = "import time\nprint('loss=1', flush=True)\ntime.sleep(3)\nraise SystemExit('CUDA out of memory')"
+    job = python_job(script, backoffLimit=2)
+    job["spec"]["template"]["spec"]["restartPolicy"] = "OnFailure"
+    cause = "CUDA out of memory (exit code 1)"
+    room.apply(experiment("restarted", job, trials=1, parallel=1, maxFailedTrialCount=0))
+
+    retried = wait_for(lambda: told(room, "restarted", "Running", "TrialRetrying"), "a restart", 90, room.picture)
+    room.ended("restarted", state="Failed")
+    events = room.cluster.run("get", "events", f"--namespace={room.namespace}", "-o", "json")
+    failed = [event["message"] for event in json.loads(events)["items"] if event["reason"] == "JobFailed"]
+
+    assert re.search(rf": {re.escape(cause)}; try [23] of 3$", retried)
+    assert told(room, "restarted", "Failed", "TrialFailed") == f"Trial has failed: {cause}"
+    assert len(failed) == 1
+    assert re.fullmatch(rf"Job \S+ has failed: {re.escape(cause)}; [^.]+ \(BackoffLimitExceeded\)\.", failed[0])
 
 
 def test_a_pod_that_fits_nowhere_stands_in_the_trial_s_condition(room: Room) -> None:
