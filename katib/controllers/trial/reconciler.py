@@ -186,8 +186,10 @@ class TrialReconciler:
                 self._seen_ended.pop(uid, None)
         posts = job is not None and "trainerStatus" in (job.get("status") or {})
         run_seconds = self._measured(trial, view, update, now, is_ending=is_ending)
-        is_ending = is_ending and view is None and is_stopping(trial)
-        report = _NO_REPORT if is_ending else self._report(trial, view, job if posts else None, now)
+        is_ending = is_ending and view is None
+        report = (
+            _NO_REPORT if is_ending and is_stopping(trial) else self._report(trial, view, job if posts else None, now)
+        )
         if report is None:
             return DONE  # the answer wakes us
         is_untried = job is None and trial_state(trial) in ACTIVE and uid not in self._jobs.tried
@@ -198,7 +200,7 @@ class TrialReconciler:
                 report.observation,
                 log_refusal=report.refusal,
                 verdict=self._verdicts.get(uid, ""),
-                is_ending=is_ending,
+                is_ending=is_ending and is_stopping(trial),
                 run_seconds=run_seconds,
                 is_announced=is_untried and found.is_followed,
                 may_lose_event=self._may_lose_events,
@@ -211,7 +213,7 @@ class TrialReconciler:
             self._status_taken.pop(uid, None)
         elif job is not None and posts:
             self._take_status(trial, job, now)
-        if takes_no_more_readings(plan.status, view):  # it is stored by now
+        if takes_no_more_readings(plan.status, view) and not is_ending:  # it is stored by now
             return self._closed_after(trial, plan.status, now, result)
         if found.is_stray and trial_state(trial) in ACTIVE:
             return _no_later(result, stray_poll_seconds(trial.status.start_time, now))

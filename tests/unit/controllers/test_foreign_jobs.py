@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Self
 
 import pytest
@@ -19,6 +20,7 @@ from katib.controllers.ports import PodUpdate
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial.jobs import check_job_kind
 from katib.controllers.trial.observing import TrialLogs
+from katib.controllers.trial.plan import killed
 from katib.errors import FieldError, ForbiddenError, InvalidError, KindNotInstalledError, UnavailableError
 from katib.runtime.clock import SystemClock
 from katib.runtime.objects import Key, Kind, Object
@@ -58,6 +60,17 @@ class Pods:
         return False
 
 
+class Logs(TrialLogs):
+    """Logs that say which of them take no more readings."""
+
+    def __init__(self, log: MemoryObservationLog) -> None:
+        super().__init__(log)
+        self.ended: list[str] = []
+
+    def end(self, trial: Trial) -> None:
+        self.ended.append(trial.name)
+
+
 class Cluster:
     """Controllers over a store in memory that follow any kind of job, as on a cluster. No job ends by itself."""
 
@@ -66,6 +79,7 @@ class Cluster:
         self.faulty = FaultyStore(self.store, fail_on)
         self.events = RecordedEvents()
         self.observations = MemoryObservationLog()
+        self.logs = Logs(self.observations)
         self.pods = Pods()
         self.caches = Caches.of(self.faulty, [], SystemClock(), follows_new_jobs=True)
         self.queues = Queues.of(SystemClock())
@@ -73,7 +87,7 @@ class Cluster:
             self.faulty,
             self.caches,
             self.queues,
-            Ports(services=FakeServices(), logs=TrialLogs(self.observations), events=self.events, pods=self.pods),
+            Ports(services=FakeServices(), logs=self.logs, events=self.events, pods=self.pods),
             SystemClock(),
             settings=ControllerSettings(**settings),
         )
@@ -190,6 +204,22 @@ def test_a_deleted_trial_goes_after_the_pods_of_its_job() -> None:
         cluster.pods.run = False
 
         eventually(lambda: not cluster.store.list(TRIAL).items)
+
+
+def test_the_log_of_a_killed_trial_takes_readings_until_its_pods_have_ended() -> None:
+    with Cluster() as cluster:
+        cluster.store.create(an_experiment_with_defaults(of_gadgets()))
+        eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
+        cluster.pods.run = True
+        trial = cluster.trial()
+        status = killed(trial.status, "the goal is reached", datetime.now(UTC), 1.0)
+        cluster.store.update_status({**cluster.store.get(TRIAL, Key(NAMESPACE, trial.name)), "status": status.encode()})
+        eventually(lambda: not cluster.store.list(GADGET).items)
+        never(lambda: cluster.logs.ended, seconds=0.5)
+        cluster.pods.run = False
+        cluster.queues.trials.add(Key(NAMESPACE, trial.name))
+
+        assert eventually(lambda: cluster.logs.ended) == [trial.name]
 
 
 def test_a_job_that_waits_for_its_pods_is_deleted_again_where_its_operator_would_make_more() -> None:
