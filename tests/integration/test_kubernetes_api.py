@@ -18,6 +18,7 @@ import httpx
 import pytest
 import yaml
 
+from katib.api.names import EXPERIMENT_INTERRUPTED
 from katib.databases.sqlite import open_database
 from katib.kube_api.kubeconfig import line_to_copy
 from katib.kube_api.server import KubernetesServer
@@ -308,6 +309,12 @@ def test_a_table_has_the_columns_of_katib(http: httpx.Client) -> None:
     cells = table["rows"][0]["cells"]
     assert (cells[:6], cells[7:]) == (["demo", "Running", "True", None, 1, "0.5"], [2, None, "demo-1"])
     assert table["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
+
+    interrupted = {"type": "Running", "status": "False", "reason": EXPERIMENT_INTERRUPTED}
+    status["conditions"] = [{"type": "Created", "status": "True"}, interrupted]
+    http.patch(f"{EXPERIMENTS}/demo/status", json={"status": status}, headers=MERGE)
+    cells = http.get(EXPERIMENTS, headers=TABLE).json()["rows"][0]["cells"]
+    assert cells[:4] == ["demo", "Interrupted", "True", EXPERIMENT_INTERRUPTED]
 
 
 def test_what_is_empty_in_the_metadata_is_not_kept(http: httpx.Client) -> None:
