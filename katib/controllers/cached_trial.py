@@ -1,9 +1,9 @@
 """Trials as the cache keeps them: a hundred thousand of them have to fit into memory.
 
 What the trials of an experiment have in common is kept once. The rendered job, most of a trial, is kept at most as long
-as the trial waits to run; what remains is its kind, and its queue. A cached trial is thus for reading, for writing its
-status, and for patching; code that creates its job again reads the stored object first. A trial that has ended can be
-packed.
+as the trial waits to run; what remains is its kind, its tries, and its queue. A cached trial is thus for reading, for
+writing its status, and for patching; code that creates its job again reads the stored object first. A trial that has
+ended can be packed.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from katib.runtime.objects import Key, Object
 _SHARED_FIELDS = ("objective", "metrics_collector", "early_stopping_rules")
 _REMEMBERED_EXPERIMENTS = 500
 """More than run at once; those that are gone must not be kept forever."""
+
+_TRIES = ("backoffLimit", "completions", "parallelism")
+"""Fields of a job by which its tries are counted, for people."""
 
 _FAST, _RAW, _MEMORY = 1, -13, 5
 """How to compress: texts of 2 KB that are mostly alike, without a checksum. Twice the effort saves no tenth."""
@@ -111,8 +114,11 @@ class TrialDecoder:
 
 
 def _kind_of_job(job: Object) -> dict[str, Any]:
-    """Return what is kept of a job: its kind, and the queue that it names."""
+    """Return what is kept of a job: its kind, how often it is tried, and the queue that it names."""
     kept: dict[str, Any] = {"apiVersion": job.get("apiVersion", ""), "kind": job.get("kind", "")}
+    spec = job.get("spec")
+    if isinstance(spec, dict) and (tries := {name: spec[name] for name in _TRIES if name in spec}):
+        kept["spec"] = tries
     return {**kept, "metadata": {"labels": {QUEUE_LABEL: queue}}} if (queue := queue_of(job)) else kept
 
 

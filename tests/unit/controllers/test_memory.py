@@ -8,6 +8,7 @@ import tracemalloc
 import pytest
 from msgspec import ValidationError
 
+from katib.api.job_kinds import retry_words
 from katib.api.names import QUEUE_LABEL
 from katib.api.types import ObjectMeta, Trial
 from katib.controllers.cached_trial import TrialDecoder
@@ -116,6 +117,15 @@ def test_the_queue_of_a_job_that_runs_is_kept_for_when_it_is_preempted() -> None
         **{key: running["spec"]["runSpec"][key] for key in ("apiVersion", "kind")},
         "metadata": {"labels": {QUEUE_LABEL: "team-a"}},
     }
+
+
+def test_the_tries_of_a_job_that_runs_are_kept_to_be_counted() -> None:
+    running = a_large_trial(1, "Created", "Running")
+    job = running["spec"]["runSpec"] = {**running["spec"]["runSpec"], "spec": {"backoffLimit": 2, "template": {}}}
+    kept = TrialDecoder()(running).spec.run_spec
+
+    assert kept == {**{key: job[key] for key in ("apiVersion", "kind")}, "spec": {"backoffLimit": 2}}
+    assert retry_words({"status": {"failed": 1}}, kept, "ended with exit code 1").endswith("; try 2 of 3")
 
 
 def test_what_is_left_out_and_shared_changes_nothing_else() -> None:
