@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -22,8 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from benchmarks.support import memory_mb, processor_seconds
-from katib.cluster.injection.command import wrapped
-from katib.cluster.injection.settings import MetricsPath
+from tests.support.pods import launched_command
 
 LIMIT_SHARE = 0.005
 LIMIT_MB = 60.0
@@ -62,20 +60,16 @@ def measure(kind: str, seconds: float) -> tuple[float, float]:
 @contextmanager
 def sidecar(kind: str, directory: Path, port: int) -> Iterator[int]:
     """Run a collector beside a program that sleeps; yields the collector's process id."""
-    path = MetricsPath(str(directory / "metrics.log"), str(directory))
-    flags = ["-path", path.path, "-format", "TEXT"]
+    flags = ["-path", str(directory / "metrics.log"), "-format", "TEXT"]
     if kind == "TensorFlowEvent":
         flags = ["-path", str(directory)]
         for i in range(EVENT_FILES):
             (directory / f"events.out.tfevents.{i}.host").write_bytes(b"\0" * 4)  # the beginning of a record
-    environment = {"KATIB_COLLECTOR_KIND": kind}
+    environment = {"KATIB_COLLECTOR_KIND": kind, "KATIB_LAUNCHER_DIRECTORY": str(directory)}
     if kind == "PrometheusMetric":
         flags = []
         environment["KATIB_METRICS_HTTP_GET"] = json.dumps({"host": "127.0.0.1", "port": port})
-        environment["KATIB_MARKER_DIRECTORY"] = path.directory
-    command, arguments = wrapped(["sleep", "3600"], path, to_file=False, may_stop=False)
-    text = [word.replace("$$", "$") for word in [*command, *arguments]]
-    program = subprocess.Popen(text, start_new_session=True)
+    program = subprocess.Popen(launched_command(["sleep", "3600"], str(directory)))
     head = [sys.executable, "-m", "metrics_collector", "-t", "t", "-m", "loss", "-o-type", "minimize"]
     collector = subprocess.Popen(
         [*head, "-s-db", "127.0.0.1:1", *flags],
@@ -85,9 +79,8 @@ def sidecar(kind: str, directory: Path, port: int) -> Iterator[int]:
     try:
         yield collector.pid
     finally:
-        collector.kill()
-        os.killpg(program.pid, signal.SIGKILL)  # the shell and what it runs
         for process in (collector, program):
+            process.kill()  # and with the launcher its program
             process.wait()
 
 

@@ -54,9 +54,9 @@ def command_line(pid: int, proc: Path = PROC) -> bytes:
         return b""
 
 
-def wrappers(processes: Mapping[int, Process], texts: tuple[bytes, ...], proc: Path = PROC) -> list[Process]:
-    """Return the processes that have any of the texts in their command line, without their children that do too."""
-    found = {pid for pid in processes if any(text in command_line(pid, proc) for text in texts)}
+def wrappers(processes: Mapping[int, Process], text: bytes, proc: Path = PROC) -> list[Process]:
+    """Return the processes that have a text in their command line, without their children that do too."""
+    found = {pid for pid in processes if text in command_line(pid, proc)}
     return [processes[pid] for pid in sorted(found) if processes[pid].parent not in found]
 
 

@@ -13,19 +13,19 @@ from katib.rpc.credentials import NO_CREDENTIALS, Credentials
 RESTART_VARIABLE = "KATIB_POD_RESTART_POLICY"
 PROGRAM_RESTART_VARIABLE = "KATIB_PROGRAM_RESTART"
 GRACE_VARIABLE = "KATIB_POD_GRACE_SECONDS"
-NATIVE_VARIABLE = "KATIB_NATIVE_SIDECAR"
+ALONE_VARIABLE = "KATIB_PROGRAM_ALONE"
 GIVE_UP_VARIABLE = "KATIB_GIVE_UP_SECONDS"
 POD_UID_VARIABLE = "KATIB_POD_UID"
 KIND_VARIABLE = "KATIB_COLLECTOR_KIND"
 HTTP_GET_VARIABLE = "KATIB_METRICS_HTTP_GET"
-MARKERS_VARIABLE = "KATIB_MARKER_DIRECTORY"
+LAUNCHER_VARIABLE = "KATIB_LAUNCHER_DIRECTORY"
 TERMINATION_LOG_VARIABLE = "KATIB_TERMINATION_LOG"
 
 DEFAULT_GRACE_SECONDS = 30
 DEFAULT_GIVE_UP_SECONDS = 3600.0
 
 _NATIVE_SHARE_OF_GRACE = 0.6
-"""The shell around the program takes a quarter of it (`katib.cluster.injection.command`); the rest is spare."""
+"""The launcher takes a quarter of it; the rest is spare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,27 +36,32 @@ class PodSettings:
         restart_policy: Of the pod: `Never`, `OnFailure` or `Always`.
         program_restart: What the program's own container says of it, as in the pod's spec; empty: nothing.
         grace_seconds: Between SIGTERM and SIGKILL of the pod; a program stopped early has as long.
-        is_native: Whether Kubernetes keeps the sidecar running: it must not end before SIGTERM.
+        is_alone: Whether the pod has no other containers than the program's and its sidecars.
         give_up_seconds: How long after the end of the program readings are kept for a database that is away.
         termination_log: Where Kubernetes reads what a container has to say at its end.
         credentials: What the DB manager is brought.
         pod_uid: Identity of the pod, because several may share a directory on a volume.
         kind: Of the collector; empty: the flags say it.
         http_get: The program's endpoint as JSON, as in the source of the collector.
-        marker_directory: Where the shell around the program writes its markers, where no flag says so.
+        launcher_directory: Shared with the launcher of the program; None: there is none, as under Katib's controller.
     """
 
     restart_policy: str = "Never"
     program_restart: Mapping[str, Any] = field(default_factory=dict)
     grace_seconds: float = DEFAULT_GRACE_SECONDS
-    is_native: bool = False
+    is_alone: bool = False
     give_up_seconds: float = DEFAULT_GIVE_UP_SECONDS
     termination_log: Path = Path("/dev/termination-log")
     credentials: Credentials = NO_CREDENTIALS
     pod_uid: str = "collector"
     kind: str = ""
     http_get: str = ""
-    marker_directory: Path | None = None
+    launcher_directory: Path | None = None
+
+    @property
+    def is_native(self) -> bool:
+        """Whether Kubernetes keeps the sidecar running: it must not end before SIGTERM."""
+        return self.launcher_directory is not None
 
     @property
     def stays(self) -> bool:
@@ -75,14 +80,14 @@ class PodSettings:
             restart_policy=environment.get(RESTART_VARIABLE) or "Never",
             program_restart=json.loads(environment.get(PROGRAM_RESTART_VARIABLE) or "{}"),
             grace_seconds=_seconds(environment.get(GRACE_VARIABLE), DEFAULT_GRACE_SECONDS),
-            is_native=environment.get(NATIVE_VARIABLE) == "true",
+            is_alone=environment.get(ALONE_VARIABLE) == "true",
             give_up_seconds=_seconds(environment.get(GIVE_UP_VARIABLE), DEFAULT_GIVE_UP_SECONDS),
             termination_log=Path(environment.get(TERMINATION_LOG_VARIABLE) or "/dev/termination-log"),
             credentials=Credentials.of(environment),
             pod_uid=environment.get(POD_UID_VARIABLE) or "collector",
             kind=environment.get(KIND_VARIABLE) or "",
             http_get=environment.get(HTTP_GET_VARIABLE) or "",
-            marker_directory=Path(text) if (text := environment.get(MARKERS_VARIABLE)) else None,
+            launcher_directory=Path(text) if (text := environment.get(LAUNCHER_VARIABLE)) else None,
         )
 
 

@@ -56,7 +56,6 @@ class Progress:
         settled: Readings of the file that are stored or refused for good; negative while some of a file before it are
             neither.
         refused: Readings refused for good, of all files.
-        stops: Whether the program is being stopped early.
         doubt: The report under way.
         is_ordered: Whether reading the same once more gives the same readings in the same order, so that a number says
             which of them are settled.
@@ -69,7 +68,6 @@ class Progress:
     size: int = 0
     settled: int = 0
     refused: int = 0
-    stops: bool = False
     doubt: Doubt | None = None
     is_ordered: bool = True
     reporter: str = ""
@@ -98,6 +96,7 @@ class ResumePoint:
         try:
             found = json.loads(self._path.read_bytes())
             doubt = found.pop("doubt")
+            found.pop("stops", None)  # which an earlier version kept
             return Progress(**found, doubt=Doubt(**doubt) if doubt else None)
         except FileNotFoundError:
             return None

@@ -30,7 +30,7 @@ class ResumableLog:
 
     Attributes:
         refusal: Why readings were refused for good last; empty while none were.
-        stops: Whether the program is being stopped early, also by a collector before this one.
+        is_resumed: Whether it goes on where a collector before this one was.
 
     Args:
         log: Where readings go.
@@ -42,8 +42,8 @@ class ResumableLog:
         self._resume_point = resume_point
         self._saving = threading.Lock()
         self._before = resume_point.load()
+        self.is_resumed = self._before is not None
         self.refusal = ""
-        self.stops = self._before is not None and self._before.stops
         self._refused_before = self._before.refused if self._before is not None else 0
         self._reporter_counts: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self._beginnings = 0
@@ -97,11 +97,6 @@ class ResumableLog:
             self._note(readings[:settled], start)
         return readings[settled:] if settled else readings
 
-    def stop(self, *, stops: bool) -> None:
-        """Remember whether the program is being stopped early."""
-        self.stops = stops
-        self.save()
-
     def save(self) -> None:
         """Keep how far we are."""
         with self._saving:
@@ -110,7 +105,7 @@ class ResumableLog:
             position, doubt = self._doubt or (max(self._stored_to, self._position()), None)
             device, inode, size = self._file
             settled, origin = position - self._base, self._origin + self._base
-            done = (settled, self.refused, self.stops, doubt)
+            done = (settled, self.refused, doubt)
             self._resume_point.save(Progress(device, inode, size, *done, self._is_ordered, self._reporter, origin))
 
     def _resume(self, before: Progress, *, continues: bool) -> None:

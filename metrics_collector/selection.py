@@ -1,8 +1,8 @@
 """Which source a sidecar reads, and how it sees the program: from its flags and its pod.
 
 Katib's controller sets the kind of a collector by the flags alone: a file comes with `-format`, a directory of event
-files without, and an endpoint has no `-path`. Our controller sets the kind, the endpoint and where the markers are by
-environment variables, which no other collector reads.
+files without, and an endpoint has no `-path`. Our controller sets the kind, the endpoint and the launcher's directory
+by environment variables, which no other collector reads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Selection:
 
     Attributes:
         source: Where readings come from.
-        directory: Where the shell around the program writes its markers; None: there is no such shell.
+        directory: Where Katib's shell around the program writes its markers; None: there is no such shell.
         left_a_trace: Returns whether a program has left something to read.
     """
 
@@ -38,7 +38,8 @@ class Selection:
 
         The file keeps the name that earlier versions gave it, so that a collector of theirs can be followed by ours.
         """
-        return None if self.directory is None else self.directory / f"{pod.pod_uid}.checkpoint"
+        directory = pod.launcher_directory or self.directory
+        return None if directory is None else directory / f"{pod.pod_uid}.checkpoint"
 
 
 def kind_of(arguments: Arguments, pod: PodSettings) -> str:
@@ -70,7 +71,7 @@ def select(arguments: Arguments, pod: PodSettings, on_data: Callable[[bytes], No
         from metrics_collector.sources.scraping import Endpoint
 
         source = PrometheusEndpoint([Endpoint.of_text(pod.http_get)], names)
-        return Selection(source, pod.marker_directory)
+        return Selection(source, None)
     if kind == CollectorKind.TENSORFLOW_EVENT:
         from metrics_collector.sources.event_directory import EventDirectory
 

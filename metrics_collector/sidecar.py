@@ -8,9 +8,10 @@ Kubernetes begins with whether all readings are stored, so that a part of them i
 - SIGTERM: go on while the program has its grace period, and store what there is before ours is over.
 - The database is away: keep everything and try again; give up long after the program ended, with the reason.
 
-A sidecar that Kubernetes would start again when it ends waits for SIGTERM once its work is done, but a native one whose
-pod runs nothing else any more: the kubelet then finds all of them ended at once, and the pod is over. One that is
-started again all the same goes on where the last one was (`resumption`), which it is if the program runs once more.
+A sidecar that Kubernetes would start again when it ends waits for SIGTERM once its work is done, but one whose pod runs
+nothing else any more: the kubelet then finds all of them ended at once, and the pod is over. One that is started again
+all the same goes on where the last one was (`resumption`) and waits: the program runs once more, or another webhook has
+added a container to the pod.
 """
 
 from __future__ import annotations
@@ -23,20 +24,18 @@ from pathlib import Path
 
 from katib.api.failure_text import LAST_OUTPUT, LAST_OUTPUT_BYTES, last_line
 from katib.api.metrics import ZERO_TIME, MetricLog, parse_value
-from katib.api.types import UNAVAILABLE
+from katib.api.types import UNAVAILABLE, CollectorKind
 from katib.errors import Backoff, KatibError, UnavailableError
 from metrics_collector.arguments import Arguments
 from metrics_collector.collector import Collector
-from metrics_collector.container_processes import other_containers
 from metrics_collector.delivery import DbManagerLog, set_trial_status
-from metrics_collector.markers import CollectedWord
 from metrics_collector.pod_settings import PodSettings
-from metrics_collector.program import Phase, Program, Stop
+from metrics_collector.program import LaunchedProgram, Phase, Program
 from metrics_collector.reporter import Reporter
 from metrics_collector.resume_point import ResumePoint
 from metrics_collector.resumption import ResumableLog
-from metrics_collector.selection import Selection, select
-from metrics_collector.unwrapped import UnwrappedProgram
+from metrics_collector.seen_program import SeenProgram
+from metrics_collector.selection import select
 
 _MAX_BATCH = 1_000
 """Readings of a report: Katib's DB manager refuses messages beyond 4 MB."""
@@ -72,7 +71,7 @@ class Sidecar:
     def __init__(self, arguments: Arguments, pod: PodSettings) -> None:
         self._arguments = arguments
         self._pod = pod
-        self._is_copied = True
+        self._is_copied = pod.kind != CollectorKind.STDOUT  # which is in the log of its own container
         self._objective, *additional = arguments.metrics
         selection = select(arguments, pod, self._note_output)
         self._source = selection.source
@@ -84,13 +83,27 @@ class Sidecar:
             arguments.objective_type,
             lambda: datetime.now(UTC),
         )
-        self._program = self._program_of(selection)
+        self._program: Program = (
+            SeenProgram(
+                selection.directory,
+                left_a_trace=selection.left_a_trace,
+                grace_seconds=pod.grace_seconds,
+                monotonic=time.monotonic,
+            )
+            if pod.launcher_directory is None
+            else LaunchedProgram(
+                pod.launcher_directory,
+                restart_policy=pod.restart_policy,
+                own_restart=pod.program_restart,
+                monotonic=time.monotonic,
+            )
+        )
         self._log = DbManagerLog(arguments.db_manager, pod.credentials)
         self._once = ResumableLog(self._log, ResumePoint(selection.resume_point_of(pod)))
         self._reporter = Reporter(self._once.report, max_batch=_MAX_BATCH, max_age_seconds=_MAX_AGE_SECONDS)
         self._once.follow_reporter(lambda: (self._reporter.settled, self._reporter.lost))
         self._objective_found = False
-        self._stop: Stop | None = None
+        self._stops = False
         self._may_stop = bool(arguments.rules)
         self._is_hastened = False
         self._terminated_at: float | None = None
@@ -98,23 +111,6 @@ class Sidecar:
         self._missing: list[str] = []  # why not all is stored
         self._news: list[str] = []
         self._last_output = b""
-
-    def _program_of(self, selection: Selection) -> Program | UnwrappedProgram:
-        if selection.directory is not None:
-            return Program(
-                selection.directory,
-                left_a_trace=selection.left_a_trace,
-                restart_policy=self._pod.restart_policy,
-                own_restart=self._pod.program_restart,
-                wait_all=self._arguments.wait_all,
-                monotonic=time.monotonic,
-            )
-        return UnwrappedProgram(
-            restart_policy=self._pod.restart_policy,
-            own_restart=self._pod.program_restart,
-            is_over=lambda: self._pod.is_native and self._terminated_at is not None,
-            monotonic=time.monotonic,
-        )
 
     def terminate(self, now: float) -> None:
         """Ask for an end within the grace period, which began at a time of the monotonic clock."""
@@ -125,31 +121,25 @@ class Sidecar:
         """Collect until all is done; return the exit code."""
         phase = self._follow()
         stored = self._store(phase)
-        if stored and self._was_stopped:
+        if stored and self._program.stopped:
             self._mark_as_stopped()
         self._leave_news(phase)
-        done = CollectedWord.GIVEN_UP if self._missing else CollectedWord.STORED
-        self._program.release(done)
+        self._program.release()
         pause, has_ended = 0.02, phase is Phase.ENDED
         while self._stays(stored) and self._terminated_at is None:
             if has_ended and self._program.runs_again():
                 leave_message(self._pod.termination_log, f"{NOT_ALL_STORED}the program runs once more")
                 return 1
-            if has_ended and self._pod.is_native and not other_containers():
+            if has_ended and self._pod.is_alone and not self._once.is_resumed and self._program.is_gone():
                 break
             time.sleep(pause)
             pause = min(2 * pause, self._arguments.poll_seconds)
-            self._program.release(done)
+            self._program.release()
         return 0 if stored else 1
 
     def _stays(self, stored: bool) -> bool:
         """Return whether to wait for SIGTERM: a restart would change nothing, or there is no other end."""
         return self._pod.is_native or (stored and self._pod.stays)
-
-    @property
-    def _was_stopped(self) -> bool:
-        """Whether the program was stopped early, by this collector or by one before it."""
-        return self._stop is not None or (self._once.stops and self._program.completed)
 
     # --- while the program runs ---------------------------------------------------------------------------------------
 
@@ -162,8 +152,8 @@ class Sidecar:
                 self._source.hasten()
             phase = self._program.look()  # before reading: what was written before the end is read after it
             self._read()
-            if self._stop is not None:
-                self._stop.insist()
+            if self._stops:
+                self._program.insist()
             elif phase is Phase.RUNNING and self._may_stop and self._collector.verdict:
                 self._stop_early()
             if phase is Phase.ENDED or self._must_end(phase):
@@ -206,28 +196,14 @@ class Sidecar:
                 self._is_copied = False
 
     def _stop_early(self) -> None:
-        if not isinstance(self._program, Program):
-            self._may_stop = False
-            _logger.error(
-                "the rules are met (%s), but a program without wrapped command cannot be ended well; "
-                "write the command of the container",
-                self._collector.verdict,
-            )
-            return
         self._source.hasten()
-        stop = Stop(self._program, self._pod.grace_seconds, time.monotonic)
-        self._once.stop(stops=True)
-        problem = stop.begin()
-        if problem:
+        if problem := self._program.stop():
             self._may_stop = False
-            self._once.stop(stops=False)
             _logger.error(
-                "the rules are met (%s), but the program cannot be ended: %s; give the pod a runAsUser",
-                self._collector.verdict,
-                problem,
+                "the rules are met (%s), but the program cannot be ended: %s", self._collector.verdict, problem
             )
         else:
-            self._stop = stop
+            self._stops = True
             _logger.warning("the program is stopped early: %s", self._collector.verdict)
 
     # --- after the program --------------------------------------------------------------------------------------------
@@ -269,7 +245,7 @@ class Sidecar:
         """Report why there is no objective; in the log too, for controllers that read nothing else."""
         if phase is not Phase.ENDED:
             return
-        is_missing = self._program.completed and not self._objective_found and not self._was_stopped
+        is_missing = self._program.completed and not self._objective_found and not self._program.stopped
         is_posted = is_missing and self._is_posted()
         why = self._last_words() or ("" if is_posted else self._collector.explanation())
         self._news += filter(None, (why, self._source.problem))
@@ -289,7 +265,7 @@ class Sidecar:
     def _last_words(self) -> str:
         """Return the last line of a program that failed: its output goes with its pod."""
         line = last_line(self._last_output)
-        return LAST_OUTPUT + line if line and not (self._program.completed or self._was_stopped) else ""
+        return LAST_OUTPUT + line if line and not (self._program.completed or self._program.stopped) else ""
 
     def _mark_as_stopped(self) -> None:
         """Mark the trial as stopped. Without success it merely counts as one that ran to its end."""

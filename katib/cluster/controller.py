@@ -24,6 +24,7 @@ from katib.cluster.client import Connection, RequestInfo
 from katib.cluster.configuration.models import KatibConfig
 from katib.cluster.configuration.source import ConfigSource
 from katib.cluster.environment import DEFAULT_CORE_NAMESPACE, await_answer
+from katib.cluster.images import ImageCommands
 from katib.cluster.installation_key import SECRET_NAME, InstallationTokens
 from katib.cluster.leader.leading import CLUSTER_SETTINGS, Dependencies, leading
 from katib.cluster.leader.lease import Leadership, LeaseTimes
@@ -116,6 +117,7 @@ class ClusterController:
         self._version: str | None = None
         self._events = KubernetesEvents(connection, COMPONENT, self._clock)
         self._tokens = InstallationTokens(self._store, Key(options.core_namespace, SECRET_NAME))
+        self._images = ImageCommands(self._store)
         self._experiments = self._experiment_admission()
         self._pods = self._pod_admission()
         self._stop = threading.Event()
@@ -185,6 +187,7 @@ class ClusterController:
             catalog=lambda: catalog,
             collectors=lambda: [entry.kind for entry in self._config().runtime.metrics_collectors],
             has_volume=has_volume,
+            images=self._images,
         )
 
     def _pod_admission(self) -> PodAdmission:
@@ -197,7 +200,9 @@ class ClusterController:
             inject_security_context=options.config.init.controller.inject_security_context,
             credentials=lambda trial: self._credentials(Claims(Role.TRIAL, trial.namespace, trial.name)),
         )
-        return PodAdmission(self._store, trial_settings.settings_for, events=self._events, clock=self._clock)
+        return PodAdmission(
+            self._store, trial_settings.settings_for, events=self._events, images=self._images, clock=self._clock
+        )
 
     def _credentials(self, claims: Claims) -> Credentials:
         return Credentials(self._tokens().token_of(claims), self._authority())
@@ -340,7 +345,7 @@ def _errors_of(admission: ExperimentAdmission, experiment: Experiment) -> Sequen
         resource="experiments",
     )
     try:
-        admission.validate(review)
+        replace(admission, images=None).validate(review)  # a registry that is away now keeps the pods waiting, no more
     except InvalidError as error:
         return error.errors
     return ()

@@ -7,7 +7,7 @@ with anywhere is checked by `katib.templates` and `katib.templates.job_schema`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from katib.api.container_restarts import unknown_rules
@@ -18,10 +18,8 @@ from katib.errors import FieldError
 from katib.runtime.objects import Kind
 from katib.templates import has_placeholder
 
-_WRAPPED = (CollectorKind.STDOUT, CollectorKind.FILE, CollectorKind.TENSORFLOW_EVENT)
-"""Collectors that wrap the command of the primary container."""
-
-_NEEDS_COMMAND = "the {} collector has to know it, which the image's entrypoint is not"
+_WITHOUT_LAUNCHER = (CollectorKind.CUSTOM, CollectorKind.PUSH, CollectorKind.NONE)
+"""Collectors that put nothing before the command of the primary container."""
 
 _ON_FAILURE = "OnFailure"
 _TRAINING = "kubeflow.org/v1"
@@ -44,8 +42,6 @@ _TTL = "ttlSecondsAfterFinished"
 def template_errors(source: Mapping[str, Any], path: str, spec: ExperimentSpec) -> list[FieldError]:
     """Return what keeps every pod of the object from being collected from.
 
-    A training job has pods of several roles, and some kinds may get a command from their operator. So it is an error
-    only if no container that may be the primary one has a command, and the kind takes its pods as they are written.
     Where the end of the program could not be recognized, one container is enough.
 
     Args:
@@ -53,43 +49,39 @@ def template_errors(source: Mapping[str, Any], path: str, spec: ExperimentSpec) 
         path: Where it stands in the experiment.
         spec: With defaults.
     """
-    if not _is_taken_as_written(Kind.of(source)):
+    if not is_taken_as_written(source):
         return []
     found = _primary_containers(source, path, spec)
-    if not has_placeholder(str([entry.get("restartPolicyRules") for _, entry in found])) and (
-        rules := [error for where, entry in found for error in unknown_rules(entry, where, is_program=True)]
-    ):
-        return rules
-    missing = list(_without_command(found, spec))
-    if len(missing) < len(found):
+    if has_placeholder(str([entry.get("restartPolicyRules") for _, entry, _ in found])):
         return []
-    remedy = "write the entrypoint of the image as command"
-    return [
-        FieldError(f"{where}.command", f"it is missing; {_NEEDS_COMMAND.format(kind)}", remedy, "command-missing")
-        for where, kind in missing
-    ]
+    return [error for where, entry, _ in found for error in unknown_rules(entry, where, is_program=True)]
 
 
-def _is_taken_as_written(kind: Kind) -> bool:
+def is_taken_as_written(source: Mapping[str, Any]) -> bool:
+    """Return whether the pods of an object have no other containers and commands than it says."""
+    kind = Kind.of(source)
     return kind == JOB or (kind.api_version == _TRAINING and kind.kind in _REPLICAS)
+
+
+def containers_without_command(
+    source: Mapping[str, Any], path: str, spec: ExperimentSpec
+) -> tuple[list[tuple[str, Mapping[str, Any], Mapping[str, Any]]], int]:
+    """Return the primary containers whose command is their image's and has to be known, and how many there are in all.
+
+    A training job has pods of several roles, so there may be several: place, content and pod of each.
+    """
+    metrics = spec.metrics_collector_spec
+    found = _primary_containers(source, path, spec)
+    if metrics is None or metrics.collector is None or metrics.collector.kind in _WITHOUT_LAUNCHER:
+        return [], len(found)
+    return [one for one in found if not one[1].get("command") and not one[1].get("script")], len(found)
 
 
 def _primary_containers(
     source: Mapping[str, Any], path: str, spec: ExperimentSpec
-) -> list[tuple[str, Mapping[str, Any]]]:
+) -> list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
     name = spec.trial_template.primary_container_name if spec.trial_template else ""
-    return [(where, entry) for where, found, entry in _containers(source, path) if name and found == name]
-
-
-def _without_command(
-    containers: Iterable[tuple[str, Mapping[str, Any]]], spec: ExperimentSpec
-) -> Iterator[tuple[str, str]]:
-    """Yield the containers whose command a collector has to know and does not, with the kind of the collector."""
-    metrics = spec.metrics_collector_spec
-    kind = metrics.collector.kind if metrics and metrics.collector else ""
-    for where, entry in containers:
-        if kind in _WRAPPED and not entry.get("command") and not entry.get("script"):
-            yield where, kind
+    return [(where, entry, pod) for where, found, entry, pod in _containers(source, path) if name and found == name]
 
 
 def template_warnings(source: Mapping[str, Any], path: str, spec: ExperimentSpec) -> list[str]:
@@ -114,15 +106,12 @@ def _primary_container(source: Mapping[str, Any], path: str, spec: ExperimentSpe
         return
     containers = list(_containers(source, path))
     found = _primary_containers(source, path, spec)
-    if containers and not found and not any(has_placeholder(name) for _, name, _ in containers):
-        names = ", ".join(dict.fromkeys(name for _, name, _ in containers))
+    if containers and not found and not any(has_placeholder(name) for _, name, *_ in containers):
+        names = ", ".join(dict.fromkeys(name for _, name, *_ in containers))
         yield (
             f"spec.trialTemplate.primaryContainerName: no container of the object is named "
             f"{shown(template.primary_container_name)}; use one of {names}, unless an operator adds it"
         )
-    if not template_errors(source, path, spec):
-        for where, kind in _without_command(found, spec):
-            yield f"{where}.command: it is missing; {_NEEDS_COMMAND.format(kind)}; write the entrypoint as command"
 
 
 def _primary_pods(source: Mapping[str, Any], spec: ExperimentSpec) -> Iterator[str]:
@@ -162,8 +151,8 @@ def _vanishing(source: Mapping[str, Any], path: str) -> Iterator[str]:
             )
 
 
-def _containers(node: Any, path: str) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield place, name in the pod, and content of every container anywhere in an object."""
+def _containers(node: Any, path: str) -> Iterator[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]]:
+    """Yield place, name in the pod, content and pod of every container anywhere in an object."""
     pending: list[tuple[str, Any]] = [(path, node)]
     while pending:
         where, item = pending.pop()
@@ -174,17 +163,19 @@ def _containers(node: Any, path: str) -> Iterator[tuple[str, str, Mapping[str, A
             pending.extend((f"{where}[{i}]", child) for i, child in enumerate(item))
 
 
-def _containers_of(item: Mapping[str, Any], where: str) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+def _containers_of(
+    item: Mapping[str, Any], where: str
+) -> Iterator[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]]:
     """Yield the containers that a mapping lists itself: of a pod, of an Argo template, of a Tekton task."""
     for field, prefix in (("containers", ""), ("steps", "step-"), ("sidecars", "")):
         entries = item.get(field)
         for i, entry in enumerate(entries if isinstance(entries, list) else ()):
             if isinstance(entry, Mapping) and isinstance(entry.get("name"), str) and "image" in entry:
-                yield f"{where}.{field}[{i}]", f"{prefix}{entry['name']}", entry
+                yield f"{where}.{field}[{i}]", f"{prefix}{entry['name']}", entry, item
     for field in ("container", "script"):
         entry = item.get(field)
         if isinstance(entry, Mapping) and "image" in entry:
-            yield f"{where}.{field}", str(entry.get("name") or "main"), entry
+            yield f"{where}.{field}", str(entry.get("name") or "main"), entry, item
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

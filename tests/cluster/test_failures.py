@@ -164,12 +164,14 @@ for pid in filter(str.isdigit, os.listdir('/proc')):
         os.kill(int(pid), signal.SIGKILL)
 print('loss=0.25', flush=True)
 """
-"""A program that sees its collector, as all containers of the pod do, and ends it."""
+"""A program that sees its collector, because its pod shares processes, and ends it."""
 
 
 def test_a_collector_that_is_killed_loses_no_reading(room: Room) -> None:
     """It is a native sidecar: started again, it continues where it was."""
-    room.apply(experiment("killed", python_job(KILL_COLLECTOR), trials=1, parallel=1))
+    job = python_job(KILL_COLLECTOR)
+    job["spec"]["template"]["spec"]["shareProcessNamespace"] = True
+    room.apply(experiment("killed", job, trials=1, parallel=1))
 
     room.ended("killed")
 

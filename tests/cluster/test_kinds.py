@@ -240,7 +240,7 @@ def queue_and_preempt(room: Room, experiment_name: str, wanted: Json, jobs: str,
     kueue(Admitted=True, QuotaReserved=True)
     wait_for(lambda: is_true(only(), "Running"), "it to run", 90, room.picture)
     (pod,) = its_pods()
-    logs = ("logs", pod["metadata"]["name"], "-c", "metrics-logger-and-collector", f"--namespace={room.namespace}")
+    logs = ("logs", pod["metadata"]["name"], "-c", "xgboost", f"--namespace={room.namespace}")
     wait_for(lambda: "loss=0.9" in room.cluster.run(*logs, check=False), "its first reading", 60, room.picture)
     kueue(Evicted=True, reason=PREEMPTED)
     says(f": {PREEMPTED}; {NO_ROOM}")

@@ -22,14 +22,14 @@ def warnings_of(cluster: PodCluster, namespace: str, reason: str) -> list[dict[s
 
 def test_a_pod_that_can_never_be_collected_from_fails_its_trial_at_once(room: Room) -> None:
     job = python_job("print('loss=1')")
-    job["spec"]["template"]["spec"]["hostPID"] = True
+    job["spec"]["template"]["spec"]["os"] = {"name": "windows"}
     room.apply(experiment("refused", job, trials=1, parallel=1, template={"retain": True}))
 
     room.ended("refused", 60, state="Failed")
     (trial,) = room.trials("refused")
     failed = condition_of(trial, "Failed")
     assert failed["reason"] == "TrialPodsRefused"
-    assert "spec.hostPID: true" in failed["message"]
+    assert "spec.os.name: windows" in failed["message"]
     wait_for(lambda: not room.cluster.items("jobs", room.namespace), "its job to be gone", 30, room.picture)
 
 

@@ -6,22 +6,18 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from katib.cluster.injection.command import Patience
-from katib.cluster.injection.settings import MetricsPath
 from katib.cluster.pods.reading import facts_of
 from katib.controllers.trial.plan import JobView, Judgment, Observed, plan_trial
 from metrics_collector.reporter import MAX_WAITING
 from tests.support.kubelet import Container, Kubelet
 from tests.support.planning import NOW, holding, trial
-from tests.support.pod_view import pod_command
-from tests.support.pods import wrapped_command
 from tests.support.sidecar import TRIAL, Pod, early_stopping, pod_processes
 from tests.support.waiting import eventually
 
@@ -42,17 +38,11 @@ def pod(tmp_path: Path) -> Iterator[Pod]:
 
 
 def program(
-    pod: Pod,
-    *command: str,
-    seconds: float = 3600.0,
-    native: bool = True,
-    may_stop: bool = False,
-    grace_seconds: float = GRACE_SECONDS,
+    pod: Pod, *command: str, seconds: float = 3600.0, grace_seconds: float = GRACE_SECONDS, **fields: Any
 ) -> Container:
     """Return the program's container as it is injected; `seconds` is the collector's patience."""
-    path = MetricsPath(str(pod.file), str(pod.metrics))
-    patience = Patience(seconds, grace_seconds) if native else None
-    return Container("main", wrapped_command(command, path, to_file=True, may_stop=may_stop, patience=patience))
+    launched = pod.launched(*command, grace_seconds=grace_seconds, patience_seconds=seconds)
+    return Container("main", launched, **fields)
 
 
 def collector(
@@ -61,22 +51,24 @@ def collector(
     policy: str = "Never",
     program: Mapping[str, Any] | None = None,
     seconds: float = 3600.0,
-    native: bool = True,
+    alone: bool = True,
     grace_seconds: float = GRACE_SECONDS,
 ) -> Container:
     """Return the collector's container as it is injected, with the default of `-w`."""
     flags = ["-t", TRIAL, "-m", "loss;accuracy", "-o-type", "minimize", "-s-db", pod.address]
-    command = pod_command(*flags, "-path", str(pod.file), "-format", "TEXT", *arguments)
+    flags += ["-path", str(pod.file), "-format", "TEXT", *arguments]
     environment = {
         "KATIB_TERMINATION_LOG": str(pod.termination_log),
         "KATIB_POD_RESTART_POLICY": policy,
         "KATIB_PROGRAM_RESTART": json.dumps(program or {}),
         "KATIB_POD_GRACE_SECONDS": str(grace_seconds),
-        "KATIB_NATIVE_SIDECAR": "true" if native else "false",
+        "KATIB_LAUNCHER_DIRECTORY": str(pod.launcher),
+        "KATIB_PROGRAM_ALONE": "true" if alone else "false",
         "KATIB_GIVE_UP_SECONDS": str(seconds),
         "KATIB_POD_UID": "1234",
     }
-    return Container(COLLECTOR, command, environment, native=native, termination_log=pod.termination_log)
+    command = [sys.executable, "-m", "metrics_collector", *flags]
+    return Container(COLLECTOR, command, environment, native=True, termination_log=pod.termination_log)
 
 
 def running(*containers: Container, grace_seconds: float = GRACE_SECONDS, **fields: object) -> Kubelet:
@@ -111,7 +103,7 @@ def test_the_pod_waits_for_a_database_that_is_away_longer_than_the_grace_period(
     pod.database_goes()
     main = program(pod, "sh", "-c", "echo loss=0.5; echo loss=0.4", grace_seconds=SHORT_GRACE_SECONDS)
     with running(collector(pod, grace_seconds=SHORT_GRACE_SECONDS), main) as kubelet:
-        eventually(lambda: any("completed" in path.read_text() for path in pod.metrics.glob("*.pid")))
+        eventually(lambda: pod.state() in {"completed 0", "stopped 0"})
         ended = time.monotonic()
         eventually(lambda: time.monotonic() > ended + SHORT_GRACE_SECONDS + 1.0)
         assert not kubelet.has_ended
@@ -158,12 +150,11 @@ def test_a_collector_that_gives_up_lets_the_pod_go_and_says_so(pod: Pod) -> None
     assert message.startswith("Metrics are not complete: not all readings are stored: 1 readings could not be stored")
 
 
-@pytest.mark.parametrize("native", [True, False], ids=["native", "ordinary"])
-def test_a_collector_that_is_killed_for_good_makes_no_success_of_a_part(pod: Pod, *, native: bool) -> None:
+def test_a_collector_that_is_killed_for_good_makes_no_success_of_a_part(pod: Pod) -> None:
     gate = pod.metrics / "gate"
     wait = f"echo loss=0.5; while ! [ -e {gate} ]; do sleep 0.05; done; echo loss=0.1"
-    main = program(pod, "sh", "-c", wait, native=native, seconds=-59.0)
-    with running(collector(pod, native=native), main, restart_seconds=60.0) as kubelet:
+    main = program(pod, "sh", "-c", wait, seconds=-59.0)  # a second with those that are spare
+    with running(collector(pod), main, restart_seconds=60.0) as kubelet:
         eventually(lambda: pod.readings() == ["0.5"])
         kubelet.kill(COLLECTOR)
         gate.touch()
@@ -198,7 +189,7 @@ def test_a_pod_that_is_deleted_while_it_waits_ends_within_its_grace_period_and_i
     main = program(pod, "echo", "loss=0.5", grace_seconds=SHORT_GRACE_SECONDS)
     sidecar = collector(pod, grace_seconds=SHORT_GRACE_SECONDS)
     with running(sidecar, main) as kubelet:  # which kills nobody soon: they heed the period that they are told
-        eventually(lambda: any("completed" in path.read_text() for path in pod.metrics.glob("*.pid")))
+        eventually(lambda: pod.state() in {"completed 0", "stopped 0"})
         eventually(lambda: heeds_sigterm(sidecar))
         kubelet.delete()
         kubelet.wait()
@@ -220,7 +211,7 @@ def test_a_program_that_fails_is_not_waited_for(pod: Pod) -> None:
 
 def test_a_program_that_fails_and_runs_again_is_collected_from_in_all_its_runs(pod: Pod) -> None:
     once = f"[ -e {pod.metrics}/tried ] || {{ touch {pod.metrics}/tried; exit 1; }}"
-    again = f"echo loss=0.$(ls {pod.metrics}/*.pid | wc -l); {once}"
+    again = f"if [ -e {pod.metrics}/tried ]; then echo loss=0.2; else echo loss=0.1; fi; {once}"
     main = program(pod, "sh", "-c", again)
     with running(collector(pod, policy="OnFailure"), main, restart_policy="OnFailure") as kubelet:
         kubelet.wait()
@@ -234,7 +225,6 @@ def rules(action: str, *codes: int, policy: str = "Never") -> dict[str, Any]:
     return {"restartPolicy": policy, "restartPolicyRules": [rule]}
 
 
-@pytest.mark.parametrize("native", [True, False], ids=["native", "ordinary"])
 @pytest.mark.parametrize(
     ("own", "fields"),
     [
@@ -245,13 +235,13 @@ def rules(action: str, *codes: int, policy: str = "Never") -> dict[str, Any]:
     ids=["rule", "policy", "all"],
 )
 def test_a_program_whose_container_runs_again_by_its_own_rules_is_collected_from_in_all_its_runs(
-    pod: Pod, own: dict[str, Any], fields: dict[str, Any], *, native: bool
+    pod: Pod, own: dict[str, Any], fields: dict[str, Any]
 ) -> None:
     gate = pod.metrics / "gate"
     once = f"[ -e {gate} ] || {{ echo loss=1; while ! [ -e {gate} ]; do sleep 0.05; done; exit 3; }}"
-    main = program(pod, "sh", "-c", f"{once}; echo loss=2; echo loss=99", native=native)
+    main = program(pod, "sh", "-c", f"{once}; echo loss=2; echo loss=99")
     main = replace(main, **fields)
-    sidecar = collector(pod, program=own, native=native)
+    sidecar = collector(pod, program=own)
     with running(main, sidecar, restart_seconds=1.0) as kubelet:  # time for a collector that would end
         eventually(lambda: pod.readings() == ["1"])
         gate.touch()
@@ -262,12 +252,11 @@ def test_a_program_whose_container_runs_again_by_its_own_rules_is_collected_from
     assert verdict(pod, kubelet)[0] == "Succeeded"
 
 
-@pytest.mark.parametrize("native", [True, False], ids=["native", "ordinary"])
-def test_a_program_that_fails_otherwise_than_its_rules_say_has_ended(pod: Pod, *, native: bool) -> None:
+def test_a_program_that_fails_otherwise_than_its_rules_say_has_ended(pod: Pod) -> None:
     gate = pod.metrics / "gate"
     wait = f"echo loss=1; while ! [ -e {gate} ]; do sleep 0.05; done; exit 4"
-    main = replace(program(pod, "sh", "-c", wait, native=native), again=[3])
-    with running(main, collector(pod, program=rules("Restart", 3), native=native)) as kubelet:
+    main = replace(program(pod, "sh", "-c", wait), again=[3])
+    with running(main, collector(pod, program=rules("Restart", 3))) as kubelet:
         eventually(lambda: pod.readings() == ["1"])
         gate.touch()
         kubelet.wait()
@@ -276,30 +265,24 @@ def test_a_program_that_fails_otherwise_than_its_rules_say_has_ended(pod: Pod, *
     assert pod.news().splitlines()[0] == "all readings are stored"
 
 
-@pytest.mark.parametrize("native", [True, False], ids=["native", "ordinary"])
-def test_another_container_that_has_all_run_again_makes_no_value_of_a_part(pod: Pod, *, native: bool) -> None:
-    """The collector sees the end of the first run only: a native one goes on, of an ordinary one the trial hears."""
+def test_a_program_that_another_container_has_run_again_is_collected_from_again(pod: Pod) -> None:
+    """The collector sees the end of the first run only, and goes on."""
     tried = pod.metrics / "tried"
-    main = program(pod, "sh", "-c", f"echo loss=1; ! [ -e {tried} ] || echo loss=99", native=native)
+    main = program(pod, "sh", "-c", f"echo loss=1; ! [ -e {tried} ] || echo loss=99")
     stored = f"while ! grep -qs stored {pod.termination_log}; do sleep 0.02; done"
     watch = ["sh", "-c", f"[ -e {tried} ] && exit 0; {stored}; touch {tried}; exit 88"]
-    sidecar, watcher = collector(pod, native=native), Container("watcher", watch, all_again=[88])
+    sidecar, watcher = collector(pod, alone=False), Container("watcher", watch, all_again=[88])
     with running(sidecar, main, watcher, restart_seconds=1.5) as kubelet:  # the collector comes long before the program
         kubelet.wait()
 
-    assert (len(main.codes), main.codes[-1]) == (2, 0)  # a shell that still waits for its collector is killed
-    condition, message = verdict(pod, kubelet)
-    if native or len(pod.readings()) > 1:  # an ordinary one that a busy machine starts late sees the second run whole
-        assert (condition, pod.readings()) == ("Succeeded", ["1", "1", "99"])
-    else:
-        assert (condition, pod.readings()) == ("MetricsUnavailable", ["1"])
-        assert message.endswith(f"container main in pod p was started again after container {COLLECTOR} had ended")
+    assert (len(main.codes), main.codes[-1]) == (2, 0)  # a launcher that still waits for its collector is killed
+    assert (verdict(pod, kubelet)[0], pod.readings()) == ("Succeeded", ["1", "1", "99"])
 
 
 def test_a_program_that_is_stopped_early_is_told_of_before_the_pod_ends(pod: Pod) -> None:
     with early_stopping() as (service, address):
         rule = ("-stop-rule", "loss;1;greater;2", "-s-earlystop", address, "-o-type", "", "-m", "accuracy;loss")
-        main = program(pod, "sh", "-c", "echo loss=0.5; echo loss=2; sleep 60", may_stop=True)
+        main = program(pod, "sh", "-c", "echo loss=0.5; echo loss=2; sleep 60")
         with running(collector(pod, *rule), main) as kubelet:
             eventually(lambda: kubelet.has_ended or service.stopped == [TRIAL])
             told_in_time = service.stopped == [TRIAL]
@@ -321,13 +304,29 @@ def test_a_native_sidecar_ends_by_itself_when_its_pod_runs_nothing_else(pod: Pod
 
 
 def test_a_native_sidecar_waits_for_its_signal_beside_another_container(pod: Pod) -> None:
-    sidecar = collector(pod)
+    sidecar = collector(pod, alone=False)
     longer = f"while ! grep -qs stored {pod.termination_log}; do sleep 0.02; done; sleep 0.5"
     with running(sidecar, program(pod, "echo", "loss=0.5"), Container("other", ["sh", "-c", longer])) as kubelet:
         kubelet.wait()
 
     assert sidecar.codes == [0]  # it was not started again
     assert (pod.readings(), pod.news()) == (["0.5"], "all readings are stored")
+
+
+def test_a_sidecar_that_does_not_know_of_another_container_ends_once_and_then_waits(pod: Pod) -> None:
+    """The container of a mesh, which another webhook has added behind ours."""
+    sidecar, other = collector(pod), Container("other", ENDS_WHEN_ASKED)
+    with running(sidecar, program(pod, "echo", "loss=0.5"), other) as kubelet:
+        eventually(lambda: sidecar.codes == [0] and sidecar.runs)
+        eventually(lambda: pod.news() == "all readings are stored")
+        with pytest.raises(AssertionError):
+            kubelet.wait(2)
+        assert sidecar.codes == [0]
+        assert other.process is not None
+        other.process.terminate()
+        kubelet.wait()
+
+    assert (sidecar.codes, pod.readings()) == ([0, 0], ["0.5"])
 
 
 # --- other sidecars ---------------------------------------------------------------------------------------------------
@@ -355,18 +354,6 @@ def test_a_native_sidecar_that_never_ends_costs_its_grace_period_and_no_reading(
     assert other.codes == [137]
     assert pod.readings() == ["0.5"]
     assert pod.news() == "all readings are stored"
-
-
-@pytest.mark.parametrize("other", [ENDS_WHEN_ASKED, NEVER_ENDS], ids=["patient", "deaf"])
-def test_an_ordinary_collector_ends_beside_a_sidecar_that_does_not(pod: Pod, other: Sequence[str]) -> None:
-    sidecar = collector(pod, native=False)
-    proxy = Container("proxy", other, native=True)
-    main = program(pod, "echo", "loss=0.5", native=False)
-    with running(proxy, main, sidecar, grace_seconds=SHORT_GRACE_SECONDS) as kubelet:
-        kubelet.wait()
-
-    assert sidecar.codes == [0]
-    assert pod.readings() == ["0.5"]
 
 
 # --- a collector that is killed ---------------------------------------------------------------------------------------
@@ -430,9 +417,9 @@ def test_a_collector_that_is_killed_while_it_stops_the_program_stops_it_all_the_
     with early_stopping() as (service, address):
         service.refusals = 1_000
         rule = ("-stop-rule", "loss;1;greater;2", "-s-earlystop", address, "-o-type", "", "-m", "accuracy;loss")
-        main = program(pod, "sh", "-c", "echo loss=0.5; echo loss=2; sleep 60", may_stop=True)
+        main = program(pod, "sh", "-c", "echo loss=0.5; echo loss=2; sleep 60")
         with running(collector(pod, *rule), main) as kubelet:
-            eventually(lambda: any("completed" in path.read_text() for path in pod.metrics.glob("*.pid")))
+            eventually(lambda: pod.state() in {"completed 0", "stopped 0"})
             eventually(lambda: pod.readings() == ["0.5", "2"])
             kubelet.kill(COLLECTOR)
             service.refusals = 0

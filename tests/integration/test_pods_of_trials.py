@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +34,7 @@ from tests.support.api_server import ApiServer
 from tests.support.control_plane import EXPERIMENT, STATUS_PORT, ControllerProcess, ControlPlane
 from tests.support.controllers import JOB, RecordedEvents
 from tests.support.planning import holding, trial
+from tests.support.registry import running_registry
 from tests.support.stores import STAND_IN, WIDGET
 from tests.support.waiting import eventually
 
@@ -178,17 +180,41 @@ def test_a_trial_whose_pods_are_refused_for_what_they_are_says_so_and_fails_afte
 
 
 @pytest.mark.usefixtures("_no_webhook")
+def test_a_trial_waits_with_the_reason_while_the_registry_of_its_image_is_away(
+    plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    with running_registry(tmp_path) as registry:
+        host = registry.host
+        registry.push("train", "1", amd64=["/train"], arm64=["/train"])
+    process = controller(plane, namespace)
+    try:
+        intercept_pods(plane, process, namespace)
+        container = {"name": "main", "image": f"{host}/train:1", "args": ["--lr=${trialParameters.lr}"]}
+        submit(plane, namespace, {"containers": [container]})
+        eventually(lambda: told(plane, namespace, "Running").get("reason") == "TrialWaiting")
+        waiting = told(plane, namespace, "Running")["message"]
+        with running_registry(tmp_path, host):
+            (pod,) = eventually(lambda: plane.store.list(POD, namespace).items)
+
+        assert f"the entrypoint of {host}/train:1 is not known: {host} cannot be reached" in waiting
+        (main,) = [one for one in pod["spec"]["containers"] if one["name"] == "main"]
+        assert (main["args"][0], main["args"][1][:5]) == ("/train", "--lr=")
+    finally:
+        process.stop()
+
+
+@pytest.mark.usefixtures("_no_webhook")
 def test_a_pod_that_our_webhook_refuses_forever_fails_its_trial_at_once(plane: ControlPlane, namespace: str) -> None:
     process = controller(plane, namespace)
     try:
         intercept_pods(plane, process, namespace)
-        submit(plane, namespace, {"hostPID": True})
+        submit(plane, namespace, {"os": {"name": "windows"}})
         plane.wait_for_end("demo", namespace, 100)  # far less than the patience of five minutes
 
         failed = told(plane, namespace, "Failed")
         assert failed["reason"] == "TrialPodsRefused"
-        assert "spec.hostPID: true" in failed["message"]
-        assert failed["message"].endswith("remove it from the trial template")
+        assert "spec.os.name: windows" in failed["message"]
+        assert failed["message"].endswith("report metrics with the collector kind Push")
     finally:
         process.stop()
 

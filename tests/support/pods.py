@@ -20,8 +20,8 @@ from katib.api.types import (
 )
 from katib.cluster.configuration.models import MetricsCollectorConfig
 from katib.cluster.injection import InjectionSettings
-from katib.cluster.injection.command import wrapped
-from katib.cluster.injection.settings import MetricsPath
+from katib.cluster.injection.command import LAUNCHER, LAUNCHER_DIRECTORY, launcher
+from tests.support.launcher import launcher_binary
 
 TRIAL = "test-trial"
 DB_MANAGER = "katib-db-manager.kubeflow:6789"
@@ -83,10 +83,19 @@ def expanded(text: str, variables: Mapping[str, str]) -> str:
     return re.sub(r"\$\$|\$\(([^()]*)\)", one, text)
 
 
-def wrapped_command(command: Sequence[str], path: MetricsPath, **options: Any) -> list[str]:
-    """Return what the container of a program runs that is injected into."""
-    words, arguments = wrapped(command, path, **options)
-    return [expanded(word, {}) for word in [*words, *arguments]]
+def launched_command(
+    command: Sequence[str],
+    directory: str,
+    *,
+    file: str = "",
+    grace_seconds: float = 30.0,
+    patience_seconds: float | None = None,
+    shared: str = "",
+) -> list[str]:
+    """Return what the container of a program runs that is injected into, with a directory of its own."""
+    words = launcher(file=file, grace_seconds=grace_seconds, patience_seconds=patience_seconds, shared=shared)
+    places = {LAUNCHER: launcher_binary(), LAUNCHER_DIRECTORY: directory}
+    return [places.get(word, expanded(word, {})) for word in words] + [expanded(word, {}) for word in command]
 
 
 def command_of(container: Mapping[str, Any], variables: Mapping[str, str] | None = None) -> list[str]:

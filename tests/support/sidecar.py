@@ -1,4 +1,4 @@
-"""What a pod runs, as processes of this machine: a wrapped program and the sidecar, with the services they talk to."""
+"""What a pod runs, as processes of this machine: a program below its launcher, the sidecar, and their services."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from typing import Any
 import grpc
 
 from katib.api.metrics import BatchId, MetricLog
-from katib.cluster.injection.settings import MetricsPath
 from katib.errors import UnavailableError
 from katib.observations import SqlObservationLog
 from katib.rpc._generated import api_pb2 as pb
@@ -24,7 +23,7 @@ from katib.rpc.db_manager import DbManagerServer, serve_db_manager
 from katib.rpc.log_guard import LogGuard
 from metrics_collector.sidecar import ALL_STORED
 from tests.support.observations import sql_log
-from tests.support.pods import wrapped_command
+from tests.support.pods import launched_command
 from tests.support.services import serving
 
 TRIAL = "tune-abc"
@@ -60,6 +59,8 @@ class Pod:
         self.metrics = directory / "metrics"
         self.metrics.mkdir(exist_ok=True)
         self.file = self.metrics / "metrics.log"
+        self.launcher = directory / "launcher"
+        self.launcher.mkdir(exist_ok=True)
         self.log = log
         self.guard: LogGuard | None = None
         self.server: DbManagerServer = serve_db_manager(log, "127.0.0.1:0")
@@ -69,18 +70,25 @@ class Pod:
         self._outputs: dict[subprocess.Popen[bytes], bytes] = {}
         self._readers: dict[subprocess.Popen[bytes], threading.Thread] = {}
 
-    def program(self, *command: str, to_file: bool = True, may_stop: bool = False) -> subprocess.Popen[bytes]:
+    def program(self, *command: str, to_file: bool = True, **options: Any) -> subprocess.Popen[bytes]:
         """Start a program as the injected container does."""
-        path = MetricsPath(str(self.file), str(self.metrics))
-        injected = wrapped_command(command, path, to_file=to_file, may_stop=may_stop)
-        return self._start(injected, dict(os.environ))
+        return self.start(self.launched(*command, to_file=to_file, **options))
+
+    def launched(self, *command: str, to_file: bool = True, **options: Any) -> list[str]:
+        """Return the command of a program's container."""
+        return launched_command(command, str(self.launcher), file=str(self.file) if to_file else "", **options)
+
+    def state(self) -> str:
+        """Return what the launcher says of its last run, without its number; empty before the first one."""
+        path = self.launcher / "state"
+        return " ".join(path.read_text().split()[1:]) if path.exists() else ""
 
     def sidecar(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
         """Start the collector; flags given here come last and win."""
         command = [sys.executable, "-m", "metrics_collector", "-t", TRIAL, "-m", "loss;accuracy", "-o-type", "minimize"]
         command += ["-s-db", self.address, "-path", str(self.file), "-format", "TEXT", "-w", "false", *arguments]
-        variables = {"KATIB_TERMINATION_LOG": str(self.termination_log), "KATIB_POD_RESTART_POLICY": "Never"}
-        return self._start(command, {**os.environ, **variables, **environment})
+        variables = {"KATIB_LAUNCHER_DIRECTORY": str(self.launcher), "KATIB_PROGRAM_ALONE": "true"}
+        return self.start(command, KATIB_TERMINATION_LOG=str(self.termination_log), **{**variables, **environment})
 
     def readings(self, metric: str = "loss") -> list[str]:
         """Return what the log holds of one metric."""
@@ -132,8 +140,10 @@ class Pod:
             reader.join(60)
         self.server.stop(0)
 
-    def _start(self, command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
+    def start(self, command: list[str], **environment: str) -> subprocess.Popen[bytes]:
+        """Start a container."""
+        variables = {**os.environ, **environment}
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=variables)
         self._processes.append(process)
         self._outputs[process] = b""
         reader = threading.Thread(target=self._drain, args=(process,), daemon=True)

@@ -6,7 +6,7 @@ Does not belong here: finding the trial of a pod, serving the webhook.
 
 from __future__ import annotations
 
-from katib.cluster.injection.inject import inject, missing_primary_container
+from katib.cluster.injection.inject import container_to_complete, inject, missing_primary_container
 from katib.cluster.injection.settings import InjectionSettings, VolumeClaim
 
-__all__ = ["InjectionSettings", "VolumeClaim", "inject", "missing_primary_container"]
+__all__ = ["InjectionSettings", "VolumeClaim", "container_to_complete", "inject", "missing_primary_container"]

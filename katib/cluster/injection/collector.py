@@ -9,29 +9,31 @@ from typing import Any
 from katib.api.container_restarts import OWN_FIELDS
 from katib.api.types import CollectorKind, SourceSpec, Trial
 from katib.cluster.configuration.models import MetricsCollectorConfig
+from katib.cluster.injection.command import LAUNCHER
 from katib.cluster.injection.settings import (
     InjectionSettings,
     MetricsPath,
     collector_kind,
     http_get,
-    marker_path,
 )
 from katib.errors import invalid
 from metrics_collector.pod_settings import (
+    ALONE_VARIABLE,
     DEFAULT_GRACE_SECONDS,
     GIVE_UP_VARIABLE,
     GRACE_VARIABLE,
     HTTP_GET_VARIABLE,
     KIND_VARIABLE,
-    MARKERS_VARIABLE,
-    NATIVE_VARIABLE,
+    LAUNCHER_VARIABLE,
     POD_UID_VARIABLE,
     PROGRAM_RESTART_VARIABLE,
     RESTART_VARIABLE,
 )
+from metrics_collector.program import LAUNCHER_DIRECTORY
 
 LOGGER_NAME = "metrics-logger-and-collector"
 COLLECTOR_NAME = "metrics-collector"
+LAUNCHER_IN_IMAGE = "/opt/katib/bin/katib-launch"
 
 _IDENTITY = ("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile", "seLinuxOptions")
 
@@ -82,18 +84,16 @@ def collector_container(
         "imagePullPolicy": entry.image_pull_policy,
         "resources": entry.resources.complete(),
         "args": collector_arguments(trial, path, settings),
-        "env": _environment(pod, primary, trial, entry, native=is_native(trial, settings)),
-        "securityContext": _security_context(pod, primary, trial, copy=settings.inject_security_context),
+        "env": _environment(pod, primary, trial, entry),
+        "securityContext": _security_context(
+            pod, primary, trial, copy=settings.inject_security_context, kills=not entry.native_sidecar
+        ),
     }
-    if is_native(trial, settings):
-        container["restartPolicy"] = "Always"
+    if entry.native_sidecar:
+        # No container starts before this has ended well.
+        install = {"exec": {"command": [LAUNCHER_IN_IMAGE, "-i", LAUNCHER]}}
+        container |= {"restartPolicy": "Always", "lifecycle": {"postStart": install}}
     return container
-
-
-def is_native(trial: Trial, settings: InjectionSettings) -> bool:
-    """Return whether the collector runs as a native sidecar: an init container that stays."""
-    entry = settings.collectors.get(collector_kind(trial))
-    return entry is not None and entry.native_sidecar
 
 
 def grace_seconds(pod: Mapping[str, Any]) -> float:
@@ -125,36 +125,35 @@ def _stopping(trial: Trial, settings: InjectionSettings) -> Iterator[str]:
 
 
 def _environment(
-    pod: Mapping[str, Any], primary: Mapping[str, Any], trial: Trial, entry: MetricsCollectorConfig, *, native: bool
+    pod: Mapping[str, Any], primary: Mapping[str, Any], trial: Trial, entry: MetricsCollectorConfig
 ) -> list[dict[str, Any]]:
     """Return what the collector has to know about its pod and cannot see from inside, and no flag of Katib's says."""
     kind = collector_kind(trial)
     variables = {
         RESTART_VARIABLE: pod["spec"].get("restartPolicy") or "Always",
         GRACE_VARIABLE: str(grace_seconds(pod)),
-        NATIVE_VARIABLE: "true" if native else "false",
         GIVE_UP_VARIABLE: f"{entry.patience_seconds:g}",
+        KIND_VARIABLE: kind,
     }
     if own := {name: primary[name] for name in OWN_FIELDS if primary.get(name)}:
         variables[PROGRAM_RESTART_VARIABLE] = json.dumps(own, separators=(",", ":"))
-    if kind not in {CollectorKind.STDOUT, CollectorKind.FILE}:
-        variables[KIND_VARIABLE] = kind
+    if entry.native_sidecar:
+        variables[LAUNCHER_VARIABLE] = LAUNCHER_DIRECTORY
+        variables[ALONE_VARIABLE] = "true" if len(pod["spec"]["containers"]) == 1 else "false"
     if kind == CollectorKind.PROMETHEUS_METRIC:
         variables[HTTP_GET_VARIABLE] = json.dumps(http_get(trial), separators=(",", ":"))
-        if (markers := marker_path(trial, primary)) is not None:
-            variables[MARKERS_VARIABLE] = markers.directory
     uid = {"name": POD_UID_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
     return [*({"name": name, "value": value} for name, value in variables.items()), uid]
 
 
 def _security_context(
-    pod: Mapping[str, Any], primary: Mapping[str, Any], trial: Trial, *, copy: bool
+    pod: Mapping[str, Any], primary: Mapping[str, Any], trial: Trial, *, copy: bool, kills: bool
 ) -> dict[str, Any]:
     """Return a security context that the "restricted" Pod Security level allows wherever it allows the pod.
 
-    To end processes of the primary container the collector must run as the same user: a user named there is taken over,
-    one named for the pod holds for both. Where none is named and root is not refused, the program runs as whomever its
-    image says, and the collector of a trial with rules is root with just the rights to end it and leave the reason.
+    A user named for the primary container is taken over, one named for the pod holds for both. Where none is named, the
+    program runs as whomever its image says. A collector without launcher `kills` the program by itself, so it has
+    to be the same user: if root is not refused, it is root with just the rights to do so and leave the reason.
     """
     given = primary.get("securityContext") or {}
     if copy and given:
@@ -167,7 +166,7 @@ def _security_context(
         **{name: given[name] for name in _IDENTITY if name in given},
     }
     named = {**of_pod, **given}
-    if trial.spec.early_stopping_rules and "runAsUser" not in named and not named.get("runAsNonRoot"):
+    if kills and trial.spec.early_stopping_rules and "runAsUser" not in named and not named.get("runAsNonRoot"):
         context["runAsUser"] = 0
         context["capabilities"] = {"drop": ["ALL"], "add": ["DAC_OVERRIDE", "KILL"]}
     if "seccompProfile" not in named:

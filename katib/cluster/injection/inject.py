@@ -14,26 +14,28 @@ from katib.api.container_restarts import runs_again, unknown_rules
 from katib.api.names import TRIAL_LABEL
 from katib.api.quantities import add_quantities
 from katib.api.types import CollectorKind, Trial
-from katib.cluster.injection.collector import collector_container, grace_seconds, is_native
-from katib.cluster.injection.command import Patience, wrapped
+from katib.cluster.configuration.models import MetricsCollectorConfig
+from katib.cluster.injection.collector import collector_container, grace_seconds
+from katib.cluster.injection.command import katib_shell, launcher
 from katib.cluster.injection.settings import (
     InjectionSettings,
     MetricsPath,
     VolumeClaim,
     collector_kind,
     http_get,
-    marker_path,
     metrics_path,
 )
 from katib.errors import InvalidError, invalid
 from katib.rpc.trainer_status import AUTHORITIES_VARIABLE, TOKEN_FILE_VARIABLE, URL_VARIABLE, path_of
 from katib.runtime.objects import Object
 from katib.tuning.replicas import COLLECTORS, is_primary
+from metrics_collector.program import LAUNCHER_DIRECTORY
 
 METRICS_PORT_VARIABLE = "KATIB_METRICS_PORT"
 """Where a program is to offer its metrics, as on one machine, where every trial has a port of its own."""
 
 METRICS_VOLUME = "metrics-volume"
+LAUNCHER_VOLUME = "katib-launcher"
 SUGGESTION_VOLUME = "suggestion-volume"
 STATUS_VOLUME = "trainer-status"
 
@@ -85,6 +87,16 @@ def _keep_last_words(pod: Pod, trial: Trial) -> None:
     for container in (container for part in _PARTS for container in pod["spec"].get(part) or ()):
         if container.get("name") not in (*COLLECTORS, custom.get("name")):
             container["terminationMessagePolicy"] = "FallbackToLogsOnError"
+
+
+def container_to_complete(pod: Object, trial: Trial, settings: InjectionSettings) -> int | None:
+    """Return the position of the primary container if it has no command, and something of ours has to run it."""
+    index, kind = primary_index(pod, trial), collector_kind(trial)
+    if index is None or not is_primary(pod, trial) or kind in {*_UNACCOMPANIED, CollectorKind.CUSTOM}:
+        return None
+    entry = settings.collectors.get(kind)
+    is_seen = kind == CollectorKind.PROMETHEUS_METRIC and entry is not None and not entry.native_sidecar
+    return None if is_seen or containers(pod)[index].get("command") else index
 
 
 def _introduce(primary: Pod, trial: Trial, settings: InjectionSettings) -> None:
@@ -165,23 +177,27 @@ def _collect(pod: Pod, primary: Pod, where: str, trial: Trial, settings: Injecti
         shared: Directory that all users may read when the program has ended; empty: none.
     """
     path = metrics_path(trial)
-    markers = marker_path(trial, primary)
     collector = _collector(pod, primary, trial, path, settings)
     _entrust(collector, settings)
     if _is_injected(pod, collector, trial):
         return
-    _refuse_impossible(pod["spec"], primary)
+    kind = collector_kind(trial)
+    entry = settings.collectors[kind] if kind != CollectorKind.CUSTOM else None
+    _refuse_impossible(pod["spec"], primary, shares_processes=not (entry and entry.native_sidecar))
     if path is not None:
         _share_directory(pod, primary, collector, path)
-    if markers is not None and markers != path:
-        _share_directory(pod, primary, collector, markers)
-    if markers is not None:
-        _wrap(primary, where, trial, markers, _patience(pod, primary, trial, settings), shared)
-    if collector.get("restartPolicy") == "Always":
+    if entry is not None and entry.native_sidecar:
+        _put_before(primary, where, _launcher(pod, primary, trial, path, entry, shared))
+        _share_launcher(pod, primary, collector)
         pod["spec"]["initContainers"] = [*(pod["spec"].get("initContainers") or ()), collector]
     else:
+        if entry is not None and path is not None:
+            shell = katib_shell(
+                path, to_file=kind == CollectorKind.STDOUT, may_stop=bool(trial.spec.early_stopping_rules)
+            )
+            _put_before(primary, where, shell)
         pod["spec"]["containers"].append(collector)
-    pod["spec"]["shareProcessNamespace"] = True
+        pod["spec"]["shareProcessNamespace"] = True
     _make_room(pod, collector)
 
 
@@ -202,17 +218,17 @@ def _make_room(pod: Pod, collector: Pod) -> None:
         pod["spec"]["resources"] = whole
 
 
-def _refuse_impossible(spec: Pod, primary: Pod) -> None:
+def _refuse_impossible(spec: Pod, primary: Pod, *, shares_processes: bool) -> None:
     places = [(f"spec.{part}[{i}]", c) for part in _PARTS for i, c in enumerate(spec.get(part) or ())]
     rules = [error for where, c in places for error in unknown_rules(c, where, is_program=c is primary)]
     if rules:
         raise InvalidError(rules)
-    if spec.get("hostPID"):
+    if shares_processes and spec.get("hostPID"):
         cause = "true; the collector would see every process of the node"
         raise invalid("spec.hostPID", cause, "remove it from the trial template", "pod-host-pid")
     system = (spec.get("os") or {}).get("name") or (spec.get("nodeSelector") or {}).get("kubernetes.io/os")
     if system == "windows":
-        cause = "windows, whose containers share no processes and have no sh"
+        cause = "windows, for which there is no collector"
         remedy = "report metrics with the collector kind Push"
         raise invalid("spec.os.name", cause, remedy, "pod-windows")
 
@@ -289,29 +305,34 @@ def _add_volume(pod: Pod, volume: Pod) -> None:
     pod["spec"]["volumes"] = [*volumes, volume]
 
 
-def _patience(pod: Pod, primary: Pod, trial: Trial, settings: InjectionSettings) -> Patience | None:
-    """Return how long the program's container waits for a native sidecar, which ends with the last container.
+def _launcher(
+    pod: Pod, primary: Pod, trial: Trial, path: MetricsPath | None, entry: MetricsCollectorConfig, shared: str
+) -> list[str]:
+    """Return the launcher's command. A program that ends well and runs again ends no pod, so nothing is waited for."""
+    runs_on = runs_again(primary, pod["spec"].get("restartPolicy", "Always"), 0)
+    return launcher(
+        file=path.path if path is not None and collector_kind(trial) == CollectorKind.STDOUT else "",
+        grace_seconds=grace_seconds(pod),
+        patience_seconds=None if runs_on else entry.patience_seconds,
+        shared=shared,
+    )
 
-    An ordinary collector keeps the pod by itself, and a program that ends well and runs again ends no pod.
-    """
-    if not is_native(trial, settings) or runs_again(primary, pod["spec"].get("restartPolicy", "Always"), 0):
-        return None
-    return Patience(settings.collectors[collector_kind(trial)].patience_seconds, grace_seconds(pod))
+
+def _share_launcher(pod: Pod, primary: Pod, collector: Pod) -> None:
+    """Give program and collector the volume with the launcher, which is of this pod alone."""
+    for container in (primary, collector):
+        mount = {"name": LAUNCHER_VOLUME, "mountPath": LAUNCHER_DIRECTORY}
+        container["volumeMounts"] = [*(container.get("volumeMounts") or ()), mount]
+    _add_volume(pod, {"name": LAUNCHER_VOLUME, "emptyDir": {}})
 
 
-def _wrap(primary: Pod, where: str, trial: Trial, path: MetricsPath, patience: Patience | None, shared: str) -> None:
+def _put_before(primary: Pod, where: str, command: list[str]) -> None:
+    """Have a program of ours run the command and the arguments of the template, which become its arguments."""
     if not primary.get("command"):
         cause = f"it is missing, and what {primary.get('image', 'the image')!r} runs by itself is not known here"
         remedy = "write the image's entrypoint as command in the trial template"
         raise invalid(f"{where}.command", cause, remedy, "command-missing")
-    primary["command"], primary["args"] = wrapped(
-        [*primary["command"], *(primary.get("args") or ())],
-        path,
-        to_file=collector_kind(trial) == CollectorKind.STDOUT,
-        may_stop=bool(trial.spec.early_stopping_rules),
-        patience=patience,
-        shared=shared,
-    )
+    primary["command"], primary["args"] = command, [*primary["command"], *(primary.get("args") or ())]
 
 
 def _same_place(one: str | None, other: str) -> bool:

@@ -83,20 +83,6 @@ def metrics_path(trial: Trial) -> MetricsPath | None:
     return MetricsPath(path, directory)
 
 
-def marker_path(trial: Trial, primary: Mapping[str, Any]) -> MetricsPath | None:
-    """Return where the shell around the program and the collector exchange how far they are.
-
-    None where no shell is put around it: a custom collector knows none, and a Prometheus endpoint can be scraped of a
-    program whose command is not known here, too.
-    """
-    kind = collector_kind(trial)
-    if kind == CollectorKind.PROMETHEUS_METRIC:
-        if not primary.get("command"):
-            return None
-        return MetricsPath(DEFAULT_METRICS_FILE, posixpath.dirname(DEFAULT_METRICS_FILE))
-    return None if kind == CollectorKind.CUSTOM else metrics_path(trial)
-
-
 def http_get(trial: Trial) -> Mapping[str, Any]:
     """Return the endpoint that the collector's source names."""
     source = trial.spec.metrics_collector.source

@@ -20,6 +20,7 @@ from katib.runtime.objects import Key, Object, ObjectStore
 from katib.tuning.ports import ALL, Part
 from katib.tuning.reading import is_completed
 from katib.tuning.replicas import COLLECTORS, find_replica, no_container, replica_name
+from metrics_collector.program import LAUNCHER_DIRECTORY
 
 _SILENCE_SECONDS = 1.0
 _LOOK_SECONDS = 1.0
@@ -142,12 +143,13 @@ def most_telling_first(pods: Sequence[Object]) -> Sequence[Object]:
 
 
 def output_container(trial: Trial, pod: Object) -> str:
-    """Return the container that shows the output: the collector where it took that over, else the primary one.
+    """Return the container that shows the output: the primary one, or the collector where Katib's shell is around it.
 
     A pod that is no primary one need not have a container of that name; then it is its first one.
     """
     primary, names = trial.spec.primary_container_name, container_names(pod)
-    if trial.spec.metrics_collector.kind in ("", CollectorKind.STDOUT) and COLLECTORS[0] in names:
+    is_taken = trial.spec.metrics_collector.kind in ("", CollectorKind.STDOUT) and COLLECTORS[0] in names
+    if is_taken and not any(LAUNCHER_DIRECTORY in str(c.get("command")) for c in pod["spec"].get("containers") or ()):
         return COLLECTORS[0]
     return primary if primary in names or not names else names[0]
 

@@ -32,7 +32,8 @@ from katib.runtime.informer import Informer, InformerEvent
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.reading import is_suspended_trial
 from katib.tuning.replicas import COLLECTORS, has_role, replica_name
-from metrics_collector.markers import COMPLETING
+from metrics_collector.program import LAUNCHER_DIRECTORY
+from metrics_collector.seen_program import COMPLETING
 from metrics_collector.sidecar import ALL_STORED, NOT_ALL_STORED
 
 POD = Kind("v1", "Pod")
@@ -415,7 +416,8 @@ def _incomplete(pod: Object) -> Iterator[str]:
 def _started_after(pod: Object, moment: str) -> Iterator[str]:
     """Yield the programs of a pod that were started after a moment; without a wrapped one, any container."""
     others = [c for c in (pod.get("spec") or {}).get("containers") or () if c["name"] not in COLLECTORS]
-    wrapped = [container["name"] for container in others if COMPLETING in str(container.get("command"))]
+    marks = (LAUNCHER_DIRECTORY, COMPLETING)
+    wrapped = [c["name"] for c in others if any(mark in str(c.get("command")) for mark in marks)]
     names = wrapped or [container["name"] for container in others]
     for container in (pod.get("status") or {}).get("containerStatuses") or ():
         state = container.get("state") or {}

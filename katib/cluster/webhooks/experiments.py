@@ -22,9 +22,16 @@ from katib.api.types import CollectorKind, Experiment, ExperimentStatus, ResumeP
 from katib.api.validation import validate_update
 from katib.api.validation.update import COUNTS, FIXED_FIELDS, changed_fields
 from katib.cluster.admission.reviews import ALLOWED, Handler, Review, Verdict
-from katib.cluster.template_warnings import template_errors, template_warnings
+from katib.cluster.images import REMEDY, ImageCommands
+from katib.cluster.template_warnings import (
+    containers_without_command,
+    is_taken_as_written,
+    template_errors,
+    template_warnings,
+)
 from katib.errors import FieldError, InvalidError, KatibError, NotFoundError
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.templates import has_placeholder
 from katib.tuning.submission import FindObject, Gate, Home, StoredObjects
 
 DEFAULTER_PATH = "/mutate-experiment"
@@ -50,16 +57,35 @@ class AdmittingHome(Home):
 
     Args:
         collectors: Kinds of metrics collectors that the configuration offers.
+        images: Finds the commands of images; None: they are left to the webhook of pods.
     """
 
-    def __init__(self, collectors: Collection[str]) -> None:
+    def __init__(self, collectors: Collection[str], images: ImageCommands | None = None) -> None:
         self.collectors = {*WITHOUT_IMAGE, *collectors}
+        self._images = images
 
     def check(
         self, source: Mapping[str, Any], path: str, experiment: Experiment, _find: FindObject
     ) -> tuple[Sequence[FieldError], Sequence[str]]:
         """Return what is wrong with a template, and what will surprise."""
-        return template_errors(source, path, experiment.spec), template_warnings(source, path, experiment.spec)
+        errors = template_errors(source, path, experiment.spec)
+        warnings = template_warnings(source, path, experiment.spec)
+        found, total = containers_without_command(source, path, experiment.spec)
+        unknown = [error for where, entry, pod in found for error in self._unknown(where, entry, pod, experiment)]
+        if is_taken_as_written(source) and len(unknown) == total:
+            return [*errors, *unknown], warnings
+        return errors, [*warnings, *map(str, unknown)]
+
+    def _unknown(
+        self, where: str, container: Mapping[str, Any], pod: Mapping[str, Any], experiment: Experiment
+    ) -> Iterator[FieldError]:
+        """Yield why the command of a container is not known."""
+        if self._images is None or has_placeholder(str([container.get("image"), pod.get("imagePullSecrets")])):
+            return
+        try:
+            self._images.complete(pod, container, experiment.metadata.namespace)
+        except KatibError as error:
+            yield FieldError(f"{where}.command", f"it is missing; {error}", REMEDY, "command-missing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +97,14 @@ class ExperimentAdmission:
         catalog: Returns the algorithms that are configured now.
         collectors: Returns the kinds of collectors that have an image now.
         has_volume: Returns whether a PersistentVolume of its own is configured for an algorithm.
+        images: Finds the commands of images.
     """
 
     store: ObjectStore
     catalog: Callable[[], AlgorithmCatalog]
     collectors: Callable[[], Collection[str]]
     has_volume: Callable[[str], bool] = lambda _algorithm: False
+    images: ImageCommands | None = None
 
     def handlers(self) -> dict[str, Handler]:
         """Return the handlers by path."""
@@ -137,7 +165,7 @@ class ExperimentAdmission:
         experiment = with_defaults(submission.experiment)
         errors = [*self._check_namespace(namespace), *self._check_volume(experiment, namespace)]
         try:
-            gate = Gate(self.catalog(), AdmittingHome(self.collectors()), StoredObjects(self.store))
+            gate = Gate(self.catalog(), AdmittingHome(self.collectors(), self.images), StoredObjects(self.store))
             notices = gate.admit(submission).notices
         except InvalidError as error:
             raise InvalidError([*errors, *error.errors]) from error

@@ -4,7 +4,7 @@
 |---|---|
 | no trial among the owners | the pod as it is |
 | an owner that may not be read, or not now | the pod as it is, with a warning: it might be a trial's |
-| the trial, but not what belongs to it | a refusal to try again: the job's controller does |
+| the trial, but not what belongs to it or what its image runs | a refusal to try again: the job's controller does |
 | a pod that cannot be collected from | a refusal with the remedy, also as an event of the trial |
 """
 
@@ -21,7 +21,8 @@ from katib.api.names import EXPERIMENT_LABEL
 from katib.api.types import Suggestion, Trial
 from katib.cluster.admission.reviews import ALLOWED, Handler, Review, Verdict
 from katib.cluster.configuration.models import KatibConfig
-from katib.cluster.injection import inject, missing_primary_container
+from katib.cluster.images import REMEDY, ImageCommands
+from katib.cluster.injection import container_to_complete, inject, missing_primary_container
 from katib.cluster.injection.settings import InjectionSettings, VolumeClaim
 from katib.cluster.pods.owners import OwningTrial, TrialFinder
 from katib.cluster.services.plan import early_stopping_address, object_name
@@ -44,6 +45,7 @@ class PodAdmission:
         store: Holds trials, jobs, and what is between a job and its pods.
         settings_for: Returns the settings of a trial.
         events: Records what a trial's user has to know.
+        images: Finds the commands of images; None: a container without command is refused.
         clock: Says how long what was read about owners counts.
     """
 
@@ -53,11 +55,13 @@ class PodAdmission:
         settings_for: Callable[[Trial], InjectionSettings],
         *,
         events: EventRecorder | None = None,
+        images: ImageCommands | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._store = store
         self._settings_for = settings_for
         self._events = events
+        self._images = images
         self._finder = TrialFinder(store, clock or SystemClock())
 
     def handlers(self) -> dict[str, Handler]:
@@ -99,7 +103,8 @@ class PodAdmission:
 
     def _inject(self, review: Review, trial: Trial) -> Verdict:
         try:
-            injected = inject(review.object, trial, self._settings_for(trial))
+            settings = self._settings_for(trial)
+            injected = inject(self._with_command(review, trial, settings), trial, settings)
         except InvalidError as error:
             self._record(review, trial, "PodRefused", "; ".join(map(str, error.errors)))
             raise
@@ -107,6 +112,23 @@ class PodAdmission:
         if sentence:
             self._record(review, trial, "NoPrimaryContainer", sentence)
         return Verdict(allowed=True, patched=injected, warnings=(sentence,) if sentence else ())
+
+    def _with_command(self, review: Review, trial: Trial, settings: InjectionSettings) -> Object:
+        """Return the pod, with the command of its image in the primary container if that has none and needs one.
+
+        Raises:
+            UnavailableError: It is not known now.
+        """
+        index = container_to_complete(review.object, trial, settings)
+        if index is None or self._images is None:
+            return review.object
+        spec = review.object["spec"]
+        try:
+            container = self._images.complete(spec, spec["containers"][index], review.namespace)
+        except UnavailableError as error:
+            raise UnavailableError(f"spec.containers[{index}].command: it is missing; {error}; {REMEDY}") from error
+        everyone = [*spec["containers"][:index], container, *spec["containers"][index + 1 :]]
+        return {**review.object, "spec": {**spec, "containers": everyone}}
 
     def _record(self, review: Review, trial: Trial, reason: str, message: str) -> None:
         if self._events is not None and not review.dry_run:

@@ -25,10 +25,9 @@ def warnings_of(source: dict[str, Any], *, primary: str = "main", **template: An
     return template_warnings(source, PATH, spec)
 
 
-def errors_of(source: dict[str, Any], collector: str = "StdOut") -> list[str]:
+def errors_of(source: dict[str, Any]) -> list[str]:
     """Return the lines of what is wrong with an object whose primary container is `main`."""
-    template = {**a_template(), "primaryContainerName": "main"}
-    spec = spec_of(trialTemplate=template, metricsCollectorSpec={"collector": {"kind": collector}})
+    spec = spec_of(trialTemplate={**a_template(), "primaryContainerName": "main"})
     return [str(error) for error in template_errors(source, PATH, spec)]
 
 
@@ -82,53 +81,6 @@ def test_an_unknown_rule_is_refused_where_the_webhook_of_pods_would() -> None:
     assert errors_of(job) == []
 
 
-SILENT_POD = {"spec": {"containers": [{"name": "main", "image": "x", "args": ["a"]}, {"name": "side", "image": "y"}]}}
-"""A pod whose primary container runs what its image says."""
-
-TORCH = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"}
-
-
-def test_a_primary_container_without_command_is_pointed_out_where_an_operator_may_add_one() -> None:
-    source = {"apiVersion": "example.com/v1", "kind": "Gizmo", "spec": {"template": SILENT_POD}}
-
-    assert errors_of(source) == []
-    assert paths(warnings_of(source)) == ["spec.template.spec.containers[0].command"]
-
-
-@pytest.mark.parametrize("collector", ["StdOut", "File", "TensorFlowEvent"])
-def test_a_job_whose_primary_container_has_no_command_is_refused(collector: str) -> None:
-    source = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": SILENT_POD}}
-
-    (line,) = errors_of(source, collector)
-
-    assert line == (
-        f"{PATH}.spec.template.spec.containers[0].command: it is missing; the {collector} collector has to know it, "
-        "which the image's entrypoint is not; write the entrypoint of the image as command"
-    )
-    assert warnings_of(source) == []
-
-
-@pytest.mark.parametrize("collector", ["Push", "Custom", "PrometheusMetric"])
-def test_a_collector_that_wraps_no_command_needs_none(collector: str) -> None:
-    assert errors_of({"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": SILENT_POD}}, collector) == []
-
-
-@pytest.mark.parametrize(
-    ("roles", "refused"),
-    [
-        ({"Master": SILENT_POD, "Worker": SILENT_POD}, ["Master", "Worker"]),
-        ({"Master": POD, "Worker": SILENT_POD}, []),
-        ({"Worker": SILENT_POD}, ["Worker"]),
-    ],
-)
-def test_a_training_job_is_refused_if_no_role_has_a_command(roles: dict[str, Any], refused: list[str]) -> None:
-    replicas = {role: {"template": pod} for role, pod in roles.items()}
-    found = errors_of({**TORCH, "spec": {"pytorchReplicaSpecs": replicas}})
-
-    where = "spec.pytorchReplicaSpecs.{}.template.spec.containers[0].command"
-    assert sorted(paths(found)) == [where.format(role) for role in refused]
-
-
 @pytest.mark.parametrize(
     ("kind", "field", "replica", "policy", "is_endless"),
     [
@@ -175,9 +127,8 @@ def test_an_object_of_any_shape_can_be_looked_at(source: dict[str, Any]) -> None
 def test_a_warning_fits_into_a_header() -> None:
     lines = [
         *warnings_of(a_training_job("PyTorchJob", "pytorchReplicaSpecs", policy={"ttlSecondsAfterFinished": 0})),
-        *warnings_of({"spec": {"template": SILENT_POD}}),
         *warnings_of({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}),
     ]
 
-    assert len(lines) == 4
+    assert len(lines) == 3
     assert max(map(len, lines)) <= 256

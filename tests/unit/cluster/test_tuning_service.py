@@ -137,6 +137,19 @@ def test_the_collector_shows_what_it_took_over(world: ClusterWorld) -> None:
     assert logged(world) == b"from the collector\n"
 
 
+def test_a_launched_program_keeps_its_output(world: ClusterWorld) -> None:
+    pod = world.stand_in.add_pod(trial_of(world), phase="Running")
+    (program,) = pod["spec"]["containers"]
+    containers = [{**program, "command": ["/var/run/katib/launch", "--"]}]
+    collector = {"name": "metrics-logger-and-collector", "image": "none", "restartPolicy": "Always"}
+    spec = {**pod["spec"], "containers": containers, "initContainers": [collector]}
+    world.stand_in.store.update({**pod, "spec": spec})
+
+    world.stand_in.logs.written[Key.of(pod), program["name"]] = b"from the program\n"
+
+    assert logged(world) == b"from the program\n"
+
+
 def test_other_collectors_leave_the_output_to_the_primary_container(world: ClusterWorld) -> None:
     trial = start_trial(world, metricsCollector={"collector": {"kind": "File"}})
     add_pod(world, trial, log="from the program\n", phase="Running")
@@ -684,13 +697,3 @@ def test_what_the_api_server_would_refuse_is_not_valid() -> None:
 
     assert [experiment.name for experiment in tried] == ["demo"]
     assert not world.stand_in.store.list(EXPERIMENT).items
-
-
-def test_a_container_without_command_is_refused_when_it_is_submitted(world: ClusterWorld) -> None:
-    experiment = yaml.safe_load(document("silent"))
-    pod = experiment["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]
-    container = pod["containers"][0]
-    container["args"] = container.pop("command")
-
-    with pytest.raises(InvalidError, match=r"containers\[0\]\.command: it is missing.*write the entrypoint"):
-        world.service.submit(yaml.safe_dump(experiment), source="silent.yaml")

@@ -177,6 +177,7 @@ def test_an_image_is_no_root_and_starts_from_the_same_base(name: str) -> None:
         "${BASE} AS environment",
         "environment AS code",
         "environment AS packages",
+        *(["${BASE} AS launcher"] if name == "metrics-collector" else []),
         "${BASE}",
     ]
     assert ["USER", "1000:1000"] in found[last:]

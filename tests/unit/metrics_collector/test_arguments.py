@@ -111,7 +111,7 @@ def test_unreadable_settings_of_a_pod_are_the_usual_ones() -> None:
 
 @pytest.mark.parametrize(
     ("environment", "stays"),
-    [({}, False), ({"KATIB_NATIVE_SIDECAR": "true"}, True), ({"KATIB_POD_RESTART_POLICY": "Always"}, True)],
+    [({}, False), ({"KATIB_LAUNCHER_DIRECTORY": "/d"}, True), ({"KATIB_POD_RESTART_POLICY": "Always"}, True)],
     ids=["ordinary", "native", "always-restarted"],
 )
 def test_a_sidecar_that_would_be_started_again_stays(environment: dict[str, str], *, stays: bool) -> None:

@@ -256,25 +256,9 @@ def test_numbers_go_on_over_files_and_collectors(start: Start, file: Path, log: 
     assert values(log) == ["1", "2", "3", "4", "5", "6"]
 
 
-def test_that_the_program_is_being_stopped_is_remembered(start: Start, file: Path, log: Log) -> None:
-    file.write_text(lines(1))
-    first = start()
-    first.read()
-    first.log.stop(stops=True)
-
-    second = start()
-    second.read()
-    second.log.stop(stops=False)
-
-    assert (second.log.stops, start().log.stops) == (False, False)
-    assert first.log.stops
-
-
 # --- the resume point -------------------------------------------------------------------------------------------------
 
-PROGRESS = Progress(
-    1, 2, 3, 4, 5, stops=True, doubt=Doubt(6, "2026-01-01T12:00:00Z", "loss", "ab", 7), reporter="me", origin=8
-)
+PROGRESS = Progress(1, 2, 3, 4, 5, doubt=Doubt(6, "2026-01-01T12:00:00Z", "loss", "ab", 7), reporter="me", origin=8)
 
 
 def test_progress_is_kept_as_it_is(tmp_path: Path) -> None:

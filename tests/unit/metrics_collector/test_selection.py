@@ -46,15 +46,14 @@ def test_our_controller_says_the_kind(tmp_path: Path) -> None:
     assert kind_of(parse_arguments([*HEAD, "-path", f"{tmp_path}/there.log"]), pod) == "TensorFlowEvent"
 
 
-def test_markers_are_beside_a_file_in_a_directory_and_where_we_are_told(tmp_path: Path) -> None:
-    def directory(*flags: str, **environment: str) -> Path | None:
+def test_markers_of_katibs_shell_are_beside_a_file_and_in_a_directory(tmp_path: Path) -> None:
+    def directory(*flags: str) -> Path | None:
         arguments = parse_arguments([*HEAD, *flags])
-        return select(arguments, PodSettings.of(environment), lambda _data: None).directory
+        return select(arguments, PodSettings(), lambda _data: None).directory
 
     assert directory("-path", f"{tmp_path}/x.log", "-format", "TEXT") == tmp_path
     assert directory("-path", str(tmp_path)) == tmp_path
     assert directory() is None
-    assert directory(KATIB_MARKER_DIRECTORY="/var/log/katib") == Path("/var/log/katib")
 
 
 class Silent(MemoryObservationLog):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -152,7 +153,7 @@ def test_a_volume_of_the_template_is_used_and_the_collector_knows_the_variables_
     assert "TOKEN" not in [entry["name"] for entry in collector["env"]]
 
 
-def test_the_program_is_wrapped_for_kinds_that_read_files() -> None:
+def test_katibs_collectors_find_katibs_shell_around_programs_that_write_files() -> None:
     original = a_pod("python", "main.py", args=["--lr", "$(LR)"])
 
     primary = injected_pod(original)["spec"]["containers"][0]
@@ -215,8 +216,33 @@ def test_a_native_sidecar_is_an_init_container_that_stays() -> None:
 
     assert [c["name"] for c in injected["spec"]["containers"]] == ["training"]
     assert [c["name"] for c in injected["spec"]["initContainers"]] == ["first", "metrics-logger-and-collector"]
-    assert injected["spec"]["initContainers"][1]["restartPolicy"] == "Always"
-    assert injected["spec"]["shareProcessNamespace"] is True
+    collector, program = injected["spec"]["initContainers"][1], program_of(injected)
+    volume = {"name": "katib-launcher", "mountPath": "/var/run/katib"}
+    launcher = "/var/run/katib/launch -d /var/run/katib -g 30 -o /var/log/katib/metrics.log -w 3660 --"
+    assert collector["restartPolicy"] == "Always"
+    assert collector["lifecycle"]["postStart"]["exec"]["command"][-2:] == ["-i", "/var/run/katib/launch"]
+    assert (program["command"], program["args"]) == (launcher.split(), ["x"])
+    assert volume in program["volumeMounts"]
+    assert volume in collector["volumeMounts"]
+    assert {"name": "katib-launcher", "emptyDir": {}} in injected["spec"]["volumes"]
+    assert "shareProcessNamespace" not in injected["spec"]
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_the_collector_knows_whether_other_containers_may_run_on(others: int) -> None:
+    original = pod("x")
+    original["spec"]["containers"] += [{"name": "other", "image": "i"}] * others
+
+    told = variables(inject(original, injected_trial(), native())["spec"]["initContainers"][0])
+
+    assert told["KATIB_PROGRAM_ALONE"] == ("false" if others else "true")
+    assert told["KATIB_LAUNCHER_DIRECTORY"] == "/var/run/katib"
+
+
+def test_a_file_that_a_program_writes_is_not_written_by_the_launcher() -> None:
+    trial = injected_trial(collector_spec("File", path="/my $(dir)/metrics.log", file_format="TEXT"))
+
+    assert "-o" not in program_of(inject(pod("x"), trial, native()))["command"]
 
 
 def test_a_collector_is_an_ordinary_container_by_default() -> None:
@@ -224,7 +250,7 @@ def test_a_collector_is_an_ordinary_container_by_default() -> None:
     injected = inject(pod("x"), injected_trial(), injection_settings())
 
     assert [c["name"] for c in injected["spec"]["containers"]] == ["training", "metrics-logger-and-collector"]
-    assert ".collected" not in str(program_of(injected)["command"])
+    assert program_of(injected)["command"][:2] == ["sh", "-c"]
 
 
 def test_the_collector_knows_its_pod() -> None:
@@ -235,7 +261,7 @@ def test_the_collector_knows_its_pod() -> None:
     assert {e["name"]: e.get("value") for e in environment} == {
         "KATIB_POD_RESTART_POLICY": "OnFailure",
         "KATIB_POD_GRACE_SECONDS": "90",
-        "KATIB_NATIVE_SIDECAR": "false",
+        "KATIB_COLLECTOR_KIND": "StdOut",
         "KATIB_GIVE_UP_SECONDS": "3600",
         "KATIB_POD_UID": None,
     }
@@ -287,11 +313,10 @@ def test_the_program_of_a_native_sidecar_waits_as_long_as_the_collector_tries_un
 
     injected = inject(original, injected_trial(), native(patience_seconds=600))
 
-    script = program_of(injected)["command"][2]
+    command = " ".join(program_of(injected)["command"])
     assert variables(collector_of(injected))["KATIB_GIVE_UP_SECONDS"] == "600"
-    assert (".collected" in script) is waits
-    assert ("katib_tenths=6600 " in script) is waits  # a minute more than the collector
-    assert ("katib_tenths=20\n" in script) is waits  # two of the eight seconds, once it is told to end
+    assert ("-w 660" in command) is waits  # a minute more than the collector
+    assert "-g 8" in command
 
 
 @pytest.mark.parametrize(
@@ -457,7 +482,10 @@ def test_the_collector_may_do_no_more_than_it_needs(
     unconfined = collector_of(inject(original, trial, injection_settings()))["securityContext"]
     copied = collector_of(inject(original, trial, injection_settings(inject_security_context=True)))["securityContext"]
 
+    launched = collector_of(inject(original, trial, native()))["securityContext"]
+
     assert found == expected
+    assert launched.get("runAsUser", -1) != 0
     assert "seccompProfile" not in unconfined  # what is said for the pod holds for both
     assert copied == (own or unconfined)
 
@@ -497,10 +525,10 @@ def test_all_users_may_read_a_checkpoint_on_our_volume_when_its_program_has_ende
     if own:
         program_of(template)["volumeMounts"] = [{"name": "mine", "mountPath": "/checkpoints"}]
 
-    injected = inject(template, injected_trial(), injection_settings(suggestion_volume=claim))
+    settings = replace(native(), suggestion_volume=claim)
+    command = " ".join(program_of(inject(template, injected_trial(), settings))["command"])
 
-    script = program_of(injected)["command"][-1]
-    assert ("chmod -R a+rX /checkpoints" in script) is not own
+    assert ("-r /checkpoints" in command) is not own
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
@@ -534,6 +562,7 @@ def test_what_cannot_work_is_refused() -> None:
     assert origins(taken, trial, settings) == ["volume-name-taken"]
     assert origins(namesake, trial, settings) == ["container-name-taken"]
     assert origins(pod("x", hostPID=True), trial, settings) == ["pod-host-pid"]
+    inject(pod("x", hostPID=True), trial, native())  # it shares no processes
     assert origins(pod("x", nodeSelector={"kubernetes.io/os": "windows"}), trial, settings) == ["pod-windows"]
     assert origins(pod("x", os={"name": "windows"}), trial, settings) == ["pod-windows"]
     assert origins(pod("x"), trial, injection_settings(collectors={})) == ["collector-not-configured"]
@@ -618,18 +647,15 @@ def variables(container: dict[str, Any]) -> dict[str, Any]:
     return {variable["name"]: variable.get("value") for variable in container["env"]}
 
 
-def test_a_program_with_an_endpoint_is_wrapped_where_its_command_is_known_and_its_collector_knows_the_place() -> None:
-    injected, unknown = (inject(original, scraped(), injection_settings()) for original in (pod("python", "a"), pod()))
+def test_a_program_with_an_endpoint_is_launched_and_its_collector_knows_the_place() -> None:
+    injected = inject(pod("python", "a"), scraped(), entry("PrometheusMetric", native_sidecar=True))
 
     told, program = variables(collector_of(injected)), program_of(injected)
     assert told["KATIB_COLLECTOR_KIND"] == "PrometheusMetric"
     assert told["KATIB_METRICS_HTTP_GET"] == '{"port":9000,"path":"/metrics"}'
-    assert told["KATIB_MARKER_DIRECTORY"] == "/var/log/katib"
+    assert told["KATIB_LAUNCHER_DIRECTORY"] == "/var/run/katib"
     assert (variables(program)["KATIB_METRICS_PORT"], program["args"]) == ("9000", ["python", "a"])
-    assert "echo completed > /var/log/katib" in program["command"][2]
-    assert [mount["mountPath"] for mount in collector_of(injected)["volumeMounts"]] == ["/var/log/katib"]
-    assert "command" not in program_of(unknown)
-    assert "KATIB_MARKER_DIRECTORY" not in variables(collector_of(unknown))
+    assert [mount["mountPath"] for mount in collector_of(injected)["volumeMounts"]] == ["/var/run/katib"]
 
 
 def test_nothing_is_added_to_a_pod_that_nothing_is_collected_from() -> None:

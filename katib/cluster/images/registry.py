@@ -1,0 +1,203 @@
+"""A registry, by the OCI distribution API: manifests and configurations of images, read within a bounded time.
+
+A registry on loopback is asked without TLS, as containerd does; any other one with it, and with the authorities of the
+system.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import ipaddress
+import json
+import re
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple, Self
+
+import httpx
+
+from katib.errors import ForbiddenError, NotFoundError, UnavailableError, invalid
+
+_INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
+_MANIFESTS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
+_ACCEPTED = {"Accept": ", ".join([*_INDEXES, *_MANIFESTS])}
+_DIGEST_HEADER = "Docker-Content-Digest"
+
+_KNOWN = {"manifests", "config", "rootfs"}
+"""Fields of an index, of a manifest, of a configuration; one of them has to be there."""
+
+_MOST_BYTES = 4 << 20
+_DIGEST = r"sha256:[0-9a-f]{64}"
+_REFERENCE = re.compile(rf"(?P<name>[^@]+?)(?::(?P<tag>\w[\w.-]{{0,127}}))?(?:@(?P<digest>{_DIGEST}))?", re.ASCII)
+_NAME = re.compile(r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)*")
+_CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
+
+DOCKER_HUB = "docker.io"
+
+
+class Credentials(NamedTuple):
+    """What one registry is shown."""
+
+    user: str
+    password: str
+
+
+class Reference(NamedTuple):
+    """An image: the registry's host, with port; the repository; a tag, or a digest, which wins."""
+
+    host: str
+    repository: str
+    tag: str
+    digest: str
+
+    @classmethod
+    def of(cls, image: str) -> Reference:
+        """Read a reference as container runtimes do.
+
+        Raises:
+            InvalidError: It is none.
+        """
+        found = _REFERENCE.fullmatch(image)
+        name = found["name"] if found else ""
+        host, slash, repository = name.partition("/")
+        if not slash or not ("." in host or ":" in host or host == "localhost"):
+            host, repository = DOCKER_HUB, name if slash else f"library/{name}"
+        if found is None or not _NAME.fullmatch(repository):
+            raise invalid(
+                "image", f"{image!r} is no reference of an image", "write registry/name:tag", "image-reference"
+            )
+        return cls(host, repository, found["tag"] or "latest", found["digest"] or "")
+
+
+class Registry:
+    """A connection to one registry for one image. Use as a context.
+
+    Args:
+        reference: The image.
+        credentials: For a registry that asks for them; None: nobody's.
+        seconds: For all requests together.
+    """
+
+    def __init__(self, reference: Reference, credentials: Credentials | None, seconds: float) -> None:
+        self._reference = reference
+        self._credentials = credentials
+        self._deadline = time.monotonic() + seconds
+        self._seconds = seconds
+        self._authorization: dict[str, str] = {}
+        self._client = httpx.Client(follow_redirects=True)
+        host = "registry-1.docker.io" if reference.host == DOCKER_HUB else reference.host
+        self._base = f"{'http' if _is_loopback(host) else 'https'}://{host}/v2/{reference.repository}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def digest(self) -> str:
+        """Return the digest that the tag has now.
+
+        Raises:
+            UnavailableError: The registry does not answer, or not with what the protocol says.
+            ForbiddenError: The registry does not let us.
+            NotFoundError: It has no such image.
+        """
+        if self._reference.digest:
+            return self._reference.digest
+        head = self._ask("HEAD", f"manifests/{self._reference.tag}")[0].get(_DIGEST_HEADER, "")
+        return head or _digest_of(self._ask("GET", f"manifests/{self._reference.tag}")[1])
+
+    def config(self, digest: str, architecture: str) -> Mapping[str, Any]:
+        """Return the configuration of an image; of several for several platforms that of an architecture, or the first.
+
+        Raises: as `digest`.
+        """
+        manifest = self._content("manifests", digest)
+        if "manifests" in manifest:
+            images = [one for one in manifest["manifests"] if (one.get("platform") or {}).get("os") == "linux"]
+            images.sort(key=lambda one: one["platform"].get("architecture") != architecture)
+            if not images:
+                raise UnavailableError(f"{self._reference.host} has no image for linux of this name")
+            manifest = self._content("manifests", images[0]["digest"])
+        return self._content("blobs", manifest["config"]["digest"])
+
+    def _content(self, kind: str, digest: str) -> dict[str, Any]:
+        body = self._ask("GET", f"{kind}/{digest}")[1]
+        with suppress(ValueError):
+            found = json.loads(body)
+            if _digest_of(body) == digest and isinstance(found, dict) and _KNOWN & found.keys():
+                return found
+        raise UnavailableError(f"{self._reference.host} answers with something else than {digest}")
+
+    def _ask(self, method: str, path: str) -> tuple[httpx.Headers, bytes]:
+        """Return headers and body of an answer; what is asked for first is who we are."""
+        url = f"{self._base}/{path}"
+        status, headers, body = self._send(method, url, _ACCEPTED | self._authorization)
+        if status == httpx.codes.UNAUTHORIZED and not self._authorization:
+            self._authorize(headers.get("WWW-Authenticate", ""))
+            status, headers, body = self._send(method, url, _ACCEPTED | self._authorization)
+        self._check(status)
+        return headers, body
+
+    def _check(self, status: int) -> None:
+        host, repository = self._reference.host, self._reference.repository
+        if status in {httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN}:
+            raise ForbiddenError(f"{host} gives no access to {repository} ({status})")
+        if status == httpx.codes.NOT_FOUND:
+            raise NotFoundError(f"{host} has no image {repository}:{self._reference.digest or self._reference.tag}")
+        if status != httpx.codes.OK:
+            raise UnavailableError(f"{host} answers {status}")
+
+    def _authorize(self, challenge: str) -> None:
+        """Get what a registry wants to see: a token from the place that it names, or the credentials themselves."""
+        scheme, _, rest = challenge.partition(" ")
+        word = base64.b64encode(":".join(self._credentials or ()).encode()).decode()
+        basic = {"Authorization": f"Basic {word}"} if self._credentials else {}
+        if scheme.lower() != "bearer":
+            self._authorization = basic
+            return
+        parameters = dict(_CHALLENGE.findall(rest))
+        realm = parameters.pop("realm", "")
+        query = {"service": parameters.get("service", ""), "scope": f"repository:{self._reference.repository}:pull"}
+        status, _, body = self._send("GET", str(httpx.URL(realm, params=query)), basic)
+        self._check(status)
+        with suppress(ValueError, AttributeError):
+            answer = json.loads(body)
+            self._authorization = {"Authorization": f"Bearer {answer.get('token') or answer.get('access_token')}"}
+
+    def _send(self, method: str, url: str, headers: Mapping[str, str]) -> tuple[int, httpx.Headers, bytes]:
+        body = b""
+        try:
+            with self._client.stream(method, url, headers=dict(headers), timeout=self._left()) as response:
+                for chunk in response.iter_bytes():
+                    body += chunk
+                    self._left()
+                    if len(body) > _MOST_BYTES:
+                        raise UnavailableError(f"{self._reference.host} answers with more than {_MOST_BYTES >> 20} MB")
+                return response.status_code, response.headers, body
+        except httpx.TimeoutException as error:
+            raise self._is_late() from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise UnavailableError(f"{self._reference.host} cannot be reached: {error}") from error
+
+    def _left(self) -> float:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise self._is_late()
+        return left
+
+    def _is_late(self) -> UnavailableError:
+        return UnavailableError(f"{self._reference.host} does not answer within {self._seconds:g} s")
+
+
+def _is_loopback(host: str) -> bool:
+    name = host.rpartition(":")[0] if re.search(r":\d+$", host) else host
+    with suppress(ValueError):
+        return ipaddress.ip_address(name.strip("[]")).is_loopback
+    return name == "localhost"
+
+
+def _digest_of(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
