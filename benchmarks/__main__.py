@@ -21,6 +21,7 @@ BENCHMARKS = (
     ("epochs of searches with a resource", ["benchmarks.multi_fidelity", "--problems", "hartmann*", "--most", "300"]),
     ("metrics collector", ["benchmarks.collector"]),
     *((path.stem.replace("_", " "), [f"benchmarks.{path.stem}"]) for path in METRICS),
+    ("launcher of containers", ["benchmarks.launcher"]),
     ("reading a long log", ["benchmarks.log_reading"]),
     ("object store", ["benchmarks.object_store"]),
     ("reading thirty thousand trials", ["benchmarks.reading"]),

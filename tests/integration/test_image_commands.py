@@ -13,7 +13,7 @@ from katib.api.defaults import with_defaults
 from katib.cluster.admission.reviews import Review
 from katib.cluster.images import ImageCommands
 from katib.cluster.images.commands import credentials_in
-from katib.cluster.images.registry import Credentials, Reference
+from katib.cluster.images.registry import Credentials, Reference, Registry
 from katib.cluster.template_warnings import containers_without_command
 from katib.cluster.webhooks.experiments import INJECTION_LABEL, ExperimentAdmission
 from katib.cluster.webhooks.pods import PodAdmission
@@ -27,7 +27,7 @@ from tests.support.gate import CATALOG
 from tests.support.pods import TRIAL as TRIAL_NAME
 from tests.support.pods import injected_trial, injection_settings, pod
 from tests.support.ports import free_port
-from tests.support.registry import RunningRegistry, pull_secret, running_registry
+from tests.support.registry import RunningRegistry, asking_for_tokens, pull_secret, running_registry
 
 
 @pytest.fixture
@@ -125,6 +125,28 @@ def test_a_private_image_is_read_with_the_pull_secret(private: RunningRegistry, 
     pod = {"pod": {"imagePullSecrets": secrets}, "service account": {"serviceAccountName": "mine"}}.get(where, {})
 
     assert command(ImageCommands(store), f"{private.host}/team/train:1", pod) == ["/train"]
+
+
+@pytest.mark.parametrize("of_anybody", [True, False], ids=["public", "private"])
+def test_a_registry_that_asks_for_tokens_is_brought_one(
+    registry: RunningRegistry, store: MemoryStore, *, of_anybody: bool
+) -> None:
+    registry.push("train", "1", amd64=["/train"])
+    with asking_for_tokens(registry, of_anybody=of_anybody) as host:
+        store.create(pull_secret("mine", host))
+        image, secrets = f"{host}/train:1", [{"name": "mine"}]
+
+        assert command(ImageCommands(store), image, {"imagePullSecrets": secrets}) == ["/train"]
+        if not of_anybody:
+            with pytest.raises(UnavailableError, match="gives no access to train"):
+                command(ImageCommands(store), image)
+
+
+def test_no_token_is_asked_for_in_the_clear() -> None:
+    with Registry(Reference.of("registry.example.com/a"), Credentials("u", "p"), 4.0) as registry:
+        for realm in ("http://169.254.169.254/token", "file:///etc/passwd", ""):
+            with pytest.raises(UnavailableError, match="which is not HTTPS"):
+                registry._authorize(f'Bearer realm="{realm}",service="s"')
 
 
 def test_an_image_that_may_not_be_read_is_told_of_with_the_right_that_is_missing(

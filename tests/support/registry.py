@@ -6,9 +6,11 @@ import base64
 import json
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +103,55 @@ def running_registry(directory: Path, host: str = "", *, password: bool = False)
         yield registry
     finally:
         registry.stop()
+
+
+@contextmanager
+def asking_for_tokens(registry: RunningRegistry, *, of_anybody: bool) -> Iterator[str]:
+    """Serve a registry to those who bring a token, as the public ones do; yields the host, which gives tokens as well.
+
+    Args:
+        registry: What is served.
+        of_anybody: Whether it gives tokens to those without the password.
+    """
+    password = f"Basic {base64.b64encode(f'{USER}:{PASSWORD}'.encode()).decode()}"
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            given = self.headers.get("Authorization")
+            if self.path.startswith("/token?service=here&scope=repository%3Atrain%3Apull"):
+                granted = of_anybody or given == password
+                self._answer(200 if granted else 401, json.dumps({"token": "T"} if granted else {}).encode())
+            elif given != "Bearer T":
+                challenge = f'Bearer realm="http://{self.headers["Host"]}/token",service="here",scope="x"'
+                self._answer(401, b"", {"WWW-Authenticate": challenge})
+            else:
+                accepted = {"Accept": self.headers["Accept"]}
+                url = f"http://{registry.host}{self.path}"
+                found = httpx.request(self.command, url, headers=accepted, auth=(USER, PASSWORD))
+                digests = {name: found.headers[name] for name in ("Docker-Content-Digest",) if name in found.headers}
+                self._answer(found.status_code, found.content, digests)
+
+        do_HEAD = do_GET  # noqa: N815 - the library's name
+
+        def _answer(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
+            self.send_response(status)
+            for name, value in {**(headers or {}), "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 def pull_secret(name: str, host: str, user: str = USER, password: str = PASSWORD) -> dict[str, Any]:

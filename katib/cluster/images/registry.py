@@ -1,7 +1,8 @@
 """A registry, by the OCI distribution API: manifests and configurations of images, read within a bounded time.
 
-A registry on loopback is asked without TLS, as containerd does; any other one with it, and with the authorities of the
-system.
+A registry on loopback is asked without TLS, as containerd does; any other one by HTTPS, with the authorities of the
+system. Authors of experiments choose whom we ask. So tokens are requested by HTTPS alone, and only the content of an
+image, which its digest verifies, may come from a place that a registry redirects to.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class Registry:
         self._deadline = time.monotonic() + seconds
         self._seconds = seconds
         self._authorization: dict[str, str] = {}
-        self._client = httpx.Client(follow_redirects=True)
+        self._client = httpx.Client()
         host = "registry-1.docker.io" if reference.host == DOCKER_HUB else reference.host
         self._base = f"{'http' if _is_loopback(host) else 'https'}://{host}/v2/{reference.repository}"
 
@@ -159,7 +160,9 @@ class Registry:
             self._authorization = basic
             return
         parameters = dict(_CHALLENGE.findall(rest))
-        realm = parameters.pop("realm", "")
+        realm = parameters.get("realm", "")
+        if self._base.startswith("https:") and not realm.startswith("https:"):
+            raise UnavailableError(f"{self._reference.host} asks for a token of {realm!r}, which is not HTTPS")
         query = {"service": parameters.get("service", ""), "scope": f"repository:{self._reference.repository}:pull"}
         status, _, body = self._send("GET", str(httpx.URL(realm, params=query)), basic)
         self._check(status)
@@ -170,7 +173,9 @@ class Registry:
     def _send(self, method: str, url: str, headers: Mapping[str, str]) -> tuple[int, httpx.Headers, bytes]:
         body = b""
         try:
-            with self._client.stream(method, url, headers=dict(headers), timeout=self._left()) as response:
+            is_content = "/blobs/" in url  # a registry may keep it elsewhere; its digest says that it is the right one
+            options: dict[str, Any] = {"timeout": self._left(), "follow_redirects": is_content}
+            with self._client.stream(method, url, headers=dict(headers), **options) as response:
                 for chunk in response.iter_bytes():
                     body += chunk
                     self._left()
