@@ -336,7 +336,8 @@ def _failures(pod: str, status: Mapping[str, Any], asked_to_end: str) -> Iterato
                     text = f"{title} {container.get('name', '')} in pod {pod} {_how(ended)}"
                     moment = ended.get("finishedAt") or ""
                     is_signalled = ended["exitCode"] in _SIGNALLED and ended.get("reason") != "OOMKilled"
-                    is_asked = asked_to_end and (moment > asked_to_end or (is_signalled and moment == asked_to_end))
+                    # The time moves when a kubelet asks again, without grace: a signal needs none to be told.
+                    is_asked = asked_to_end and (moment > asked_to_end or (is_signalled and state == "state"))
                     yield "" if is_asked else moment, with_last_output(text, _last_words(ended))
     if status.get("phase") == "Failed" and status.get("reason"):
         yield "9999", f"Pod {pod} failed: {status['reason']}: {status.get('message', '')}".rstrip(": ")

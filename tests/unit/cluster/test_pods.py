@@ -489,6 +489,8 @@ def test_a_try_that_was_ended_with_its_pod_is_not_the_cause_and_its_last_line_is
 
     assert failure_cause(facts_of(one).failure) == "CUDA out of memory (exit code 1)"
     assert facts_of(one).report == ""
+    one["metadata"] |= {"deletionTimestamp": "2024-05-01T12:00:07Z", "deletionGracePeriodSeconds": 0}
+    assert failure_cause(facts_of(one).failure) == "CUDA out of memory (exit code 1)"
 
 
 def test_a_program_that_was_only_ended_with_its_pod_says_so() -> None:
@@ -507,7 +509,7 @@ def test_what_a_shell_prints_of_a_killed_program_is_no_last_output() -> None:
 
 
 def test_a_program_that_failed_before_its_pod_was_deleted_is_the_cause() -> None:
-    one = pod(containerStatuses=[container(**terminated(137, at="2024-05-01T12:00:03Z", message=SAID))])
+    one = pod(containerStatuses=[container(**terminated(1, at="2024-05-01T12:00:03Z", message=SAID))])
     one["metadata"] |= {"deletionTimestamp": "2024-05-01T12:00:34Z", "deletionGracePeriodSeconds": 30}
 
     assert facts_of(one).failed_at == "2024-05-01T12:00:03Z"
