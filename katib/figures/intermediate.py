@@ -105,8 +105,8 @@ def _add_ends(figure: go.Figure, lines: list[_Line], state: str) -> None:
     last = [int(np.flatnonzero(np.isfinite(line.y))[-1]) for line in ended]
     x, y = (np.array([at[place] for at, place in zip(column, last, strict=True)]) for column in columns)
     figure.add_scatter(
-        x=x,
-        y=y,
+        x=x.tolist(),
+        y=y.tolist(),
         mode="markers",
         name=state,
         legendgroup=state,

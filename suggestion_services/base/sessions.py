@@ -74,12 +74,19 @@ class _Decoded:
             path, cause = f"{self._path}[{i}]", f"these {len(text)} bytes are not a Trial of api.v1.beta1"
             raise invalid(path, cause, "send trials as this version of the contract has them", "trial-bytes") from None
         trial = past_trial(message, self._objective, is_earlier=self._is_earlier)
-        tried = repr([*trial.assignments.items()]).encode()
-        return (hashlib.sha256(tried).digest(), repr((trial.outcome, trial.values)), trial.name), trial
+        return place_of(trial), trial
 
 
 _Place = tuple[bytes, str, str]
-"""Of a trial among others. A hash, since algorithms may weigh the last ones more, whose values must not be alike."""
+
+
+def place_of(trial: PastTrial) -> _Place:
+    """Return what trials are sorted by.
+
+    A hash of the assignments is first, since algorithms may weigh the last ones more, whose values must not be alike.
+    """
+    tried = repr([*trial.assignments.items()]).encode()
+    return hashlib.sha256(tried).digest(), repr((trial.outcome, trial.values)), trial.name
 
 
 class LatestUsed(Generic[Key, Value]):

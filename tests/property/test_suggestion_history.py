@@ -18,7 +18,7 @@ from suggestion_services.algorithms import ENTRIES, find_entry
 from suggestion_services.base import PastTrial, Problem
 from suggestion_services.base.algorithm import NotYet
 from suggestion_services.base.messages import experiment_spec, past_trial
-from suggestion_services.base.sessions import Session
+from suggestion_services.base.sessions import Session, place_of
 from suggestion_services.early_stopping import Curve, Point, Standing
 from tests.support.searches import algorithm_for
 from tests.support.stopping_algorithms import NAMES, an_algorithm
@@ -70,7 +70,7 @@ def expected(own: Sequence[pb.Trial], earlier: Sequence[pb.Trial]) -> list[PastT
     for is_earlier, messages in ((True, earlier), (False, own)):
         for message in messages:
             found[not is_earlier, message.name] = past_trial(message, OBJECTIVE, is_earlier=is_earlier)
-    return [found[key] for key in sorted(found)]
+    return sorted(found.values(), key=lambda trial: (not trial.is_earlier, place_of(trial)))
 
 
 @settings(deadline=None)
