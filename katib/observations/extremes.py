@@ -117,5 +117,10 @@ def _known(connection: Connection, trial_names: Sequence[str]) -> dict[tuple[str
     return _by_metric(rows)
 
 
+def of_trial(connection: Connection, trial_name: str) -> dict[str, Extremes]:
+    """Return the extremes that are kept of a trial, by metric."""
+    return {metric: found for (_, metric), found in _known(connection, [trial_name]).items()}
+
+
 def _by_metric(rows: Iterable[Any]) -> dict[tuple[str, str], Extremes]:
     return {(row.trial_name, row.metric_name): Extremes(*row[2:]) for row in rows}

@@ -151,13 +151,18 @@ class SqlObservationLog:
         if len(some) <= FOLDED_ROWS:
             return observation_of(metrics, map(tuple, some))
         try:
-            curve = self._statements.curve
-            found = [metric_summary(connection, trial_name, name, curve) for name in dict.fromkeys(metrics)]
+            curve, names = self._statements.curve, dict.fromkeys(metrics)
+            known = extremes.of_trial(connection, trial_name) if self._keeps_extremes(connection) else {}
+            found = [metric_summary(connection, trial_name, name, curve, known.get(name)) for name in names]
         except NotComputableError:
             return observation_of(
                 metrics, map(tuple, connection.execute(*self._statements.values(trial_name, metrics)))
             )
         return observation_with(metrics, filter(None, found))
+
+    def _keeps_extremes(self, connection: Connection) -> bool:
+        """Return whether no other program writes to the log: a DB manager of Katib's never does to SQLite."""
+        return self._layout.has_companions and connection.dialect.name == "sqlite"
 
     def _summary(self, connection: Connection, trial_name: str, metric: str) -> Metric | None:
         found = self._summarize(connection, trial_name, [metric])

@@ -24,6 +24,7 @@ from katib.api.metrics import is_usable
 from katib.api.thinning import bucket_count
 from katib.api.types import UNAVAILABLE, Metric
 from katib.observations.dialects import metric_is
+from katib.observations.extremes import Extremes
 from katib.observations.statements import Statements
 from katib.observations.tables import observation_logs as table
 
@@ -68,7 +69,11 @@ class _Columns:
 
 
 def metric_summary(
-    connection: Connection, trial_name: str, metric: str, curve: Sequence[ColumnElement[Any]]
+    connection: Connection,
+    trial_name: str,
+    metric: str,
+    curve: Sequence[ColumnElement[Any]],
+    known: Extremes | None = None,
 ) -> Metric | None:
     """Return the summary of a metric; None when it has no reading.
 
@@ -77,6 +82,7 @@ def metric_summary(
         trial_name: Whose metric.
         metric: Which one.
         curve: The columns that readings are ordered by.
+        known: Its extremes where they are kept for certain.
 
     Raises:
         NotComputableError: The log holds values that only its reader can judge.
@@ -86,6 +92,8 @@ def metric_summary(
     latest = connection.execute(newest).scalar()
     if latest is None:
         return None
+    if known is not None:
+        return Metric(name=metric, min=known.low_value, max=known.high_value, latest=latest)
     columns = _columns(connection.dialect.name)
     # OFFSET keeps the planner from putting the number, which is work to read, into both places.
     numbers_of = select(columns.number.label("number")).where(*of_metric).offset(0).subquery()
