@@ -112,6 +112,7 @@ class LaunchedProgram(Program):
         self._restart_policy = restart_policy
         self._own_restart = own_restart or {}
         self._monotonic = monotonic
+        self._seen = 0
         self._ended: tuple[int, float] = (0, 0.0)
 
     def look(self) -> Phase:
@@ -119,6 +120,7 @@ class LaunchedProgram(Program):
         run = self._run()
         if run is None:
             return Phase.AWAITED
+        self._seen = run.number
         if run.word is Word.RUNNING:
             if not self.is_gone():
                 return Phase.RUNNING
@@ -141,15 +143,15 @@ class LaunchedProgram(Program):
 
     def stop(self) -> str:
         """Have the launcher stop the program. Of one that is gone the next look tells."""
-        self._order("stop\n")
+        self._order(f"stop {self._seen}\n")
         return ""
 
     def insist(self) -> None:
         """Do nothing: the launcher insists."""
 
     def release(self) -> None:
-        """End the launcher's wait."""
-        self._order("done\n")
+        """End the launcher's wait, unless it belongs to a run that no look has seen."""
+        self._order(f"done {self._seen}\n")
 
     def _run(self) -> Run | None:
         with contextlib.suppress(OSError, ValueError):

@@ -21,9 +21,9 @@
  *   end is in both before `state` tells of the end; all of it or, if the file cannot be written, no success.
  * - `state` is one record, `RUN WORD CODE`: of a number that is new at every start, and running, completed, stopped or
  *   failed. It is overwritten in place, which needs no room on a full disk.
- * - `orders` is a named pipe that we alone read, so that a writer who finds no reader knows that we are gone. `stop`
- *   ends the program early: SIGTERM to its process group, SIGKILL after the grace period, and success. `done` ends the
- *   wait. Of the grace period we wait a quarter after SIGTERM, the collector has the rest; a program whose pod is ended
+ * - `orders` is a named pipe that we alone read, so that a writer who finds no reader knows that we are gone. `stop RUN`
+ *   ends the program early: SIGTERM to its process group, SIGKILL after the grace period, and success. `done RUN` ends
+ *   the wait. Orders for another run are for one that is over. Of the grace period we wait a quarter after SIGTERM, the collector has the rest; a program whose pod is ended
  *   before its readings are stored counts as ended by the signal, so that its job runs it again.
  */
 #define _GNU_SOURCE
@@ -219,6 +219,9 @@ static int reap(pid_t child, int *status) {
 static int attend(pid_t child, int signals, int orders, long long patience, long long grace, const char *shared, int *status) {
     int code = 0, has_ended = 0, is_stopped = 0, is_told = 0;
     long long deadline = -1; /* of a program that is stopped, then of the wait */
+    char done[RECORD_BYTES], stop[RECORD_BYTES];
+    snprintf(done, sizeof done, "done %lld\n", run);
+    snprintf(stop, sizeof stop, "stop %lld\n", run);
     for (;;) {
         long long left = deadline < 0 ? 60000 : deadline - now_ms();
         if (left <= 0 && has_ended)
@@ -235,9 +238,9 @@ static int attend(pid_t child, int signals, int orders, long long patience, long
         }
         char order[256] = "";
         if (read(orders, order, sizeof order - 1) > 0) {
-            if (has_ended && strstr(order, "done") != NULL)
+            if (has_ended && strstr(order, done) != NULL)
                 return code;
-            if (!has_ended && !is_stopped && strstr(order, "stop") != NULL) {
+            if (!has_ended && !is_stopped && strstr(order, stop) != NULL) {
                 kill(-child, SIGTERM);
                 is_stopped = 1, deadline = now_ms() + grace;
             }

@@ -102,9 +102,12 @@ def test_orders_reach_the_launcher_and_nobody_else(launcher: Launcher) -> None:
 
     assert program.stop() == ""
     program.release()
-    assert launcher.orders() == "stop\ndone\n"
+    assert launcher.orders() == "stop 1\ndone 1\n"
     launcher.end("stopped 0")
     program.release()
+    launcher.start()
+    program.release()  # no look has seen this run
+    assert launcher.orders() == "done 1\n"
 
 
 OWN_RULE = {

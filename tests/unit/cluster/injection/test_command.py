@@ -46,8 +46,9 @@ class Launch:
         return " ".join(path.read_text().split()[1:]) if path.exists() else ""
 
     def order(self, word: str) -> None:
+        run = (self.directory / "state").read_text().split()[0]
         with os.fdopen(os.open(self.directory / "orders", os.O_WRONLY | os.O_NONBLOCK), "w") as pipe:
-            pipe.write(f"{word}\n")
+            pipe.write(f"{word} {int(run) - 1}\n{word} {run}\n")  # the first is for a run that is over
 
     def await_output(self, word: str) -> None:
         eventually(lambda: self.file.exists() and word in self.file.read_text())
