@@ -199,12 +199,15 @@ def suspend_trial(store: ObjectStore, key: Key, *, suspended: bool) -> Trial:
 def suspend_experiment(store: ObjectStore, key: Key, suspended: bool) -> None:
     """Stop an experiment and suspend its trials, or let all go on; a trial that ends meanwhile has ended.
 
+    The experiment is stopped first and goes on last, so that no trial starts in the place of one that is suspended.
+
     Raises:
         InvalidError: The experiment has ended, or its trials cannot be suspended.
         NotFoundError: There is no such experiment.
         UnavailableError: A trial has no job yet; what is done already stays.
     """
-    edit_experiment(store, key, counts={}, stopped=suspended)
+    if suspended:
+        edit_experiment(store, key, counts={}, stopped=True)
     for found in store.list(TRIAL, key.namespace, labels={EXPERIMENT_LABEL: key.name}).items:
         trial = Trial.read(found)
         if trial_state(trial) in ACTIVE and (PAUSED_ANNOTATION in trial.metadata.annotations) is not suspended:
@@ -213,3 +216,5 @@ def suspend_experiment(store: ObjectStore, key: Key, suspended: bool) -> None:
             except InvalidError as error:
                 if error.errors[0].origin != "suspend-ended":
                     raise
+    if not suspended:
+        edit_experiment(store, key, counts={}, stopped=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import yaml
 
 from katib.cluster.access.tuning_service import open_cluster
 from katib.controllers.kinds import OPTIMIZATION_JOB
+from katib.errors import ConflictError
 from katib.runtime.objects import Key, Kind, Object
 from tests.support.api_server import ApiServer
 from tests.support.control_plane import EXPERIMENT, ControlPlane
@@ -133,8 +135,14 @@ def test_managed_by_and_suspend_are_obeyed(plane: ControlPlane) -> None:
         return [experiment["metadata"]["name"] for experiment in plane.store.list(EXPERIMENT, NAMESPACE).items]
 
     def suspend(name: str, *, to: bool) -> None:
-        found = plane.store.get(OPTIMIZATION_JOB, Key(NAMESPACE, name))
-        plane.store.patch(found, {"spec": {"suspend": to}})
+        def patched() -> bool:
+            found = plane.store.get(OPTIMIZATION_JOB, Key(NAMESPACE, name))
+            with suppress(ConflictError):  # the controller writes the status meanwhile
+                plane.store.patch(found, {"spec": {"suspend": to}})
+                return True
+            return False
+
+        eventually(patched)
 
     def suspended_trainings() -> list[bool]:
         return [job["spec"].get("suspend", False) for job in plane.store.list(TRAIN_JOB, NAMESPACE).items]

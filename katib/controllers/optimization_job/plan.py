@@ -24,6 +24,9 @@ from katib.controllers.kinds import is_owned_by
 SUSPENDED, COMPLETE, FAILED = "Suspended", "Complete", "Failed"
 CREATION_FAILED = "TrainJobsCreationFailed"
 
+_SUSPENDING = "Suspending"
+"""A reason that is written before anything is suspended: whatever follows is undone when the job goes on."""
+
 _REASONS = {MAX_TRIALS_REACHED: "MaxTrialsReached"}
 """Reasons of an Experiment that have another name here; the others keep theirs."""
 
@@ -60,7 +63,8 @@ def plan_job(job: OptimizationJob, experiment: Experiment | None, now: datetime)
     """
     if experiment is None:
         if find_condition(job.status.conditions, CREATED) is None:
-            return JobPlan(_suspended(job, now), create=not job.spec.suspend)
+            status, _ = _suspension(job, now)
+            return JobPlan(status, create=not job.spec.suspend and status is job.status)
         return JobPlan(failed(job.status, "ExperimentDeleted", "The Experiment of the job was deleted", now))
     if not is_owned_by(experiment, job):
         is_made_of_it = experiment.metadata.labels.get(OPTIMIZATION_JOB_LABEL) == job.name
@@ -68,10 +72,10 @@ def plan_job(job: OptimizationJob, experiment: Experiment | None, now: datetime)
             return JobPlan(job.status, adopt=True)
         message = f"Experiment {experiment.name} is there and not of this job; delete it, or use another name"
         return JobPlan(failed(job.status, CREATION_FAILED, message, now))
-    was_suspended = is_true(job.status.conditions, SUSPENDED)
-    is_settled = was_suspended is job.spec.suspend or conditions.has_ended(experiment.status.conditions)
-    suspend = None if is_settled else job.spec.suspend
-    return JobPlan(_followed(_suspended(job, now), experiment, now), suspend=suspend)
+    status, suspend = _suspension(job, now)
+    if conditions.has_ended(experiment.status.conditions):
+        suspend = None
+    return JobPlan(_followed(status, experiment, now), suspend=suspend)
 
 
 def failed(status: OptimizationJobStatus, reason: str, message: str, now: datetime) -> OptimizationJobStatus:
@@ -79,13 +83,19 @@ def failed(status: OptimizationJobStatus, reason: str, message: str, now: dateti
     return _with(status, FAILED, reason, message, now)
 
 
-def _suspended(job: OptimizationJob, now: datetime) -> OptimizationJobStatus:
-    """Return the status with whether the job is suspended, once it was."""
-    if job.spec.suspend:
-        return _with(job.status, SUSPENDED, "Suspended", "No trial starts, and those that run are suspended", now)
-    if is_true(job.status.conditions, SUSPENDED):
-        return _with(job.status, SUSPENDED, "Resumed", "The job goes on", now, holds=False)
-    return job.status
+def _suspension(job: OptimizationJob, now: datetime) -> tuple[OptimizationJobStatus, bool | None]:
+    """Return the status with whether the job is suspended, once it was, and what to do about its Experiment."""
+    found = find_condition(job.status.conditions, SUSPENDED)
+    is_on = is_true(job.status.conditions, SUSPENDED)
+    if job.spec.suspend and not is_on:
+        return _with(
+            job.status, SUSPENDED, _SUSPENDING, "No trial starts; those that run are suspended next", now
+        ), None
+    if job.spec.suspend and found is not None and found.reason == _SUSPENDING:
+        return _with(job.status, SUSPENDED, "Suspended", "No trial starts, and those that run are suspended", now), True
+    if is_on and not job.spec.suspend:
+        return _with(job.status, SUSPENDED, "Resumed", "The job goes on", now, holds=False), False
+    return job.status, None
 
 
 def _followed(status: OptimizationJobStatus, experiment: Experiment, now: datetime) -> OptimizationJobStatus:
