@@ -141,9 +141,9 @@ def resume(name: str, target: options.Target) -> None:
             service.suspend(namespace, name, suspended=False)
             click.echo(f"trial/{name}: {_goes_on(service, target)}")
             return
+        if not is_completed(found):
+            _suspend_all(service, namespace, name, suspended=False)  # before new trials start in their place
         experiment = service.edit(namespace, name, counts={}, stopped=False)
-        if not is_completed(experiment):
-            _suspend_all(service, namespace, name, suspended=False)
     if is_completed(experiment):
         from katib.explaining import more_trials
 
