@@ -85,7 +85,7 @@ def test_the_log_of_a_pod_is_followed_byte_for_byte(room: Room) -> None:
 def test_metrics_of_a_pod_come_through_the_api_server(room: Room) -> None:
     run_pod(room, "listens", "echo hello > /tmp/index.html; exec python3 -m http.server 6789 -d /tmp")
     wait_for(lambda: phase_of(room, "listens") == "Running", "the pod")
-    load = access(room.cluster.kubeconfig).load
+    load = access(room.cluster.kubeconfig).configuration
 
     def answer(address: str) -> bytes:
         with socket.socket(socket.AF_UNIX) as client:
