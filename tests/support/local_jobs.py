@@ -242,7 +242,7 @@ def home(
     clock, kinds, monitors = SystemClock(), kinds or job_kinds(), monitors or Monitors()
     store = store or MemoryStore({JOB})
     delays = delays or Delays(recreate=Backoff(0.01, 600.0), restart=Backoff(0.01, 300.0))
-    (root / "trials").mkdir(exist_ok=True)
+    (root / "trials").mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         processes = Processes(root / "engine")
         processes.start()

@@ -354,7 +354,8 @@ class Runtime:
             return self
         try:
             shutil.rmtree(self.notes, ignore_errors=True)
-            self.notes.mkdir(mode=0o700)
+            for path in (self.notes.parent, self.notes):
+                path.mkdir(mode=0o700, exist_ok=True)
         except OSError:
             return replace(self, notes=None)
         return self
