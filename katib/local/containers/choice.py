@@ -27,6 +27,7 @@ from typing import Any
 
 from katib.algorithm_services.config import ServicesConfig
 from katib.errors import TerminalError
+from katib.files.private_directories import make_below
 from katib.local.containers.arguments import (
     Abilities,
     Program,
@@ -354,8 +355,7 @@ class Runtime:
             return self
         try:
             shutil.rmtree(self.notes, ignore_errors=True)
-            for path in (self.notes.parent, self.notes):
-                path.mkdir(mode=0o700, exist_ok=True)
+            make_below(self.notes.parents[1], self.notes, 0o700)
         except OSError:
             return replace(self, notes=None)
         return self
