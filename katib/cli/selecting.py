@@ -1,12 +1,10 @@
-"""The objects that `katib get` shows: read from a service of any home, selected, and sorted."""
+"""The objects that `katib get` shows: read from a service of any home, and selected."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from katib.api.names import EXPERIMENT_LABEL
 from katib.api.types import Experiment, Suggestion, Trial
@@ -18,7 +16,6 @@ from katib.tuning.titles import name_meant
 from katib.tuning.trial_pages import pages_of
 
 if TYPE_CHECKING:
-    from katib.cli.jsonpath import Path
     from katib.kube_api.selectors import Selector
 
 _TYPES: dict[str, type[Experiment | Trial | Suggestion]] = {
@@ -26,7 +23,6 @@ _TYPES: dict[str, type[Experiment | Trial | Suggestion]] = {
     "Trial": Trial,
     "Suggestion": Suggestion,
 }
-_DIGITS = re.compile(r"(\d+)", re.ASCII)
 
 
 class Found(NamedTuple):
@@ -36,61 +32,51 @@ class Found(NamedTuple):
     read: Experiment | Trial | Suggestion | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Which of the objects of a kind are wanted, and in which order.
-
-    Attributes:
-        selector: By their labels and fields; None: all.
-        sort_by: What they are sorted by; None: as they come.
-        on_missing: Is called for a name that is not there, and may raise.
-    """
-
-    selector: Selector | None
-    sort_by: Path | None
-    on_missing: Callable[[NotFoundError], None]
-
-
-def selector_for(kind: str, labels: str, fields: str) -> Selector | None:
-    """Return what two selectors of the command line select; None where both are empty.
+def selector_for(kind: str, labels: str) -> Selector | None:
+    """Return the selector of a text for objects of a kind; None if it is empty.
 
     Raises:
-        InvalidError: One of them cannot be understood.
+        InvalidError: It cannot be understood.
     """
-    if not labels and not fields:
+    if not labels:
         return None
     from katib.kube_api.selectors import selector_of
     from katib.kube_api.statuses import StatusError
 
     try:
-        return selector_of(kind, labels.removeprefix("="), fields)  # `-l=a=b`, as kubectl takes it
+        return selector_of(kind, labels.removeprefix("="), "")  # `-l=a=b`, as kubectl takes it
     except StatusError as error:
-        option, _, rest = str(error).partition(": ")
-        cause, _, remedy = rest.rpartition("; ")
-        raise invalid(
-            {"labelSelector": "--selector"}.get(option, "--field-selector"), cause, remedy, "selector"
-        ) from error
+        cause, _, remedy = str(error).partition(": ")[2].rpartition("; ")
+        raise invalid("--selector", cause, remedy, "selector") from error
 
 
-def read(service: TuningService, namespace: str | None, asked: Asked, choice: Choice) -> Iterator[Found]:
-    """Yield objects; without names those of a namespace, or of all where it is None.
+def read(
+    service: TuningService,
+    namespace: str | None,
+    asked: Asked,
+    selector: Selector | None,
+    on_missing: Callable[[NotFoundError], None],
+) -> Iterator[Found]:
+    """Yield objects; without names those of a namespace, or of all if it is None.
 
-    Raises:
-        InvalidError: They are to be sorted by what none of them has.
+    Args:
+        service: Of their home.
+        namespace: Of the objects.
+        asked: Their kind and names.
+        selector: By labels; None: all.
+        on_missing: Is called for a name that does not exist, and may raise.
     """
     found = (
-        _listed(service, namespace, asked.kind, choice)
-        if not asked.names
-        else _named(service, namespace or "", asked, choice)
+        _named(service, namespace or "", asked, on_missing)
+        if asked.names
+        else _listed(service, namespace, asked.kind, selector)
     )
-    if choice.selector is not None:
-        found = (one for one in found if choice.selector.fits(one.document))
-    return found if choice.sort_by is None else iter(_sorted(list(found), asked.kind, choice.sort_by))
+    return found if selector is None else (one for one in found if selector.fits(one.document))
 
 
-def _listed(service: TuningService, namespace: str | None, kind: str, choice: Choice) -> Iterator[Found]:
+def _listed(service: TuningService, namespace: str | None, kind: str, selector: Selector | None) -> Iterator[Found]:
     experiments: Iterable[Experiment] = service.experiments(namespace)
-    if kind == "Trial" and choice.selector is not None and (only := choice.selector.labels.get(EXPERIMENT_LABEL)):
+    if kind == "Trial" and selector is not None and (only := selector.labels.get(EXPERIMENT_LABEL)):
         experiments = (experiment for experiment in experiments if experiment.name == only)
     for experiment in experiments:
         if kind == "Experiment":
@@ -106,7 +92,9 @@ def _listed(service: TuningService, namespace: str | None, kind: str, choice: Ch
                 yield Found(suggestion.encode(), suggestion)
 
 
-def _named(service: TuningService, namespace: str, asked: Asked, choice: Choice) -> Iterator[Found]:
+def _named(
+    service: TuningService, namespace: str, asked: Asked, on_missing: Callable[[NotFoundError], None]
+) -> Iterator[Found]:
     for name in asked.names:
         try:
             if asked.kind == "Pod":
@@ -115,7 +103,7 @@ def _named(service: TuningService, namespace: str, asked: Asked, choice: Choice)
                 obj = service.get(_TYPES[asked.kind], namespace, name_meant(service, namespace, name))
                 found = [Found(obj.encode(), obj)]
         except NotFoundError as error:
-            choice.on_missing(error)
+            on_missing(error)
         else:
             yield from found
 
@@ -141,24 +129,3 @@ def pod_named(service: TuningService, namespace: str, name: str) -> Json | None:
             if Key.of(pod).name == name:
                 return pod
     return None
-
-
-def _sorted(found: list[Found], kind: str, path: Path) -> list[Found]:
-    """Return objects sorted as kubectl does: those without a value first, numbers by their size."""
-    values = [path.values(one.document)[:1] for one in found]
-    if found and not any(values):
-        cause = f"no {kind.lower()} has a value there"
-        raise invalid("--sort-by", cause, "check the path against that of -o json", "sort-missing")
-    order = sorted(range(len(found)), key=lambda i: _order(values[i]))
-    return [found[i] for i in order]
-
-
-def _order(values: Sequence[Any]) -> tuple[Any, ...]:
-    from katib.cli.jsonpath import number_of, text_of
-
-    if not values:
-        return (0,)
-    if (number := number_of(values[0])) is not None:
-        return 1, number
-    parts = _DIGITS.split(text_of(values[0]))  # a-2 comes before a-10
-    return 2, [int(part) if i % 2 else part for i, part in enumerate(parts)]

@@ -18,8 +18,6 @@ DOCUMENTED_ROOMS = ("api", "figures", "histories", "local", "sdk", "space", "tem
 DOCUMENTED_FILES = (
     "katib/algorithm_services/refusals.py",
     "katib/cli/editing.py",
-    "katib/cli/get.py",
-    "katib/cli/jsonpath.py",
     "katib/cli/plot.py",
     "katib/cli/selecting.py",
     "katib/cluster/template_warnings.py",
