@@ -21,7 +21,7 @@ from starlette.websockets import WebSocket
 
 from katib.controllers.metrics import Page
 from katib.errors import KatibError
-from katib.kube_api import discovery, openapi_v2_wire
+from katib.kube_api import discovery
 from katib.kube_api.bodies import flag, media_type_of, options_of, read_body
 from katib.kube_api.columns import value_at
 from katib.kube_api.list_options import list_options_of
@@ -81,7 +81,6 @@ def create_app(
         Route("/api/v1", _answering(lambda _request: discovery.resource_list(resources, "v1"))),
         Route("/apis/{group}", _answering(lambda request: discovery.group(resources, request.path_params["group"]))),
         Route("/apis/{group}/{version}", _answering(partial(_resource_list, resources))),
-        Route("/openapi/v2", partial(_swagger, described)),
         Route("/openapi/v3", partial(_openapi_index, described)),
         Route("/openapi/v3/{path:path}", partial(_openapi, described)),
         Route("/api/v1/{path:path}", api.answer, methods=_METHODS),
@@ -321,9 +320,7 @@ def _answering(read: Callable[[Request], Json | None]) -> Callable[[Request], Aw
         if body is None:
             raise StatusError(404, "the server could not find the requested resource")
         if body.get("kind") == discovery.AGGREGATED:
-            version = body["apiVersion"].rpartition("/")[2]
-            media_type = f"application/json;g=apidiscovery.k8s.io;v={version};as={discovery.AGGREGATED}"
-            return Response(encode(body), headers={"content-type": media_type, "vary": "Accept"})
+            return Response(encode(body), headers={"content-type": discovery.AGGREGATED_MEDIA_TYPE, "vary": "Accept"})
         return respond(body)
 
     return answer
@@ -332,20 +329,13 @@ def _answering(read: Callable[[Request], Json | None]) -> Callable[[Request], Aw
 def _groups(resources: Sequence[Resource], request: Request, *, core: bool) -> Json:
     for choice in request.headers.get("accept", "").split(","):
         given = dict(part.strip().partition("=")[::2] for part in choice.split(";")[1:])
-        if given.get("as") == discovery.AGGREGATED and given.get("v") in ("v2", "v2beta1"):
-            return discovery.aggregated(resources, core=core, version_=given["v"])
+        if given.get("as") == discovery.AGGREGATED and given.get("v") == "v2":
+            return discovery.aggregated(resources, core=core)
     return discovery.api_versions() if core else discovery.group_list(resources)
 
 
 def _resource_list(resources: Sequence[Resource], request: Request) -> Json | None:
     return discovery.resource_list(resources, f"{request.path_params['group']}/{request.path_params['version']}")
-
-
-async def _swagger(described: Descriptions, request: Request) -> Response:
-    if "protobuf" in request.headers.get("accept", ""):
-        content = await run_in_threadpool(lambda: described.swagger_bytes)
-        return Response(content, media_type=openapi_v2_wire.MEDIA_TYPE)
-    return respond(await run_in_threadpool(lambda: described.swagger))
 
 
 async def _openapi_index(described: Descriptions, _request: Request) -> Response:

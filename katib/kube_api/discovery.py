@@ -19,6 +19,7 @@ MINOR = "36"
 """Of the Kubernetes whose API this is; clients of up to one minor version more or less are supported by their rules."""
 
 AGGREGATED = "APIGroupDiscoveryList"
+AGGREGATED_MEDIA_TYPE = f"application/json;g=apidiscovery.k8s.io;v=v2;as={AGGREGATED}"
 
 
 def version() -> Json:
@@ -42,7 +43,7 @@ def paths(resources: Resources) -> Json:
     of_groups = [
         f"/apis/{name}{last}" for name, of_name in groups if name for last in ("", *map("/{}".format, of_name))
     ]
-    found = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+    found = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]
     return {"paths": sorted([*found, *of_groups])}
 
 
@@ -73,13 +74,12 @@ def resource_list(resources: Resources, api_version: str) -> Json | None:
     return {"kind": "APIResourceList", **own, "groupVersion": api_version, "resources": entries}
 
 
-def aggregated(resources: Resources, *, core: bool, version_: str) -> Json:
+def aggregated(resources: Resources, *, core: bool) -> Json:
     """Return all groups with their resources.
 
     Args:
         resources: What is served.
         core: Whether those below `/api` are wanted, or those below `/apis`.
-        version_: Of the answer: `v2` or `v2beta1`.
     """
     items = [
         {
@@ -89,7 +89,7 @@ def aggregated(resources: Resources, *, core: bool, version_: str) -> Json:
         for name, versions in group_versions((*resources, *REVIEWS)).items()
         if bool(name) is not core
     ]
-    return {"kind": AGGREGATED, "apiVersion": f"apidiscovery.k8s.io/{version_}", "metadata": {}, "items": items}
+    return {"kind": AGGREGATED, "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
 
 
 def _group(name: str, versions: Sequence[str]) -> Json:

@@ -1,8 +1,6 @@
-"""The description of the API, made of the types: OpenAPI v3 for each group and version, and v2 for all of them.
+"""The description of the API, made of the types: OpenAPI v3 for each group and version.
 
-What `kubectl explain` shows, what `kubectl apply` checks before it sends, and where clients look whether a server knows
-`dryRun` and `fieldValidation`. A schema is written once, with references that have a description beside them, which v2
-allows; v3 wraps these.
+`kubectl explain` shows it, and clients read there whether a server knows `dryRun` and `fieldValidation`.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from katib.api.types import Experiment, Suggestion, Trial
 from katib.api.types.optimization import OptimizationJob
 from katib.api.types.structural import kind_schema
 from katib.api.version import __version__
-from katib.kube_api import openapi_v2_wire
 from katib.kube_api.resources import JOB, RESOURCES, Resource
 from katib.runtime.objects import Kind
 from katib.stores.semantics import encode
@@ -28,7 +25,7 @@ Json = dict[str, Any]
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _GROUP_VERSION_KIND = "x-kubernetes-group-version-kind"
 _ANYTHING: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-_V2, _V3 = "#/definitions/", "#/components/schemas/"
+_SCHEMAS = "#/components/schemas/"
 _MODELS = {model.__name__: model for model in (Experiment, Suggestion, Trial, OptimizationJob)}
 _SCALARS: Mapping[str, Json] = {
     "text": {"type": "string"},
@@ -127,62 +124,47 @@ class Descriptions:
             document: Json = {
                 "openapi": "3.0.0",
                 "info": {"title": "Katib", "version": __version__},
-                "paths": {path: item for resource in resources for path, item in _paths(resource, is_v3=True)},
-                "components": {"schemas": _wrapped(_definitions(resources, _V3, self._structures))},
+                "paths": {path: item for resource in resources for path, item in _paths(resource)},
+                "components": {"schemas": _definitions(resources, self._structures)},
             }
             found[api_version] = encode(document).encode()
         return found
-
-    @cached_property
-    def swagger(self) -> Json:
-        """The description of everything by OpenAPI 2."""
-        return {
-            "swagger": "2.0",
-            "info": {"title": "Katib", "version": __version__},
-            "paths": {path: item for resource in RESOURCES for path, item in _paths(resource, is_v3=False)},
-            "definitions": _definitions(RESOURCES, _V2, self._structures),
-        }
-
-    @cached_property
-    def swagger_bytes(self) -> bytes:
-        """The same as protobuf."""
-        return openapi_v2_wire.document(self.swagger)
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------------
 
 
-def _definitions(resources: Any, prefix: str, structures: Structures) -> Json:
+def _definitions(resources: Any, structures: Structures) -> Json:
     found: Json = {_META: _object({name: {"description": d, **s} for name, (d, s) in _METADATA.items()})}
     for resource in resources:
-        found[_name_of(resource.kind)] = _described(resource, prefix, structures)
+        found[_name_of(resource.kind)] = _described(resource, structures)
     if any(resource.kind in (JOB, POD, *structures) for resource in resources):
-        found |= {_pod_name(key): _modelled(key, prefix) for key in job_schema().models}
+        found |= {_pod_name(key): _modelled(key) for key in job_schema().models}
     return found
 
 
-def _described(resource: Resource, prefix: str, structures: Structures) -> Json:
+def _described(resource: Resource, structures: Structures) -> Json:
     kind = resource.kind
-    schema = dict(_schema(kind, prefix, structures))
+    schema = dict(_schema(kind, structures))
     own = {
         "apiVersion": {"description": f"Always {kind.api_version}.", "type": "string"},
         "kind": {"description": f"Always {kind.kind}.", "type": "string"},
-        "metadata": {"description": "Name, labels and what the server notes.", "$ref": prefix + _META},
+        "metadata": _with_text("Name, labels and what the server notes.", {"$ref": _SCHEMAS + _META}),
     }
     schema["properties"] = own | {name: field for name, field in schema["properties"].items() if name not in own}
     group_version_kind = {"group": resource.group, "version": resource.version, "kind": kind.kind}
     return {**schema, _GROUP_VERSION_KIND: [group_version_kind]}
 
 
-def _schema(kind: Kind, prefix: str, structures: Structures) -> Json:
+def _schema(kind: Kind, structures: Structures) -> Json:
     if kind.kind in _MODELS:
         return kind_schema(_MODELS[kind.kind])
     if kind == JOB:
-        return _modelled(job_schema().root, prefix)
+        return _modelled(job_schema().root)
     if kind == POD:
-        return _object({"spec": {"$ref": prefix + _pod_name("V1PodSpec")}, "status": _ANYTHING})
+        return _object({"spec": {"$ref": _SCHEMAS + _pod_name("V1PodSpec")}, "status": _ANYTHING})
     if kind in structures:
-        return _object({"spec": _part(structures[kind], prefix), "status": _ANYTHING})
+        return _object({"spec": _part(structures[kind]), "status": _ANYTHING})
     return _object(_FIELDS.get(kind.kind, {"spec": _ANYTHING, "status": _ANYTHING}))
 
 
@@ -190,35 +172,40 @@ def _object(fields: Mapping[str, Json]) -> Json:
     return {"type": "object", "properties": dict(fields)}
 
 
-def _modelled(key: str, prefix: str) -> Json:
+def _with_text(text: str, schema: Json) -> Json:
+    """Return a schema with its description; OpenAPI 3.0 allows nothing beside a reference."""
+    return {"description": text, **({"allOf": [schema]} if "$ref" in schema else schema)}
+
+
+def _modelled(key: str) -> Json:
     """Return the schema of a part of a Job."""
     model = job_schema().models[key]
-    schema = _object({name: _typed(kind, prefix) for name, kind in sorted(model.fields.items())})
+    schema = _object({name: _typed(kind) for name, kind in sorted(model.fields.items())})
     for name, field in schema["properties"].items():
         if text := DESCRIPTIONS.get(f"{key}.{name}"):
-            schema["properties"][name] = {"description": text, **field}
+            schema["properties"][name] = _with_text(text, field)
     return {**schema, "required": list(model.required)} if model.required else schema
 
 
-def _part(part: Any, prefix: str) -> Json:
+def _part(part: Any) -> Json:
     """Return the schema of a part of a training job."""
     if isinstance(part, list):
-        return {"type": "array", "items": _part(part[0], prefix)}
+        return {"type": "array", "items": _part(part[0])}
     if not isinstance(part, Mapping):
-        return _part(_WRITTEN_AS[part], prefix) if part in _WRITTEN_AS else _typed(part, prefix)
+        return _part(_WRITTEN_AS[part]) if part in _WRITTEN_AS else _typed(part)
     if _ANY_NAME in part:
-        return {"type": "object", "additionalProperties": _part(part[_ANY_NAME], prefix)}
-    return _object({name: _part(field, prefix) for name, field in sorted(part.items())})
+        return {"type": "object", "additionalProperties": _part(part[_ANY_NAME])}
+    return _object({name: _part(field) for name, field in sorted(part.items())})
 
 
-def _typed(kind: str, prefix: str) -> Json:
+def _typed(kind: str) -> Json:
     if kind in _SCALARS:
         return _SCALARS[kind]
     if kind.startswith("[]"):
-        return {"type": "array", "items": _typed(kind[2:], prefix)}
+        return {"type": "array", "items": _typed(kind[2:])}
     if kind.startswith("{}"):
-        return {"type": "object", "additionalProperties": _typed(kind[2:], prefix)}
-    return {"$ref": prefix + (_META if kind == "V1ObjectMeta" else _pod_name(kind))}
+        return {"type": "object", "additionalProperties": _typed(kind[2:])}
+    return {"$ref": _SCHEMAS + (_META if kind == "V1ObjectMeta" else _pod_name(kind))}
 
 
 def _pod_name(key: str) -> str:
@@ -230,18 +217,6 @@ def _name_of(kind: Kind) -> str:
     return ".".join([*reversed((group or "core.api.k8s.io").split(".")), version, kind.kind])
 
 
-def _wrapped(schema: Any) -> Any:
-    """Return a schema in which no reference has anything beside it, as OpenAPI 3.0 wants it."""
-    if isinstance(schema, list):
-        return [_wrapped(part) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    found = {name: _wrapped(part) for name, part in schema.items()}
-    if len(found) > 1 and isinstance(found.get("$ref"), str):
-        found["allOf"] = [{"$ref": found.pop("$ref")}]
-    return found
-
-
 # --- paths ------------------------------------------------------------------------------------------------------------
 
 
@@ -249,48 +224,44 @@ def _root(api_version: str) -> str:
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
 
-def _paths(resource: Resource, *, is_v3: bool) -> Iterator[tuple[str, Json]]:
+def _paths(resource: Resource) -> Iterator[tuple[str, Json]]:
     base = _root(resource.kind.api_version)
     whole = f"{base}/namespaces/{{namespace}}" if resource.is_namespaced else base
     whole = f"{whole}/{resource.plural}"
-    yield whole, _item(resource, ("list", "create", "deletecollection"), whole, is_v3=is_v3)
+    yield whole, _item(resource, ("list", "create", "deletecollection"), whole)
     one = f"{whole}/{{name}}"
-    yield one, _item(resource, ("get", "update", "patch", "delete"), one, is_v3=is_v3)
+    yield one, _item(resource, ("get", "update", "patch", "delete"), one)
     if "status" in resource.subresources and "update" in resource.verbs:
-        yield f"{one}/status", _item(resource, ("get", "update", "patch"), f"{one}/status", is_v3=is_v3)
+        yield f"{one}/status", _item(resource, ("get", "update", "patch"), f"{one}/status")
 
 
-def _item(resource: Resource, verbs: tuple[str, ...], path: str, *, is_v3: bool) -> Json:
+def _item(resource: Resource, verbs: tuple[str, ...], path: str) -> Json:
     names = [name for name in ("namespace", "name") if f"{{{name}}}" in path]
-    item: Json = {"parameters": [_parameter(name, "path", is_v3=is_v3) for name in names]}
+    item: Json = {"parameters": [_parameter(name, "path") for name in names]}
     for verb in verbs:
         if verb in resource.verbs:
             method, parameters = _ACTIONS[verb]
-            item[method] = _operation(resource, verb, parameters, path, is_v3=is_v3)
+            item[method] = _operation(resource, verb, parameters, path)
     return item
 
 
-def _operation(resource: Resource, verb: str, parameters: tuple[str, ...], path: str, *, is_v3: bool) -> Json:
+def _operation(resource: Resource, verb: str, parameters: tuple[str, ...], path: str) -> Json:
     of_status = "Status" if path.endswith("/status") else ""
     title = "".join(part.title() for part in resource.kind.api_version.replace("/", ".").split("."))
     operation: Json = {
         "operationId": f"{verb}{title}{resource.kind.kind}{of_status}",
-        "parameters": [_parameter(name, "query", is_v3=is_v3) for name in parameters],
+        "parameters": [_parameter(name, "query") for name in parameters],
         "responses": {"200": {"description": "OK"}, "401": {"description": "Unauthorized"}},
         "x-kubernetes-action": {"create": "post", "update": "put"}.get(verb, verb),
         _GROUP_VERSION_KIND: {"group": resource.group, "version": resource.version, "kind": resource.kind.kind},
     }
     if verb in ("create", "update", "patch"):
         media_type = "application/merge-patch+json" if verb == "patch" else "application/json"
-        schema = {"$ref": (_V3 if is_v3 else _V2) + _name_of(resource.kind)}
-        if is_v3:
-            operation["requestBody"] = {"content": {media_type: {"schema": schema}}}
-        else:
-            operation["consumes"] = [media_type]
-            operation["parameters"].append({"in": "body", "name": "body", "required": True, "schema": schema})
+        schema = {"$ref": _SCHEMAS + _name_of(resource.kind)}
+        operation["requestBody"] = {"content": {media_type: {"schema": schema}}}
     return operation
 
 
-def _parameter(name: str, place: str, *, is_v3: bool) -> Json:
-    found: Json = {"name": name, "in": place, **({"required": True} if place == "path" else {})}
-    return {**found, **({"schema": {"type": "string"}} if is_v3 else {"type": "string"})}
+def _parameter(name: str, place: str) -> Json:
+    required = {"required": True} if place == "path" else {}
+    return {"name": name, "in": place, **required, "schema": {"type": "string"}}

@@ -26,7 +26,7 @@ ROOTS = [
         f"{'/namespaces/default' if resource.is_namespaced else ''}/{resource.plural}"
         for resource in RESOURCES
     ),
-    *("/api", "/apis", "/apis/kubeflow.org", "/openapi/v2", "/openapi/v3", "/version", "/api/v1/namespaces/default"),
+    *("/api", "/apis", "/apis/kubeflow.org", "/openapi/v3", "/version", "/api/v1/namespaces/default"),
     "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
 ]
 TYPES = ["application/json", "application/yaml", JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH, MEDIA_TYPE, "x"]

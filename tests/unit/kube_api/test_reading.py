@@ -32,7 +32,8 @@ def test_a_status_is_written_apart_where_the_store_keeps_it_apart() -> None:
 
 
 def test_every_resource_has_a_path_of_its_own_and_a_description() -> None:
-    kinds = [entry for schema in Descriptions({}).swagger["definitions"].values() for entry in schema.get(GVK, ())]
+    schemas = [json.loads(found)["components"]["schemas"] for found in Descriptions({}).documents.values()]
+    kinds = [entry for group in schemas for schema in group.values() for entry in schema.get(GVK, ())]
 
     assert len(by_path(RESOURCES)) == len(RESOURCES)
     assert len(kinds) == len(RESOURCES)
