@@ -186,7 +186,7 @@ def _record(run: _Run) -> Record:
         for time, value, step in sorted(points, key=lambda point: (point[2], point[0]))
     ]
     last = {key: max(points, key=lambda point: (point[2], point[0]))[1] for key, points in run.points.items() if points}
-    failure = _ENDED[run.status] and run.tags.get(FAILURE_TAG, _ENDED[run.status])
+    failure = _ENDED[run.status] and (run.tags.get(FAILURE_TAG) or _ENDED[run.status])
     stopped = run.tags.get(STATE_TAG) == TrialState.EARLY_STOPPED
     parameters = {key: parsed(text) for key, text in run.params.items()}
     ended = _time(run.end, began)

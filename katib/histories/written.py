@@ -84,8 +84,8 @@ class MlflowLog:
             return False
         start, end = trial.status.start_time, trial.status.completion_time
         tags = {_TRIAL_TAG: trial.metadata.uid, _EXPERIMENT_TAG: self._name, STATE_TAG: state_of(trial)}
-        if trial_state(trial) is TrialState.FAILED:
-            tags[FAILURE_TAG] = failure_of(trial)
+        if trial_state(trial) is TrialState.FAILED and (failure := failure_of(trial)):
+            tags[FAILURE_TAG] = failure
         began = round(start.timestamp() * 1e3) if start else None
         metrics = [
             Metric(one.name, value, round(one.time.timestamp() * 1e3), step) for one, value, step in ended.readings

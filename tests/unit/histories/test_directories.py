@@ -105,7 +105,7 @@ def test_a_trial_that_was_exported_to_mlflow_keeps_how_it_ended(tmp_path: Path) 
     experiment.mkdir()
     (experiment / "meta.yaml").write_text("name: digits\n")
     for number, (status, state, failure) in enumerate(
-        ((3, "EarlyStopped", ""), (3, "Succeeded", ""), (4, "Failed", "boom"))
+        ((3, "EarlyStopped", ""), (3, "Succeeded", ""), (4, "Failed", "boom"), (4, "Failed", ""))
     ):
         put_run(experiment, number, status)
         (experiment / f"run{number}" / "tags").mkdir()
@@ -114,7 +114,12 @@ def test_a_trial_that_was_exported_to_mlflow_keeps_how_it_ended(tmp_path: Path) 
 
     trials = history_of(read(tmp_path), {"loss": "minimize"}, [], "mlruns").trials
 
-    assert [(one.stopped, one.failure) for one in trials] == [(True, None), (False, None), (False, "boom")]
+    assert [(one.stopped, one.failure) for one in trials] == [
+        (True, None),
+        (False, None),
+        (False, "boom"),
+        (False, "it failed in MLflow"),
+    ]
 
 
 def test_a_tracking_server_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
