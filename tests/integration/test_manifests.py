@@ -221,6 +221,32 @@ def test_a_server_side_apply_takes_over_what_a_client_side_one_installed(kubectl
 
 
 @needs_helm
+def test_helm_takes_over_a_configuration_that_kubectl_changed_only_when_told_to(
+    kubectl: Kubectl, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(api_server.kubeconfig))
+    where = ("configmap/katib-config", f"--namespace={NAMESPACE}")
+    field = {"data": {"katib-config.yaml": "changed"}}
+    values: Json = {"config": {"suggestions": [{"algorithmName": "mine", "address": "mine.team:6789"}]}}
+    try:
+        kubectl("apply", "-k", str(MANIFESTS / "components" / "config"))
+        kubectl("patch", *where, "--type=merge", "-p", json.dumps(field))
+
+        refused = helm("install", "--take-ownership", values=values)
+        kept = kubectl("get", *where, "-o", "yaml")
+        done = helm("upgrade", "--install", "--take-ownership", "--force-conflicts", values=values)
+        taken = kubectl("get", *where, "-o", "yaml")
+    finally:
+        helm("uninstall", "--ignore-not-found", "--wait")
+        kubectl("delete", *where, "--ignore-not-found")
+
+    assert ".data.katib-config.yaml" in refused.stderr
+    assert "katib-config.yaml: changed" in kept
+    assert done.returncode == 0, done.stderr
+    assert "mine.team:6789" in taken
+
+
+@needs_helm
 def test_helm_upgrades_definitions_and_keeps_them_when_it_goes(
     kubectl: Kubectl, api_server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

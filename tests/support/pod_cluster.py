@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-import yaml
 
 from katib.cluster.client import Connection, open_connection
 from katib.cluster.client.answers import NotServedError
@@ -241,24 +240,24 @@ def condition_of(obj: Json, condition: str) -> Json:
 @contextmanager
 def algorithm(cluster: PodCluster, entry: Json) -> Iterator[None]:
     """Have one more algorithm in the KatibConfig for a while; other test processes add and remove theirs meanwhile."""
-    _configure(cluster, lambda entries: [*entries, entry])
+    above, line = "  suggestions:\n", f"    - {json.dumps(entry)}\n"
+    _configure(cluster, above, above + line)
     try:
         yield
     finally:
-        _configure(cluster, lambda entries: [one for one in entries if one != entry])
+        _configure(cluster, line, "")  # the text is the installed one again, which Helm may take over
 
 
-def _configure(cluster: PodCluster, change: Callable[[list[Json]], list[Json]]) -> None:
-    """Change the suggestion services of the KatibConfig, one test process at a time."""
+def _configure(cluster: PodCluster, old: str, new: str) -> None:
+    """Replace a part of the KatibConfig's text, one test process at a time."""
     with (Path(tempfile.gettempdir()) / "katib-tests-config.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         found = cluster.find("configmap", "katib-config", CORE)
         assert found is not None
-        config = yaml.safe_load(found["data"]["katib-config.yaml"])
-        config["runtime"]["suggestions"] = change(config["runtime"]["suggestions"])
-        metadata = {"name": "katib-config", "namespace": CORE}
-        data = {"katib-config.yaml": yaml.safe_dump(config)}
-        cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+        text = found["data"]["katib-config.yaml"]
+        assert text.count(old) == 1
+        change = json.dumps({"data": {"katib-config.yaml": text.replace(old, new)}})
+        cluster.run("patch", "configmap", "katib-config", f"--namespace={CORE}", "--type=merge", "-p", change)
 
 
 def accepts(room: Room, wanted: Json) -> bool:
