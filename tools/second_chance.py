@@ -4,7 +4,7 @@
 these run again: in one process, when nothing else runs any more, with the same seed. Tests that pass then do not fail
 the run. They are a defect of the test or of the product all the same: a section at the end lists them, and `SAVED`,
 or the file that `SAVED_TESTS` names, keeps them, one a line. A test that fails again, more failures, and errors of
-collection are final.
+collection are final: `failed.txt` beside that file keeps them.
 """
 
 # ruff: noqa: S603  # the arguments are the developer's own
@@ -34,13 +34,13 @@ class Failures:
 
     Attributes:
         tests: Ids of the tests that failed, in order.
-        outside: Whether something failed that is no test, such as the import of a file.
+        outside: Files that could not be collected.
         repeated: Options of the run that the second try needs as well.
     """
 
     def __init__(self) -> None:
         self.tests: list[str] = []
-        self.outside = False
+        self.outside: list[str] = []
         self.repeated: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -50,7 +50,8 @@ class Failures:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note what could not be collected."""
-        self.outside = self.outside or report.failed
+        if report.failed:
+            self.outside.append(report.nodeid)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Note the seed, that nothing runs side by side, and whether `conftest.py` files were left out."""
@@ -68,13 +69,17 @@ def main(arguments: Sequence[str]) -> int:
     os.environ.pop(VARIABLE, None)  # tests start programs, too
     failures = Failures()
     code = int(pytest.main([*arguments], plugins=[failures]))
-    if not is_worth_another_look(code, failures):
-        return code
-    print(f"failed, and run once more, alone: {', '.join(failures.tests)}", flush=True)
-    if _fail_again(failures):
-        return code
-    _list_saved(failures.tests)
-    return 0
+    saved = Path(os.environ.get("SAVED_TESTS", SAVED))
+    if is_worth_another_look(code, failures):
+        print(f"failed, and run once more, alone: {', '.join(failures.tests)}", flush=True)
+        if not _fail_again(failures):
+            _keep(failures.tests, saved)
+            print(f"{' saved by a second try ':=^100}")
+            tests = (f"failed once, passed alone: {test}" for test in failures.tests)
+            print(*tests, f"kept in {saved}", sep="\n", flush=True)
+            return 0
+    _keep([*failures.outside, *failures.tests], saved.with_name("failed.txt"))
+    return code
 
 
 def is_worth_another_look(code: int, failures: Failures) -> bool:
@@ -82,13 +87,11 @@ def is_worth_another_look(code: int, failures: Failures) -> bool:
     return code == pytest.ExitCode.TESTS_FAILED and not failures.outside and 0 < len(failures.tests) <= MOST
 
 
-def _list_saved(tests: Sequence[str]) -> None:
-    file = Path(os.environ.get("SAVED_TESTS", SAVED))
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("a") as saved:
-        saved.writelines(f"{test}\n" for test in tests)
-    print(f"{' saved by a second try ':=^100}")
-    print(*(f"failed once, passed alone: {test}" for test in tests), f"kept in {file}", sep="\n", flush=True)
+def _keep(tests: Sequence[str], file: Path) -> None:
+    if tests:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a") as kept:
+            kept.writelines(f"{test}\n" for test in tests)
 
 
 def _fail_again(failures: Failures) -> bool:

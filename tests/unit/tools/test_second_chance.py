@@ -104,6 +104,7 @@ def test_one_that_fails_again_with_the_same_seed_fails_the_run(tmp_path: Path) -
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
     assert "passed alone" not in done.stdout
     assert not (tmp_path / "saved.txt").exists()
+    assert (tmp_path / "failed.txt").read_text() == "test_always.py::test_always_fails\n"
     first, second = (tmp_path / "drawn").read_text().splitlines()
     assert first == second
 
@@ -113,6 +114,7 @@ def test_a_file_that_cannot_be_imported_has_no_second_chance(tmp_path: Path) -> 
 
     assert done.returncode != 0
     assert "once more" not in done.stdout
+    assert (tmp_path / "failed.txt").read_text().startswith("test_broken.py\n")
 
 
 @pytest.mark.parametrize(
@@ -132,7 +134,7 @@ def test_a_file_that_cannot_be_imported_has_no_second_chance(tmp_path: Path) -> 
 def test_only_a_few_failed_tests_are_worth_another_look(code: int, count: int, *, outside: bool, worth: bool) -> None:
     failures = Failures()
     failures.tests = [f"test_x.py::test_{n}" for n in range(count)]
-    failures.outside = outside
+    failures.outside = ["test_y.py"] * outside
 
     assert is_worth_another_look(code, failures) is worth
 
