@@ -32,11 +32,11 @@ import optuna
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from katib.api.types import Trial
-from katib.local import open_engine
-from katib.rest.client import HttpTuningService
-from katib.rest.server import Server
-from katib.tuning.service import TuningService
+from katib.doors.rest.client import HttpTuningService
+from katib.doors.rest.server import Server
+from katib.model.types import Trial
+from katib.places.machine import open_engine
+from katib.service.tuning.service import TuningService
 
 CLIENTS = 50
 

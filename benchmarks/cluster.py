@@ -29,11 +29,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from benchmarks.support import memory_mb, processor_seconds
-from katib.api.types import Trial
-from katib.cluster.client import open_connection
-from katib.cluster.store import KubernetesStore
-from katib.controllers.trial.jobs import job_of
-from katib.runtime.objects import Kind, Object, Watch
+from katib.engine.controllers.trial.jobs import job_of
+from katib.engine.runtime.objects import Kind, Object, Watch
+from katib.model.types import Trial
+from katib.places.cluster.client import open_connection
+from katib.places.cluster.store import KubernetesStore
 from tests.support.api_server import LocalApiServer
 from tests.support.control_plane import (
     EXPERIMENT,

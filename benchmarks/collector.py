@@ -24,7 +24,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from katib.api.types import EarlyStoppingRule
+from katib.model.types import EarlyStoppingRule
 from metrics_collector.collector import Collector
 from metrics_collector.parsers import TextParser
 from metrics_collector.sources import CHUNK_BYTES, FileTail, Output

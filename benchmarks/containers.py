@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.local_jobs import NoMonitors, by_job
-from katib.local.containers import Choice, choose
-from katib.local.jobs.batch.job import JOB
-from katib.stores.memory import MemoryStore
+from katib.engine.stores.memory import MemoryStore
+from katib.places.machine.containers import Choice, choose
+from katib.places.machine.jobs.batch.job import JOB
 from tests.support import podman
 from tests.support.local_jobs import home
 

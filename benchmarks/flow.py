@@ -46,7 +46,7 @@ def profiled(path: str, counts_path: str) -> None:
         elif event == "c_call" and (getattr(argument, "__module__", "") or "").startswith("msgspec"):
             conversions[argument.__name__, caller_of(frame)] += 1
 
-    from katib.cli import main
+    from katib.doors.cli import main
 
     threading.setprofile(count)
     sys.setprofile(count)

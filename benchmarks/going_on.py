@@ -24,8 +24,8 @@ from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 
 from benchmarks.search.own import Searching, number
-from katib.api.checkpoints import parent_of
-from katib.api.types import ObjectiveSpec
+from katib.model.checkpoints import parent_of
+from katib.model.types import ObjectiveSpec
 
 FULL = 27
 ETAS = (3, 2)

@@ -22,7 +22,7 @@ from random import Random
 
 from benchmarks.search.own import Searching, number, parameter
 from benchmarks.search.problems import Variable
-from katib.api.types import ParameterSpec
+from katib.model.types import ParameterSpec
 
 FULL = 27
 WORK = (5, 10, 20, 40)

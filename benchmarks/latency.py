@@ -39,9 +39,9 @@ import grpc
 from benchmarks.search.problems import Setting, Task, doubles
 from benchmarks.search.searches import OptunaSearch, SkoptSearch
 from benchmarks.support import memory_mb, processor_seconds, times_of
-from katib.api.types import ObjectiveSpec
-from katib.rpc._generated import api_pb2 as pb
-from katib.space import Point
+from katib.model.space import Point
+from katib.model.types import ObjectiveSpec
+from katib.wire.rpc._generated import api_pb2 as pb
 from suggestion_services.algorithms import ENTRIES, find_entry
 from suggestion_services.base import messages
 from suggestion_services.base.algorithm import NotYet, PastTrial, Problem, Proposal

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from katib.databases.sqlite import open_database
-from katib.local.jobs.batch.job import JOB
-from katib.local.jobs.conditions import end_of
-from katib.runtime.objects import Object, ObjectStore
-from katib.stores.memory import MemoryStore
-from katib.stores.sql import SqlStore
+from katib.engine.databases.sqlite import open_database
+from katib.engine.runtime.objects import Object, ObjectStore
+from katib.engine.stores.memory import MemoryStore
+from katib.engine.stores.sql import SqlStore
+from katib.places.machine.jobs.batch.job import JOB
+from katib.places.machine.jobs.conditions import end_of
 from tests.support.local_jobs import Monitors, home
 
 ROUNDS = 300

@@ -17,9 +17,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from benchmarks.support import times_of
-from katib.api.metrics import MetricLog
-from katib.databases.sqlite import open_database
-from katib.observations import SqlObservationLog
+from katib.engine.databases.sqlite import open_database
+from katib.engine.observations import SqlObservationLog
+from katib.model.metrics import MetricLog
 
 RUNS = 20
 NAMES = ("loss", "accuracy")

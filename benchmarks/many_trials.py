@@ -8,16 +8,16 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from katib.api.decoding import decode_stored
-from katib.api.defaults import with_defaults
-from katib.api.names import EXPERIMENT_FINALIZER
-from katib.controllers.kinds import EXPERIMENT, SUGGESTION
-from katib.databases.sqlite import open_database
-from katib.local.engine import STATUS_KINDS
-from katib.local.layout import Layout
-from katib.runtime.objects import Key, Kind
-from katib.stores.sql import SqlStore, rows
-from katib.tuning.trial_pages import TRIAL_FACTS
+from katib.engine.controllers.kinds import EXPERIMENT, SUGGESTION
+from katib.engine.databases.sqlite import open_database
+from katib.engine.runtime.objects import Key, Kind
+from katib.engine.stores.sql import SqlStore, rows
+from katib.model.decoding import decode_stored
+from katib.model.defaults import with_defaults
+from katib.model.names import EXPERIMENT_FINALIZER
+from katib.places.machine.engine import STATUS_KINDS
+from katib.places.machine.layout import Layout
+from katib.service.tuning.trial_pages import TRIAL_FACTS
 
 NAME = "many"
 API = "kubeflow.org/v1beta1"

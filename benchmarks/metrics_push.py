@@ -10,9 +10,9 @@ import os
 import subprocess
 import sys
 
-from katib.rpc.db_manager import serve_db_manager
-from katib.rpc.log_guard import LogGuard, MemoryAccessList
-from katib.rpc.tokens import TOKEN_VARIABLE, Claims, Role, Tokens
+from katib.wire.rpc.db_manager import serve_db_manager
+from katib.wire.rpc.log_guard import LogGuard, MemoryAccessList
+from katib.wire.rpc.tokens import TOKEN_VARIABLE, Claims, Role, Tokens
 
 LIMIT_MICROSECONDS = 50.0
 CALLS = 20_000

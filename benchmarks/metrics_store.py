@@ -32,11 +32,11 @@ from typing import Any
 from sqlalchemy import text
 
 from benchmarks.support import times_of
-from katib.api.metrics import MetricLog
-from katib.databases import address_of, open_sql_server
-from katib.databases.sqlite import open_database
-from katib.observations import SqlObservationLog
-from katib.observations.tables import Transactions
+from katib.engine.databases import address_of, open_sql_server
+from katib.engine.databases.sqlite import open_database
+from katib.engine.observations import SqlObservationLog
+from katib.engine.observations.tables import Transactions
+from katib.model.metrics import MetricLog
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 INSERTED, INSERTED_TRIALS, REPORT = 1_000_000, 100, 5_000
@@ -228,8 +228,8 @@ def verdict(is_met: bool) -> str:
 
 def latency() -> None:
     """Follow the output of fifty programs through collector, reporter and log, and watch what can be read."""
-    from katib.rpc.db_manager import serve_db_manager
-    from katib.rpc.db_manager_client import DbManagerClient
+    from katib.wire.rpc.db_manager import serve_db_manager
+    from katib.wire.rpc.db_manager_client import DbManagerClient
     from metrics_collector.parsers import parser_for
     from metrics_collector.reporter import Reporter
 

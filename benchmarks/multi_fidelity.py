@@ -34,7 +34,7 @@ import numpy as np
 
 from benchmarks.search.own import Searching, number
 from benchmarks.warm_start import hartmann
-from katib.api.types import ParameterSpec
+from katib.model.types import ParameterSpec
 
 FULL = 27
 TRAININGS = 40

@@ -24,12 +24,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from katib.databases.sqlite import open_database
-from katib.runtime.controller import DONE, Controller, Result
-from katib.runtime.informer import Informer
-from katib.runtime.manager import Manager
-from katib.runtime.objects import Key, Kind, Object, ObjectStore
-from katib.stores.sql import SqlStore
+from katib.engine.databases.sqlite import open_database
+from katib.engine.runtime.controller import DONE, Controller, Result
+from katib.engine.runtime.informer import Informer
+from katib.engine.runtime.manager import Manager
+from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.engine.stores.sql import SqlStore
 
 TARGET_MS = 0.3
 LABEL = "katib.kubeflow.org/experiment"

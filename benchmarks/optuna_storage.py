@@ -28,8 +28,8 @@ from typing import Any
 import optuna
 from optuna.storages import GrpcStorageProxy, get_storage, run_grpc_proxy_server
 
-from katib.local import open_engine
-from katib.optuna_storage.server import PORT, SOCKET, StorageServer
+from katib.doors.optuna_storage.server import PORT, SOCKET, StorageServer
+from katib.places.machine import open_engine
 from tests.support.ports import free_port
 
 SAMPLERS, PROCESSES = ("RandomSampler", "TPESampler"), (1, 4)

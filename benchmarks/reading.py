@@ -21,7 +21,7 @@ from pathlib import Path
 
 from benchmarks.many_trials import fill
 from benchmarks.support import KATIB, ROOT_ENVIRONMENT, memory_mb, processor_seconds, wait_with_memory
-from katib.local.layout import Layout
+from katib.places.machine.layout import Layout
 
 BEST = ["trials", "many", "--sort", "objective", "--limit", "5"]
 BARE = """

@@ -25,8 +25,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from benchmarks.search.own import Searching, number
-from katib.api.pareto import Point, hypervolume
-from katib.api.types import ObjectiveSpec, ObjectiveTerm
+from katib.model.pareto import Point, hypervolume
+from katib.model.types import ObjectiveSpec, ObjectiveTerm
 
 _FRONT_POINTS = 2000
 RIVALS = ("Optuna NSGAIISampler", "Optuna TPESampler", *["Optuna GPSampler"] * (find_spec("torch") is not None))

@@ -142,7 +142,7 @@ def katib_run(base: Mapping[str, str], directory: Path) -> tuple[float, Counter[
     argv = [
         sys.executable,
         "-m",
-        "katib.cli",
+        "katib",
         "run",
         str(experiment(directory, TRIALS, PARALLEL)),
         "--on",
@@ -242,7 +242,7 @@ def follow(cluster: SlurmCluster) -> None:
     cluster.command("scontrol", "update", "PartitionName=main", "State=DOWN")
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        argv = [sys.executable, "-m", "katib.cli", "run", str(experiment(directory, PENDING, PENDING)), "--on", "slurm"]
+        argv = [sys.executable, "-m", "katib", "run", str(experiment(directory, PENDING, PENDING)), "--on", "slurm"]
         environment = counting({**os.environ, **cluster.environment}, directory)
         with subprocess.Popen(argv, cwd=directory, env=environment, stdout=subprocess.DEVNULL) as process:
             while len(cluster.command("squeue", "-h", "-o", "%i").split()) < PENDING:
@@ -269,7 +269,7 @@ def survive(cluster: SlurmCluster) -> None:
         ran = directory / "ran"
         command = f"sleep 0.5; {COMMAND}; echo $KATIB_TRIAL_NAME >>{ran}"
         file = experiment(directory, TRIALS, PARALLEL, command)
-        argv = [sys.executable, "-m", "katib.cli", "run", str(file), "--on", "slurm", "-q"]
+        argv = [sys.executable, "-m", "katib", "run", str(file), "--on", "slurm", "-q"]
         start = partial(subprocess.Popen, argv, cwd=directory, env=base)
         began, process = time.perf_counter(), start()
         for number, kill in enumerate(kills, 1):
@@ -289,7 +289,7 @@ def survive(cluster: SlurmCluster) -> None:
             _as_administrator(cluster)
             time.sleep(1)
         code, seconds = process.returncode, time.perf_counter() - began
-        argv = [sys.executable, "-m", "katib.cli", "trials", "demo", "-o", "json"]
+        argv = [sys.executable, "-m", "katib", "trials", "demo", "-o", "json"]
         shown = subprocess.run(argv, cwd=directory, env=base, check=True, capture_output=True)
         trials = json.loads(shown.stdout)["items"]
         wrong = [trial for trial in trials if not _has_its_value(trial)]

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from katib.local.processes.client import Processes
+from katib.places.machine.processes.client import Processes
 
 ROUNDS = 300
 

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import optuna
 
-from katib.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import api_pb2 as pb
 from tests.support.suggestion import Service, a_parameter, a_trial, an_experiment, served_apart
 
 NAMES = ("a", "b", "c", "d")

@@ -31,9 +31,9 @@ from pathlib import Path
 from signal import SIGKILL
 from typing import Any
 
-from katib.api.checkpoints import CheckpointOwner, parent_of, unneeded
-from katib.api.names import trial_name
-from katib.local.pods.leases import DIRECTORY_VARIABLE as LEASES
+from katib.model.checkpoints import CheckpointOwner, parent_of, unneeded
+from katib.model.names import trial_name
+from katib.places.machine.pods.leases import DIRECTORY_VARIABLE as LEASES
 from suggestion_services.algorithms import ENTRIES, Entry
 from tests.support.cli import KATIB, environment, katib_here, katib_json, marked_processes, rows
 from tests.support.experiments import a_choice, a_double, a_template, an_experiment, an_int

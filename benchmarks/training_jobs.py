@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.local_jobs import NoMonitors
-from katib.databases.sqlite import open_database
-from katib.local.jobs.controller import JobController
-from katib.local.jobs.kinds import job_kinds
-from katib.runtime.objects import Key, Kind, ObjectStore
-from katib.stores.sql import SqlStore
+from katib.engine.databases.sqlite import open_database
+from katib.engine.runtime.objects import Key, Kind, ObjectStore
+from katib.engine.stores.sql import SqlStore
+from katib.places.machine.jobs.controller import JobController
+from katib.places.machine.jobs.kinds import job_kinds
 from tests.support.local_jobs import home
 
 ROUNDS = 20

@@ -21,7 +21,7 @@ from types import MappingProxyType
 import numpy as np
 
 from benchmarks.search.own import Searching, number
-from katib.api.names import EXPERIMENT_LABEL
+from katib.model.names import EXPERIMENT_LABEL
 from suggestion_services.base.algorithm import PastTrial
 
 Function = Callable[[Sequence[float]], float]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from katib.api.version import __version__
+from katib.model.version import __version__
 
 project = "Katib tuning service"
 author = "the authors of the Katib tuning service"

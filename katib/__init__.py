@@ -2,8 +2,8 @@
 
 From Python: `katib.tune(function, {"lr": katib.search.double(1e-4, 1e-1, log=True)})`.
 
-To read the code, start at `katib.local.engine`, which wires the whole service for one machine, then at
-`katib.controllers.experiment.reconciler`.
+To read the code, start at `katib.places.machine.engine`, which wires the whole service for one machine, then at
+`katib.engine.controllers.experiment.reconciler`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from katib.api.version import __version__
+from katib.model.version import __version__
 
 if TYPE_CHECKING:
     from katib import callbacks
@@ -54,7 +54,7 @@ if not TYPE_CHECKING:  # which knows all names
             return import_module("katib.callbacks")
         if name in __all__:
             return getattr(import_module("katib.sdk"), name)
-        from katib.tuning.foreign_words import missing_attribute
+        from katib.service.tuning.foreign_words import missing_attribute
 
         raise missing_attribute(__name__, name, [one for one in __all__ if not one.startswith("_")])
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from katib.api.metrics import compile_format
-from katib.api.types import EarlyStoppingRule
 from katib.errors import FieldError, InvalidError
+from katib.model.metrics import compile_format
+from katib.model.types import EarlyStoppingRule
 
 FLAGS = ("t", "m", "o-type", "s-db", "path", "f", "format", "stop-rule", "s-earlystop", "p", "timeout", "w")
 

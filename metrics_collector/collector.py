@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from katib.api.metrics import ZERO_TIME, MetricLog, is_usable, parse_value
-from katib.api.names import REMEDY
-from katib.api.types import UNAVAILABLE, EarlyStoppingRule, ObjectiveSpec, TrialSpec
+from katib.model.metrics import ZERO_TIME, MetricLog, is_usable, parse_value
+from katib.model.names import REMEDY
+from katib.model.types import UNAVAILABLE, EarlyStoppingRule, ObjectiveSpec, TrialSpec
 from metrics_collector.early_stopping import RuleBook
 from metrics_collector.explanation import quote
 from metrics_collector.parsers import Parser, parser_for

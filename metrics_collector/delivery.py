@@ -6,10 +6,10 @@ import logging
 from typing import Any
 
 from katib.errors import InternalError, UnavailableError
-from katib.rpc._generated import api_pb2 as pb
-from katib.rpc.connection import Connection
-from katib.rpc.credentials import NO_CREDENTIALS, Credentials
-from katib.rpc.db_manager_client import DbManagerClient
+from katib.wire.rpc._generated import api_pb2 as pb
+from katib.wire.rpc.connection import Connection
+from katib.wire.rpc.credentials import NO_CREDENTIALS, Credentials
+from katib.wire.rpc.db_manager_client import DbManagerClient
 
 _CALL_SECONDS = 20.0
 _SET_TRIAL_STATUS = "/api.v1.beta1.EarlyStopping/SetTrialStatus"

@@ -12,8 +12,8 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from katib.api.metrics import MetricLog, is_usable
-from katib.api.types import ComparisonType, EarlyStoppingRule, ObjectiveType
+from katib.model.metrics import MetricLog, is_usable
+from katib.model.types import ComparisonType, EarlyStoppingRule, ObjectiveType
 
 _COMPARISONS: dict[str, tuple[Callable[[float, float], bool], str]] = {
     ComparisonType.EQUAL: (operator.eq, "equal to"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import uuid4
 
-from katib.api.metrics import BatchId, MetricLog, ObservationLog
+from katib.model.metrics import BatchId, MetricLog, ObservationLog
 
 
 def new_reporter() -> str:
@@ -26,7 +26,7 @@ class NumberedLog:
         self._stored: dict[str, int] = {}
 
     def report(self, trial_name: str, logs: Sequence[MetricLog]) -> None:
-        """Append readings; all or none. Raises as `katib.api.metrics.ObservationLog.report`."""
+        """Append readings; all or none. Raises as `katib.model.metrics.ObservationLog.report`."""
         first = self._stored.get(trial_name, 0)
         self._log.report(trial_name, logs, BatchId(self._reporter, first))
         self._stored[trial_name] = first + len(logs)

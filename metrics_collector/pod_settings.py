@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from katib.rpc.credentials import NO_CREDENTIALS, Credentials
+from katib.wire.rpc.credentials import NO_CREDENTIALS, Credentials
 
 RESTART_VARIABLE = "KATIB_POD_RESTART_POLICY"
 PROGRAM_RESTART_VARIABLE = "KATIB_PROGRAM_RESTART"

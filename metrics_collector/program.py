@@ -17,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from katib.api.container_restarts import EXIT_CODES, runs_again
+from katib.model.container_restarts import EXIT_CODES, runs_again
 
 LAUNCHER_DIRECTORY = "/var/run/katib"
 """Where a pod has the volume with the launcher, its state and its orders."""

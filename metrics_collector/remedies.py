@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 
-from katib.api.metrics import is_usable
+from katib.model.metrics import is_usable
 from metrics_collector.explanation import names_like
 from metrics_collector.parsers import JsonParser, Parser, TextParser
 

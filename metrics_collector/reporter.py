@@ -22,8 +22,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from katib.api.metrics import MetricLog
 from katib.errors import Backoff, InternalError, InvalidError, KatibError, UnavailableError
+from katib.model.metrics import MetricLog
 
 MAX_BATCH = 5_000
 """Readings handed over at once: large enough to pay for a commit, small enough to be short."""
@@ -45,7 +45,7 @@ Done = Callable[[], None]
 
 
 class Clock(Protocol):
-    """What the reporter needs of `katib.runtime.clock.Clock`, which is not in the collector's image."""
+    """What the reporter needs of `katib.engine.runtime.clock.Clock`, which is not in the collector's image."""
 
     def monotonic(self) -> float:
         """Return seconds from an arbitrary start."""
@@ -77,7 +77,7 @@ class Reporter:
         lost: Number of readings that the log refused for good.
 
     Args:
-        report: Stores readings of one trial, all or none: `katib.api.metrics.ObservationLog.report`.
+        report: Stores readings of one trial, all or none: `katib.model.metrics.ObservationLog.report`.
         report_all: Stores readings of several trials at the price of one, all or none; None: there is no such call.
         max_batch: Most readings in one call of the log.
         max_age_seconds: Longest wait for company.

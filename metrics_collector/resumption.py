@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from katib.api.metrics import BatchId, MetricLog, ObservationLog, format_timestamp, parse_time
 from katib.errors import KatibError, UnavailableError
+from katib.model.metrics import BatchId, MetricLog, ObservationLog, format_timestamp, parse_time
 from metrics_collector.numbering import new_reporter
 from metrics_collector.resume_point import Doubt, Progress, ResumePoint
 from metrics_collector.sources import Source

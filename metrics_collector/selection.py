@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from katib.api.types import CollectorKind
+from katib.model.types import CollectorKind
 from metrics_collector.arguments import Arguments
 from metrics_collector.collector import wanted_names
 from metrics_collector.parsers import parser_for

@@ -22,10 +22,10 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from katib.api.failure_text import LAST_OUTPUT, LAST_OUTPUT_BYTES, last_line
-from katib.api.metrics import ZERO_TIME, MetricLog, parse_value
-from katib.api.types import UNAVAILABLE, CollectorKind
 from katib.errors import Backoff, KatibError, UnavailableError
+from katib.model.failure_text import LAST_OUTPUT, LAST_OUTPUT_BYTES, last_line
+from katib.model.metrics import ZERO_TIME, MetricLog, parse_value
+from katib.model.types import UNAVAILABLE, CollectorKind
 from metrics_collector.arguments import Arguments
 from metrics_collector.collector import Collector
 from metrics_collector.delivery import DbManagerLog, set_trial_status

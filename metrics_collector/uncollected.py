@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from katib.api.algorithms import StopVerdict
-from katib.api.metrics import ObservationReader
-from katib.api.types import Trial
+from katib.model.algorithms import StopVerdict
+from katib.model.metrics import ObservationReader
+from katib.model.types import Trial
 from metrics_collector.early_stopping import RuleBook
 
 _ANSWERS = 10
@@ -23,7 +23,7 @@ _EXPERIMENTS = 100
 
 
 class UncollectedTrials:
-    """Evaluates the rules of trials by what their logs hold. Fits `katib.controllers.ports.GivenRules`. Thread-safe.
+    """Evaluates the rules of trials by what their logs hold. Fits `katib.engine.controllers.ports.GivenRules`. Thread-safe.
 
     Args:
         log: Has the readings.

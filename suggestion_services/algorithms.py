@@ -14,8 +14,8 @@ import threading
 from dataclasses import dataclass, replace
 from typing import Any
 
-from katib.api.algorithms import SEED, AlgorithmInfo, Feature
 from katib.errors import NotFoundError, TerminalError
+from katib.model.algorithms import SEED, AlgorithmInfo, Feature
 from suggestion_services import setting_specs as specs
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import grpc
 
 from katib.errors import KatibError, TerminalError, code_of, shortage_of
-from katib.rpc._generated import api_pb2_grpc, early_stopping_pb2_grpc, health_pb2, health_pb2_grpc
+from katib.wire.rpc._generated import api_pb2_grpc, early_stopping_pb2_grpc, health_pb2, health_pb2_grpc
 from suggestion_services.algorithms import ENTRIES, Entry, find_entry
 from suggestion_services.base.servicer import Served, SuggestionServicer, add_to_server, shortages
 

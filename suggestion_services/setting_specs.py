@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from katib.api.algorithms import SettingSpec
+from katib.model.algorithms import SettingSpec
 
 
 def _share(name: str, default: str, description: str) -> SettingSpec:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from katib.api.algorithms import AlgorithmInfo, Feature, SettingSpec
+from katib.model.algorithms import AlgorithmInfo, Feature, SettingSpec
 from suggestion_services.algorithms import ENTRIES
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "algorithms.md"

@@ -18,8 +18,8 @@ from typing import Any
 
 import yaml
 
-from katib.api.version import __version__
-from katib.cluster.version import OLDEST
+from katib.model.version import __version__
+from katib.places.cluster.version import OLDEST
 from tools.chart_values import Json, schema, sections, values_file
 from tools.images import NAMES
 

@@ -1,6 +1,6 @@
 """Generate what `manifests/components` has from the code: definitions and trial templates (run by `make crds`).
 
-The types are the one source of the schema (`katib.api.types.structural`).
+The types are the one source of the schema (`katib.model.types.structural`).
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 
 import yaml
 
-from katib.api.types import Experiment, Resource, Suggestion, Trial
-from katib.api.types.optimization import OptimizationJob
-from katib.api.types.structural import kind_schema
-from katib.api.validation.update import OBJECT_RULES, SPEC_RULES
+from katib.model.types import Experiment, Resource, Suggestion, Trial
+from katib.model.types.optimization import OptimizationJob
+from katib.model.types.structural import kind_schema
+from katib.model.validation.update import OBJECT_RULES, SPEC_RULES
 
 ROOT = Path(__file__).resolve().parent.parent
 COMPONENTS = ROOT / "manifests" / "components"

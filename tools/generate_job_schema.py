@@ -1,7 +1,7 @@
-"""Generate `katib/templates/job_schema/job.json` from the models of the official Kubernetes client.
+"""Generate `katib/model/templates/job_schema/job.json` from the models of the official Kubernetes client.
 
 Run `python tools/generate_job_schema.py` after an update of the client (`pip install kubernetes`), read the difference,
-and give every new field a verdict in `katib/local/admission/check.py`: a test asks for it. At run time the
+and give every new field a verdict in `katib/places/machine/admission/check.py`: a test asks for it. At run time the
 JSON is all there is.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from kubernetes import client
 
-TARGET = Path(__file__).resolve().parent.parent / "katib" / "templates" / "job_schema" / "job.json"
+TARGET = Path(__file__).resolve().parent.parent / "katib" / "model" / "templates" / "job_schema" / "job.json"
 ROOT_MODEL = "V1Job"
 
 SCALARS = {"str": "text", "int": "integer", "float": "number", "bool": "boolean", "datetime": "text", "object": "any"}

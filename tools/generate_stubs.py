@@ -1,4 +1,4 @@
-"""Generate `katib/rpc/_generated` from `proto/` (run by `make proto`).
+"""Generate `katib/wire/rpc/_generated` from `proto/` (run by `make proto`).
 
 The stubs get a descriptor pool of their own. With the default pool, importing them next to the official Katib SDK,
 which registers the same message names, would fail.
@@ -15,7 +15,7 @@ from grpc_tools import protoc
 ROOT = Path(__file__).resolve().parent.parent
 PROTO = ROOT / "proto"
 TARGET = ROOT / "katib" / "rpc" / "_generated"
-PACKAGE = "katib.rpc._generated"
+PACKAGE = "katib.wire.rpc._generated"
 
 _IMPORT = re.compile(r"^import (\w+_pb2 as)", re.MULTILINE)
 """How the compiler has one stub import another: as a module of its own, which ours are not."""

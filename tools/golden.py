@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def openapi() -> str:
     """Return the description of the REST interface."""
     sys.path.insert(0, str(ROOT))
-    from katib.rest.app import create_app
+    from katib.doors.rest.app import create_app
     from tests.support.tuning import MemoryTuningService
 
     description = create_app(MemoryTuningService()).openapi()
@@ -31,14 +31,14 @@ def openapi() -> str:
 
 def cli_help() -> str:
     """Return the help of every command."""
-    from katib.cli.app import COMMANDS
+    from katib.doors.cli.app import COMMANDS
 
     names = [name for section in COMMANDS.values() for name in section]
     return "\n".join(_help(words) for words in ([], *([name] for name in names)))
 
 
 def _help(words: list[str]) -> str:
-    from katib.cli import main
+    from katib.doors.cli import main
 
     text = io.StringIO()
     with redirect_stdout(text):

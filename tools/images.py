@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from katib.api.version import __version__
+from katib.model.version import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
 TAG = __version__

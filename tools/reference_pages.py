@@ -15,9 +15,9 @@ from typing import Any
 import click
 from msgspec import Struct, structs
 
-from katib.api.defaults import with_defaults
-from katib.api.types import Experiment
-from katib.cli.app import COMMANDS, cli
+from katib.doors.cli.app import COMMANDS, cli
+from katib.model.defaults import with_defaults
+from katib.model.types import Experiment
 from tools.generate_crds import definition
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -30,9 +30,9 @@ from urllib.request import urlopen
 
 import numpy as np
 
-from katib.rest.server import Server
-from katib.ui import ui_routes
-from katib.ui.assets import PLOTLY, read_asset
+from katib.doors.rest.server import Server
+from katib.doors.ui import ui_routes
+from katib.doors.ui.assets import PLOTLY, read_asset
 from tests.support.browser import open_browser, why_not
 from tests.support.ports import free_port
 from tools.shown_experiments import shown_service

@@ -15,13 +15,13 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
-from katib.api.decoding import decode_stored
-from katib.api.defaults import with_defaults
-from katib.api.marks import MarkChanges
-from katib.api.metrics import MetricLog
-from katib.api.pareto import REFERENCE_TRIALS, hypervolume, reference_point
-from katib.api.types import Experiment
-from katib.tuning.service import Diagnosis, Json, RecordedEvent
+from katib.model.decoding import decode_stored
+from katib.model.defaults import with_defaults
+from katib.model.marks import MarkChanges
+from katib.model.metrics import MetricLog
+from katib.model.pareto import REFERENCE_TRIALS, hypervolume, reference_point
+from katib.model.types import Experiment
+from katib.service.tuning.service import Diagnosis, Json, RecordedEvent
 from tests.support.tuning import MemoryTuningService
 
 Values = Mapping[str, Any]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from benchmarks.search.problems import Setting, Task, Value, Values, Variable
-from katib.api.types import (
+from katib.model.types import (
     AlgorithmSetting,
     AlgorithmSpec,
     Distribution,

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from katib.api.types import ParameterType
-from katib.api.wording import number_text
 from katib.figures.style import html_safe
 from katib.figures.trials import Floats, Parameter, Rows, TrialTable
-from katib.tuning.reading import shortened
+from katib.model.types import ParameterType
+from katib.model.wording import number_text
+from katib.service.tuning.reading import shortened
 
 LINEAR, LOG, CATEGORICAL = "linear", "log", "categorical"
 

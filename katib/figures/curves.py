@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.figures.axes import TimeUnit, time_unit
 from katib.figures.data import Curve, measure_of
 from katib.figures.style import even_rows, places
 from katib.figures.trials import Floats, Rows, TrialTable, number_of
+from katib.model.metrics import ZERO_TIME, MetricLog
 
 CurveChoice = Callable[[TrialTable], Rows]
 """Says of which trials a figure draws curves."""

@@ -10,9 +10,9 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from katib.api.types import Experiment
 from katib.figures.style import places, thinned_rows
 from katib.figures.trials import Floats, Rows, TrialTable
+from katib.model.types import Experiment
 
 WAYS = ("step", "time")
 """What the horizontal axis of curves may count."""

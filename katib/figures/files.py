@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from katib.errors import InvalidError, TerminalError, invalid
-from katib.files.whole_files import write_named
+from katib.model.files.whole_files import write_named
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

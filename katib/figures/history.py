@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from katib.api.wording import number_text
 from katib.figures.axes import compact, good_end, hover_format, hovered, shown, value_axis
 from katib.figures.data import Choice, ExperimentData, Measure, improvements, measure_of
 from katib.figures.style import (
@@ -29,6 +28,7 @@ from katib.figures.style import (
 )
 from katib.figures.targets import most_telling
 from katib.figures.trials import STATES, Floats, Rows, TrialTable
+from katib.model.wording import number_text
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

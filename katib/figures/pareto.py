@@ -1,6 +1,6 @@
 """Several objectives: which trials are not beaten in everything, and how much they cover together.
 
-The front is that of `katib.api.pareto`, found with arrays because it may be that of 100,000 trials. All costs are lower
+The front is that of `katib.model.pareto`, found with arrays because it may be that of 100,000 trials. All costs are lower
 is better. A front of more than 2,000 trials is thinned while it is looked for: its outline stays.
 """
 
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from katib.api.pareto import REFERENCE_TRIALS, hypervolume, reference_point
 from katib.errors import invalid
 from katib.figures.axes import Axis, hovered, metric_axis
 from katib.figures.data import Choice, ExperimentData
 from katib.figures.style import BLUE, GREEN, GREY, RED, add_note, html_safe, new_figure, places, spaced
 from katib.figures.trials import Floats, Objective, Rows, TrialTable
+from katib.model.pareto import REFERENCE_TRIALS, hypervolume, reference_point
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from katib.figures.catalogue import COMPARISON, check_choice, compare, draw, figure_named, why_impossible
 from katib.figures.data import Choice, ExperimentData
 from katib.figures.reading import with_curves
-from katib.tuning.service import TuningService
+from katib.service.tuning.service import TuningService
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -9,15 +9,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 
-from katib.api.types import Experiment
 from katib.errors import NotFoundError
 from katib.figures.catalogue import FigureKind
 from katib.figures.curves import CURVE_POINTS, curve_of
 from katib.figures.data import Choice, Curve, ExperimentData
 from katib.figures.trials import TrialTable
-from katib.tuning.service import TuningService
-from katib.tuning.titles import name_meant
-from katib.tuning.trial_pages import each_trial
+from katib.model.types import Experiment
+from katib.service.tuning.service import TuningService
+from katib.service.tuning.titles import name_meant
+from katib.service.tuning.trial_pages import each_trial
 
 MOST_KEPT = 1_000
 """Curves that are kept: some kilobytes each."""

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from katib.api.wording import number_text
 from katib.figures.axes import TimeUnit, compact, time_unit
 from katib.figures.data import Choice, ExperimentData
 from katib.figures.style import STATE_COLOURS, add_note, html_safe, new_figure, places
 from katib.figures.trials import STATES, Floats, Rows, TrialTable
+from katib.model.wording import number_text
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

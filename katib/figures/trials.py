@@ -17,11 +17,11 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from katib.api.marks import Marks, has_marks, marks_of
-from katib.api.metrics import is_usable
-from katib.api.search_space import LOGARITHMIC
-from katib.api.trials import is_feasible, objective_names, ran_seconds
-from katib.api.types import (
+from katib.model.marks import Marks, has_marks, marks_of
+from katib.model.metrics import is_usable
+from katib.model.search_space import LOGARITHMIC
+from katib.model.trials import is_feasible, objective_names, ran_seconds
+from katib.model.types import (
     Experiment,
     MetricStrategy,
     ObjectiveSpec,
@@ -31,7 +31,7 @@ from katib.api.types import (
     Trial,
     TrialState,
 )
-from katib.tuning.reading import (
+from katib.service.tuning.reading import (
     TRIAL_STATES,
     assignments_of,
     extreme_of,
@@ -146,7 +146,7 @@ class TrialTable:
 
     @property
     def may_be_best(self) -> npt.NDArray[np.bool_]:
-        """Which trials may be the best one, by their state and the constraints; see `katib.api.trials.may_be_best`."""
+        """Which trials may be the best one, by their state and the constraints; see `katib.model.trials.may_be_best`."""
         strategies = {self.strategies.get(objective.name) for objective in self.objectives}
         states = ("Succeeded",) if MetricStrategy.MEAN in strategies else ("Succeeded", "EarlyStopped")
         return self.feasible & self.in_states(*states)

@@ -18,15 +18,15 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
 from omegaconf import OmegaConf
 
-from katib.api.names import name_of_title
 from katib.errors import invalid
+from katib.model.names import name_of_title
 from katib.sdk import reporting, search
 from katib.sdk.asking import AskedTrial, StopTrial
 from katib.sdk.creating import create
 from katib.sdk.forking import Here, Outcome, Readings, Runner, evaluate, forked_slots
 from katib.sdk.results import TuneResult
 from katib.sdk.search import Parameter
-from katib.tuning.foreign_words import same_here
+from katib.service.tuning.foreign_words import same_here
 
 if TYPE_CHECKING:
     from hydra.plugins.launcher import Launcher

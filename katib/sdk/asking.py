@@ -21,15 +21,15 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, SupportsFloat, SupportsIndex, TypeVar
 
-from katib.api.types import Experiment as StoredExperiment
-from katib.api.types import Trial
 from katib.errors import KatibError
+from katib.model.types import Experiment as StoredExperiment
+from katib.model.types import Trial
 from katib.sdk.homes import PATIENCE_SECONDS, Home, Place
 from katib.sdk.reporting import metric_texts, step_number
 from katib.sdk.results import TuneResult, read_result
-from katib.tuning.foreign_words import takes_its_arguments
-from katib.tuning.reading import assignments_of, is_completed, last_condition
-from katib.tuning.service import CallerAnswer, GivenTrial, TuningService
+from katib.service.tuning.foreign_words import takes_its_arguments
+from katib.service.tuning.reading import assignments_of, is_completed, last_condition
+from katib.service.tuning.service import CallerAnswer, GivenTrial, TuningService
 
 R = TypeVar("R")
 
@@ -160,7 +160,7 @@ class AskedTrial:
     if not TYPE_CHECKING:  # which knows by itself what is missing
 
         def __getattr__(self, name: str) -> Any:
-            from katib.tuning.foreign_words import missing_attribute
+            from katib.service.tuning.foreign_words import missing_attribute
 
             raise missing_attribute("AskedTrial", name, self)
 
@@ -342,7 +342,7 @@ class Experiment:
     if not TYPE_CHECKING:  # which knows by itself what is missing
 
         def __getattr__(self, name: str) -> Any:
-            from katib.tuning.foreign_words import missing_attribute
+            from katib.service.tuning.foreign_words import missing_attribute
 
             raise missing_attribute("Experiment", name, self)
 

@@ -7,18 +7,18 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from katib.api.names import LOST_LEASES_ANNOTATION
-from katib.api.types import API_VERSION
-from katib.api.types import Experiment as StoredExperiment
 from katib.errors import InvalidError
+from katib.model.names import LOST_LEASES_ANNOTATION
+from katib.model.types import API_VERSION
+from katib.model.types import Experiment as StoredExperiment
 from katib.sdk.asking import LEASE_SECONDS, Experiment
 from katib.sdk.homes import Place, open_home
 from katib.sdk.python_words import check_arguments
 from katib.sdk.search import Parameter
 from katib.sdk.spec import Bounds, document_of, search_spec, without_none
-from katib.tuning.argument_words import in_arguments, python_words
-from katib.tuning.foreign_words import takes_its_arguments
-from katib.tuning.service import DEFAULT_NAMESPACE, Choice, Json, TuningService
+from katib.service.tuning.argument_words import in_arguments, python_words
+from katib.service.tuning.foreign_words import takes_its_arguments
+from katib.service.tuning.service import DEFAULT_NAMESPACE, Choice, Json, TuningService
 
 
 @takes_its_arguments

@@ -9,7 +9,7 @@ from katib.figures.catalogue import check_choice, compare, draw, figure_named
 from katib.figures.data import Choice
 from katib.figures.reading import read_experiment, with_curves
 from katib.sdk.homes import Place, open_service
-from katib.tuning.titles import namespace_in_use
+from katib.service.tuning.titles import namespace_in_use
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

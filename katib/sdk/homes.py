@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from katib.errors import Backoff, TerminalError, UnavailableError, invalid
-from katib.tuning.argument_words import python_words
-from katib.tuning.sentences import said_once
-from katib.tuning.service import DEFAULT_NAMESPACE, TuningService
+from katib.service.tuning.argument_words import python_words
+from katib.service.tuning.sentences import said_once
+from katib.service.tuning.service import DEFAULT_NAMESPACE, TuningService
 
 if TYPE_CHECKING:
-    from katib.local.engine import Engine
+    from katib.places.machine.engine import Engine
 
 R = TypeVar("R")
 
@@ -143,7 +143,7 @@ def open_service(place: Place) -> Iterator[TuningService]:
 @contextmanager
 def _opened(place: Place) -> Iterator[TuningService]:
     """Open what keeps experiments, as `open_service`."""
-    from katib.rest.notes import account_directory, note_of
+    from katib.doors.rest.notes import account_directory, note_of
 
     directory, server, token = _named(place)
     if server is None and place.data_dir is None and (note := note_of(DEFAULT_SERVER, directory, account_directory())):
@@ -155,7 +155,7 @@ def _opened(place: Place) -> Iterator[TuningService]:
     if not directory.is_dir():
         remedy = "give server= or data_dir=, or start `katib serve`"
         raise UnavailableError(f"no server of yours runs, and there is no data directory {directory}; {remedy}")
-    from katib.local import open_offline
+    from katib.places.machine import open_offline
 
     yield open_offline(directory)
 
@@ -171,7 +171,7 @@ def open_home(place: Place) -> Home:
         InvalidError: Both were named.
         UnavailableError: No server answers.
     """
-    from katib.rest.notes import account_directory, note_of, running_servers
+    from katib.doors.rest.notes import account_directory, note_of, running_servers
 
     directory, server, token = _named(place)
     directory = directory.absolute()
@@ -202,16 +202,16 @@ def _named(place: Place) -> tuple[Path, str | None, str | None]:
 
 
 def _client(server: str, token: str | None = None, *, socket: str = "") -> AbstractContextManager[TuningService]:
-    from katib.rest.client import HttpTuningService
+    from katib.doors.rest.client import HttpTuningService
 
     return HttpTuningService(server, token, socket=socket)
 
 
 def _home_in(directory: Path, place: Place) -> Home:
     """Open the engine of this process in a data directory, or the one that another program has there."""
-    from katib.local.claims import HeldError, in_turn
-    from katib.rest.door import reached_door
-    from katib.rest.notes import running_servers
+    from katib.doors.rest.door import reached_door
+    from katib.doors.rest.notes import running_servers
+    from katib.places.machine.claims import HeldError, in_turn
 
     def attempt() -> Home:
         with ExitStack() as opened:
@@ -254,8 +254,8 @@ def _enter(directory: Path) -> _Shared:
     with _engines.lock:
         shared = _engines.by_directory.get(directory)
         if shared is None:
-            from katib.local import open_engine
-            from katib.rest.door import open_door
+            from katib.doors.rest.door import open_door
+            from katib.places.machine import open_engine
 
             with ExitStack() as stack:
                 stack.enter_context(said_once())

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Self
 
-from katib.explaining.lines import header, moment_line
-from katib.explaining.progress import BestChanged, ExperimentHeldUp, FailingAlike, Moment, Progress, TrialEnded
-from katib.tuning.reading import state_of
+from katib.service.explaining.lines import header, moment_line
+from katib.service.explaining.progress import BestChanged, ExperimentHeldUp, FailingAlike, Moment, Progress, TrialEnded
+from katib.service.tuning.reading import state_of
 
 _EVERY_SECONDS = 0.1
 """How often the bar moves at most: trials that do nothing end faster than a browser draws."""

@@ -8,14 +8,14 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from katib.api.types import Experiment
 from katib.errors import NotFoundError
+from katib.model.types import Experiment
 from katib.sdk.asking import Experiment as AskedExperiment
 from katib.sdk.homes import Place, open_home, open_service
 from katib.sdk.results import TuneResult, read_result
-from katib.tuning.foreign_words import takes_its_arguments
-from katib.tuning.reading import typed_value
-from katib.tuning.titles import name_meant, namespace_in_use
+from katib.service.tuning.foreign_words import takes_its_arguments
+from katib.service.tuning.reading import typed_value
+from katib.service.tuning.titles import name_meant, namespace_in_use
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -13,7 +13,7 @@ from typing import Any
 import cloudpickle
 
 from katib.errors import CallError, one_line
-from katib.files.whole_files import write_whole
+from katib.model.files.whole_files import write_whole
 from katib.sdk.search import Parameter
 
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from katib.api.metrics import MetricLog
 from katib.errors import UnavailableError, one_line
+from katib.model.metrics import MetricLog
 from katib.sdk.pushing import give_up_seconds, say
 from katib.sdk.reporting import ADDRESS_VARIABLE, TRIAL_VARIABLE
 from metrics_collector.reporter import Reporter
@@ -41,7 +41,7 @@ _ANSWERS = 3
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Report = Callable[[str, Sequence[MetricLog]], None]
-"""Stores readings of a trial, all or none: `katib.api.metrics.ObservationLog.report`."""
+"""Stores readings of a trial, all or none: `katib.model.metrics.ObservationLog.report`."""
 
 
 class PushedReadings:
@@ -154,7 +154,7 @@ def log_report(environment: Mapping[str, str]) -> Report:
 
     def report(trial_name: str, readings: Sequence[MetricLog]) -> None:
         if not logs:
-            from katib.rpc.credentials import Credentials
+            from katib.wire.rpc.credentials import Credentials
             from metrics_collector.delivery import DbManagerLog
             from metrics_collector.numbering import NumberedLog
 

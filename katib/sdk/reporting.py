@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 TRIAL_VARIABLE = "KATIB_TRIAL_NAME"
 ADDRESS_VARIABLE = "KATIB_DB_MANAGER_ADDRESS"
-_CHECKPOINT_VARIABLE = "KATIB_CHECKPOINT_DIR"  # `katib.api.checkpoints`, whose module takes long to import
+_CHECKPOINT_VARIABLE = "KATIB_CHECKPOINT_DIR"  # `katib.model.checkpoints`, whose module takes long to import
 
 _LARGEST_STEP = 2**63 - 1
 _LONGEST_NAME = 255
@@ -105,7 +105,7 @@ def have_received_by(receiver: Receiver | None) -> None:
 
 
 def _print(readings: Sequence[tuple[str, str]], step: int | None) -> None:
-    # `katib.api.metrics.STEP_MARK`, whose module takes long to import.
+    # `katib.model.metrics.STEP_MARK`, whose module takes long to import.
     words = [] if step is None else [f"katib-step={step}"]
     sys.stdout.write(" ".join(words + [f"{name}={text}" for name, text in readings]) + "\n")
     sys.stdout.flush()

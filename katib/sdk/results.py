@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from katib.api.metrics import parse_value
-from katib.api.types import Experiment, Trial
-from katib.api.wording import number_text
 from katib.errors import KatibError
+from katib.model.metrics import parse_value
+from katib.model.types import Experiment, Trial
+from katib.model.wording import number_text
 from katib.sdk.homes import Place
-from katib.tuning.reading import (
+from katib.service.tuning.reading import (
     assignments_of,
     failure_of,
     further_values,
@@ -24,7 +24,7 @@ from katib.tuning.reading import (
     pareto_trials,
     state_of,
 )
-from katib.tuning.service import TuningService
+from katib.service.tuning.service import TuningService
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +64,7 @@ class TrialResult:
     if not TYPE_CHECKING:  # which knows by itself what is missing
 
         def __getattr__(self, name: str) -> Any:
-            from katib.tuning.foreign_words import missing_attribute
+            from katib.service.tuning.foreign_words import missing_attribute
 
             raise missing_attribute("TrialResult", name, self)
 
@@ -185,7 +185,7 @@ class TuneResult:
     if not TYPE_CHECKING:  # which knows by itself what is missing
 
         def __getattr__(self, name: str) -> Any:
-            from katib.tuning.foreign_words import missing_attribute
+            from katib.service.tuning.foreign_words import missing_attribute
 
             raise missing_attribute("TuneResult", name, self)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from katib.errors import invalid
 from katib.sdk.search import Parameter
-from katib.tuning.service import Json
+from katib.service.tuning.service import Json
 
 Bounds = tuple[float | None, float | None]
 

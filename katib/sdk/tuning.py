@@ -16,16 +16,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from katib.api.names import CHECKPOINTS_ANNOTATION, KEPT, WORKSPACE_ANNOTATION
-from katib.api.types import API_VERSION, Experiment
-from katib.controllers.kinds import key_of
+from katib.doors.rest.door import open_door
+from katib.doors.rest.notes import Note, running_servers
+from katib.engine.controllers.kinds import key_of
 from katib.errors import InvalidError, KatibError, NotFoundError, invalid
-from katib.explaining.lines import Lines, Silence
-from katib.explaining.progress import Progress, savings_of, with_remedy
-from katib.local import open_engine
-from katib.local.claims import in_turn
-from katib.rest.door import open_door
-from katib.rest.notes import Note, running_servers
+from katib.model.names import CHECKPOINTS_ANNOTATION, KEPT, WORKSPACE_ANNOTATION
+from katib.model.types import API_VERSION, Experiment
+from katib.places.machine import open_engine
+from katib.places.machine.claims import in_turn
 from katib.sdk.asking import Experiment as AskedExperiment
 from katib.sdk.forking import evaluate
 from katib.sdk.homes import Home, Place, engine_here, say_what_is_waited_for
@@ -36,15 +34,17 @@ from katib.sdk.results import TuneError, TuneResult, last_words, read_result
 from katib.sdk.search import Parameter
 from katib.sdk.spec import document_of, search_spec
 from katib.sdk.warm import warm_slots
-from katib.tuning.argument_words import in_arguments, python_words
-from katib.tuning.foreign_words import takes_its_arguments
-from katib.tuning.reading import state_of
-from katib.tuning.repeating import ended_without_value
-from katib.tuning.sentences import said_once
-from katib.tuning.service import DEFAULT_NAMESPACE, Change, Choice, Json, RunOutcome, TuningService
+from katib.service.explaining.lines import Lines, Silence
+from katib.service.explaining.progress import Progress, savings_of, with_remedy
+from katib.service.tuning.argument_words import in_arguments, python_words
+from katib.service.tuning.foreign_words import takes_its_arguments
+from katib.service.tuning.reading import state_of
+from katib.service.tuning.repeating import ended_without_value
+from katib.service.tuning.sentences import said_once
+from katib.service.tuning.service import DEFAULT_NAMESPACE, Change, Choice, Json, RunOutcome, TuningService
 
 if TYPE_CHECKING:
-    from katib.local.engine import Engine
+    from katib.places.machine.engine import Engine
 
 _CONTAINER = "function"
 _FILE = 3
@@ -259,7 +259,7 @@ def _submitted(
 
         home = in_turn(open_, partial(say_what_is_waited_for, root))
         if isinstance(home, Note):
-            from katib.rest.client import HttpTuningService
+            from katib.doors.rest.client import HttpTuningService
 
             service = opened.enter_context(HttpTuningService(home.url, home.token))
             yield _taken(service, experiment, arguments, file, pickled)._replace(url=home.url)

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from katib.api.metrics import ZERO_TIME, MetricLog, parse_time, parse_value
+from katib.model.metrics import ZERO_TIME, MetricLog, parse_time, parse_value
 from metrics_collector.parsers.lines import MAX_LINE_BYTES, Line, Parser, without_control_sequences
 from metrics_collector.parsers.text import clean_value
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import re2
 
-from katib.api.metrics import MetricLog
+from katib.model.metrics import MetricLog
 
 MAX_LINE_BYTES = 1 << 20
 MAX_SHOWN_BYTES = 80

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from katib.api.metrics import ZERO_TIME, MetricLog
+from katib.model.metrics import ZERO_TIME, MetricLog
 
 MAX_LINE_BYTES = 64 << 10
 """Longer lines are left out; the reader of the formats walks through them character by character."""

@@ -30,7 +30,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from katib.api.metrics import (
+from katib.errors import FieldError, InvalidError, invalid
+from katib.model.metrics import (
     MAX_TIMESTAMP_LENGTH,
     STEP_MARK,
     ZERO_TIME,
@@ -39,8 +40,7 @@ from katib.api.metrics import (
     parse_time,
     parse_value,
 )
-from katib.api.types import UNAVAILABLE
-from katib.errors import FieldError, InvalidError, invalid
+from katib.model.types import UNAVAILABLE
 from metrics_collector.parsers.lines import MAX_LINE_BYTES, Line, Parser, without_control_sequences
 from metrics_collector.parsers.names import qualifier
 

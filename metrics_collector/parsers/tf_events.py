@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import UTC, datetime
 
-from katib.api.metrics import ZERO_TIME, MetricLog
+from katib.model.metrics import ZERO_TIME, MetricLog
 from metrics_collector.parsers.events import (
     PLUGIN,
     STEP_KEY,

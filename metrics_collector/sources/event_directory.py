@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from katib.api.metrics import MetricLog
+from katib.model.metrics import MetricLog
 from metrics_collector.explanation import nearest_name, quote
 from metrics_collector.parsers.tags import TagRules
 from metrics_collector.parsers.tf_events import EventParser

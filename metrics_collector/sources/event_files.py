@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from katib.api.metrics import MetricLog
+from katib.model.metrics import MetricLog
 from metrics_collector.parsers.records import HEADER_BYTES, begins_with_record
 from metrics_collector.parsers.tf_events import EventParser
 from metrics_collector.sources.file_tail import CHUNK_BYTES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from katib.api.metrics import MetricLog
+from katib.model.metrics import MetricLog
 from metrics_collector.explanation import OutputSample, nearest, quote
 from metrics_collector.parsers import Parser
 from metrics_collector.sources.file_tail import FileTail

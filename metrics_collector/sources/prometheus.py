@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from katib.api.metrics import MetricLog
+from katib.model.metrics import MetricLog
 from metrics_collector.parsers.prometheus import PrometheusParser
 from metrics_collector.sources.scraping import Answer, Endpoint, ScrapeError, scrape
 from metrics_collector.sources.source import Position, Source, counted

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
-from katib.api.metrics import MetricLog
+from katib.model.metrics import MetricLog
 
 
 class Evidence(Protocol):

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing_extensions import override
 
 from katib.errors import FieldError, NotFoundError
-from katib.space import Point
+from katib.model.space import Point
 from suggestion_services import algorithms
 from suggestion_services.auto.choice import Choice, Facts, candidates
 from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem, Proposal

@@ -22,8 +22,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from katib.api.algorithms import Feature
-from katib.api.wording import counted
+from katib.model.algorithms import Feature
+from katib.model.wording import counted
 
 _ENUMERABLE = 50
 """Points of a space that is tried out when no budget is given: fewer than a model needs to pay."""

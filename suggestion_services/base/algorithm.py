@@ -22,12 +22,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
 
-from katib.api.algorithms import AlgorithmInfo, with_free_resource
-from katib.api.architecture import check_architecture
-from katib.api.names import EXPERIMENT_LABEL
-from katib.api.types import AlgorithmSpec, ExperimentSpec, MetricConstraint, NasConfig, ObjectiveSpec, ObjectiveType
 from katib.errors import FieldError, InvalidError, invalid
-from katib.space import Point, SearchSpace
+from katib.model.algorithms import AlgorithmInfo, with_free_resource
+from katib.model.architecture import check_architecture
+from katib.model.names import EXPERIMENT_LABEL
+from katib.model.space import Point, SearchSpace
+from katib.model.types import AlgorithmSpec, ExperimentSpec, MetricConstraint, NasConfig, ObjectiveSpec, ObjectiveType
 from suggestion_services.base.settings import Settings, read_settings
 
 

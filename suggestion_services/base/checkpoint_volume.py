@@ -12,7 +12,8 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from katib.api.checkpoints import (
+from katib.errors import FieldError, NotFoundError, UnavailableError
+from katib.model.checkpoints import (
     CHECKPOINT_ROOT_VARIABLE,
     NAMESPACE_VARIABLE,
     TRIAL_DIRECTORY_SETTING,
@@ -21,15 +22,14 @@ from katib.api.checkpoints import (
     is_url,
     unneeded,
 )
-from katib.api.names import trial_name
-from katib.errors import FieldError, NotFoundError, UnavailableError
-from katib.files.checkpoint_folders import (
+from katib.model.files.checkpoint_folders import (
     CheckpointError,
     CheckpointGoneError,
     has_remains,
     provide_checkpoint,
     remove_checkpoint,
 )
+from katib.model.names import trial_name
 from suggestion_services.base.algorithm import Outcome, PastTrial, Problem
 
 DEFAULT_ROOT = "/opt/katib/data"

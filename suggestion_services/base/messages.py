@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from katib.api.metrics import parse_value
-from katib.api.types import (
+from katib.errors import InvalidError, invalid
+from katib.model.metrics import parse_value
+from katib.model.types import (
     AlgorithmSetting,
     AlgorithmSpec,
     Distribution,
@@ -26,13 +27,12 @@ from katib.api.types import (
     ParameterCondition,
     ParameterSpec,
 )
-from katib.errors import InvalidError, invalid
-from katib.rpc._generated import api_pb2
-from katib.rpc.convert import DISTRIBUTIONS, OBJECTIVE_TYPES, PARAMETER_TYPES
+from katib.wire.rpc._generated import api_pb2
+from katib.wire.rpc.convert import DISTRIBUTIONS, OBJECTIVE_TYPES, PARAMETER_TYPES
 from suggestion_services.base.algorithm import Outcome, PastTrial, Proposal
 
 if TYPE_CHECKING:
-    from katib.space import Point, SearchSpace
+    from katib.model.space import Point, SearchSpace
 
 _PARAMETER_TYPES = {number: kind for kind, number in PARAMETER_TYPES.items()}
 _DISTRIBUTIONS = {number: kind for kind, number in DISTRIBUTIONS.items()}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import product
 
-from katib.api.types import NasConfig, ParameterSpec, ParameterType
+from katib.model.types import NasConfig, ParameterSpec, ParameterType
 
 Value = str | int | float
 

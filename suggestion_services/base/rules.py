@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing_extensions import override
 
 from katib.errors import FieldError
-from katib.space import Choice, SearchSpace
+from katib.model.space import Choice, SearchSpace
 from suggestion_services.base.algorithm import Problem, Rules
 
 _SETTINGS = "spec.algorithm.algorithmSettings"

@@ -14,15 +14,15 @@ from typing import NamedTuple, NoReturn
 
 import grpc
 
-from katib.api.algorithms import MOST_PARALLEL, AlgorithmInfo
-from katib.api.types import ExperimentSpec, ObjectiveSpec
-from katib.api.wording import one_of
 from katib.errors import InvalidError, KatibError, ShortageError, code_of, invalid, shortage_of
-from katib.rpc._generated import api_pb2
-from katib.rpc._generated.suggestions_pb2 import UndecodedSuggestionsRequest
-from katib.rpc.convert import FEATURES
-from katib.rpc.errors import status_of
-from katib.space import Point
+from katib.model.algorithms import MOST_PARALLEL, AlgorithmInfo
+from katib.model.space import Point
+from katib.model.types import ExperimentSpec, ObjectiveSpec
+from katib.model.wording import one_of
+from katib.wire.rpc._generated import api_pb2
+from katib.wire.rpc._generated.suggestions_pb2 import UndecodedSuggestionsRequest
+from katib.wire.rpc.convert import FEATURES
+from katib.wire.rpc.errors import status_of
 from suggestion_services.base import messages
 from suggestion_services.base.algorithm import Algorithm, NotYet, Outcome, PastTrial, Problem, Proposal
 from suggestion_services.base.sessions import MAX_SESSIONS, LatestUsed, Session, session_key

@@ -14,10 +14,10 @@ from typing import Generic, TypeVar
 
 from google.protobuf.message import DecodeError
 
-from katib.api.types import ObjectiveSpec
 from katib.errors import invalid
-from katib.rpc._generated import api_pb2
-from katib.rpc._generated.suggestions_pb2 import UndecodedSuggestionsRequest
+from katib.model.types import ObjectiveSpec
+from katib.wire.rpc._generated import api_pb2
+from katib.wire.rpc._generated.suggestions_pb2 import UndecodedSuggestionsRequest
 from suggestion_services.base.algorithm import Algorithm, PastTrial
 from suggestion_services.base.messages import past_trial
 

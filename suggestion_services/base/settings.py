@@ -1,7 +1,7 @@
 """Settings of an algorithm, from text to numbers, with the refusals that Katib's users know by heart.
 
 The texts here are the ones Katib's services answer with, letter for letter, because scripts compare them. The fuller
-check with paths and remedies happens earlier, when an experiment is submitted (`katib.api.algorithms.check_settings`).
+check with paths and remedies happens earlier, when an experiment is submitted (`katib.model.algorithms.check_settings`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from katib.api.algorithms import AlgorithmInfo, SettingSpec, seed_errors
-from katib.api.types import AlgorithmSetting
 from katib.errors import FieldError, InvalidError
+from katib.model.algorithms import AlgorithmInfo, SettingSpec, seed_errors
+from katib.model.types import AlgorithmSetting
 
 SettingValue = int | float | str | bool | None
 

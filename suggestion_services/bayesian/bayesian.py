@@ -29,7 +29,7 @@ from skopt import Optimizer
 from skopt.space import Categorical, Integer, Real
 from typing_extensions import override
 
-from katib.space import Choice, Grid, Parameter, Point, SearchSpace, Value
+from katib.model.space import Choice, Grid, Parameter, Point, SearchSpace, Value
 from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem
 from suggestion_services.base.rules import BayesianRules, only_categories
 from suggestion_services.base.shared_context import one_thread, quiet

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing_extensions import override
 
 from katib.errors import FieldError, NotFoundError
-from katib.space import Point
+from katib.model.space import Point
 from suggestion_services.algorithms import find_entry
 from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem, Proposal
 from suggestion_services.base.settings import LiteralError, Settings, SettingValue

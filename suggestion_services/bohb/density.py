@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from typing_extensions import override
 
-from katib.space import Point
-from katib.space.parameters import Choice
+from katib.model.space import Point
+from katib.model.space.parameters import Choice
 from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem
 from suggestion_services.hyperband.rungs import rank_of
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from katib.space import Choice, Parameter, Point, SearchSpace, Value
+from katib.model.space import Choice, Parameter, Point, SearchSpace, Value
 
 Vector = NDArray[np.float64]
 

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from typing_extensions import override
 
-from katib.api.architecture import PLAIN_OPERATION
-from katib.api.types import NasConfig
+from katib.model.architecture import PLAIN_OPERATION
+from katib.model.types import NasConfig
 from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem, Proposal
 from suggestion_services.base.operations import values_of
 from suggestion_services.setting_specs import DARTS

@@ -16,9 +16,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from katib.api.algorithms import AlgorithmInfo
-from katib.api.types import AlgorithmSetting
 from katib.errors import FieldError, InvalidError
+from katib.model.algorithms import AlgorithmInfo
+from katib.model.types import AlgorithmSetting
 from suggestion_services.base.settings import Settings, read_settings
 from suggestion_services.early_stopping.curves import Curve, Standing
 

@@ -21,7 +21,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from katib.api.wording import counted
+from katib.model.wording import counted
 from suggestion_services.early_stopping.algorithm import StoppingAlgorithm, StoppingProblem, Verdict, running
 from suggestion_services.early_stopping.curves import Curve, Standing
 

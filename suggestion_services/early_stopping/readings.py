@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from katib.api.metrics import Change, MetricLog, ObservationReader, parse_value
 from katib.errors import UnavailableError
+from katib.model.metrics import Change, MetricLog, ObservationReader, parse_value
 from suggestion_services.early_stopping.curves import Curve, Point, Standing
 
 _TRIALS_AT_ONCE = 200

@@ -15,16 +15,16 @@ from typing import Any
 
 import grpc
 
-from katib.api.algorithms import AlgorithmInfo
-from katib.api.metrics import ObservationReader
-from katib.api.types import AlgorithmSetting
-from katib.api.wording import one_of
 from katib.errors import InvalidError, UnavailableError, invalid
-from katib.rpc._generated import api_pb2 as pb
-from katib.rpc._generated import api_pb2_grpc, early_stopping_pb2_grpc
-from katib.rpc._generated import early_stopping_pb2 as judging
-from katib.rpc.credentials import Credentials
-from katib.rpc.db_manager_client import DbManagerClient
+from katib.model.algorithms import AlgorithmInfo
+from katib.model.metrics import ObservationReader
+from katib.model.types import AlgorithmSetting
+from katib.model.wording import one_of
+from katib.wire.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import api_pb2_grpc, early_stopping_pb2_grpc
+from katib.wire.rpc._generated import early_stopping_pb2 as judging
+from katib.wire.rpc.credentials import Credentials
+from katib.wire.rpc.db_manager_client import DbManagerClient
 from suggestion_services.base.servicer import answered
 from suggestion_services.base.sessions import LatestUsed
 from suggestion_services.base.settings import LiteralError, Settings

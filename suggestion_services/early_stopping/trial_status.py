@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from katib.errors import Backoff, ConflictError, UnavailableError
-from katib.rpc.pod_api import SERVICE_ACCOUNT, PodApi, server_of_pod
+from katib.wire.rpc.pod_api import SERVICE_ACCOUNT, PodApi, server_of_pod
 
 REASON = "TrialEarlyStopped"
 MESSAGE = "Trial is early stopped"
@@ -88,8 +88,8 @@ def in_cluster(environment: Mapping[str, str] = os.environ, directory: Path = SE
 
 def stopped_conditions(conditions: list[Json], now: datetime) -> list[Json] | None:
     """Return the conditions of a trial that was stopped early; None when nothing is to be changed."""
-    from katib.api.conditions import COMPLETED_TRIAL, set_condition, true_types
-    from katib.api.types import Condition, TrialCondition
+    from katib.model.conditions import COMPLETED_TRIAL, set_condition, true_types
+    from katib.model.types import Condition, TrialCondition
 
     old = tuple(map(Condition.decode, conditions))
     if true_types(old) & COMPLETED_TRIAL:

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from katib.api.architecture import PATH
-from katib.api.types import NasConfig
 from katib.errors import FieldError
+from katib.model.architecture import PATH
+from katib.model.types import NasConfig
 from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem, Proposal
 from suggestion_services.base.operations import Choice, choices_of, count_choices
 from suggestion_services.enas.controller import Architecture, Shape, sample

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from katib.space import Choice, Grid, Parameter, Point, SearchSpace, Value
-from katib.space.conditions import Condition
+from katib.model.space import Choice, Grid, Parameter, Point, SearchSpace, Value
+from katib.model.space.conditions import Condition
 from suggestion_services.gp.optimize import BoolArray, FloatArray, IntArray
 
 _MOST_LEVELS = 1000  # a finer grid is searched as if it were continuous

@@ -32,7 +32,7 @@ from functools import cached_property
 import numpy as np
 from typing_extensions import override
 
-from katib.space import Point
+from katib.model.space import Point
 from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem
 from suggestion_services.base.shared_context import one_thread
 from suggestion_services.gp.acquisition import Acquisition

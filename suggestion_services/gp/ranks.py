@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from katib.space import Point
+from katib.model.space import Point
 from suggestion_services.base.algorithm import Outcome, PastTrial, Problem
 from suggestion_services.gp.encoding import Encoding
 from suggestion_services.gp.history import History, Reader

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing_extensions import override
 
 from katib.errors import FieldError
-from katib.space import Point
+from katib.model.space import Point
 from suggestion_services.base.algorithm import Problem, StatelessAlgorithm
 
 _ROUNDS = 4  # the least that makes a Feistel network look random in both halves

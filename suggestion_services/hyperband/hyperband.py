@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from katib.api.checkpoints import KEEP_ALL, KEEP_SETTING, TRIAL_DIRECTORY_SETTING, is_url
-from katib.api.names import GENERATION_LABEL, PARENT_LABEL
-from katib.api.wording import counted
 from katib.errors import FieldError
-from katib.space import Point
+from katib.model.checkpoints import KEEP_ALL, KEEP_SETTING, TRIAL_DIRECTORY_SETTING, is_url
+from katib.model.names import GENERATION_LABEL, PARENT_LABEL
+from katib.model.space import Point
+from katib.model.wording import counted
 from suggestion_services.base.algorithm import Algorithm, NotYet, PastTrial, Problem, Proposal
 from suggestion_services.base.checkpoint_volume import CheckpointVolume, check_place
 from suggestion_services.base.settings import LiteralError

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from katib.space.parameters import Parameter, Value
+from katib.model.space.parameters import Parameter, Value
 from suggestion_services.base.algorithm import Outcome, PastTrial, Problem
 from suggestion_services.hyperband.schedule import BracketPlan
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from katib.space.parameters import Choice, Grid, Interval, Parameter, Value
+from katib.model.space.parameters import Choice, Grid, Interval, Parameter, Value
 
 MAX_RUNGS = 50
 MAX_STARTING = 100_000

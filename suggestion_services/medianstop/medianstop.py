@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 
 from katib.errors import InvalidError
-from katib.rpc._generated import api_pb2 as pb
-from katib.rpc.credentials import Credentials
-from katib.rpc.db_manager_client import DbManagerClient
+from katib.wire.rpc._generated import api_pb2 as pb
+from katib.wire.rpc.credentials import Credentials
+from katib.wire.rpc.db_manager_client import DbManagerClient
 from suggestion_services.algorithms import find_entry
 from suggestion_services.base.servicer import answered
 from suggestion_services.base.sessions import LatestUsed

@@ -25,9 +25,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from katib.api.metrics import is_usable
 from katib.errors import FieldError, InvalidError
-from katib.rpc._generated import api_pb2 as pb
+from katib.model.metrics import is_usable
+from katib.wire.rpc._generated import api_pb2 as pb
 from suggestion_services.base.settings import LiteralError
 from suggestion_services.early_stopping.algorithm import StoppingAlgorithm, StoppingProblem, Verdict, running
 from suggestion_services.early_stopping.curves import Curve, Standing

@@ -31,7 +31,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 from typing_extensions import override
 
-from katib.space import Point
+from katib.model.space import Point
 from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem, Proposal
 from suggestion_services.tpe.dimensions import dimension_of
 

@@ -22,9 +22,9 @@ from random import Random
 
 from typing_extensions import override
 
-from katib.api.checkpoints import KEEP_ALL, KEEP_SETTING, is_url
 from katib.errors import FieldError
-from katib.space import Point
+from katib.model.checkpoints import KEEP_ALL, KEEP_SETTING, is_url
+from katib.model.space import Point
 from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem, Proposal
 from suggestion_services.base.checkpoint_volume import CheckpointVolume, check_place
 from suggestion_services.pbt.population import Member, Population, Step, explored, lost_to

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from katib.api.names import GENERATION_LABEL, MEMBER_LABEL, PARENT_LABEL, STEP_LABEL
-from katib.space import Choice, Grid, Interval, Parameter, Point, SearchSpace, Value
+from katib.model.names import GENERATION_LABEL, MEMBER_LABEL, PARENT_LABEL, STEP_LABEL
+from katib.model.space import Choice, Grid, Interval, Parameter, Point, SearchSpace, Value
 from suggestion_services.base.algorithm import Outcome, PastTrial
 
 MAX_ATTEMPTS = 2

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing_extensions import override
 
-from katib.space import Point
+from katib.model.space import Point
 from suggestion_services.base.algorithm import StatelessAlgorithm
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.stats.qmc import Sobol
 from typing_extensions import override
 
-from katib.space import Point
+from katib.model.space import Point
 from suggestion_services.base.algorithm import Problem, StatelessAlgorithm
 from suggestion_services.base.rules import SobolRules
 

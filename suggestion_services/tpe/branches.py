@@ -11,7 +11,7 @@ from typing import Any
 
 from optuna.distributions import BaseDistribution
 
-from katib.space import Condition, SearchSpace
+from katib.model.space import Condition, SearchSpace
 from suggestion_services.tpe.dimensions import Dimension
 
 Group = Mapping[str, BaseDistribution]

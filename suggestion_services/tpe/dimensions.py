@@ -25,8 +25,8 @@ from optuna.distributions import (
 from optuna.trial import Trial
 from typing_extensions import override
 
-from katib.api.types import Distribution
-from katib.space import Choice, Grid, Interval, Parameter, Value
+from katib.model.space import Choice, Grid, Interval, Parameter, Value
+from katib.model.types import Distribution
 
 _INT_LIMIT = 2**53  # beyond it Optuna's floats cannot distinguish neighbors
 

@@ -28,9 +28,9 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 from typing_extensions import override
 
-from katib.api.pareto import Point as Costs
-from katib.api.pareto import front, hypervolume, spread
-from katib.space import Point
+from katib.model.pareto import Point as Costs
+from katib.model.pareto import front, hypervolume, spread
+from katib.model.space import Point
 from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem
 from suggestion_services.base.rules import TpeRules
 from suggestion_services.base.settings import Settings

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from katib.api.names import TRIAL_LABEL
+from katib.model.names import TRIAL_LABEL
 from tests.support.pod_cluster import (
     CORE,
     GONE_SECONDS,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from katib.api.job_kinds import nested, suspend_field, value_at
-from katib.api.version import __version__
-from katib.cluster.pods.reading import COLLECTORS
+from katib.model.job_kinds import nested, suspend_field, value_at
+from katib.model.version import __version__
+from katib.places.cluster.pods.reading import COLLECTORS
 from tests.support.operators import (
     GRACE_SECONDS,
     Operator,

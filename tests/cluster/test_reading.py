@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from katib.api.types import Trial
-from katib.cluster.client.configuration import access
-from katib.cluster.client.port_forward import PortForward
-from katib.cluster.pods.logs import ClusterOutput, server_logs
-from katib.cluster.store import KubernetesStore
+from katib.engine.runtime.objects import Key
 from katib.errors import UnavailableError
-from katib.runtime.objects import Key
-from katib.tuning.ports import Part
+from katib.model.types import Trial
+from katib.places.cluster.client.configuration import access
+from katib.places.cluster.client.port_forward import PortForward
+from katib.places.cluster.pods.logs import ClusterOutput, server_logs
+from katib.places.cluster.store import KubernetesStore
+from katib.service.tuning.ports import Part
 from tests.support.pod_cluster import IMAGE, Room, wait_for
 from tests.support.tuning import condition, make_trial, patched
 

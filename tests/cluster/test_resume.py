@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from katib.api.version import __version__
+from katib.model.version import __version__
 from tests.support.pod_cluster import (
     GONE_SECONDS,
     Json,
@@ -27,7 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
-from katib.rpc._generated import api_pb2 as pb, api_pb2_grpc, health_pb2_grpc
+from katib.wire.rpc._generated import api_pb2 as pb, api_pb2_grpc, health_pb2_grpc
 from suggestion_services.server import HealthServicer
 
 KEPT = Path("/kept/count")

@@ -10,12 +10,12 @@ from pathlib import Path
 import grpc
 import pytest
 
-from katib.cluster.services.plan import POD, SERVICE
-from katib.cluster.services.served import ClusterTiming
+from katib.engine.runtime.objects import Key, Kind
 from katib.errors import KatibError
-from katib.rpc._generated import api_pb2 as pb
-from katib.rpc._generated import api_pb2_grpc
-from katib.runtime.objects import Key, Kind
+from katib.places.cluster.services.plan import POD, SERVICE
+from katib.places.cluster.services.served import ClusterTiming
+from katib.wire.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import api_pb2_grpc
 from tests.support.api_server import ApiServer
 from tests.support.cluster_services import EARLY, POD_SECONDS, ServiceCluster, await_client, failure_of, waiting_for
 from tests.support.pod_cluster import GONE_SECONDS, PATIENCE, PodCluster

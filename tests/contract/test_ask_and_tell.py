@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from katib.api.leases import lease_of
-from katib.api.types import Experiment, Trial
+from katib.doors.rest.client import HttpTuningService
+from katib.doors.rest.server import Server
 from katib.errors import ForbiddenError, InvalidError, NotFoundError
-from katib.local import open_engine
-from katib.rest.client import HttpTuningService
-from katib.rest.server import Server
-from katib.tuning.reading import (
+from katib.model.leases import lease_of
+from katib.model.types import Experiment, Trial
+from katib.places.machine import open_engine
+from katib.service.tuning.reading import (
     assignments_of,
     is_completed,
     last_condition,
@@ -31,7 +31,7 @@ from katib.tuning.reading import (
     running_condition,
     state_of,
 )
-from katib.tuning.service import GivenTrial, TuningService
+from katib.service.tuning.service import GivenTrial, TuningService
 from tests.support.asking import over_cluster, over_controllers
 from tests.support.experiments import an_experiment
 from tests.support.faulty_store import Call

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from katib.api.algorithms import Feature
-from katib.rpc._generated import api_pb2 as pb
-from katib.rpc._generated import api_pb2_grpc
-from katib.space import check_assignments
+from katib.model.algorithms import Feature
+from katib.model.space import check_assignments
+from katib.wire.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import api_pb2_grpc
 from suggestion_services.algorithms import ENTRIES
 from suggestion_services.base.messages import experiment_spec
 from tests.support.refusals import INVALID, refusal

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from katib.api.metrics import MetricLog
-from katib.api.types import Experiment, Trial
 from katib.errors import InvalidError
-from katib.tuning.reading import assignments_of, last_condition, objective_value, state_of
-from katib.tuning.service import EndedTrial, TuningService
+from katib.model.metrics import MetricLog
+from katib.model.types import Experiment, Trial
+from katib.service.tuning.reading import assignments_of, last_condition, objective_value, state_of
+from katib.service.tuning.service import EndedTrial, TuningService
 from tests.contract.test_ask_and_tell import NS, ask, ended, kept, service, submit
 from tests.support.waiting import eventually
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from katib.runtime.objects import EventType, Key, Object, ObjectStore, WatchEvent
+from katib.engine.runtime.objects import EventType, Key, Object, ObjectStore, WatchEvent
 from tests.support.object_stores import Home
 from tests.support.stores import GADGET, NOTE, WIDGET, names, owned_by, widget, with_metadata
 

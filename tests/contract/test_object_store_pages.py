@@ -6,10 +6,10 @@ from itertools import chain
 
 import pytest
 
-from katib.cluster.store import store as kubernetes
-from katib.runtime.objects import EventType, Key, Object, ObjectList, ObjectStore
-from katib.stores import memory
-from katib.stores.sql import store as sql
+from katib.engine.runtime.objects import EventType, Key, Object, ObjectList, ObjectStore
+from katib.engine.stores import memory
+from katib.engine.stores.sql import store as sql
+from katib.places.cluster.store import store as kubernetes
 from tests.support.object_stores import Home
 from tests.support.stores import GADGET, WIDGET, changed, widget
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from katib.databases.sqlite import open_database
+from katib.engine.databases.sqlite import open_database
+from katib.engine.runtime.objects import Key, Object, ObjectStore
+from katib.engine.runtime.search import Facts, FactsOf, Found, Order, Query, SearchableStore, search_in
+from katib.engine.stores.memory import MemoryStore
+from katib.engine.stores.sql import SqlStore
 from katib.errors import InvalidError
-from katib.runtime.objects import Key, Object, ObjectStore
-from katib.runtime.search import Facts, FactsOf, Found, Order, Query, SearchableStore, search_in
-from katib.stores.memory import MemoryStore
-from katib.stores.sql import SqlStore
 from tests.support.stores import STATUS_KINDS, WIDGET, changed, widget
 
 Search = Callable[[Query], Found | None]

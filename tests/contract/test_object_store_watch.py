@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from katib.databases.sqlite import open_database
+from katib.engine.databases.sqlite import open_database
+from katib.engine.runtime.objects import EventType, Key, ObjectStore, WatchEvent
+from katib.engine.stores.sql import SqlStore
 from katib.errors import AlreadyExistsError, ConflictError, ExpiredError
-from katib.runtime.objects import EventType, Key, ObjectStore, WatchEvent
-from katib.stores.sql import SqlStore
 from tests.support.object_stores import BackDoor, Home
 from tests.support.stores import (
     GADGET,

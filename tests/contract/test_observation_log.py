@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from katib.api.metrics import BEFORE_THE_LAST, NEW_TRY, ZERO_TIME, BatchId, MetricLog
-from katib.api.thinning import thinned
-from katib.api.types import Metric, Observation
+from katib.engine.observations import SqlObservationLog, best, sql, statements
 from katib.errors import InvalidError
-from katib.observations import SqlObservationLog, best, sql, statements
-from katib.rpc.db_manager_client import DbManagerClient
+from katib.model.metrics import BEFORE_THE_LAST, NEW_TRY, ZERO_TIME, BatchId, MetricLog
+from katib.model.thinning import thinned
+from katib.model.types import Metric, Observation
+from katib.wire.rpc.db_manager_client import DbManagerClient
 from tests.support.observations import (
     T0,
     MemoryObservationLog,

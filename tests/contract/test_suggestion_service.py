@@ -9,9 +9,9 @@ from functools import cache
 
 import pytest
 
-from katib.api.types import FeasibleSpace, ParameterSpec
-from katib.rpc._generated import api_pb2 as pb
-from katib.space import SearchSpace
+from katib.model.space import SearchSpace
+from katib.model.types import FeasibleSpace, ParameterSpec
+from katib.wire.rpc._generated import api_pb2 as pb
 from suggestion_services.algorithms import ENTRIES
 from suggestion_services.base.messages import experiment_spec
 from tests.support.refusals import INVALID, refusal

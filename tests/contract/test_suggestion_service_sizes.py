@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from katib.rpc._generated import api_pb2 as pb
-from katib.rpc._generated import api_pb2_grpc
-from katib.space import SearchSpace
+from katib.model.space import SearchSpace
+from katib.wire.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import api_pb2_grpc
 from suggestion_services.algorithms import ENTRIES
 from suggestion_services.base.messages import experiment_spec
 from tests.support.suggestion import (

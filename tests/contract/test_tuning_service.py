@@ -16,16 +16,16 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.api.marks import MarkChanges, Marks, marks_of
-from katib.api.types import Experiment, Trial
-from katib.controllers.kinds import EXPERIMENT
+from katib.doors.rest.client import HttpTuningService
+from katib.doors.rest.server import Server
+from katib.engine.controllers.kinds import EXPERIMENT
+from katib.engine.runtime.objects import Key
 from katib.errors import AlreadyExistsError, ExpiredError, InvalidError, NotFoundError, UnavailableError
-from katib.local import open_engine
-from katib.rest.client import HttpTuningService
-from katib.rest.server import Server
-from katib.runtime.objects import Key
-from katib.tuning.reading import assignments_of, is_completed, objective_value, state_of
-from katib.tuning.service import NO_CHOICE, NOW, Choice, RunOutcome, TrialOrder, TuningService, WaysOn
+from katib.model.marks import MarkChanges, Marks, marks_of
+from katib.model.types import Experiment, Trial
+from katib.places.machine import open_engine
+from katib.service.tuning.reading import assignments_of, is_completed, objective_value, state_of
+from katib.service.tuning.service import NO_CHOICE, NOW, Choice, RunOutcome, TrialOrder, TuningService, WaysOn
 from tests.support.cluster import events_in, memory_cluster, memory_world, open_world, server_world
 from tests.support.tuning import MemoryTuningService, document
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from katib.local.containers.choice import OWNER_LABEL, owner_of
-from katib.local.processes import proc
+from katib.places.machine.containers.choice import OWNER_LABEL, owner_of
+from katib.places.machine.processes import proc
 from tests.support import podman
 from tests.support.cli import KATIB, environment, katib, katib_json
 from tests.support.runtimes import WITH_NETWORKS, Installed, installed

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.api.names import REMEDY
+from katib.model.names import REMEDY
 from tests.support.cli import (
     KATIB,
     ServerProcess,

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from katib.errors import InvalidError
-from katib.local import open_catalog
-from katib.local.admission import HostCapacity
-from katib.local.admission.host import GIB
-from katib.local.submission import LocalHome
-from katib.tuning.submission import Gate, StoredObjects
+from katib.places.machine import open_catalog
+from katib.places.machine.admission import HostCapacity
+from katib.places.machine.admission.host import GIB
+from katib.places.machine.submission import LocalHome
+from katib.service.tuning.submission import Gate, StoredObjects
 from tests.support import podman
 from tests.support.cli import katib, katib_json
 from tests.support.runtimes import Installed, installed

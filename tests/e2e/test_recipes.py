@@ -60,7 +60,7 @@ def python(tree: Path, program: str, *arguments: str, cwd: Path) -> str:
 
 
 def katib(tree: Path, *arguments: str, cwd: Path) -> str:
-    return python(tree, "import sys; from katib.cli import main; sys.exit(main())", *arguments, cwd=cwd)
+    return python(tree, "import sys; from katib.doors.cli import main; sys.exit(main())", *arguments, cwd=cwd)
 
 
 def test_a_command(tree: Path, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_an_algorithm_and_a_source_of_metrics(tree: Path, tmp_path: Path) -> Non
 
 def test_a_kind_of_job(tree: Path, tmp_path: Path) -> None:
     program = """
-from katib.api.job_kinds import known_kind
+from katib.model.job_kinds import known_kind
 kind = known_kind({"apiVersion": "ray.io/v1", "kind": "RayJob"})
 print(kind.success, *kind.primary_pod_labels)
 """

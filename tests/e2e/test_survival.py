@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from benchmarks import survive
-from katib.api.types import Experiment
-from katib.local.processes.remains import EngineRecord
-from katib.rest.client import HttpTuningService
+from katib.doors.rest.client import HttpTuningService
+from katib.model.types import Experiment
+from katib.places.machine.processes.remains import EngineRecord
 from tests.support.cli import ServerProcess, a_server, katib, katib_here, katib_json, marked_processes, rows
 from tests.support.experiments import an_experiment
 from tests.support.waiting import eventually

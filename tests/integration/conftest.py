@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from katib.tuning.service import TuningService
+from katib.service.tuning.service import TuningService
 from tests.support.engines import working
 
 

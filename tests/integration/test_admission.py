@@ -21,16 +21,23 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from katib.cluster.admission.certificate_sources import MUTATING, SECRET, VALIDATING, CaBundle, CertificateSecret, Terms
-from katib.cluster.admission.server import CERTIFICATE_PERIOD_SECONDS, AdmissionServer
-from katib.cluster.store import KubernetesStore
-from katib.cluster.webhooks.experiments import ExperimentAdmission
-from katib.controllers.kinds import EXPERIMENT
+from katib.engine.controllers.kinds import EXPERIMENT
+from katib.engine.runtime.clock import SystemClock
+from katib.engine.runtime.objects import Key, Kind
+from katib.engine.runtime.testing import VirtualClock
 from katib.errors import InvalidError, KatibError, NotFoundError
-from katib.rest.certificates import Certificate, CertificateSource, authorities_in, issue
-from katib.runtime.clock import SystemClock
-from katib.runtime.objects import Key, Kind
-from katib.runtime.testing import VirtualClock
+from katib.places.cluster.admission.certificate_sources import (
+    MUTATING,
+    SECRET,
+    VALIDATING,
+    CaBundle,
+    CertificateSecret,
+    Terms,
+)
+from katib.places.cluster.admission.server import CERTIFICATE_PERIOD_SECONDS, AdmissionServer
+from katib.places.cluster.store import KubernetesStore
+from katib.places.cluster.webhooks.experiments import ExperimentAdmission
+from katib.wire.serving.certificates import Certificate, CertificateSource, authorities_in, issue
 from tests.support.api_server import ApiServer
 from tests.support.experiments import a_template, an_experiment
 from tests.support.gate import CATALOG, Catalog

@@ -21,12 +21,12 @@ from typing import Any
 import pytest
 
 import katib
-from katib.api.types import Experiment, Trial
+from katib.doors.rest.client import HttpTuningService
+from katib.doors.rest.server import Server
 from katib.errors import ForbiddenError, InvalidError, KatibError
-from katib.local import open_engine
-from katib.rest.client import HttpTuningService
-from katib.rest.server import Server
-from katib.tuning.reading import assignments_of, is_completed
+from katib.model.types import Experiment, Trial
+from katib.places.machine import open_engine
+from katib.service.tuning.reading import assignments_of, is_completed
 from tests.support.cli import environment
 from tests.support.experiments import an_experiment
 from tests.support.waiting import eventually
@@ -313,8 +313,8 @@ for trial in resumed().ask_until_done():
 
 KILLED_CLIENTS = """
 import os, random, signal, sys, time, uuid
-from katib.rest.client import HttpTuningService
-from katib.tuning.reading import assignments_of
+from katib.doors.rest.client import HttpTuningService
+from katib.service.tuning.reading import assignments_of
 
 def work(server):
     with HttpTuningService(server) as service:
@@ -373,7 +373,7 @@ def test_clients_that_are_killed_lose_no_trial_and_double_none(server: str) -> N
 @pytest.mark.slow
 def test_a_server_that_is_killed_loses_no_trial_and_its_clients_go_on(tmp_path: Path) -> None:
     """Ten times the server is killed wherever it is, while four clients ask, report and tell."""
-    command = [sys.executable, "-m", "katib.cli", "serve", "--data-dir", str(tmp_path / "data"), "--port"]
+    command = [sys.executable, "-m", "katib", "serve", "--data-dir", str(tmp_path / "data"), "--port"]
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     url = f"http://127.0.0.1:{port}"

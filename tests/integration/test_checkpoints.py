@@ -14,14 +14,19 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.api.decoding import decode_stored
-from katib.api.names import GENERATION_LABEL, PARENT_LABEL
-from katib.api.types import Experiment, Trial
-from katib.files import checkpoint_folders
-from katib.files.checkpoint_folders import CheckpointError, CheckpointGoneError, provide_checkpoint, remove_checkpoint
-from katib.local import open_engine
-from katib.tuning.reading import failure_of, is_completed, state_of
-from katib.tuning.service import TuningService
+from katib.model.decoding import decode_stored
+from katib.model.files import checkpoint_folders
+from katib.model.files.checkpoint_folders import (
+    CheckpointError,
+    CheckpointGoneError,
+    provide_checkpoint,
+    remove_checkpoint,
+)
+from katib.model.names import GENERATION_LABEL, PARENT_LABEL
+from katib.model.types import Experiment, Trial
+from katib.places.machine import open_engine
+from katib.service.tuning.reading import failure_of, is_completed, state_of
+from katib.service.tuning.service import TuningService
 from suggestion_services.pbt.population import MEMBER_LABEL, STEP_LABEL
 from tests.support.cli import a_server, katib, katib_here, katib_json
 from tests.support.experiments import an_experiment

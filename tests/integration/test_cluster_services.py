@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from katib.api.configuration import read_configuration
-from katib.cluster.configuration.models import KatibConfig
-from katib.cluster.services.plan import DEPLOYMENT, VOLUME_CLAIM
-from katib.cluster.services.served import ClusterTiming
-from katib.controllers.kinds import CONFIG_MAP
+from katib.engine.controllers.kinds import CONFIG_MAP
+from katib.engine.runtime.objects import Key, Kind
 from katib.errors import ForbiddenError, NotFoundError
-from katib.runtime.objects import Key, Kind
+from katib.model.configuration import read_configuration
+from katib.places.cluster.configuration.models import KatibConfig
+from katib.places.cluster.services.plan import DEPLOYMENT, VOLUME_CLAIM
+from katib.places.cluster.services.served import ClusterTiming
 from suggestion_services.early_stopping.trial_status import TrialStatuses
 from tests.support.api_server import ApiServer
 from tests.support.cluster_services import EARLY, ServiceCluster, failure_of

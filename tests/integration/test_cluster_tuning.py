@@ -17,11 +17,9 @@ from typing import Any
 
 import pytest
 
-from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.cli import main
-from katib.cluster.access.connect import connect
-from katib.cluster.access.tuning_service import OpenCluster, open_cluster
-from katib.controllers.kinds import EXPERIMENT
+from katib.doors.cli import main
+from katib.engine.controllers.kinds import EXPERIMENT
+from katib.engine.runtime.objects import Key
 from katib.errors import (
     ExpiredError,
     ForbiddenError,
@@ -30,10 +28,12 @@ from katib.errors import (
     NotFoundError,
     UnavailableError,
 )
-from katib.rpc.db_manager import serve_db_manager
-from katib.runtime.objects import Key
-from katib.tuning.reading import state_of
-from katib.tuning.service import Change, TuningService
+from katib.model.metrics import ZERO_TIME, MetricLog
+from katib.places.cluster.access.connect import connect
+from katib.places.cluster.access.tuning_service import OpenCluster, open_cluster
+from katib.service.tuning.reading import state_of
+from katib.service.tuning.service import Change, TuningService
+from katib.wire.rpc.db_manager import serve_db_manager
 from tests.support.api_server import ApiServer
 from tests.support.cli import process_state_kept
 from tests.support.cluster import ClusterWorld, server_world
@@ -128,7 +128,7 @@ def test_what_the_definitions_refuse_is_told_by_field(world: ClusterWorld, clust
 
 
 def test_a_cluster_without_katib_says_how_to_install_it(api_server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("katib.cluster.access.connect.API_VERSION", "kubeflow.org/v0")
+    monkeypatch.setattr("katib.places.cluster.access.connect.API_VERSION", "kubeflow.org/v0")
 
     with pytest.raises(KindNotInstalledError, match="kubectl apply -k manifests/installs/standalone"):
         connect(api_server.kubeconfig)

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from katib.cluster.client import Connection, RequestInfo
-from katib.cluster.store import KubernetesStore
-from katib.controllers.experiment.config_maps import TemplateConfigMaps
-from katib.controllers.job_caches import identity
-from katib.controllers.kinds import CONFIG_MAP
-from katib.runtime.clock import SystemClock
-from katib.runtime.informer import Informer
-from katib.runtime.objects import Key
-from katib.templates.source import OFFERED, OFFERED_LABEL
+from katib.engine.controllers.experiment.config_maps import TemplateConfigMaps
+from katib.engine.controllers.job_caches import identity
+from katib.engine.controllers.kinds import CONFIG_MAP
+from katib.engine.runtime.clock import SystemClock
+from katib.engine.runtime.informer import Informer
+from katib.engine.runtime.objects import Key
+from katib.model.templates.source import OFFERED, OFFERED_LABEL
+from katib.places.cluster.client import Connection, RequestInfo
+from katib.places.cluster.store import KubernetesStore
 from tests.support.api_server import ApiServer
 from tests.support.waiting import eventually
 

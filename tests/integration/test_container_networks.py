@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from katib.local.jobs.jobset.jobset import JOB_SET, TRAIN_JOB
-from katib.local.jobs.kinds import job_kinds
-from katib.local.jobs.replicated.frameworks import PyTorchJob, TFJob
-from katib.local.jobs.replicated.mpijob import MPIOperatorJob
-from katib.runtime.objects import Kind
-from katib.stores.memory import MemoryStore
+from katib.engine.runtime.objects import Kind
+from katib.engine.stores.memory import MemoryStore
+from katib.places.machine.jobs.jobset.jobset import JOB_SET, TRAIN_JOB
+from katib.places.machine.jobs.kinds import job_kinds
+from katib.places.machine.jobs.replicated.frameworks import PyTorchJob, TFJob
+from katib.places.machine.jobs.replicated.mpijob import MPIOperatorJob
 from tests.support import podman
 from tests.support.boxes import boxes, home_of_boxes, mine
 from tests.support.local_jobs import Home

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from katib.local.containers import Choice, choose
-from katib.local.findings import Findings
-from katib.local.jobs.batch.job import JOB
-from katib.local.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring
-from katib.local.pods import tools
-from katib.local.pods.log_file import LogFile, LogLimits
-from katib.local.pods.records import Phase
-from katib.local.processes.client import RECORD_FILE
-from katib.local.processes.remains import EngineRecord
-from katib.runtime.objects import Key, Kind, Object
-from katib.stores.memory import MemoryStore
+from katib.engine.runtime.objects import Key, Kind, Object
+from katib.engine.stores.memory import MemoryStore
+from katib.places.machine.containers import Choice, choose
+from katib.places.machine.findings import Findings
+from katib.places.machine.jobs.batch.job import JOB
+from katib.places.machine.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring
+from katib.places.machine.pods import tools
+from katib.places.machine.pods.log_file import LogFile, LogLimits
+from katib.places.machine.pods.records import Phase
+from katib.places.machine.processes.client import RECORD_FILE
+from katib.places.machine.processes.remains import EngineRecord
 from tests.support import podman
 from tests.support.boxes import boxes, home_of_boxes, mine, script
 from tests.support.local_jobs import Home, Monitors, Owner, home, job

@@ -23,11 +23,11 @@ from typing import Any
 
 import pytest
 
-from katib.api.names import BUDGET_ANNOTATION, PRICES_ANNOTATION
-from katib.cluster.configuration.models import ControllerConfig
-from katib.cluster.leader.lease import LEASE
+from katib.engine.runtime.objects import Key, Kind, Object
 from katib.errors import KatibError
-from katib.runtime.objects import Key, Kind, Object
+from katib.model.names import BUDGET_ANNOTATION, PRICES_ANNOTATION
+from katib.places.cluster.configuration.models import ControllerConfig
+from katib.places.cluster.leader.lease import LEASE
 from tests.support.api_server import ApiServer
 from tests.support.control_plane import (
     EXPERIMENT,

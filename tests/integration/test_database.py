@@ -18,11 +18,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from katib.databases.sqlite import Database, open_database
-from katib.databases.sqlite_engine import driver_connection
+from katib.engine.databases.sqlite import Database, open_database
+from katib.engine.databases.sqlite_engine import driver_connection
+from katib.engine.runtime.objects import Key
+from katib.engine.stores.sql import SqlStore, rows
 from katib.errors import ConflictError, InternalError, TerminalError, UnavailableError
-from katib.runtime.objects import Key
-from katib.stores.sql import SqlStore, rows
 from tests.support.stores import STATUS_KINDS, WIDGET, changed, drain, names, owned_by, widget
 from tests.support.waiting import eventually
 
@@ -353,8 +353,8 @@ def test_finding_by_label_or_owner_looks_at_no_other_objects(
 WRITE = """
 import sys
 from pathlib import Path
-from katib.databases.sqlite import open_database
-from katib.stores.sql import SqlStore, rows
+from katib.engine.databases.sqlite import open_database
+from katib.engine.stores.sql import SqlStore, rows
 from tests.support.stores import STATUS_KINDS, changed, owned_by, widget
 
 store = SqlStore(open_database(Path(sys.argv[1])), STATUS_KINDS)

@@ -14,13 +14,13 @@ from typing import Any
 import grpc
 import pytest
 
-from katib.cluster.installation_key import write_keys
 from katib.errors import AlreadyExistsError, ForbiddenError, UnavailableError
-from katib.rpc._generated import health_pb2
-from katib.rpc._generated.health_pb2_grpc import HealthStub
-from katib.rpc.credentials import Credentials
-from katib.rpc.db_manager_client import DbManagerClient
-from katib.rpc.tokens import Claims, Role, Tokens
+from katib.places.cluster.installation_key import write_keys
+from katib.wire.rpc._generated import health_pb2
+from katib.wire.rpc._generated.health_pb2_grpc import HealthStub
+from katib.wire.rpc.credentials import Credentials
+from katib.wire.rpc.db_manager_client import DbManagerClient
+from katib.wire.rpc.tokens import Claims, Role, Tokens
 from tests.support.cli import KATIB, environment, katib_here
 from tests.support.observations import reading
 from tests.support.ports import free_port
@@ -172,7 +172,9 @@ def test_a_manager_of_a_file_needs_neither_cluster_nor_server(tmp_path: Path) ->
 
 
 def test_a_manager_needs_no_client_of_kubernetes() -> None:
-    code = "import sys, katib.cli.db_manager, katib.cluster.db_manager; sys.exit('kubernetes' in sys.modules)"
+    code = (
+        "import sys, katib.doors.cli.db_manager, katib.places.cluster.db_manager; sys.exit('kubernetes' in sys.modules)"
+    )
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

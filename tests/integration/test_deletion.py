@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from katib.api.types import Experiment
-from katib.controllers.kinds import TRIAL
+from katib.engine.controllers.kinds import TRIAL
+from katib.engine.runtime.objects import Key
 from katib.errors import AlreadyExistsError
-from katib.local.engine import Engine
-from katib.local.jobs.batch.job import JOB
-from katib.runtime.objects import Key
-from katib.tuning.reading import is_completed, state_of
-from katib.tuning.service import Submission
+from katib.model.types import Experiment
+from katib.places.machine.engine import Engine
+from katib.places.machine.jobs.batch.job import JOB
+from katib.service.tuning.reading import is_completed, state_of
+from katib.service.tuning.service import Submission
 from tests.support.experiments import an_experiment
 from tests.support.waiting import eventually
 

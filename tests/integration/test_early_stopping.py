@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from katib.rpc._generated import api_pb2 as pb
-from katib.tuning.reading import last_condition, objective_value, state_of
-from katib.tuning.service import TuningService
+from katib.service.tuning.reading import last_condition, objective_value, state_of
+from katib.service.tuning.service import TuningService
+from katib.wire.rpc._generated import api_pb2 as pb
 from tests.integration.test_engine import NS, count, ended, submit
 from tests.support.engines import working
 from tests.support.experiments import an_experiment
@@ -97,8 +97,8 @@ def test_a_trial_that_pushes_is_stopped_as_well(service: TuningService) -> None:
 
 PUSHED_BESIDE = (
     "import os, signal, threading; from datetime import UTC, datetime; "
-    "from katib.api.metrics import MetricLog; from katib.rpc.credentials import Credentials; "
-    "from katib.rpc.db_manager_client import DbManagerClient; "
+    "from katib.model.metrics import MetricLog; from katib.wire.rpc.credentials import Credentials; "
+    "from katib.wire.rpc.db_manager_client import DbManagerClient; "
     "ended = threading.Event(); signal.signal(signal.SIGTERM, lambda *_: ended.set()); "
     "log = DbManagerClient(os.environ['KATIB_DB_MANAGER_ADDRESS'], credentials=Credentials.of(os.environ)); "
     "log.report(os.environ['KATIB_TRIAL_NAME'], [MetricLog(datetime.now(UTC), 'loss', '0.9')]); "

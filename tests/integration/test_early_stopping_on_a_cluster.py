@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.runtime.objects import Object
+from katib.engine.runtime.objects import Object
+from katib.model.metrics import ZERO_TIME, MetricLog
 from tests.support.api_server import ApiServer
 from tests.support.control_plane import STAND_IN, ControlPlane, ended
 from tests.support.waiting import eventually

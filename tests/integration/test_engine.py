@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.api.types import Experiment
-from katib.controllers.settings import ControllerSettings
+from katib.engine.controllers.settings import ControllerSettings
 from katib.errors import InvalidError, NotFoundError, TerminalError
-from katib.local import open_engine, open_offline
-from katib.local.engine import Engine
-from katib.tuning.reading import assignments_of, is_completed, last_condition, objective_value, state_of
-from katib.tuning.service import Change, Submission, TuningService
+from katib.model.types import Experiment
+from katib.places.machine import open_engine, open_offline
+from katib.places.machine.engine import Engine
+from katib.service.tuning.reading import assignments_of, is_completed, last_condition, objective_value, state_of
+from katib.service.tuning.service import Change, Submission, TuningService
 from tests.support.engines import working
 from tests.support.experiments import a_job, a_template, an_experiment
 from tests.support.waiting import eventually

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.api.types import Experiment, Trial
-from katib.local import open_engine
-from katib.tuning.reading import is_completed, last_condition, objective_value, state_of
-from katib.tuning.service import TuningService
+from katib.model.types import Experiment, Trial
+from katib.places.machine import open_engine
+from katib.service.tuning.reading import is_completed, last_condition, objective_value, state_of
+from katib.service.tuning.service import TuningService
 from metrics_collector.sources.prometheus import PrometheusEndpoint
 from tests.support.experiments import an_experiment
 
@@ -22,9 +22,9 @@ PROGRAM = Path(__file__).parents[1] / "support" / "exporting_program.py"
 PUSHES = (
     "import os, signal, threading; "
     "from datetime import UTC, datetime; "
-    "from katib.api.metrics import MetricLog; "
-    "from katib.rpc.db_manager_client import DbManagerClient; "
-    "from katib.rpc.credentials import Credentials; "
+    "from katib.model.metrics import MetricLog; "
+    "from katib.wire.rpc.db_manager_client import DbManagerClient; "
+    "from katib.wire.rpc.credentials import Credentials; "
     "log = DbManagerClient(os.environ['KATIB_DB_MANAGER_ADDRESS'], credentials=Credentials.of(os.environ)); "
     "ended = threading.Event(); signal.signal(signal.SIGTERM, lambda *_: ended.set()); "
     "open('/out/ready', 'w').close(); "

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.api.types import Experiment
-from katib.explaining.replicas import trouble_of
-from katib.local import open_engine
-from katib.tuning.reading import failure_of, is_completed
-from katib.tuning.replicas import replica_name
-from katib.tuning.service import TuningService
+from katib.model.types import Experiment
+from katib.places.machine import open_engine
+from katib.service.explaining.replicas import trouble_of
+from katib.service.tuning.reading import failure_of, is_completed
+from katib.service.tuning.replicas import replica_name
+from katib.service.tuning.service import TuningService
 
 pytestmark = pytest.mark.slow
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.api.checkpoints import parent_of
-from katib.api.types import Experiment
 from katib.errors import InvalidError
-from katib.local.processes.proc import descendants
-from katib.tuning.reading import assignments_of, is_completed, last_condition
-from katib.tuning.service import TuningService
+from katib.model.checkpoints import parent_of
+from katib.model.types import Experiment
+from katib.places.machine.processes.proc import descendants
+from katib.service.tuning.reading import assignments_of, is_completed, last_condition
+from katib.service.tuning.service import TuningService
 from tests.support.cli import a_server, katib_here
 from tests.support.engines import working
 from tests.support.experiments import a_double, a_template, an_experiment

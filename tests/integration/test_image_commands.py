@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from katib.api.defaults import with_defaults
-from katib.cluster.admission.reviews import Review
-from katib.cluster.images import ImageCommands
-from katib.cluster.images.commands import credentials_in
-from katib.cluster.images.registry import Credentials, Reference, Registry
-from katib.cluster.template_warnings import containers_without_command
-from katib.cluster.webhooks.experiments import INJECTION_LABEL, ExperimentAdmission
-from katib.cluster.webhooks.pods import PodAdmission
-from katib.controllers.kinds import EXPERIMENT, TRIAL
+from katib.engine.controllers.kinds import EXPERIMENT, TRIAL
+from katib.engine.runtime.objects import Kind
+from katib.engine.stores.memory import MemoryStore
 from katib.errors import ForbiddenError, InvalidError, UnavailableError
-from katib.runtime.objects import Kind
-from katib.stores.memory import MemoryStore
+from katib.model.defaults import with_defaults
+from katib.places.cluster.admission.reviews import Review
+from katib.places.cluster.images import ImageCommands
+from katib.places.cluster.images.commands import credentials_in
+from katib.places.cluster.images.registry import Credentials, Reference, Registry
+from katib.places.cluster.template_warnings import containers_without_command
+from katib.places.cluster.webhooks.experiments import INJECTION_LABEL, ExperimentAdmission
+from katib.places.cluster.webhooks.pods import PodAdmission
 from tests.support.experiments import an_experiment, load_experiment
 from tests.support.faulty_store import Call, FaultyStore
 from tests.support.gate import CATALOG

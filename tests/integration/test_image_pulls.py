@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from katib.local.processes import proc
+from katib.places.machine.processes import proc
 from tests.support import podman
 from tests.support.boxes import boxes, home_of_boxes
 from tests.support.cli import KATIB, environment, katib
@@ -133,8 +133,8 @@ def test_an_image_that_is_here_runs_as_the_refused_policy_of_another_fetch_says(
 
 
 def _key(name: str) -> Any:
-    from katib.local.jobs.batch.job import JOB
-    from katib.runtime.objects import Key
+    from katib.engine.runtime.objects import Key
+    from katib.places.machine.jobs.batch.job import JOB
 
     return JOB, Key("ns", name)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import optuna
 
 import katib
-from katib.local import open_engine
-from katib.rest.server import Server
+from katib.doors.rest.server import Server
+from katib.places.machine import open_engine
 from tests.support.cli import katib as run
 from tests.support.cli import katib_json
 

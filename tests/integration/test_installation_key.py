@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from katib.cluster.environment import await_answer
-from katib.cluster.installation_key import SECRET, SECRET_NAME, PodSecrets, ensure_keys, read_keys, write_keys
-from katib.cluster.store import KubernetesStore
+from katib.engine.runtime.objects import Key
 from katib.errors import ForbiddenError
-from katib.rpc.pod_api import PodApi
-from katib.runtime.objects import Key
+from katib.places.cluster.environment import await_answer
+from katib.places.cluster.installation_key import SECRET, SECRET_NAME, PodSecrets, ensure_keys, read_keys, write_keys
+from katib.places.cluster.store import KubernetesStore
+from katib.wire.rpc.pod_api import PodApi
 from tests.support.api_server import ApiServer
 
 pytestmark = pytest.mark.cluster

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from katib.api.names import ENGINE_ANNOTATION
-from katib.rest.client import HttpTuningService
-from katib.tuning.reading import state_of
+from katib.doors.rest.client import HttpTuningService
+from katib.model.names import ENGINE_ANNOTATION
+from katib.service.tuning.reading import state_of
 from tests.support.cli import KATIB, a_server, environment, katib_here, katib_json
 from tests.support.waiting import eventually
 from tests.support.warm import WarmPopen

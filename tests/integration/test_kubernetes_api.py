@@ -19,14 +19,14 @@ import httpx
 import pytest
 import yaml
 
-from katib.api.names import EXPERIMENT_INTERRUPTED
-from katib.databases.sqlite import open_database
-from katib.kube_api.kubeconfig import line_to_copy
-from katib.kube_api.server import KubernetesServer
-from katib.runtime.objects import Kind
-from katib.stores.event_queue import EventSubject
-from katib.stores.sql import SqlStore
-from katib.tuning.object_home import ObjectHome
+from katib.doors.kube_api.kubeconfig import line_to_copy
+from katib.doors.kube_api.server import KubernetesServer
+from katib.engine.databases.sqlite import open_database
+from katib.engine.runtime.objects import Kind
+from katib.engine.stores.event_queue import EventSubject
+from katib.engine.stores.sql import SqlStore
+from katib.model.names import EXPERIMENT_INTERRUPTED
+from katib.service.tuning.object_home import ObjectHome
 from tests.support.experiments import an_experiment
 from tests.support.kube import (
     CONFIG_MAPS,

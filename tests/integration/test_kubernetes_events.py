@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from katib.api.types import Experiment, ObjectMeta
-from katib.cluster.client import Connection, RequestInfo
-from katib.cluster.store import KubernetesEvents
-from katib.cluster.store import events as events_module
-from katib.runtime.testing import VirtualClock
+from katib.engine.runtime.testing import VirtualClock
+from katib.model.types import Experiment, ObjectMeta
+from katib.places.cluster.client import Connection, RequestInfo
+from katib.places.cluster.store import KubernetesEvents
+from katib.places.cluster.store import events as events_module
 from tests.support.api_server import ApiServer
 from tests.support.waiting import eventually
 

@@ -14,11 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from katib.cluster.client import Connection, NamespaceGoneError, RequestInfo, configuration, open_connection
-from katib.cluster.store import KubernetesStore
-from katib.cluster.store import store as store_module
-from katib.cluster.store import watch as watch_module
-from katib.cluster.store.watch import KubernetesWatch
+from katib.engine.runtime.informer import Informer, InformerEvent
+from katib.engine.runtime.objects import EventType, Key, Kind, Object, ObjectList
 from katib.errors import (
     ConflictError,
     ExpiredError,
@@ -28,8 +25,11 @@ from katib.errors import (
     NotFoundError,
     UnavailableError,
 )
-from katib.runtime.informer import Informer, InformerEvent
-from katib.runtime.objects import EventType, Key, Kind, Object, ObjectList
+from katib.places.cluster.client import Connection, NamespaceGoneError, RequestInfo, configuration, open_connection
+from katib.places.cluster.store import KubernetesStore
+from katib.places.cluster.store import store as store_module
+from katib.places.cluster.store import watch as watch_module
+from katib.places.cluster.store.watch import KubernetesWatch
 from tests.support.api_server import ApiServer
 from tests.support.server_kinds import clear_test_kinds, install_kind, remove_kind
 from tests.support.stores import GADGET, WIDGET, changed, names, owned_by, widget, with_metadata

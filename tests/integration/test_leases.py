@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.api.types import Experiment
-from katib.local import open_engine
-from katib.local.pods.leases import LeaseTable
-from katib.local.pods.tokens import Capacity, Lease, Request, Tokens
-from katib.local.processes.client import Processes
-from katib.local.processes.remains import EngineRecord
-from katib.runtime.clock import SystemClock
-from katib.tuning.reading import is_completed
-from katib.tuning.service import TuningService
+from katib.engine.runtime.clock import SystemClock
+from katib.model.types import Experiment
+from katib.places.machine import open_engine
+from katib.places.machine.pods.leases import LeaseTable
+from katib.places.machine.pods.tokens import Capacity, Lease, Request, Tokens
+from katib.places.machine.processes.client import Processes
+from katib.places.machine.processes.remains import EngineRecord
+from katib.service.tuning.reading import is_completed
+from katib.service.tuning.service import TuningService
 from tests.support.cli import KATIB, environment, katib
 from tests.support.experiments import COMMAND, a_job, a_template, an_experiment
 from tests.support.local_jobs import Home, home, job, shell
@@ -120,10 +120,10 @@ HOLDER = """
 import os, sys, threading
 from decimal import Decimal
 from pathlib import Path
-from katib.local.pods.leases import LeaseTable
-from katib.local.pods.tokens import Capacity, Request, Tokens
-from katib.local.processes.client import Processes
-from katib.runtime.clock import SystemClock
+from katib.places.machine.pods.leases import LeaseTable
+from katib.places.machine.pods.tokens import Capacity, Request, Tokens
+from katib.places.machine.processes.client import Processes
+from katib.engine.runtime.clock import SystemClock
 
 directory, leases = Path(sys.argv[1]), Path(sys.argv[2])
 processes = Processes(directory)

@@ -19,26 +19,26 @@ from typing import Any
 
 import pytest
 
-from katib.algorithm_services.config import ServicesConfig
-from katib.api.configuration import read_configuration
-from katib.api.names import METRICS_REPORT_ANNOTATION
-from katib.databases.sqlite import open_database
+from katib.engine.algorithm_services.config import ServicesConfig
+from katib.engine.databases.sqlite import open_database
+from katib.engine.runtime.objects import Key, Object
+from katib.engine.stores.memory import MemoryStore
+from katib.engine.stores.sql import SqlStore
 from katib.errors import Backoff
-from katib.files.disks import has_room
-from katib.local.jobs.batch.job import JOB, BatchJob
-from katib.local.jobs.conditions import end_of
-from katib.local.jobs.controller import RESTARTED_ANNOTATION
-from katib.local.jobs.dependencies import Collection
-from katib.local.jobs.kind import Observed, Plan
-from katib.local.pods.log_file import LogLimits, log_parts
-from katib.local.pods.objects import read_note
-from katib.local.pods.records import Delays, PodRecord
-from katib.local.pods.tokens import Capacity
-from katib.local.processes.proc import is_running
-from katib.local.trials.monitors import OutputMonitor
-from katib.runtime.objects import Key, Object
-from katib.stores.memory import MemoryStore
-from katib.stores.sql import SqlStore
+from katib.model.configuration import read_configuration
+from katib.model.files.disks import has_room
+from katib.model.names import METRICS_REPORT_ANNOTATION
+from katib.places.machine.jobs.batch.job import JOB, BatchJob
+from katib.places.machine.jobs.conditions import end_of
+from katib.places.machine.jobs.controller import RESTARTED_ANNOTATION
+from katib.places.machine.jobs.dependencies import Collection
+from katib.places.machine.jobs.kind import Observed, Plan
+from katib.places.machine.pods.log_file import LogLimits, log_parts
+from katib.places.machine.pods.objects import read_note
+from katib.places.machine.pods.records import Delays, PodRecord
+from katib.places.machine.pods.tokens import Capacity
+from katib.places.machine.processes.proc import is_running
+from katib.places.machine.trials.monitors import OutputMonitor
 from metrics_collector.collector import Collector
 from metrics_collector.parsers import TextParser
 from metrics_collector.reporter import Reporter
@@ -56,9 +56,9 @@ ENGINE_WITH_JOBS = """
 import os, sys, threading
 sys.path.insert(0, os.getcwd())
 from pathlib import Path
-from katib.databases.sqlite import open_database
-from katib.stores.sql import SqlStore
-from katib.local.jobs.batch.job import JOB
+from katib.engine.databases.sqlite import open_database
+from katib.engine.stores.sql import SqlStore
+from katib.places.machine.jobs.batch.job import JOB
 from tests.support.local_jobs import home, job, shell
 from tests.support.processes import DAEMON
 

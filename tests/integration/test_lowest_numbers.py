@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from katib.engine.runtime.objects import Object
 from katib.errors import KatibError
-from katib.local.admission import check_job
-from katib.local.jobs.replicated.frameworks import PaddleJob, PyTorchJob, TFJob
-from katib.local.jobs.replicated.mpijob import MPIJob, MPIOperatorJob
-from katib.runtime.objects import Object
+from katib.places.machine.admission import check_job
+from katib.places.machine.jobs.replicated.frameworks import PaddleJob, PyTorchJob, TFJob
+from katib.places.machine.jobs.replicated.mpijob import MPIJob, MPIOperatorJob
 from tests.support.admission import HOST, a_job
 from tests.support.api_server import ApiServer
 from tests.support.training_jobs import training_job

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from katib.local import open_engine
+from katib.places.machine import open_engine
 from tests.support.browser import why_not
 from tests.support.cli import KATIB, environment
 from tests.support.processes import Launch

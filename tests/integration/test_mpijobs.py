@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from katib.local.jobs.kinds import job_kinds
-from katib.stores.memory import MemoryStore
+from katib.engine.stores.memory import MemoryStore
+from katib.places.machine.jobs.kinds import job_kinds
 from tests.support.local_jobs import home
 from tests.unit.local.jobs.test_mpijob import an_mpijob
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from katib.cluster.pods.reading import facts_of
-from katib.controllers.trial.plan import JobView, Judgment, Observed, plan_trial
+from katib.engine.controllers.trial.plan import JobView, Judgment, Observed, plan_trial
+from katib.places.cluster.pods.reading import facts_of
 from metrics_collector.reporter import MAX_WAITING
 from tests.support.kubelet import Container, Kubelet
 from tests.support.planning import NOW, holding, trial

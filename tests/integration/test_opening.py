@@ -14,21 +14,21 @@ from subprocess import PIPE, STDOUT
 import pytest
 
 import katib
-from katib.api.names import name_of_title
-from katib.api.types import TrialState
-from katib.databases.migrations import upgrade
-from katib.databases.sqlite import open_database
+from katib.doors.optuna_storage.translation import objective_of, parameter_of
+from katib.doors.rest.door import open_door
+from katib.engine.databases.migrations import upgrade
+from katib.engine.databases.sqlite import open_database
+from katib.engine.observations import SqlObservationLog
+from katib.engine.runtime.testing import VirtualClock
+from katib.engine.stores.events import EventLog
+from katib.engine.stores.sql import SqlStore
 from katib.errors import InvalidError, TerminalError
-from katib.local import open_engine, open_offline
-from katib.local.layout import Layout
-from katib.observations import SqlObservationLog
-from katib.optuna_storage.translation import objective_of, parameter_of
-from katib.rest.door import open_door
-from katib.runtime.testing import VirtualClock
-from katib.stores.events import EventLog
-from katib.stores.sql import SqlStore
-from katib.tuning.service import TuningService
-from katib.tuning.trial_pages import TRIAL_FACTS
+from katib.model.names import name_of_title
+from katib.model.types import TrialState
+from katib.places.machine import open_engine, open_offline
+from katib.places.machine.layout import Layout
+from katib.service.tuning.service import TuningService
+from katib.service.tuning.trial_pages import TRIAL_FACTS
 from tests.support import observations
 from tests.support.cli import katib_here
 from tests.support.modes import bound_by_modes
@@ -41,12 +41,12 @@ ASHA = ("--early-stopping", "asha")
 OPEN = """
 import sys
 from pathlib import Path
-from katib.databases.sqlite import open_database
-from katib.observations import SqlObservationLog
-from katib.runtime.clock import SystemClock
-from katib.stores.events import EventLog
-from katib.tuning.trial_pages import TRIAL_FACTS
-from katib.stores.sql import SqlStore
+from katib.engine.databases.sqlite import open_database
+from katib.engine.observations import SqlObservationLog
+from katib.engine.runtime.clock import SystemClock
+from katib.engine.stores.events import EventLog
+from katib.service.tuning.trial_pages import TRIAL_FACTS
+from katib.engine.stores.sql import SqlStore
 
 print("ready", flush=True)
 for line in sys.stdin:
@@ -253,7 +253,7 @@ def test_showing_objects_imports_neither_sqlalchemy_nor_pydantic(directory: Path
     lay_out(Layout(directory).database)
     code = """
 import sys
-from katib.cli import main
+from katib.doors.cli import main
 for command in (["trials", "old", "--sort", "objective"], ["best", "old"], ["get"], ["get", "trials", "-o", "name"]):
     assert main([*command, "--data-dir", sys.argv[1]]) == 0, command
 sys.exit(str({"sqlalchemy", "pydantic", "yaml", "asyncio", "httpx"} & set(sys.modules)))

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.cluster.access.tuning_service import open_cluster
-from katib.controllers.kinds import OPTIMIZATION_JOB
+from katib.engine.controllers.kinds import OPTIMIZATION_JOB
+from katib.engine.runtime.objects import Key, Kind, Object
 from katib.errors import ConflictError
-from katib.runtime.objects import Key, Kind, Object
+from katib.places.cluster.access.tuning_service import open_cluster
 from tests.support.api_server import ApiServer
 from tests.support.control_plane import EXPERIMENT, ControlPlane
 from tests.support.server_kinds import DEFINITIONS, exists, install_kind

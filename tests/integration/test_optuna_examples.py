@@ -14,8 +14,8 @@ import pytest
 pytest.importorskip("google.protobuf.runtime_version", reason="`make test-optuna` installs it")
 
 import katib
-from katib.local import open_engine
-from katib.optuna_storage.server import StorageServer
+from katib.doors.optuna_storage.server import StorageServer
+from katib.places.machine import open_engine
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "optuna"
 LIBRARIES = {"scikit_learn": "sklearn", "gradient_boosting": "xgboost", "lightning_network": "lightning"}

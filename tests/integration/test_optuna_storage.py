@@ -31,16 +31,16 @@ import optuna  # noqa: E402 - after the check that it can be used
 from optuna.storages import BaseStorage, GrpcStorageProxy  # noqa: E402
 from optuna.testing.pytest_storages import StorageTestCase  # noqa: E402
 
-from katib.api.types import Experiment, Trial  # noqa: E402
+from katib.doors.optuna_storage.routes import storage_routes  # noqa: E402
+from katib.doors.optuna_storage.server import StorageServer  # noqa: E402
+from katib.doors.rest.server import Server  # noqa: E402
 from katib.errors import ForbiddenError, UnavailableError  # noqa: E402
 from katib.integrations.optuna import storage as katib_storage  # noqa: E402
 from katib.integrations.optuna.storage import _RefusedError  # noqa: E402
-from katib.local import open_engine  # noqa: E402
-from katib.local.engine import Engine  # noqa: E402
-from katib.optuna_storage.routes import storage_routes  # noqa: E402
-from katib.optuna_storage.server import StorageServer  # noqa: E402
-from katib.rest.server import Server  # noqa: E402
-from katib.tuning.reading import state_of  # noqa: E402
+from katib.model.types import Experiment, Trial  # noqa: E402
+from katib.places.machine import open_engine  # noqa: E402
+from katib.places.machine.engine import Engine  # noqa: E402
+from katib.service.tuning.reading import state_of  # noqa: E402
 from tests.support.waiting import eventually  # noqa: E402
 
 pytestmark = [pytest.mark.filterwarnings("default")]
@@ -225,7 +225,7 @@ def test_the_trial_of_a_killed_program_fails_and_runs_again(engine: Engine, stor
 
 
 def start_server(directory: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "katib.cli", "serve", "--port", "0", "--data-dir", str(directory)]
+    command = [sys.executable, "-m", "katib", "serve", "--port", "0", "--data-dir", str(directory)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 

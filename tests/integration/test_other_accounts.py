@@ -24,18 +24,18 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from katib.api.metrics import MetricLog
 from katib.errors import ForbiddenError
-from katib.rpc.db_manager_client import DbManagerClient
+from katib.model.metrics import MetricLog
+from katib.wire.rpc.db_manager_client import DbManagerClient
 from tests.support.tuning import document
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
-KATIB = (sys.executable, "-c", "import sys; from katib.cli import main; sys.exit(main())")
+KATIB = (sys.executable, "-c", "import sys; from katib.doors.cli import main; sys.exit(main())")
 LISTENS_TCP, LISTENS_UNIX = "0A", 0x10000
 PUSHES = (
-    "import os, time; from datetime import UTC, datetime; from katib.api.metrics import MetricLog; "
-    "from katib.rpc.credentials import Credentials; from katib.rpc.db_manager_client import DbManagerClient; "
+    "import os, time; from datetime import UTC, datetime; from katib.model.metrics import MetricLog; "
+    "from katib.wire.rpc.credentials import Credentials; from katib.wire.rpc.db_manager_client import DbManagerClient; "
     "log = DbManagerClient(os.environ['KATIB_DB_MANAGER_ADDRESS'], credentials=Credentials.of(os.environ)); "
     "log.report(os.environ['KATIB_TRIAL_NAME'], [MetricLog(datetime.now(UTC), 'loss', '0.25')]); time.sleep(600)"
 )
@@ -313,7 +313,7 @@ def test_only_this_account_may_open_the_socket_of_the_log(serving: Serving) -> N
 
 
 def test_a_note_that_no_server_holds_is_not_believed(tmp_path: Path) -> None:
-    from katib.rest.notes import kept_token, note_of, noted
+    from katib.doors.rest.notes import kept_token, note_of, noted
 
     token, url = kept_token(tmp_path), "http://127.0.0.1:8765"
     with noted(url, tmp_path / "token", tmp_path):

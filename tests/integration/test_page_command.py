@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 
-from katib.local import open_engine
+from katib.places.machine import open_engine
 from tests.support.cli import KATIB, environment, katib
 from tests.support.processes import Launch
 from tests.support.waiting import eventually

@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT
-from katib.runtime.objects import Key
+from katib.engine.controllers.kinds import CONFIG_MAP, EXPERIMENT
+from katib.engine.runtime.objects import Key
 from tests.support.api_server import ApiServer
 from tests.support.cluster import ClusterWorld, server_world
 from tests.support.gateway import ALICE, BOB, RIVALS, TEAM, VIEW_RULES, Rest, allowed, ended_demo, two_users

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from katib.rest.door import open_door
+from katib.doors.rest.door import open_door
 from tests.support.cli import KATIB, environment, katib, katib_here, katib_json
 from tests.support.waiting import eventually
 from tests.support.warm import WarmPopen

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from katib.engine.runtime.objects import Key, Kind
+from katib.engine.stores.memory import MemoryStore
 from katib.errors import UnavailableError
-from katib.local.jobs import pod_objects
-from katib.local.jobs.batch.job import JOB, BatchJob
-from katib.local.layout import Layout
-from katib.local.pods.tokens import Capacity
-from katib.local.trials.files import TrialFiles
-from katib.runtime.objects import Key, Kind
-from katib.stores.memory import MemoryStore
-from katib.tuning.replicas import POD, has_failed, place_words, replica_name, state_words
+from katib.places.machine.jobs import pod_objects
+from katib.places.machine.jobs.batch.job import JOB, BatchJob
+from katib.places.machine.layout import Layout
+from katib.places.machine.pods.tokens import Capacity
+from katib.places.machine.trials.files import TrialFiles
+from katib.service.tuning.replicas import POD, has_failed, place_words, replica_name, state_words
 from tests.support.faulty_store import FaultyStore
 from tests.support.gang_kind import GANG, GangKind, gang
 from tests.support.local_jobs import Home, home, job, shell

@@ -11,25 +11,25 @@ from typing import Any
 
 import pytest
 
-from katib.api.types import Trial
-from katib.cluster.access.events import server_events
-from katib.cluster.access.release import release
-from katib.cluster.admission.certificate_sources import MUTATING
-from katib.cluster.client import RequestInfo, open_connection
-from katib.cluster.controller import WEBHOOK_CONFIGURATION
-from katib.cluster.pods.missed import MISSED_SELECTOR, MissedPods
-from katib.cluster.pods.owners import TrialFinder
-from katib.cluster.pods.reading import POD, TrialPods
-from katib.cluster.pods.refusals import Refusals
-from katib.cluster.pods.repair import PodRepair
-from katib.cluster.store import KubernetesStore
-from katib.controllers.job_caches import JobCaches
-from katib.controllers.kinds import TRIAL
-from katib.controllers.trial.jobs import Jobs
+from katib.engine.controllers.job_caches import JobCaches
+from katib.engine.controllers.kinds import TRIAL
+from katib.engine.controllers.trial.jobs import Jobs
+from katib.engine.runtime.informer import Informer
+from katib.engine.runtime.objects import Key, Kind, Object
+from katib.engine.runtime.testing import VirtualClock
 from katib.errors import AlreadyExistsError, NotFoundError
-from katib.runtime.informer import Informer
-from katib.runtime.objects import Key, Kind, Object
-from katib.runtime.testing import VirtualClock
+from katib.model.types import Trial
+from katib.places.cluster.access.events import server_events
+from katib.places.cluster.access.release import release
+from katib.places.cluster.admission.certificate_sources import MUTATING
+from katib.places.cluster.client import RequestInfo, open_connection
+from katib.places.cluster.controller import WEBHOOK_CONFIGURATION
+from katib.places.cluster.pods.missed import MISSED_SELECTOR, MissedPods
+from katib.places.cluster.pods.owners import TrialFinder
+from katib.places.cluster.pods.reading import POD, TrialPods
+from katib.places.cluster.pods.refusals import Refusals
+from katib.places.cluster.pods.repair import PodRepair
+from katib.places.cluster.store import KubernetesStore
 from tests.support.api_server import ApiServer
 from tests.support.control_plane import EXPERIMENT, STATUS_PORT, ControllerProcess, ControlPlane
 from tests.support.controllers import JOB, RecordedEvents

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 import grpc
 import pytest
 
-from katib.rpc.credentials import Credentials
-from katib.rpc.db_manager import DbManagerServer, serve_db_manager
-from katib.rpc.log_guard import LogGuard, MemoryAccessList
-from katib.rpc.tokens import Claims, Role, Tokens
+from katib.wire.rpc.credentials import Credentials
+from katib.wire.rpc.db_manager import DbManagerServer, serve_db_manager
+from katib.wire.rpc.log_guard import LogGuard, MemoryAccessList
+from katib.wire.rpc.tokens import Claims, Role, Tokens
 from tests.support.observations import MemoryObservationLog
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
@@ -126,7 +126,7 @@ katib.report(loss=2)
 
 
 @pytest.mark.parametrize(
-    "method", ["api.v1.beta1.DBManager/ReportObservationLog", "katib.observations.v1.Observations/Report"]
+    "method", ["api.v1.beta1.DBManager/ReportObservationLog", "katib.engine.observations.v1.Observations/Report"]
 )
 def test_bytes_that_are_not_utf_8_are_refused_and_disturb_nobody(world: World, method: str) -> None:
     """Sent by hand: no library of Protocol Buffers writes such a text."""

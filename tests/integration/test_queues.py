@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.api.names import QUEUE_LABEL
-from katib.api.trials import waiting_words
-from katib.api.types import Trial
-from katib.cluster.access.tuning_service import open_cluster
-from katib.cluster.pods.workloads import WORKLOADS
-from katib.controllers.kinds import TRIAL
+from katib.engine.controllers.kinds import TRIAL
+from katib.engine.runtime.objects import Key, Kind, Object
 from katib.errors import ConflictError, InvalidError, NotFoundError
-from katib.runtime.objects import Key, Kind, Object
-from katib.tuning.reading import state_of
+from katib.model.metrics import ZERO_TIME, MetricLog
+from katib.model.names import QUEUE_LABEL
+from katib.model.trials import waiting_words
+from katib.model.types import Trial
+from katib.places.cluster.access.tuning_service import open_cluster
+from katib.places.cluster.pods.workloads import WORKLOADS
+from katib.service.tuning.reading import state_of
 from tests.support.api_server import ApiServer
 from tests.support.control_plane import ControlPlane, an_experiment_of_stand_ins, rules_of_the_controller
 from tests.support.server_kinds import install_kind, remove_kind

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
+from katib.engine.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
+from katib.engine.runtime.objects import Key, Kind
 from katib.errors import KatibError, KindNotInstalledError, NotFoundError
-from katib.runtime.objects import Key, Kind
 from tests.support.api_server import LocalApiServer
 from tests.support.control_plane import KATIB, ControllerProcess, ControlPlane, ended
 from tests.support.server_kinds import CRDS, install_our_kinds

@@ -14,9 +14,9 @@ import httpx
 import jsonschema
 import pytest
 
-from katib.api.types import API_VERSION
-from katib.local import open_engine
-from katib.rest.server import Server
+from katib.doors.rest.server import Server
+from katib.model.types import API_VERSION
+from katib.places.machine import open_engine
 
 TOKEN = "correct horse"
 BASE = "/api/v1/namespaces/default"

@@ -9,14 +9,14 @@ import httpx
 import pytest
 import yaml
 
-from katib.api.types import Experiment
+from katib.doors.rest.client import HttpTuningService
+from katib.doors.rest.server import Server
 from katib.errors import NotFoundError
-from katib.local import open_engine
-from katib.rest.client import HttpTuningService
-from katib.rest.server import Server
-from katib.tuning.reading import is_completed
-from katib.tuning.replicas import replica_name, state_words
-from katib.tuning.service import TuningService
+from katib.model.types import Experiment
+from katib.places.machine import open_engine
+from katib.service.tuning.reading import is_completed
+from katib.service.tuning.replicas import replica_name, state_words
+from katib.service.tuning.service import TuningService
 from tests.support.waiting import eventually
 
 NS = "/api/v1/namespaces/default"

@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
-from katib.algorithm_services.catalog import Catalog
-from katib.algorithm_services.config import ServicesConfig
-from katib.algorithm_services.plan import ServiceId, ServicePlan, own_plan
-from katib.algorithm_services.states import Timing
-from katib.api.configuration import read_configuration
-from katib.api.types import Experiment
+from katib.engine.algorithm_services.catalog import Catalog
+from katib.engine.algorithm_services.config import ServicesConfig
+from katib.engine.algorithm_services.plan import ServiceId, ServicePlan, own_plan
+from katib.engine.algorithm_services.states import Timing
 from katib.errors import Backoff, InvalidError, TerminalError, UnavailableError
-from katib.local.processes.client import Processes
-from katib.local.services.host import ServiceHost
-from katib.rpc.clients import ServiceClient
+from katib.model.configuration import read_configuration
+from katib.model.types import Experiment
+from katib.places.machine.processes.client import Processes
+from katib.places.machine.services.host import ServiceHost
+from katib.wire.rpc.clients import ServiceClient
 from tests.support.experiments import an_experiment
 from tests.support.services import ScriptedSuggestion, serving, some_suggestions
 from tests.support.waiting import eventually

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from katib.algorithm_services.catalog import Catalog
-from katib.algorithm_services.config import ServicesConfig, read_config
-from katib.api.algorithms import check_settings
-from katib.api.types import Experiment, Trial
+from katib.engine.algorithm_services.catalog import Catalog
+from katib.engine.algorithm_services.config import ServicesConfig, read_config
 from katib.errors import InvalidError
-from katib.local.processes.client import Processes
-from katib.local.services.host import ServiceHost
-from katib.rpc._generated import api_pb2
-from katib.rpc.clients import ServiceClient
+from katib.model.algorithms import check_settings
+from katib.model.types import Experiment, Trial
+from katib.places.machine.processes.client import Processes
+from katib.places.machine.services.host import ServiceHost
+from katib.wire.rpc._generated import api_pb2
+from katib.wire.rpc.clients import ServiceClient
 from tests.support.waiting import eventually
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "custom-algorithm"

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 import katib
-from katib.api.pareto import front
-from katib.cli import main
+from katib.doors.cli import main
 from katib.errors import InvalidError
+from katib.model.pareto import front
 from tests.support.cli import process_state_kept
 
 SPACE = {"x": katib.search.double(0, 1), "y": katib.search.double(0, 1)}
@@ -156,7 +156,7 @@ _FOREIGN_SERVICE = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 import grpc
-from katib.rpc._generated import api_pb2, api_pb2_grpc
+from katib.wire.rpc._generated import api_pb2, api_pb2_grpc
 
 
 class Foreign(api_pb2_grpc.SuggestionServicer):

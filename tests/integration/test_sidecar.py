@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from katib.api.metrics import BatchId, LogAccess, MetricLog
-from katib.api.names import REMEDY
 from katib.errors import FieldError, InvalidError
-from katib.rpc.log_guard import LogGuard, MemoryAccessList
-from katib.rpc.tokens import Claims, Role, Tokens
+from katib.model.metrics import BatchId, LogAccess, MetricLog
+from katib.model.names import REMEDY
+from katib.wire.rpc.log_guard import LogGuard, MemoryAccessList
+from katib.wire.rpc.tokens import Claims, Role, Tokens
 from metrics_collector.container_processes import all_processes, command_line, read_process
 from tests.support.sidecar import TRIAL, Pod, early_stopping, pod_processes
 from tests.support.waiting import eventually

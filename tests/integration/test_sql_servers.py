@@ -13,13 +13,13 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
-from katib.api.metrics import BatchId, MetricLog
-from katib.databases import SqlServer, address_of, open_sql_server
+from katib.engine.databases import SqlServer, address_of, open_sql_server
+from katib.engine.observations import SqlObservationLog
+from katib.engine.observations import sql as log_module
+from katib.engine.observations.dialects import insert
+from katib.engine.observations.tables import SCHEMA_VERSION
 from katib.errors import InternalError, InvalidError, KatibError, TerminalError, UnavailableError
-from katib.observations import SqlObservationLog
-from katib.observations import sql as log_module
-from katib.observations.dialects import insert
-from katib.observations.tables import SCHEMA_VERSION
+from katib.model.metrics import BatchId, MetricLog
 from tests.support.networks import Cut, LossyProxy, lossy
 from tests.support.observations import reading
 from tests.support.sql_servers import PASSWORD, QUOTED_PASSWORD, SERVERS, USER, SqlServerProcess, mysql, postgresql

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from katib.rest.notes import noted
+from katib.doors.rest.notes import noted
 from tests.support.cli import KATIB, a_server, environment, katib, katib_here
 from tests.support.processes import Launch
 from tests.support.waiting import eventually

@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from katib.api.metrics import PROGRESS
-from katib.api.types import ObjectiveSpec
-from katib.cluster.injection import inject
-from katib.cluster.installation_key import write_keys
 from katib.errors import UnavailableError
-from katib.rest.certificates import issue
-from katib.rpc.credentials import SERVER_NAME, Credentials
-from katib.rpc.db_manager_client import DbManagerClient
-from katib.rpc.tokens import Claims, Role, Tokens
+from katib.model.metrics import PROGRESS
+from katib.model.types import ObjectiveSpec
+from katib.places.cluster.injection import inject
+from katib.places.cluster.installation_key import write_keys
+from katib.wire.rpc.credentials import SERVER_NAME, Credentials
+from katib.wire.rpc.db_manager_client import DbManagerClient
+from katib.wire.rpc.tokens import Claims, Role, Tokens
+from katib.wire.serving.certificates import issue
 from tests.support.cli import KATIB, katib, katib_json
 from tests.support.pods import TRIAL, injected_trial, injection_settings, pod
 from tests.support.ports import free_port

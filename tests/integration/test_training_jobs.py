@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
+from katib.engine.runtime.objects import Key, Object
+from katib.engine.stores.memory import MemoryStore
 from katib.errors import NotFoundError
-from katib.local.jobs.batch.job import JOB
-from katib.local.jobs.conditions import end_of
-from katib.local.jobs.kind import JobKind
-from katib.local.jobs.replicated.frameworks import PyTorchJob, TFJob
-from katib.local.jobs.replicated.training_kind import TrainingKind
-from katib.local.pods.objects import read_note
-from katib.local.processes.proc import is_running
-from katib.runtime.objects import Key, Object
-from katib.stores.memory import MemoryStore
+from katib.places.machine.jobs.batch.job import JOB
+from katib.places.machine.jobs.conditions import end_of
+from katib.places.machine.jobs.kind import JobKind
+from katib.places.machine.jobs.replicated.frameworks import PyTorchJob, TFJob
+from katib.places.machine.jobs.replicated.training_kind import TrainingKind
+from katib.places.machine.pods.objects import read_note
+from katib.places.machine.processes.proc import is_running
 from tests.support.local_jobs import PRIMARY, Home, Monitors, Owner, home
 from tests.support.local_jobs import job as batch_job
 from tests.support.training_jobs import replica, training_job

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 import katib
-from katib.api.types import Experiment, Trial
 from katib.errors import InvalidError
-from katib.local import open_offline
-from katib.local.claims import holder_of
+from katib.model.types import Experiment, Trial
+from katib.places.machine import open_offline
+from katib.places.machine.claims import holder_of
 from katib.sdk import TrialResult
-from katib.tuning.reading import failure_of, state_of
+from katib.service.tuning.reading import failure_of, state_of
 from tests.support.cli import a_server, environment, katib_here, marked_processes
 from tests.support.processes import Launch
 from tests.support.waiting import eventually

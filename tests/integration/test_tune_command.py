@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from katib.local.claims import holder_of
+from katib.places.machine.claims import holder_of
 from tests.support.cli import KATIB, environment, katib, katib_here, katib_json
 from tests.support.processes import Launch
 from tests.support.waiting import eventually
@@ -318,7 +318,9 @@ def test_a_range_of_whole_numbers_with_too_few_of_them_is_mentioned(directory: P
 def test_where_nothing_was_run_a_command_that_changes_something_leaves_nothing(
     tmp_path: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("katib.cli.connection.DEFAULT_SERVER", "http://127.0.0.1:1")  # at the usual one may be a server
+    monkeypatch.setattr(
+        "katib.doors.cli.connection.DEFAULT_SERVER", "http://127.0.0.1:1"
+    )  # at the usual one may be a server
     done = katib_here(*command, "train", cwd=tmp_path)
 
     assert done.returncode == 1

@@ -16,8 +16,8 @@ from random import Random
 
 import pytest
 
-from katib.rpc._generated import api_pb2 as pb
-from katib.rpc._generated import api_pb2_grpc
+from katib.wire.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import api_pb2_grpc
 from tests.support.halving import SETTINGS, SPACE, a_learning_curve
 from tests.support.suggestion import PATIENCE_SECONDS, Service, Status, a_trial, an_experiment, start_apart
 

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 
 import katib
-from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.databases import address_of, open_sql_server
+from katib.engine.databases import address_of, open_sql_server
+from katib.engine.observations import SqlObservationLog
 from katib.errors import ForbiddenError
-from katib.local.layout import Layout
-from katib.observations import SqlObservationLog
-from katib.rpc.db_manager_client import DbManagerClient
+from katib.model.metrics import ZERO_TIME, MetricLog
+from katib.places.machine.layout import Layout
+from katib.wire.rpc.db_manager_client import DbManagerClient
 from tests.support import observations
 from tests.support.api_server import ApiServer
 from tests.support.cli import a_server, katib_here, katib_json

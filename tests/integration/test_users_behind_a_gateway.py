@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT
-from katib.rest.users import USER_HEADER
-from katib.runtime.objects import Key, Kind
+from katib.engine.controllers.kinds import CONFIG_MAP, EXPERIMENT
+from katib.engine.runtime.objects import Key, Kind
+from katib.service.tuning.users import USER_HEADER
 from tests.support.api_server import ApiServer
 from tests.support.cluster import ClusterWorld, server_world
 from tests.support.gateway import (
@@ -469,7 +469,7 @@ def test_a_write_that_is_refused_is_logged_too(
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
-RUN_KATIB = "from katib.cli import main; raise SystemExit(main())"
+RUN_KATIB = "from katib.doors.cli import main; raise SystemExit(main())"
 
 
 def test_the_command_waits_for_an_api_server_that_is_away(api_server: ApiServer, rest: Rest, tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.api.types import Experiment, Trial
-from katib.local import open_engine
-from katib.rest.client import HttpTuningService
-from katib.rest.server import Server
-from katib.tuning.reading import duration_of, failure_of, is_completed, message_of, running_condition, state_of
-from katib.tuning.service import TuningService
+from katib.doors.rest.client import HttpTuningService
+from katib.doors.rest.server import Server
+from katib.model.types import Experiment, Trial
+from katib.places.machine import open_engine
+from katib.service.tuning.reading import duration_of, failure_of, is_completed, message_of, running_condition, state_of
+from katib.service.tuning.service import TuningService
 from tests.support.cli import katib_here
 from tests.support.waiting import eventually
 

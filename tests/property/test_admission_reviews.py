@@ -9,13 +9,18 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from katib.api.decoding import decode
-from katib.api.defaults import with_defaults
-from katib.cluster.admission.reviews import Review, Verdict, encode_answer, refused
-from katib.cluster.webhooks.experiments import DEFAULTER_PATH, INJECTION_LABEL, VALIDATOR_PATH, ExperimentAdmission
-from katib.controllers.kinds import EXPERIMENT
+from katib.engine.controllers.kinds import EXPERIMENT
+from katib.engine.stores.memory import MemoryStore
 from katib.errors import KatibError
-from katib.stores.memory import MemoryStore
+from katib.model.decoding import decode
+from katib.model.defaults import with_defaults
+from katib.places.cluster.admission.reviews import Review, Verdict, encode_answer, refused
+from katib.places.cluster.webhooks.experiments import (
+    DEFAULTER_PATH,
+    INJECTION_LABEL,
+    VALIDATOR_PATH,
+    ExperimentAdmission,
+)
 from tests.support.experiments import an_experiment, an_int
 from tests.support.gate import CATALOG
 

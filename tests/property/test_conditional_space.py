@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from katib.api.conditional_parameters import check_conditions
-from katib.api.types import FeasibleSpace, ParameterAssignment, ParameterCondition, ParameterSpec
-from katib.space import SearchSpace, check_assignments
+from katib.model.conditional_parameters import check_conditions
+from katib.model.space import SearchSpace, check_assignments
+from katib.model.types import FeasibleSpace, ParameterAssignment, ParameterCondition, ParameterSpec
 
 UNITS = st.floats(0.0, 1.0)
 

@@ -9,7 +9,7 @@ from struct import pack
 from hypothesis import given
 from hypothesis import strategies as st
 
-from katib.api.metrics import MetricLog
+from katib.model.metrics import MetricLog
 from metrics_collector.parsers.events import decode_event
 from metrics_collector.parsers.records import RecordReader
 from metrics_collector.parsers.tags import TagRules

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from katib.api.defaults import with_defaults
-from katib.api.types import Experiment
-from katib.api.validation import admit_update, find_warnings
-from katib.api.yaml_text import parse_yaml
 from katib.errors import FieldError, InvalidError
-from katib.local import open_catalog
+from katib.model.defaults import with_defaults
+from katib.model.types import Experiment
+from katib.model.validation import admit_update, find_warnings
+from katib.model.yaml_text import parse_yaml
+from katib.places.machine import open_catalog
 from tests.support.experiments import a_choice, an_experiment, an_int, load_experiment
 from tests.support.gate import admit_submission, admitted
 

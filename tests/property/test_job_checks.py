@@ -9,11 +9,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from katib.api.quantities import add_quantities, parse_quantity
-from katib.cluster.configuration.models import MetricsCollectorConfig, Resources
-from katib.cluster.injection import inject
-from katib.local.admission import check_job
-from katib.templates.job_schema import check_job_schema, job_schema
+from katib.model.quantities import add_quantities, parse_quantity
+from katib.model.templates.job_schema import check_job_schema, job_schema
+from katib.places.cluster.configuration.models import MetricsCollectorConfig, Resources
+from katib.places.cluster.injection import inject
+from katib.places.machine.admission import check_job
 from tests.support.admission import HOST, PATH
 from tests.support.pods import injected_trial, injection_settings, pod
 

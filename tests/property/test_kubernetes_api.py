@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from katib.kube_api.app import create_app
-from katib.kube_api.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
-from katib.kube_api.protobuf import MEDIA_TYPE
-from katib.kube_api.resources import RESOURCES
-from katib.local import open_engine
-from katib.rest.streams import Closing
+from katib.doors.kube_api.app import create_app
+from katib.doors.kube_api.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from katib.doors.kube_api.protobuf import MEDIA_TYPE
+from katib.doors.kube_api.resources import RESOURCES
+from katib.doors.rest.streams import Closing
+from katib.places.machine import open_engine
 from tests.support.experiments import an_experiment
 from tests.support.kube import config_map
 

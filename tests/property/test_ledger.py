@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from katib.api.metrics import is_usable
-from katib.api.names import PAUSED, PAUSED_ANNOTATION
-from katib.api.pareto import dominates, hypervolume, reference_point
-from katib.api.types import ObjectiveSpec, Trial, TrialState
-from katib.controllers.ledger import TrialLedger
-from katib.runtime.objects import Key
+from katib.engine.controllers.ledger import TrialLedger
+from katib.engine.runtime.objects import Key
+from katib.model.metrics import is_usable
+from katib.model.names import PAUSED, PAUSED_ANNOTATION
+from katib.model.pareto import dominates, hypervolume, reference_point
+from katib.model.types import ObjectiveSpec, Trial, TrialState
 from tests.support.planning import KnownLedger, objective, readings, trial, two_objectives
 
 STATES = ("", "Running", "Succeeded", "Failed", "Killed", "EarlyStopped", "MetricsUnavailable")

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from katib.api.metrics import MetricLog
-from katib.api.summary import observation_of
-from katib.databases import address_of, open_sql_server
-from katib.databases.sqlite import open_database
-from katib.observations import SqlObservationLog
-from katib.observations.statements import Statements
-from katib.observations.summaries import NotComputableError, metric_summary
-from katib.observations.tables import Layout, Transactions
+from katib.engine.databases import address_of, open_sql_server
+from katib.engine.databases.sqlite import open_database
+from katib.engine.observations import SqlObservationLog
+from katib.engine.observations.statements import Statements
+from katib.engine.observations.summaries import NotComputableError, metric_summary
+from katib.engine.observations.tables import Layout, Transactions
+from katib.model.metrics import MetricLog
+from katib.model.summary import observation_of
 from tests.support.observations import reading
 from tests.support.sql_servers import SqlServerProcess, mysql, postgresql
 

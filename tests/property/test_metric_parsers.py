@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from katib.api.metrics import MetricLog, format_timestamp, parse_time, parse_value
+from katib.model.metrics import MetricLog, format_timestamp, parse_time, parse_value
 from metrics_collector.collector import Collector
 from metrics_collector.explanation import nearest
 from metrics_collector.parsers import JsonParser, Parser, TextParser

@@ -21,10 +21,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from katib.databases.sqlite import open_database
+from katib.engine.databases.sqlite import open_database
+from katib.engine.runtime.objects import EventType, Key, Kind, Object, ObjectStore
+from katib.engine.stores.sql import SqlStore
 from katib.errors import AlreadyExistsError, ConflictError, NotFoundError
-from katib.runtime.objects import EventType, Key, Kind, Object, ObjectStore
-from katib.stores.sql import SqlStore
 from tests.support.stores import CONFIG_MAP, GADGET, STATUS_KINDS, WIDGET, drain, memory_store, widget
 
 KINDS = st.sampled_from([WIDGET, GADGET, CONFIG_MAP])

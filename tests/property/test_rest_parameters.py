@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from katib.rest.server import Server
+from katib.doors.rest.server import Server
 from tests.support.page_routes import rest_paths
 from tests.support.tuning import MemoryTuningService, document
 

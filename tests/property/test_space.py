@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from katib.api.types import FeasibleSpace, ParameterAssignment, ParameterSpec
 from katib.errors import InvalidError
-from katib.space import Parameter, SearchSpace, check_assignments
-from katib.space.build import build_parameter
+from katib.model.space import Parameter, SearchSpace, check_assignments
+from katib.model.space.build import build_parameter
+from katib.model.types import FeasibleSpace, ParameterAssignment, ParameterSpec
 
 DISTRIBUTIONS = st.sampled_from(["", "uniform", "normal"])
 LOG_DISTRIBUTIONS = st.sampled_from(["logUniform", "logNormal"])

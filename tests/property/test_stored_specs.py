@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from katib.api.defaults import with_defaults
-from katib.api.types import Experiment
-from katib.api.validation.update import changed_counts
-from katib.cluster.admission.reviews import Review
-from katib.cluster.leader.leading import decode_experiment
-from katib.cluster.webhooks.experiments import ExperimentAdmission
-from katib.controllers.caches import Caches
-from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL, as_read
-from katib.runtime.objects import EventType, Key, Object
+from katib.engine.controllers.caches import Caches
+from katib.engine.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL, as_read
+from katib.engine.runtime.objects import EventType, Key, Object
+from katib.model.defaults import with_defaults
+from katib.model.types import Experiment
+from katib.model.validation.update import changed_counts
+from katib.places.cluster.admission.reviews import Review
+from katib.places.cluster.leader.leading import decode_experiment
+from katib.places.cluster.webhooks.experiments import ExperimentAdmission
 from tests.support.controllers import JOB, NAMESPACE, World, new_store
 from tests.support.experiments import an_experiment
 from tests.support.gate import CATALOG

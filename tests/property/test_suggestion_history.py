@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from katib.api.types import ObjectiveSpec
-from katib.rpc._generated import api_pb2 as pb
-from katib.rpc._generated.suggestions_pb2 import UndecodedSuggestionsRequest
+from katib.model.types import ObjectiveSpec
+from katib.wire.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated.suggestions_pb2 import UndecodedSuggestionsRequest
 from suggestion_services.algorithms import ENTRIES, find_entry
 from suggestion_services.base import PastTrial, Problem
 from suggestion_services.base.algorithm import NotYet

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from katib.api.types import FeasibleSpace, ParameterCondition, ParameterSpec, TrialParameterSpec, TrialTemplate
 from katib.errors import InvalidError
-from katib.templates import check_template, find_placeholders, parse, render
-from katib.templates.absence import prevents_rendering
+from katib.model.templates import check_template, find_placeholders, parse, render
+from katib.model.templates.absence import prevents_rendering
+from katib.model.types import FeasibleSpace, ParameterCondition, ParameterSpec, TrialParameterSpec, TrialTemplate
 from tests.support.templates import assign, dedent, in_config_map, inline, job, space
 
 WORDS = st.sampled_from(["status", "conditions", "type", "Complete", "True", "0", "1", "a"])

@@ -9,14 +9,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from katib.api.json_values import without_nulls
-from katib.local.admission import check_job
-from katib.local.findings import Part
-from katib.local.jobs.jobset.runtimes import RUNTIME, SHIPPED
-from katib.local.jobs.kind import JobKind, Moment, Observed, check_pod_labels
-from katib.local.jobs.kinds import job_kinds, kinds_by_name
-from katib.local.pods.records import Delays
-from katib.runtime.objects import Key, Kind
+from katib.engine.runtime.objects import Key, Kind
+from katib.model.json_values import without_nulls
+from katib.places.machine.admission import check_job
+from katib.places.machine.findings import Part
+from katib.places.machine.jobs.jobset.runtimes import RUNTIME, SHIPPED
+from katib.places.machine.jobs.kind import JobKind, Moment, Observed, check_pod_labels
+from katib.places.machine.jobs.kinds import job_kinds, kinds_by_name
+from katib.places.machine.pods.records import Delays
 from tests.support.admission import HOST
 from tests.support.planned_jobs import START
 from tests.unit.local.jobs.test_train_job_plan import Shelf, Wiring, own_runtime

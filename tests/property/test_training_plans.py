@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from katib.local.jobs.replicated.frameworks import JAXJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob
-from katib.local.jobs.replicated.training_kind import TrainingKind, spec_of
-from katib.local.pods.records import Phase
+from katib.places.machine.jobs.replicated.frameworks import JAXJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob
+from katib.places.machine.jobs.replicated.training_kind import TrainingKind, spec_of
+from katib.places.machine.pods.records import Phase
 from tests.support.training_jobs import Training, replica, started, training_job
 
 KINDS: tuple[TrainingKind, ...] = (TFJob(), PyTorchJob(), XGBoostJob(), PaddleJob(), JAXJob())

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from katib.errors import FieldError
-from katib.local.admission import HostCapacity, check_job
-from katib.local.admission.host import GIB
+from katib.places.machine.admission import HostCapacity, check_job
+from katib.places.machine.admission.host import GIB
 
 PATH = "spec.trialTemplate.trialSpec"
 HOST = HostCapacity(cpus=2, memory_bytes=4 * GIB, gpus=1, user_id=1000, group_id=1000, search_path=os.environ["PATH"])

@@ -34,7 +34,7 @@ from tests.support.server_kinds import await_garbage_collection, exists, install
 from tests.support.waiting import end_of, eventually
 
 if TYPE_CHECKING:
-    from katib.cluster.client import Connection
+    from katib.places.cluster.client import Connection
 
 CONTROLLER_MANAGER = "kube-controller-manager"
 ADMIN, MANAGER = "admin", "controller-manager"
@@ -66,7 +66,7 @@ class ApiServer:
 
     def connect(self, kubeconfig: Path | None = None) -> Connection:
         """Open a new connection, as the admin or as somebody else; the caller closes it."""
-        from katib.cluster.client import open_connection
+        from katib.places.cluster.client import open_connection
 
         return open_connection(kubeconfig or self.kubeconfig)
 

@@ -6,24 +6,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
-from katib.api.algorithms import AlgorithmInfo
-from katib.api.types import Trial
-from katib.cluster.access.events import ClusterEventReader
-from katib.cluster.access.facts import Core
-from katib.cluster.access.metrics import MetricsAccess
-from katib.cluster.access.tuning_service import ClusterNamespaces, ServingHome, make_tuning_service
-from katib.cluster.pods.logs import ClusterOutput
-from katib.local.admission import HostCapacity
-from katib.local.submission import LocalHome
-from katib.rpc.credentials import NO_CREDENTIALS, Credentials
-from katib.rpc.db_manager import serve_db_manager
-from katib.rpc.log_guard import LogGuard, MemoryAccessList
-from katib.rpc.tokens import MIN_KEY_BYTES, Claims, Role, Tokens
-from katib.runtime.objects import Object, ObjectStore
-from katib.tuning.ports import CallersLog, Records
-from katib.tuning.service import Diagnosis, RecordedEvent, TuningService
-from katib.tuning.stored_service import ObjectTuningService
-from katib.tuning.submission import Gate, StoredObjects
+from katib.engine.runtime.objects import Object, ObjectStore
+from katib.model.algorithms import AlgorithmInfo
+from katib.model.types import Trial
+from katib.places.cluster.access.events import ClusterEventReader
+from katib.places.cluster.access.facts import Core
+from katib.places.cluster.access.metrics import MetricsAccess
+from katib.places.cluster.access.tuning_service import ClusterNamespaces, ServingHome, make_tuning_service
+from katib.places.cluster.pods.logs import ClusterOutput
+from katib.places.machine.admission import HostCapacity
+from katib.places.machine.submission import LocalHome
+from katib.service.tuning.ports import CallersLog, Records
+from katib.service.tuning.service import Diagnosis, RecordedEvent, TuningService
+from katib.service.tuning.stored_service import ObjectTuningService
+from katib.service.tuning.submission import Gate, StoredObjects
+from katib.wire.rpc.credentials import NO_CREDENTIALS, Credentials
+from katib.wire.rpc.db_manager import serve_db_manager
+from katib.wire.rpc.log_guard import LogGuard, MemoryAccessList
+from katib.wire.rpc.tokens import MIN_KEY_BYTES, Claims, Role, Tokens
 from tests.support.cluster import KeptLogs, events_in, no_forward
 from tests.support.controllers import FakeServices, World
 from tests.support.faulty_store import FailOn, FaultyStore

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from katib.local.containers import Choice, choose
-from katib.local.containers.choice import OWNER_LABEL, owner_of
+from katib.places.machine.containers import Choice, choose
+from katib.places.machine.containers.choice import OWNER_LABEL, owner_of
 from tests.support import podman
 from tests.support.local_jobs import PRIMARY, Home, home
 from tests.support.runtimes import Installed

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from katib.local.pods.leases import DIRECTORY_VARIABLE as LEASES
-from katib.rest.notes import account_directory, note_of
+from katib.doors.rest.notes import account_directory, note_of
+from katib.places.machine.pods.leases import DIRECTORY_VARIABLE as LEASES
 from tests.support.ports import free_port
 from tests.support.waiting import end_of, eventually
 from tests.support.warm import KATIB, WarmPopen, popen
@@ -68,7 +68,7 @@ def process_state_kept() -> Iterator[None]:
 
 def katib_here(*arguments: str | Path, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
     """Run one command in this process, which is many times faster; what it printed last is complete."""
-    from katib.cli import main
+    from katib.doors.cli import main
 
     words = [str(argument) for argument in arguments]
     out, err = io.StringIO(), io.StringIO()

@@ -14,26 +14,26 @@ from typing import Any, NoReturn
 
 import pytest
 
-from katib.api.metrics import MetricLog
-from katib.api.names import EXPERIMENT_LABEL, TRIAL_LABEL
-from katib.cluster.access.events import ClusterEventReader, server_events
-from katib.cluster.access.facts import Core
-from katib.cluster.access.metrics import MetricsAccess
-from katib.cluster.access.tuning_service import ClusterNamespaces, ServingHome, make_tuning_service
-from katib.cluster.pods.logs import ClusterOutput
-from katib.cluster.pods.reading import POD
-from katib.cluster.pods.refusals import ListEvents
-from katib.cluster.services.plan import DEPLOYMENT
-from katib.cluster.store import KubernetesStore
-from katib.controllers.kinds import EXPERIMENT, TRIAL
+from katib.engine.controllers.kinds import EXPERIMENT, TRIAL
+from katib.engine.runtime.clock import SystemClock
+from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.engine.stores.memory import MemoryStore
 from katib.errors import ConflictError, FieldError, InvalidError, NotFoundError
-from katib.rpc.db_manager import serve_db_manager
-from katib.rpc.db_manager_client import DbManagerClient
-from katib.runtime.clock import SystemClock
-from katib.runtime.objects import Key, Kind, Object, ObjectStore
-from katib.stores.memory import MemoryStore
-from katib.tuning.ports import Part
-from katib.tuning.service import Json, TuningService
+from katib.model.metrics import MetricLog
+from katib.model.names import EXPERIMENT_LABEL, TRIAL_LABEL
+from katib.places.cluster.access.events import ClusterEventReader, server_events
+from katib.places.cluster.access.facts import Core
+from katib.places.cluster.access.metrics import MetricsAccess
+from katib.places.cluster.access.tuning_service import ClusterNamespaces, ServingHome, make_tuning_service
+from katib.places.cluster.pods.logs import ClusterOutput
+from katib.places.cluster.pods.reading import POD
+from katib.places.cluster.pods.refusals import ListEvents
+from katib.places.cluster.services.plan import DEPLOYMENT
+from katib.places.cluster.store import KubernetesStore
+from katib.service.tuning.ports import Part
+from katib.service.tuning.service import Json, TuningService
+from katib.wire.rpc.db_manager import serve_db_manager
+from katib.wire.rpc.db_manager_client import DbManagerClient
 from tests.support.api_server import ApiServer
 from tests.support.faulty_store import FaultyStore
 from tests.support.observations import MemoryObservationLog
@@ -58,7 +58,7 @@ def said(type_: str, reason: str = "", message: str = "") -> Json:
 
 
 class KeptLogs:
-    """The logs of containers as the test wrote them. Fits `katib.cluster.pods.logs.OpenLog`."""
+    """The logs of containers as the test wrote them. Fits `katib.places.cluster.pods.logs.OpenLog`."""
 
     def __init__(self) -> None:
         self.written: dict[tuple[Key, str], bytes] = {}

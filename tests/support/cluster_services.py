@@ -23,13 +23,17 @@ import grpc
 import pytest
 import yaml
 
-from katib.api.configuration import read_configuration
-from katib.api.types import Experiment, Suggestion
-from katib.api.version import __version__
-from katib.cluster.configuration.models import KatibConfig
-from katib.cluster.services.directory import ClusterServices
-from katib.cluster.services.objects import LogPlace
-from katib.cluster.services.plan import (
+from katib.engine.controllers.kinds import CONFIG_MAP, SUGGESTION, TRIAL
+from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.engine.stores.memory import MemoryStore
+from katib.errors import Backoff, ConflictError, KatibError, NotFoundError, TerminalError
+from katib.model.configuration import read_configuration
+from katib.model.types import Experiment, Suggestion
+from katib.model.version import __version__
+from katib.places.cluster.configuration.models import KatibConfig
+from katib.places.cluster.services.directory import ClusterServices
+from katib.places.cluster.services.objects import LogPlace
+from katib.places.cluster.services.plan import (
     DEPLOYMENT,
     POD,
     ROLE,
@@ -41,13 +45,9 @@ from katib.cluster.services.plan import (
     VOLUME,
     VOLUME_CLAIM,
 )
-from katib.cluster.services.served import ClusterTiming
-from katib.cluster.store import KubernetesStore
-from katib.controllers.kinds import CONFIG_MAP, SUGGESTION, TRIAL
-from katib.errors import Backoff, ConflictError, KatibError, NotFoundError, TerminalError
-from katib.rpc._generated import api_pb2_grpc, health_pb2, health_pb2_grpc
-from katib.runtime.objects import Key, Kind, Object, ObjectStore
-from katib.stores.memory import MemoryStore
+from katib.places.cluster.services.served import ClusterTiming
+from katib.places.cluster.store import KubernetesStore
+from katib.wire.rpc._generated import api_pb2_grpc, health_pb2, health_pb2_grpc
 from tests.support.api_server import ApiServer
 from tests.support.server_kinds import install_kind
 from tests.support.services import ScriptedEarlyStopping, ScriptedSuggestion

@@ -21,18 +21,18 @@ from typing import Any, Self
 
 import yaml
 
-from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.cluster.client import open_connection
-from katib.cluster.installation_key import SECRET_NAME, ensure_keys
-from katib.cluster.store import KubernetesStore
-from katib.databases.sqlite import open_database
+from katib.engine.databases.sqlite import open_database
+from katib.engine.observations import access_list
+from katib.engine.observations.sql import SqlObservationLog
+from katib.engine.runtime.objects import EventType, Key, Kind, Object
 from katib.errors import ConflictError, KatibError, NotFoundError
-from katib.observations import access_list
-from katib.observations.sql import SqlObservationLog
-from katib.rpc.db_manager import serve_db_manager
-from katib.rpc.log_guard import LogGuard
-from katib.rpc.tokens import Tokens
-from katib.runtime.objects import EventType, Key, Kind, Object
+from katib.model.metrics import ZERO_TIME, MetricLog
+from katib.places.cluster.client import open_connection
+from katib.places.cluster.installation_key import SECRET_NAME, ensure_keys
+from katib.places.cluster.store import KubernetesStore
+from katib.wire.rpc.db_manager import serve_db_manager
+from katib.wire.rpc.log_guard import LogGuard
+from katib.wire.rpc.tokens import Tokens
 from tests.support.api_server import ApiServer
 from tests.support.experiments import a_double
 from tests.support.ports import free_port

@@ -13,11 +13,24 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from katib.api.decoding import decode_stored
-from katib.api.defaults import with_defaults
-from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.api.names import METRICS_REPORT_ANNOTATION
-from katib.api.types import (
+from katib.engine.controllers.assembly import Ports, Queues, assemble
+from katib.engine.controllers.caches import Caches
+from katib.engine.controllers.job_caches import identity
+from katib.engine.controllers.kinds import EXPERIMENT, OPTIMIZATION_JOB, SUGGESTION, TRIAL
+from katib.engine.controllers.ports import GivenRules, PodWatcher, StopVerdict, SuggestionService, SuggestionsReply
+from katib.engine.controllers.settings import ControllerSettings
+from katib.engine.controllers.trial.observing import TrialLogs
+from katib.engine.runtime.clock import Clock, SystemClock
+from katib.engine.runtime.informer import Informer, InformerEvent
+from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.engine.runtime.shared_thread import SharedThread
+from katib.engine.stores.memory import MemoryStore
+from katib.errors import ConflictError, KatibError, NotFoundError
+from katib.model.decoding import decode_stored
+from katib.model.defaults import with_defaults
+from katib.model.metrics import ZERO_TIME, MetricLog
+from katib.model.names import METRICS_REPORT_ANNOTATION
+from katib.model.types import (
     EarlyStoppingRule,
     Experiment,
     ParameterAssignment,
@@ -26,19 +39,6 @@ from katib.api.types import (
     Trial,
     TrialAssignment,
 )
-from katib.controllers.assembly import Ports, Queues, assemble
-from katib.controllers.caches import Caches
-from katib.controllers.job_caches import identity
-from katib.controllers.kinds import EXPERIMENT, OPTIMIZATION_JOB, SUGGESTION, TRIAL
-from katib.controllers.ports import GivenRules, PodWatcher, StopVerdict, SuggestionService, SuggestionsReply
-from katib.controllers.settings import ControllerSettings
-from katib.controllers.trial.observing import TrialLogs
-from katib.errors import ConflictError, KatibError, NotFoundError
-from katib.runtime.clock import Clock, SystemClock
-from katib.runtime.informer import Informer, InformerEvent
-from katib.runtime.objects import Key, Kind, Object, ObjectStore
-from katib.runtime.shared_thread import SharedThread
-from katib.stores.memory import MemoryStore
 from tests.support.observations import MemoryObservationLog
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from katib.local.engine import Engine
-from katib.tuning.service import TuningService
+from katib.places.machine.engine import Engine
+from katib.service.tuning.service import TuningService
 
 
 @contextmanager

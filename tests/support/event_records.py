@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 from struct import pack
 
-from katib.api.metrics import MetricLog
+from katib.model.metrics import MetricLog
 from metrics_collector.parsers.protobuf import varint
 from metrics_collector.parsers.records import crc32c, masked
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from katib.api.loading import Submission, experiment_of, load_documents
-from katib.api.types import API_VERSION
+from katib.model.loading import Submission, experiment_of, load_documents
+from katib.model.types import API_VERSION
 
 COMMAND = "echo loss=${trialParameters.learningRate}"
 

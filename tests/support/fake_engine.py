@@ -1,4 +1,4 @@
-"""Stands in for `katib.local` and for clusters where the command line is tested, over a tuning service in memory.
+"""Stands in for `katib.places.machine` and for clusters where the command line is tested, over a tuning service in memory.
 
 It differs from the real engine in that it keeps nothing on disk and that its trials are played, not run. Run as a
 program, it is the `katib` command over itself, for tests that need a real process; FAKE_PAUSE is how long each of its
@@ -19,11 +19,11 @@ from types import ModuleType, SimpleNamespace
 from typing import Self
 
 import katib
+from katib.engine.runtime.objects import Key
 from katib.errors import FieldError, InvalidError
-from katib.runtime.objects import Key
-from katib.tuning.reading import is_completed
-from katib.tuning.service import Document, Submission, TuningService
-from katib.tuning.submission import Admitted
+from katib.service.tuning.reading import is_completed
+from katib.service.tuning.service import Document, Submission, TuningService
+from katib.service.tuning.submission import Admitted
 from tests.support.tuning import ALGORITHMS, MemoryTuningService, condition
 from tests.support.waiting import eventually
 
@@ -99,8 +99,8 @@ class Catalog:
 
 
 def make_module(service: MemoryTuningService, pause_seconds: float = 0) -> ModuleType:
-    """Return a module with the functions that the command line asks of `katib.local`."""
-    module = ModuleType("katib.local")
+    """Return a module with the functions that the command line asks of `katib.places.machine`."""
+    module = ModuleType("katib.places.machine")
     module.__path__ = [f"{katib.__path__[0]}/local"]  # the modules below it are the real ones
     engines: list[FakeEngine] = []
 
@@ -158,11 +158,11 @@ class _Played:
 
 
 def make_cluster_module(service: MemoryTuningService, pause_seconds: float = 0) -> ModuleType:
-    """Return a module with the function that the command line asks of `katib.cluster.access.tuning_service`.
+    """Return a module with the function that the command line asks of `katib.places.cluster.access.tuning_service`.
 
     The namespace of its context is `team`; `asked` holds how the cluster was named each time.
     """
-    module = ModuleType("katib.cluster.access.tuning_service")
+    module = ModuleType("katib.places.cluster.access.tuning_service")
     asked: list[tuple[Path | None, str | None, str]] = []
 
     @contextmanager
@@ -193,14 +193,14 @@ def stand_in() -> None:
     made, pause = MemoryTuningService(), float(os.environ.get("FAKE_PAUSE", "0"))
     if gate := os.environ.get("FAKE_GATE"):
         made.gate = lambda: eventually(Path(gate).exists)
-    sys.modules["katib.local"] = make_module(made, pause)
-    sys.modules["katib.cluster.access.tuning_service"] = make_cluster_module(made, pause)
-    sys.modules["katib.cluster.access.connect"] = answering = ModuleType("katib.cluster.access.connect")
+    sys.modules["katib.places.machine"] = make_module(made, pause)
+    sys.modules["katib.places.cluster.access.tuning_service"] = make_cluster_module(made, pause)
+    sys.modules["katib.places.cluster.access.connect"] = answering = ModuleType("katib.places.cluster.access.connect")
     answering.await_api_server = lambda *_asked: True  # type: ignore[attr-defined]  # a module made by hand
 
 
 if __name__ == "__main__":
-    from katib.cli import main
+    from katib.doors.cli import main
 
     stand_in()
     sys.exit(main())

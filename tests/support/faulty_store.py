@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
-from katib.runtime.objects import Key, Kind, Object, ObjectList, ObjectStore, TellingWatch, Watch, WatchEvent
+from katib.engine.runtime.objects import Key, Kind, Object, ObjectList, ObjectStore, TellingWatch, Watch, WatchEvent
 
 R = TypeVar("R")
 

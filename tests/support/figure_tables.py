@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from katib.api.types import Experiment, ObjectMeta
 from katib.figures.data import ExperimentData
 from katib.figures.trials import STATES, Objective, Parameter, TrialTable
+from katib.model.types import Experiment, ObjectMeta
 
 Numbers = Sequence[float] | np.ndarray
 

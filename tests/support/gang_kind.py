@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from katib.api.types import format_time
-from katib.local.findings import Part, mapping
-from katib.local.jobs.conditions import conditions_of, end_of, with_condition
-from katib.local.jobs.kind import NewPod, Observed, Plan, PodLabels, PodStart, Wiring
-from katib.local.pods.records import Phase, PodRecord
-from katib.runtime.objects import Kind, Object
+from katib.engine.runtime.objects import Kind, Object
+from katib.model.types import format_time
+from katib.places.machine.findings import Part, mapping
+from katib.places.machine.jobs.conditions import conditions_of, end_of, with_condition
+from katib.places.machine.jobs.kind import NewPod, Observed, Plan, PodLabels, PodStart, Wiring
+from katib.places.machine.pods.records import Phase, PodRecord
 
 GANG = Kind("kubeflow.org/v1", "PyTorchJob")
 LABELS = "training.kubeflow.org"
 
 
 class GangKind:
-    """A kind of job for tests. Fits `katib.local.jobs.kind.JobKind`."""
+    """A kind of job for tests. Fits `katib.places.machine.jobs.kind.JobKind`."""
 
     kind = GANG
 

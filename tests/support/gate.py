@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from katib.api.algorithms import AlgorithmInfo, SettingSpec
-from katib.api.loading import Submission, decode_experiment
-from katib.api.types import Experiment, ParameterSpec, TrialTemplate
-from katib.api.validation import admit
+from katib.engine.runtime.objects import Key, Object
 from katib.errors import FieldError, InvalidError
-from katib.local.submission import shipped_config_map
-from katib.runtime.objects import Key, Object
-from katib.space import check_assignments
-from katib.templates import check_template, template_text
-from katib.templates.source import usable_data
+from katib.model.algorithms import AlgorithmInfo, SettingSpec
+from katib.model.loading import Submission, decode_experiment
+from katib.model.space import check_assignments
+from katib.model.templates import check_template, template_text
+from katib.model.templates.source import usable_data
+from katib.model.types import Experiment, ParameterSpec, TrialTemplate
+from katib.model.validation import admit
+from katib.places.machine.submission import shipped_config_map
 
 
 class Catalog:

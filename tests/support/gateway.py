@@ -12,13 +12,13 @@ from typing import Any
 import httpx
 import yaml
 
-from katib.cluster.access.users import open_users
-from katib.controllers.kinds import EXPERIMENT, SUGGESTION
-from katib.rest.server import Server
-from katib.rest.users import USER_HEADER, Gateway, UserHeaders
-from katib.rpc.db_manager import serve_db_manager
-from katib.runtime.objects import Key
-from katib.ui import ui_routes
+from katib.doors.rest.server import Server
+from katib.doors.ui import ui_routes
+from katib.engine.controllers.kinds import EXPERIMENT, SUGGESTION
+from katib.engine.runtime.objects import Key
+from katib.places.cluster.access.users import open_users
+from katib.service.tuning.users import USER_HEADER, Gateway, UserHeaders
+from katib.wire.rpc.db_manager import serve_db_manager
 from tests.support.api_server import ApiServer
 from tests.support.cluster import ClusterWorld
 from tests.support.observations import MemoryObservationLog

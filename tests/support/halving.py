@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from katib.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import api_pb2 as pb
 from suggestion_services.algorithms import find_entry
 from suggestion_services.base.algorithm import Algorithm, NotYet, Outcome, PastTrial, Problem, Proposal
 from suggestion_services.base.messages import experiment_spec

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from katib.api.marks import MarkChanges
-from katib.api.metrics import MetricLog
-from katib.api.types import Experiment
-from katib.tuning.service import Diagnosis, RecordedEvent
+from katib.model.marks import MarkChanges
+from katib.model.metrics import MetricLog
+from katib.model.types import Experiment
+from katib.service.tuning.service import Diagnosis, RecordedEvent
 from tests.support.tuning import MemoryTuningService, condition, document, make_trial, patched
 
 SCRIPT = '<script>window.hacked=1</script><img src=x onerror="window.hacked=1">'

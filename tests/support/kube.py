@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import httpx
 import yaml
 
-from katib.kube_api.server import KubernetesServer
-from katib.local import open_engine
-from katib.local.engine import Engine
+from katib.doors.kube_api.server import KubernetesServer
+from katib.places.machine import open_engine
+from katib.places.machine.engine import Engine
 
 TOKEN = "a-token-of-tests"
 EXPERIMENTS = "/apis/kubeflow.org/v1beta1/namespaces/default/experiments"

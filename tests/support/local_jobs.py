@@ -9,25 +9,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from katib.api.names import TRIAL_LABEL
-from katib.controllers.job_caches import JobCaches
+from katib.engine.controllers.job_caches import JobCaches
+from katib.engine.runtime.clock import SystemClock
+from katib.engine.runtime.manager import Manager
+from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.engine.runtime.shared_thread import SharedThread
+from katib.engine.stores.memory import MemoryStore
 from katib.errors import Backoff
-from katib.local.jobs.batch.job import JOB
-from katib.local.jobs.conditions import end_of
-from katib.local.jobs.controller import JobController
-from katib.local.jobs.dependencies import Collection, JobSettings, Machine, Provision
-from katib.local.jobs.kind import JobKind
-from katib.local.jobs.kinds import job_kinds
-from katib.local.jobs.prepare import trial_name
-from katib.local.pods.output import Monitor
-from katib.local.pods.pulls import PullNews
-from katib.local.pods.records import Delays
-from katib.local.processes.client import Processes
-from katib.runtime.clock import SystemClock
-from katib.runtime.manager import Manager
-from katib.runtime.objects import Key, Kind, Object, ObjectStore
-from katib.runtime.shared_thread import SharedThread
-from katib.stores.memory import MemoryStore
+from katib.model.names import TRIAL_LABEL
+from katib.places.machine.jobs.batch.job import JOB
+from katib.places.machine.jobs.conditions import end_of
+from katib.places.machine.jobs.controller import JobController
+from katib.places.machine.jobs.dependencies import Collection, JobSettings, Machine, Provision
+from katib.places.machine.jobs.kind import JobKind
+from katib.places.machine.jobs.kinds import job_kinds
+from katib.places.machine.jobs.prepare import trial_name
+from katib.places.machine.pods.output import Monitor
+from katib.places.machine.pods.pulls import PullNews
+from katib.places.machine.pods.records import Delays
+from katib.places.machine.processes.client import Processes
 from tests.support.waiting import eventually
 
 PRIMARY = "main"

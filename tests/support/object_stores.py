@@ -11,14 +11,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from katib.cluster.client import open_connection
-from katib.cluster.store import KubernetesStore
-from katib.kube_api.columns import AGE
-from katib.kube_api.resources import RESOURCES, Resource
-from katib.kube_api.server import KubernetesServer
-from katib.runtime.objects import Object, ObjectStore, Watch, WatchEvent
-from katib.stores.sql import SqlStore
-from katib.tuning.object_home import AdmittedObject, ObjectHome
+from katib.doors.kube_api.columns import AGE
+from katib.doors.kube_api.resources import RESOURCES, Resource
+from katib.doors.kube_api.server import KubernetesServer
+from katib.engine.runtime.objects import Object, ObjectStore, Watch, WatchEvent
+from katib.engine.stores.sql import SqlStore
+from katib.places.cluster.client import open_connection
+from katib.places.cluster.store import KubernetesStore
+from katib.service.tuning.object_home import AdmittedObject, ObjectHome
 from tests.support.api_server import ApiServer
 from tests.support.kube import config_map
 from tests.support.server_kinds import await_garbage_collection, clear_test_kinds, objects_of_tests

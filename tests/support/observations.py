@@ -12,7 +12,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
-from katib.api.metrics import (
+from katib.engine.databases import SqlServer, address_of, open_sql_server
+from katib.engine.databases.sqlite import open_database
+from katib.engine.observations import SqlObservationLog
+from katib.engine.observations.tables import metadata
+from katib.model.metrics import (
     BEFORE_THE_LAST,
     NEW_TRY,
     BatchId,
@@ -22,15 +26,11 @@ from katib.api.metrics import (
     ObservationLog,
     log_of_try,
 )
-from katib.api.summary import best_of, observation_of
-from katib.api.thinning import thinned
-from katib.api.types import Observation
-from katib.databases import SqlServer, address_of, open_sql_server
-from katib.databases.sqlite import open_database
-from katib.observations import SqlObservationLog
-from katib.observations.tables import metadata
-from katib.rpc.db_manager import DbManagerServer, serve_db_manager
-from katib.rpc.db_manager_client import DbManagerClient
+from katib.model.summary import best_of, observation_of
+from katib.model.thinning import thinned
+from katib.model.types import Observation
+from katib.wire.rpc.db_manager import DbManagerServer, serve_db_manager
+from katib.wire.rpc.db_manager_client import DbManagerClient
 from tests.support.sql_servers import SqlServerProcess, mysql, postgresql
 
 T0 = datetime(2024, 3, 4, 17, 55, 8, tzinfo=UTC)

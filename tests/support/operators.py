@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Self
 
-from katib.api.job_kinds import suspended_at
+from katib.model.job_kinds import suspended_at
 from tests.support.pod_cluster import Json, PodCluster, Room, is_true, wait_for
 from tests.support.server_kinds import definition_of
 from tests.support.stores import owned_by

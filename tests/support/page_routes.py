@@ -11,9 +11,9 @@ from typing import Any
 
 from fastapi.routing import APIRoute
 
-from katib.rest.app import create_app
-from katib.rest.visits import UI_PREFIX
-from katib.ui import ui_routes
+from katib.doors.rest.app import create_app
+from katib.doors.rest.visits import UI_PREFIX
+from katib.doors.ui import ui_routes
 from tests.support.tuning import MemoryTuningService
 
 PARAMETERS = {"figure": "history", "form": "csv"}

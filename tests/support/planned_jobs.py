@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from katib.local.jobs.conditions import end_of
-from katib.local.jobs.kind import Moment, Observed, Plan, PodStart
-from katib.local.pods.records import ContainerExit, Delays, Phase, PodRecord
+from katib.places.machine.jobs.conditions import end_of
+from katib.places.machine.jobs.kind import Moment, Observed, Plan, PodStart
+from katib.places.machine.pods.records import ContainerExit, Delays, Phase, PodRecord
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 

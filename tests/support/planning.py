@@ -8,9 +8,12 @@ from typing import Any
 
 from msgspec import structs
 
-from katib.api.defaults import with_defaults
-from katib.api.names import EXPERIMENT_LABEL
-from katib.api.types import (
+from katib.engine.controllers.kinds import key_of
+from katib.engine.controllers.ledger import OrderOf, TrialLedger
+from katib.engine.runtime.objects import Key
+from katib.model.defaults import with_defaults
+from katib.model.names import EXPERIMENT_LABEL
+from katib.model.types import (
     Condition,
     Experiment,
     Metric,
@@ -27,9 +30,6 @@ from katib.api.types import (
     TrialSpec,
     TrialStatus,
 )
-from katib.controllers.kinds import key_of
-from katib.controllers.ledger import OrderOf, TrialLedger
-from katib.runtime.objects import Key
 from tests.support.experiments import an_experiment
 
 NOW = datetime(2024, 5, 1, 12, 0, tzinfo=UTC)

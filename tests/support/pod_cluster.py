@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from katib.cluster.client import Connection, open_connection
-from katib.cluster.client.answers import NotServedError
 from katib.errors import KatibError, NotFoundError
+from katib.places.cluster.client import Connection, open_connection
+from katib.places.cluster.client.answers import NotServedError
 from tests.support.waiting import eventually
 from tools.cluster_tests import INSTALLED
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from katib.api.types import (
+from katib.model.types import (
     CollectorSpec,
     EarlyStoppingRule,
     FileSystemPath,
@@ -18,9 +18,9 @@ from katib.api.types import (
     Trial,
     TrialSpec,
 )
-from katib.cluster.configuration.models import MetricsCollectorConfig
-from katib.cluster.injection import InjectionSettings
-from katib.cluster.injection.command import LAUNCHER, LAUNCHER_DIRECTORY, launcher
+from katib.places.cluster.configuration.models import MetricsCollectorConfig
+from katib.places.cluster.injection import InjectionSettings
+from katib.places.cluster.injection.command import LAUNCHER, LAUNCHER_DIRECTORY, launcher
 from tests.support.launcher import launcher_binary
 
 TRIAL = "test-trial"

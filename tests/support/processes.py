@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from katib.local.processes import proc
-from katib.local.processes.client import Processes
-from katib.local.processes.handle import Exit, ProcessHandle
+from katib.places.machine.processes import proc
+from katib.places.machine.processes.client import Processes
+from katib.places.machine.processes.handle import Exit, ProcessHandle
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.support.warm import popen
 
@@ -44,7 +44,7 @@ ENGINE = """
 import os, sys, threading
 from pathlib import Path
 from typing import Any, Protocol
-from katib.local.processes.client import Processes
+from katib.places.machine.processes.client import Processes
 
 directory, pid_file, daemon = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 processes = Processes(directory)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from katib.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import api_pb2 as pb
 from suggestion_services.algorithms import find_entry
 from suggestion_services.base import Algorithm, Outcome, PastTrial, Problem
 from suggestion_services.base.messages import experiment_spec

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from katib.api.types import API_VERSION
-from katib.runtime.objects import Kind
+from katib.engine.runtime.objects import Kind
+from katib.model.types import API_VERSION
 from tests.support.stores import GADGET, NOTE, STAND_IN, WIDGET, owned_by, widget
 from tests.support.waiting import eventually
 

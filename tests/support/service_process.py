@@ -20,8 +20,8 @@ from typing import Any
 
 import grpc
 
-from katib.rpc._generated import api_pb2 as pb
-from katib.rpc._generated import api_pb2_grpc, health_pb2, health_pb2_grpc
+from katib.wire.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import api_pb2_grpc, health_pb2, health_pb2_grpc
 
 
 class Service(api_pb2_grpc.SuggestionServicer):

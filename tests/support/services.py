@@ -11,10 +11,10 @@ from typing import Any
 
 import grpc
 
-from katib.rpc._generated import api_pb2 as pb
-from katib.rpc._generated import api_pb2_grpc, early_stopping_pb2_grpc
-from katib.rpc._generated import early_stopping_pb2 as judging
-from katib.rpc.tokens import METADATA_KEY
+from katib.wire.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import api_pb2_grpc, early_stopping_pb2_grpc
+from katib.wire.rpc._generated import early_stopping_pb2 as judging
+from katib.wire.rpc.tokens import METADATA_KEY
 
 Handler = Callable[[Any, grpc.ServicerContext], Any]
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import grpc
 
-from katib.api.metrics import BatchId, MetricLog
+from katib.engine.observations import SqlObservationLog
 from katib.errors import UnavailableError
-from katib.observations import SqlObservationLog
-from katib.rpc._generated import api_pb2 as pb
-from katib.rpc._generated.api_pb2_grpc import EarlyStoppingServicer
-from katib.rpc.db_manager import DbManagerServer, serve_db_manager
-from katib.rpc.log_guard import LogGuard
+from katib.model.metrics import BatchId, MetricLog
+from katib.wire.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated.api_pb2_grpc import EarlyStoppingServicer
+from katib.wire.rpc.db_manager import DbManagerServer, serve_db_manager
+from katib.wire.rpc.log_guard import LogGuard
 from metrics_collector.sidecar import ALL_STORED
 from tests.support.observations import sql_log
 from tests.support.pods import launched_command

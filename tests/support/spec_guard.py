@@ -11,11 +11,11 @@ import threading
 from pathlib import Path
 from typing import Any, Self
 
-from katib.cluster.client import open_connection
-from katib.cluster.store import KubernetesStore
-from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
+from katib.engine.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
+from katib.engine.runtime.objects import EventType, Key, Kind, Object
 from katib.errors import KatibError
-from katib.runtime.objects import EventType, Key, Kind, Object
+from katib.places.cluster.client import open_connection
+from katib.places.cluster.store import KubernetesStore
 from tests.support.transition_rules import broken_rules
 
 KINDS = (EXPERIMENT, SUGGESTION, TRIAL)

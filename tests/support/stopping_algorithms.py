@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from katib.api.types import AlgorithmSetting
+from katib.model.types import AlgorithmSetting
 from suggestion_services.algorithms import ENTRIES, find_entry
 from suggestion_services.early_stopping import Curve, Standing, StoppingAlgorithm, StoppingProblem
 from suggestion_services.early_stopping.algorithm import settings_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from katib.runtime.clock import Clock
-from katib.runtime.objects import Key, Kind, Object, ObjectStore, Watch, WatchEvent
-from katib.stores.memory import MemoryStore
+from katib.engine.runtime.clock import Clock
+from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore, Watch, WatchEvent
+from katib.engine.stores.memory import MemoryStore
 
 WIDGET = Kind("example.org/v1", "Widget")
 GADGET = Kind("example.org/v1", "Gadget")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import grpc
 
-from katib.api.names import trial_name
-from katib.rpc._generated import api_pb2 as pb
-from katib.rpc._generated import api_pb2_grpc, health_pb2, health_pb2_grpc
+from katib.model.names import trial_name
+from katib.wire.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import api_pb2_grpc, health_pb2, health_pb2_grpc
 from suggestion_services.algorithms import find_entry
 from suggestion_services.base.servicer import EXHAUSTED_METADATA, WAITING_METADATA
 from suggestion_services.server import start_server

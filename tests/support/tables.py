@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from katib.api.types import Experiment
 from katib.figures.curves import CurveChoice
 from katib.figures.data import Curve, ExperimentData
 from katib.figures.trials import STATES, Objective, Parameter, TrialTable
+from katib.model.types import Experiment
 
 START = 1_900_000_000.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from katib.api.types import ConfigMapSource, ParameterAssignment, ParameterSpec, TrialParameterSpec, TrialTemplate
+from katib.model.types import ConfigMapSource, ParameterAssignment, ParameterSpec, TrialParameterSpec, TrialTemplate
 
 METADATA_REFERENCES = {
     "trialName": "${trialSpec.Name}",

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from katib.local.jobs.kind import Address, PodStart
-from katib.local.jobs.replicated.plan import plan
-from katib.local.jobs.replicated.training_kind import Peers, TrainingKind, spec_of
-from katib.local.pods.records import PodRecord
-from katib.runtime.objects import Object
+from katib.engine.runtime.objects import Object
+from katib.places.machine.jobs.kind import Address, PodStart
+from katib.places.machine.jobs.replicated.plan import plan
+from katib.places.machine.jobs.replicated.training_kind import Peers, TrainingKind, spec_of
+from katib.places.machine.pods.records import PodRecord
 from tests.support.planned_jobs import PlannedJob
 
 

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from katib.api.validation.update import OBJECT_RULES, SPEC_RULES
-from katib.runtime.objects import Object
+from katib.engine.runtime.objects import Object
+from katib.model.validation.update import OBJECT_RULES, SPEC_RULES
 
 _TOKEN = re.compile(r"\s*(has\(|self|oldSelf|\.[A-Za-z]\w*|==|&&|\|\||!|\(|\))")
 _ABSENT = object()

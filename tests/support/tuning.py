@@ -13,24 +13,24 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from katib.api.algorithms import AlgorithmInfo, SettingSpec
-from katib.api.conditions import COMPLETED_TRIAL
-from katib.api.metrics import MetricLog
-from katib.api.names import EXPERIMENT_LABEL, TRIAL_LABEL
-from katib.api.types import Experiment, Suggestion, Trial
-from katib.controllers.kinds import EXPERIMENT, TRIAL, key_of
+from katib.engine.controllers.kinds import EXPERIMENT, TRIAL, key_of
+from katib.engine.runtime.clock import SystemClock
+from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.engine.runtime.testing import VirtualClock
 from katib.errors import NotFoundError
-from katib.local.admission import HostCapacity
-from katib.local.repeating import Repeats
-from katib.local.submission import LocalHome
-from katib.runtime.clock import SystemClock
-from katib.runtime.objects import Key, Kind, Object, ObjectStore
-from katib.runtime.testing import VirtualClock
-from katib.tuning.ports import ALL, CallersLog, Part, Records
-from katib.tuning.replicas import POD, find_replica, replica_name
-from katib.tuning.service import DEFAULT_NAMESPACE, Diagnosis, Json, RecordedEvent
-from katib.tuning.stored_service import ObjectTuningService
-from katib.tuning.submission import Gate, StoredObjects
+from katib.model.algorithms import AlgorithmInfo, SettingSpec
+from katib.model.conditions import COMPLETED_TRIAL
+from katib.model.metrics import MetricLog
+from katib.model.names import EXPERIMENT_LABEL, TRIAL_LABEL
+from katib.model.types import Experiment, Suggestion, Trial
+from katib.places.machine.admission import HostCapacity
+from katib.places.machine.repeating import Repeats
+from katib.places.machine.submission import LocalHome
+from katib.service.tuning.ports import ALL, CallersLog, Part, Records
+from katib.service.tuning.replicas import POD, find_replica, replica_name
+from katib.service.tuning.service import DEFAULT_NAMESPACE, Diagnosis, Json, RecordedEvent
+from katib.service.tuning.stored_service import ObjectTuningService
+from katib.service.tuning.submission import Gate, StoredObjects
 from tests.support.observations import MemoryObservationLog
 from tests.support.stores import memory_store, owned_by
 

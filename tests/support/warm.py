@@ -32,15 +32,15 @@ FAKE_ENGINE = [sys.executable, "-m", "tests.support.fake_engine"]
 _LONGEST_REQUEST = 200_000
 _COMMANDS = ("explaining", "failures", "get", "run.command", "run.again", "serve", "stopping", "tune", "watch")
 _MODULES = (
-    *(f"katib.cli.{name}" for name in _COMMANDS),
-    "katib.local.engine",
-    "katib.databases.sqlite_engine",
-    "katib.kube_api.server",
-    "katib.optuna_storage.server",
-    "katib.optuna_storage.service",
-    "katib.rest.prompt_server",
-    "katib.rest.server",
-    "katib.ui",
+    *(f"katib.doors.cli.{name}" for name in _COMMANDS),
+    "katib.places.machine.engine",
+    "katib.engine.databases.sqlite_engine",
+    "katib.doors.kube_api.server",
+    "katib.doors.optuna_storage.server",
+    "katib.doors.optuna_storage.service",
+    "katib.wire.serving.prompt_server",
+    "katib.doors.rest.server",
+    "katib.doors.ui",
     "httpx",
     "prometheus_client",
     "pydantic.v1",
@@ -172,7 +172,7 @@ if __name__ == "__main__":
     gc.freeze()
     _fork_on_request(socket.socket(fileno=int(sys.argv[1])))
 
-    from katib.cli import main
+    from katib.doors.cli import main
 
     code = main()
     threading._shutdown()

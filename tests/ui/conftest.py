@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from katib.rest.server import Server
-from katib.ui import ui_routes
+from katib.doors.rest.server import Server
+from katib.doors.ui import ui_routes
 from tests.support.browser import OPTUNA, Watched, open_browser, watch, why_not
 from tests.support.tuning import MemoryTuningService
 

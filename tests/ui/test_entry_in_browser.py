@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from katib.api.types import Experiment
-from katib.cli.ui import _forwarding
-from katib.rest.server import Server
-from katib.tuning.service import Diagnosis
-from katib.ui import ui_routes
+from katib.doors.cli.ui import _forwarding
+from katib.doors.rest.server import Server
+from katib.doors.ui import ui_routes
+from katib.model.types import Experiment
+from katib.service.tuning.service import Diagnosis
 from tests.support.browser import WIDTHS, Watched, serious_violations, sideways_scroll
 from tests.support.hostile import hostile_service
 from tests.support.tuning import MemoryTuningService, document

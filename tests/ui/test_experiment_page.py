@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from katib.api.marks import Marks, marks_of
-from katib.api.types import Experiment, Trial
-from katib.rest.server import Server
-from katib.tuning.service import Diagnosis, RecordedEvent
-from katib.ui import ui_routes
+from katib.doors.rest.server import Server
+from katib.doors.ui import ui_routes
+from katib.model.marks import Marks, marks_of
+from katib.model.types import Experiment, Trial
+from katib.service.tuning.service import Diagnosis, RecordedEvent
 from tests.support.browser import WIDTHS, Watched, serious_violations, sideways_scroll
 from tests.support.tuning import START, MemoryTuningService, condition, document, make_trial
 from tests.support.waiting import eventually

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from katib.api.marks import marks_of
-from katib.api.types import Experiment
-from katib.tuning.service import Diagnosis
+from katib.model.marks import marks_of
+from katib.model.types import Experiment
+from katib.service.tuning.service import Diagnosis
 from tests.support.browser import OPTUNA, WIDTHS, Watched, serious_violations, sideways_scroll
 from tests.support.tuning import MemoryTuningService, condition, document, make_experiment, make_trial, patched
 from tests.support.waiting import eventually

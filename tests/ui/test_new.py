@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from katib.api.types import Experiment
-from katib.tuning.service import Diagnosis
+from katib.model.types import Experiment
+from katib.service.tuning.service import Diagnosis
 from tests.support.tuning import MemoryTuningService, document
 
 pytest.importorskip("playwright")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from katib.tuning.service import Diagnosis
+from katib.service.tuning.service import Diagnosis
 from tests.support.browser import WIDTHS, serious_violations, sideways_scroll
 from tests.support.tuning import MemoryTuningService, condition, document, make_pareto_experiment
 

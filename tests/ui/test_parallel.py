@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from katib.tuning.service import Diagnosis
+from katib.service.tuning.service import Diagnosis
 from tests.support.experiments import a_choice, a_double, a_template, an_experiment
 from tests.support.tuning import MemoryTuningService, condition, make_trial, patched
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from katib.doors.ui.report import experiment_html
 from katib.figures.catalogue import FIGURES
 from katib.figures.data import Choice
 from katib.figures.pictures import pictures_of
 from katib.figures.reading import read_experiment
-from katib.ui.report import experiment_html
 from tests.support.browser import WIDTHS, serious_violations, sideways_scroll
 from tests.support.hostile import hostile_service
 from tests.support.tuning import MemoryTuningService, condition, make_experiment, make_trial

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from katib.api.metrics import MetricLog
-from katib.api.types import API_VERSION
-from katib.controllers.kinds import TRIAL
-from katib.runtime.objects import Key, Kind
+from katib.engine.controllers.kinds import TRIAL
+from katib.engine.runtime.objects import Key, Kind
+from katib.model.metrics import MetricLog
+from katib.model.types import API_VERSION
 from tests.support.tuning import START, MemoryTuningService, condition, document, make_pod, make_trial, patched
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from katib.errors import ConflictError, InternalError, code_of, shortage_in, shortage_of
-from katib.local.processes.handle import spawn_error
+from katib.places.machine.processes.handle import spawn_error
 
 
 def os_error(number: int) -> OSError:

@@ -20,8 +20,10 @@ from optuna.search_space import IntersectionSearchSpace
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from katib.api.algorithms import AlgorithmInfo, Feature
-from katib.api.types import (
+from katib.doors.optuna_storage.translation import parameter_of
+from katib.errors import invalid
+from katib.model.algorithms import AlgorithmInfo, Feature
+from katib.model.types import (
     AlgorithmSetting,
     AlgorithmSpec,
     ExperimentSpec,
@@ -30,8 +32,6 @@ from katib.api.types import (
     ObjectiveType,
     ParameterSpec,
 )
-from katib.errors import invalid
-from katib.optuna_storage.translation import parameter_of
 from suggestion_services.algorithms import find_entry
 from suggestion_services.base.algorithm import Algorithm, NotYet, Outcome, PastTrial, Problem, Proposal
 

@@ -17,10 +17,10 @@ from optuna.storages import GrpcStorageProxy
 from optuna.storages._heartbeat import BaseHeartbeat
 from optuna.trial import FrozenTrial, TrialState
 
+from katib.doors.optuna_storage.server import PORT, SOCKET, socket_path
+from katib.doors.rest.client import HttpTuningService
 from katib.errors import Backoff, KatibError, TerminalError, UnavailableError, code_of
-from katib.optuna_storage.server import PORT, SOCKET, socket_path
-from katib.rest.client import HttpTuningService
-from katib.tuning.argument_words import python_words
+from katib.service.tuning.argument_words import python_words
 
 StaleTrialCallback = Callable[["optuna.Study", FrozenTrial], None]
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from katib.algorithm_services.catalog import Catalog
-from katib.algorithm_services.config import ServicesConfig, read_config
-from katib.algorithm_services.plan import SUGGESTION_HEALTH, ServiceId
-from katib.algorithm_services.states import Timing
-from katib.api.configuration import read_configuration
+from katib.engine.algorithm_services.catalog import Catalog
+from katib.engine.algorithm_services.config import ServicesConfig, read_config
+from katib.engine.algorithm_services.plan import SUGGESTION_HEALTH, ServiceId
+from katib.engine.algorithm_services.states import Timing
 from katib.errors import FieldError, InvalidError
+from katib.model.configuration import read_configuration
 
 WHOLE = """
 algorithms:

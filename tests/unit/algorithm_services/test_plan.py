@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from katib.algorithm_services import plan as plans
-from katib.algorithm_services.plan import ServiceId, ServicePlan, free_port, own_plan, resolve_command
+from katib.engine.algorithm_services import plan as plans
+from katib.engine.algorithm_services.plan import ServiceId, ServicePlan, free_port, own_plan, resolve_command
 
 SOCKET = Path("/run/1.sock")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from katib.algorithm_services.catalog import Catalog
-from katib.api.algorithms import AlgorithmInfo, SettingSpec, check_named_parameters, check_settings, find_cut_amounts
-from katib.api.types import (
+from katib.engine.algorithm_services.catalog import Catalog
+from katib.model.algorithms import AlgorithmInfo, SettingSpec, check_named_parameters, check_settings, find_cut_amounts
+from katib.model.types import (
     AlgorithmSetting,
     AlgorithmSpec,
     ExperimentSpec,
@@ -14,7 +14,7 @@ from katib.api.types import (
     ParameterCondition,
     ParameterSpec,
 )
-from katib.api.validation.algorithm import check_needs
+from katib.model.validation.algorithm import check_needs
 from suggestion_services.algorithms import ENTRIES
 
 LIMITS = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from katib.algorithm_services.catalog import Catalog
+from katib.engine.algorithm_services.catalog import Catalog
 from tests.support.experiments import a_template, an_experiment
 from tests.support.gate import admitted, broken_rules, errors_of
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from katib.api.at_best import reading_at, with_at_best
-from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.api.summary import observation_of
-from katib.api.types import MetricConstraint, MetricStrategySpec, MetricValue, ObjectiveSpec, ObjectiveTerm
+from katib.model.at_best import reading_at, with_at_best
+from katib.model.metrics import ZERO_TIME, MetricLog
+from katib.model.summary import observation_of
+from katib.model.types import MetricConstraint, MetricStrategySpec, MetricValue, ObjectiveSpec, ObjectiveTerm
 
 START = datetime(2024, 5, 1, tzinfo=UTC)
 

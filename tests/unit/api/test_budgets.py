@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from katib.api.budgets import budget_errors, budget_of, changed_budget, doubled, holds_of, holds_text, read_holds
-from katib.api.marks import (
+from katib.errors import InvalidError
+from katib.model.budgets import budget_errors, budget_of, changed_budget, doubled, holds_of, holds_text, read_holds
+from katib.model.marks import (
     LONGEST_NOTES,
     LONGEST_TAG,
     MOST_TAGS,
@@ -17,7 +18,7 @@ from katib.api.marks import (
     marks_of,
     validate_marks,
 )
-from katib.api.names import (
+from katib.model.names import (
     BUDGET_ANNOTATION,
     FAVOURITE_ANNOTATION,
     PRICES_ANNOTATION,
@@ -25,7 +26,6 @@ from katib.api.names import (
     TAGS_ANNOTATION,
     WORKSPACE_ANNOTATION,
 )
-from katib.errors import InvalidError
 
 ONE_GPU = {"resources": {"limits": {"nvidia.com/gpu": 1, "cpu": "4"}, "requests": {"cpu": "500m"}}}
 POD = {"spec": {"containers": [ONE_GPU], "initContainers": [ONE_GPU]}}

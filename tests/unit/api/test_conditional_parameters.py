@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from katib.api.conditional_parameters import check_conditions
-from katib.api.search_space import check_search_space
-from katib.api.types import ExperimentSpec, FeasibleSpace, NasConfig, Operation, ParameterCondition, ParameterSpec
+from katib.model.conditional_parameters import check_conditions
+from katib.model.search_space import check_search_space
+from katib.model.types import ExperimentSpec, FeasibleSpace, NasConfig, Operation, ParameterCondition, ParameterSpec
 
 SPACES = {
     "optimizer": ("categorical", FeasibleSpace(list=("adam", "sgd", "1"))),

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from katib.api.defaults import with_defaults
-from katib.api.types import Experiment, ExperimentSpec, TrialTemplate
+from katib.model.defaults import with_defaults
+from katib.model.types import Experiment, ExperimentSpec, TrialTemplate
 from tests.support.experiments import a_choice, a_double, a_template, an_experiment
 
 

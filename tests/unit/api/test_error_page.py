@@ -9,24 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from katib.api.failure_text import LAST_OUTPUT, failure_cause, last_line, with_last_output
 from katib.errors import FieldError, InvalidError
+from katib.model.failure_text import LAST_OUTPUT, failure_cause, last_line, with_last_output
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "reference" / "errors.md"
 DOCUMENTED_ROOMS = ("api", "figures", "histories", "local", "sdk", "space", "templates", "tuning", "ui")
 DOCUMENTED_FILES = (
-    "katib/algorithm_services/refusals.py",
-    "katib/cli/editing.py",
-    "katib/cli/plot.py",
-    "katib/cli/selecting.py",
-    "katib/cluster/template_warnings.py",
-    "katib/cluster/webhooks/experiments.py",
-    "katib/controllers/trial/jobs.py",
+    "katib/engine/algorithm_services/refusals.py",
+    "katib/doors/cli/editing.py",
+    "katib/doors/cli/plot.py",
+    "katib/doors/cli/selecting.py",
+    "katib/places/cluster/template_warnings.py",
+    "katib/places/cluster/webhooks/experiments.py",
+    "katib/engine/controllers/trial/jobs.py",
     "katib/integrations/hydra.py",
     "katib/integrations/ray.py",
-    "katib/rest/status_server.py",
-    "katib/rpc/trainer_status.py",
+    "katib/wire/serving/status_server.py",
+    "katib/wire/rpc/trainer_status.py",
     "katib/sklearn.py",
     "suggestion_services/auto/auto.py",
     "suggestion_services/enas/enas.py",

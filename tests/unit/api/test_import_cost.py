@@ -9,8 +9,8 @@ import pytest
 
 HEAVY = ("re2", "grpc", "sqlalchemy", "numpy", "fastapi", "optuna", "httpx")
 CASES = {
-    "types": ("import katib.api.types", (*HEAVY, "yaml", "difflib")),
-    "loading": ("import katib.api.loading", HEAVY),
+    "types": ("import katib.model.types", (*HEAVY, "yaml", "difflib")),
+    "loading": ("import katib.model.loading", HEAVY),
     "a valid experiment": (
         "from tests.support import experiments, gate; gate.admitted(experiments.an_experiment())",
         HEAVY,

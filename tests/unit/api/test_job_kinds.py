@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from katib.api.container_restarts import runs_again, unknown_rules
-from katib.api.job_kinds import KNOWN_KINDS, known_kind, misspelt_kind, retry_words
+from katib.engine.runtime.objects import Kind
 from katib.errors import InvalidError
-from katib.local.admission import HostCapacity
-from katib.local.jobs.kinds import job_kinds
-from katib.local.submission import LocalHome
-from katib.runtime.objects import Kind
-from katib.tuning.submission import Gate, StoredObjects
+from katib.model.container_restarts import runs_again, unknown_rules
+from katib.model.job_kinds import KNOWN_KINDS, known_kind, misspelt_kind, retry_words
+from katib.places.machine.admission import HostCapacity
+from katib.places.machine.jobs.kinds import job_kinds
+from katib.places.machine.submission import LocalHome
+from katib.service.tuning.submission import Gate, StoredObjects
 from tests.support.experiments import a_job, a_template, an_experiment
 from tests.support.gate import CATALOG, admitted
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from katib.api.learned_experiments import found_experiments, learned_experiments, looks_for_experiments
-from katib.api.names import LEARNS_FROM_ANNOTATION
-from katib.api.types import Experiment
-from katib.space import check_assignments
+from katib.model.learned_experiments import found_experiments, learned_experiments, looks_for_experiments
+from katib.model.names import LEARNS_FROM_ANNOTATION
+from katib.model.space import check_assignments
+from katib.model.types import Experiment
 from tests.support.experiments import a_double, an_experiment, an_int
 
 AUTO = {"algorithmName": "auto"}

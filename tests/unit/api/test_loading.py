@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.api.decoding import unknown_fields
-from katib.api.loading import FileText, decode_experiment, file_of, load_documents
-from katib.api.types import Experiment
 from katib.errors import InvalidError
+from katib.model.decoding import unknown_fields
+from katib.model.loading import FileText, decode_experiment, file_of, load_documents
+from katib.model.types import Experiment
 from tests.support.experiments import an_experiment, load_experiment
 
 GIVE = "give an Experiment, with ConfigMaps, Secrets and training runtimes if it needs them"

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from katib.api.job_kinds import status_readings
-from katib.api.metrics import PROGRESS, MetricLog
-from katib.api.optimization_jobs import experiment_of, read_optimization_job, settled
 from katib.errors import InvalidError
+from katib.model.job_kinds import status_readings
+from katib.model.metrics import PROGRESS, MetricLog
+from katib.model.optimization_jobs import experiment_of, read_optimization_job, settled
 
 Json = dict[str, Any]
 

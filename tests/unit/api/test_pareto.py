@@ -1,4 +1,4 @@
-"""Domination, a spread of a front and hypervolume (`katib.api.pareto`)."""
+"""Domination, a spread of a front and hypervolume (`katib.model.pareto`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from katib.api.pareto import Point, dominates, front, hypervolume, reference_point, spread
+from katib.model.pareto import Point, dominates, front, hypervolume, reference_point, spread
 
 
 def counted(points: list[Point], side: int) -> float:

@@ -12,13 +12,13 @@ import pytest
 import yaml
 from msgspec import structs
 
-from katib.api.algorithms import AlgorithmCatalog
-from katib.api.conditions import set_condition
-from katib.api.types import Experiment, Resource, Suggestion, Trial
-from katib.api.validation import find_warnings
-from katib.controllers.kinds import with_status
+from katib.engine.controllers.kinds import with_status
 from katib.errors import InvalidError
-from katib.local import open_catalog
+from katib.model.algorithms import AlgorithmCatalog
+from katib.model.conditions import set_condition
+from katib.model.types import Experiment, Resource, Suggestion, Trial
+from katib.model.validation import find_warnings
+from katib.places.machine import open_catalog
 from tests.support.experiments import a_job, a_template, an_experiment, load_experiment
 from tests.support.gate import KATIB_CATALOG, admit_submission
 
@@ -71,7 +71,7 @@ def test_what_others_stored_is_read_as_far_as_it_fits_and_encoded_as_it_was() ->
 
 READ_AT_ONCE = """
 import sys, threading
-from katib.api.types import Experiment, Suggestion, Trial
+from katib.model.types import Experiment, Suggestion, Trial
 
 def read(kind):
     start.wait()

@@ -1,4 +1,4 @@
-"""How a trial is read: its state, and the value that stands for it (`katib.api.trials`)."""
+"""How a trial is read: its state, and the value that stands for it (`katib.model.trials`)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import math
 import pytest
 from msgspec import structs
 
-from katib.api.checkpoints import CheckpointOwner, unneeded
-from katib.api.defaults import with_defaults
-from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.api.names import MEMBER_LABEL, PARENT_LABEL, STEP_LABEL
-from katib.api.trials import (
+from katib.engine.controllers.trial.observing import TrialLogs
+from katib.model.checkpoints import CheckpointOwner, unneeded
+from katib.model.defaults import with_defaults
+from katib.model.metrics import ZERO_TIME, MetricLog
+from katib.model.names import MEMBER_LABEL, PARENT_LABEL, STEP_LABEL
+from katib.model.trials import (
     ACTIVE,
     ELIGIBLE,
     cost,
@@ -23,10 +24,9 @@ from katib.api.trials import (
     reaches_goals,
     trial_state,
 )
-from katib.api.types import Experiment, Metric, MetricStrategySpec, ObjectiveSpec, Observation, TrialState
-from katib.controllers.trial.observing import TrialLogs
-from katib.rpc.convert import trial_message
-from katib.tuning.reading import objective_value
+from katib.model.types import Experiment, Metric, MetricStrategySpec, ObjectiveSpec, Observation, TrialState
+from katib.service.tuning.reading import objective_value
+from katib.wire.rpc.convert import trial_message
 from tests.support.experiments import an_experiment
 from tests.support.observations import MemoryObservationLog
 from tests.support.planning import holding, objective, observed, trial

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from katib.api.defaults import with_defaults
-from katib.api.loading import decode_experiment
-from katib.api.names import SLURM_OPTIONS_ANNOTATION
-from katib.api.types import Condition, Experiment
-from katib.api.validation import admit_update, awaits_restart, describe_changes, is_restartable, validate_update
-from katib.api.validation.update import changed_counts
+from katib.engine.stores.semantics import merged
 from katib.errors import InvalidError
-from katib.stores.semantics import merged
+from katib.model.defaults import with_defaults
+from katib.model.loading import decode_experiment
+from katib.model.names import SLURM_OPTIONS_ANNOTATION
+from katib.model.types import Condition, Experiment
+from katib.model.validation import admit_update, awaits_restart, describe_changes, is_restartable, validate_update
+from katib.model.validation.update import changed_counts
 from tests.support.experiments import a_double, a_job, a_template, an_experiment
 
 MAX_TRIALS = ("Succeeded", "ExperimentMaxTrialsReached")

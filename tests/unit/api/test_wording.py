@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from katib.api.wording import closest
+from katib.model.wording import closest
 
 
 @pytest.mark.parametrize(

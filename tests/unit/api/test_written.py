@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from katib.api.written import TEXT_FIELDS, read_object
-from katib.templates.job_schema.check import job_schema
+from katib.model.templates.job_schema.check import job_schema
+from katib.model.written import TEXT_FIELDS, read_object
 from tests.support.experiments import load_experiment
 
 TEXT = """

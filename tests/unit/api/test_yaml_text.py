@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from katib.api.configuration import ConfigModel, read_configuration
-from katib.api.types import ConfigMapSource, TrialTemplate
-from katib.api.yaml_text import parse_yaml
 from katib.errors import InvalidError
-from katib.templates import render
+from katib.model.configuration import ConfigModel, read_configuration
+from katib.model.templates import render
+from katib.model.types import ConfigMapSource, TrialTemplate
+from katib.model.yaml_text import parse_yaml
 
 
 def value_of(text: str) -> Any:

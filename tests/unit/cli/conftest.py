@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from katib.cli import main
+from katib.doors.cli import main
 from tests.support.cli import process_state_kept
 from tests.support.fake_engine import make_cluster_module, make_module
 from tests.support.tuning import MemoryTuningService, document
@@ -31,14 +31,14 @@ def service() -> MemoryTuningService:
 @pytest.fixture
 def engine(service: MemoryTuningService, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = make_module(service)
-    monkeypatch.setitem(sys.modules, "katib.local", module)
+    monkeypatch.setitem(sys.modules, "katib.places.machine", module)
     return module
 
 
 @pytest.fixture
 def cluster(service: MemoryTuningService, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = make_cluster_module(service)
-    monkeypatch.setitem(sys.modules, "katib.cluster.access.tuning_service", module)
+    monkeypatch.setitem(sys.modules, "katib.places.cluster.access.tuning_service", module)
     return module
 
 
@@ -72,7 +72,7 @@ def katib(
     ):
         monkeypatch.delenv(name, raising=False)
     # Nothing of ours listens on port 1, whatever runs on this machine.
-    monkeypatch.setattr("katib.cli.connection.DEFAULT_SERVER", "http://127.0.0.1:1")
+    monkeypatch.setattr("katib.doors.cli.connection.DEFAULT_SERVER", "http://127.0.0.1:1")
     (tmp_path / ".katib").mkdir()
 
     def run(*args: str) -> Result:

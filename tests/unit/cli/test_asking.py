@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from katib.api.types import Experiment, Trial
-from katib.cli import connection
-from katib.cli.connection import Connected
-from katib.tuning.reading import is_completed, state_of
-from katib.tuning.service import TuningService
+from katib.doors.cli import connection
+from katib.doors.cli.connection import Connected
+from katib.model.types import Experiment, Trial
+from katib.service.tuning.reading import is_completed, state_of
+from katib.service.tuning.service import TuningService
 from tests.support.asking import over_controllers
 from tests.support.experiments import an_experiment
 from tests.support.waiting import eventually

@@ -177,11 +177,11 @@ def test_a_server_can_answer_for_a_cluster(tmp_path: Path) -> None:
 def test_a_missing_package_is_named_with_the_extra_that_brings_it(
     katib: Katib, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "katib.cluster.access.tuning_service", raising=False)
+    monkeypatch.delitem(sys.modules, "katib.places.cluster.access.tuning_service", raising=False)
     import_: Callable[..., object] = builtins.__import__
 
     def without_kubernetes(name: str, *arguments: object, **options: object) -> object:
-        if name == "katib.cluster.access.tuning_service":
+        if name == "katib.places.cluster.access.tuning_service":
             raise ModuleNotFoundError("No module named 'kubernetes'", name="kubernetes")
         return import_(name, *arguments, **options)
 
@@ -197,8 +197,8 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(
 
 def test_the_help_imports_nothing_of_a_cluster() -> None:
     program = (
-        "import sys; from katib.cli import main; main(['get', '--help']); main(['--help']);"
-        "print([name for name in sys.modules if name.startswith(('kubernetes', 'katib.cluster'))])"
+        "import sys; from katib.doors.cli import main; main(['get', '--help']); main(['--help']);"
+        "print([name for name in sys.modules if name.startswith(('kubernetes', 'katib.places.cluster'))])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 

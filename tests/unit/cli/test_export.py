@@ -14,9 +14,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from katib.api.metrics import MetricLog
-from katib.histories.reading import read_source
-from katib.rest.server import Server
+from katib.doors.rest.server import Server
+from katib.model.metrics import MetricLog
+from katib.service.histories.reading import read_source
 from metrics_collector.sources.event_directory import EventDirectory
 from tests.support.hostile import SCRIPT, hostile_service
 from tests.support.reports import data_of

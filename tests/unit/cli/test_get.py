@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from katib.api.names import TITLE_ANNOTATION, name_of_title
-from katib.rest.server import Server
+from katib.doors.rest.server import Server
+from katib.model.names import TITLE_ANNOTATION, name_of_title
 from tests.support.tuning import MemoryTuningService, condition, document, make_experiment, make_trial, patched
 from tests.unit.cli.conftest import Katib
 

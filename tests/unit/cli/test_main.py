@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from katib.cli.app import COMMANDS
+from katib.doors.cli.app import COMMANDS
 from tests.unit.cli.conftest import Katib
 
 
@@ -57,12 +57,12 @@ def test_an_unexpected_exception_is_a_bug_with_its_traceback_in_a_file(
     ("start", "heavy"),
     [
         pytest.param(
-            "from katib.cli import main; main(['--help'])",
+            "from katib.doors.cli import main; main(['--help'])",
             "pydantic rich fastapi httpx sqlalchemy optuna numpy grpc yaml",
             id="help",
         ),
         pytest.param(
-            "import katib.cli.run.command",
+            "import katib.doors.cli.run.command",
             "fastapi httpx sqlalchemy optuna numpy rich uvicorn",
             id="way to the first trial",
         ),
@@ -77,9 +77,9 @@ def test_nothing_heavy_is_imported_before_it_is_needed(start: str, heavy: str) -
 
 def test_the_shell_completes_names_without_importing_commands() -> None:
     code = (
-        "import sys; from katib.cli import main\n"
+        "import sys; from katib.doors.cli import main\n"
         "try: main([])\n"
-        "except SystemExit: sys.exit(str('katib.cli.results' in sys.modules))"
+        "except SystemExit: sys.exit(str('katib.doors.cli.results' in sys.modules))"
     )
     summary = next(section["trials"].summary for section in COMMANDS.values() if "trials" in section)
     asked = {**os.environ, "_KATIB_COMPLETE": "fish_complete", "COMP_WORDS": "katib trials", "COMP_CWORD": "trials"}
@@ -90,7 +90,7 @@ def test_the_shell_completes_names_without_importing_commands() -> None:
 
 
 def test_output_that_is_closed_or_whose_reader_leaves_is_no_error() -> None:
-    command = f"{sys.executable} -m katib.cli algorithms"
+    command = f"{sys.executable} -m katib.doors.cli algorithms"
     done = subprocess.run(["bash", "-c", f"{command} >&-"], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -104,7 +104,7 @@ def test_output_that_is_closed_or_whose_reader_leaves_is_no_error() -> None:
     left, writing = os.pipe()
     os.close(left)
     with open(writing, "wb") as unread:  # noqa: PTH123 - of a descriptor
-        line = [sys.executable, "-m", "katib.cli", "algorithms"]
+        line = [sys.executable, "-m", "katib", "algorithms"]
         after = subprocess.run(line, stdout=unread, stderr=subprocess.PIPE, check=False)
     assert (after.returncode, after.stderr) == (128 + signal.SIGPIPE, b"")
 

@@ -10,12 +10,12 @@ from unittest import mock
 import pytest
 import yaml
 
-from katib.api.metrics import MetricLog
-from katib.cli.printing import Table
-from katib.rest.notes import noted
-from katib.rest.server import Server
-from katib.runtime.objects import Kind
-from katib.tuning.service import Diagnosis
+from katib.doors.cli.printing import Table
+from katib.doors.rest.notes import noted
+from katib.doors.rest.server import Server
+from katib.engine.runtime.objects import Kind
+from katib.model.metrics import MetricLog
+from katib.service.tuning.service import Diagnosis
 from tests.support.experiments import a_double
 from tests.support.training_jobs import RUNTIMES
 from tests.support.tuning import (
@@ -358,7 +358,7 @@ def test_a_server_that_works_elsewhere_is_reported_where_experiments_are_kept_he
         Server(MemoryTuningService(), host="127.0.0.1", port=0) as elsewhere,
         noted(elsewhere.url, None, tmp_path / "state" / "katib"),
     ):
-        monkeypatch.setattr("katib.cli.connection.DEFAULT_SERVER", elsewhere.url)
+        monkeypatch.setattr("katib.doors.cli.connection.DEFAULT_SERVER", elsewhere.url)
         asked, ran = katib("get"), katib("run", "mine.yaml")
         here = katib("get", "--data-dir", ".katib")
         with noted(elsewhere.url, None, tmp_path / ".katib"):

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from katib.api.metrics import MetricLog
 from katib.errors import InvalidError
 from katib.figures.files import write
+from katib.model.metrics import MetricLog
 from tests.support.reports import data_of
 from tests.support.tuning import START, MemoryTuningService, condition, make_experiment, make_trial, patched
 from tests.unit.cli.conftest import Katib

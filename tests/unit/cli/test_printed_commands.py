@@ -17,7 +17,7 @@ import click
 import pytest
 
 import katib
-from katib.cli.app import COMMANDS, cli
+from katib.doors.cli.app import COMMANDS, cli
 
 ROOT = Path(katib.__file__).parent
 _COMMAND = re.compile(r"`(katib [^`]*)`")

@@ -6,12 +6,12 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from katib.api.metrics import PROGRESS, MetricLog
-from katib.api.types import Experiment, Trial
-from katib.cli.run.live import LiveTable
-from katib.explaining.lines import header, moment_line
-from katib.explaining.progress import BestChanged, FailingAlike, Progress, TrialEnded, TrialStarted, with_remedy
-from katib.tuning.service import Change, Diagnosis
+from katib.doors.cli.run.live import LiveTable
+from katib.model.metrics import PROGRESS, MetricLog
+from katib.model.types import Experiment, Trial
+from katib.service.explaining.lines import header, moment_line
+from katib.service.explaining.progress import BestChanged, FailingAlike, Progress, TrialEnded, TrialStarted, with_remedy
+from katib.service.tuning.service import Change, Diagnosis
 from tests.support.tuning import (
     START,
     MemoryTuningService,

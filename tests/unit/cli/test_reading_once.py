@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from katib.api.loading import load_documents
-from katib.api.yaml_text import parse_yaml
-from katib.tuning.submission import Gate
+from katib.model.loading import load_documents
+from katib.model.yaml_text import parse_yaml
+from katib.service.tuning.submission import Gate
 from tests.support.tuning import document
 from tests.unit.cli.conftest import Katib
 

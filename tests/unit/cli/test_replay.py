@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from katib.api.metrics import ZERO_TIME, MetricLog
+from katib.model.metrics import ZERO_TIME, MetricLog
 from tests.support.tuning import START, MemoryTuningService, condition, make_experiment, make_trial, patched
 from tests.unit.cli.conftest import Katib
 

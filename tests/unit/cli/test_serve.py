@@ -13,8 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from katib.rest.notes import running_servers
-from katib.rest.sessions import new_ticket
+from katib.doors.rest.notes import running_servers
+from katib.doors.rest.sessions import new_ticket
 from tests.support.processes import Launch, signal_another_thread
 from tests.support.waiting import eventually
 from tests.support.warm import FAKE_ENGINE, popen

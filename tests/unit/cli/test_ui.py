@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from katib.rest.notes import noted
-from katib.rest.sessions import Sessions
+from katib.doors.rest.notes import noted
+from katib.doors.rest.sessions import Sessions
 from tests.unit.cli.conftest import Katib
 
 LINK = "http://katib-0123456789abcdef.localhost:{port}/katib/open?ticket=t"

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.api.trials import objective_number, trial_state
-from katib.api.types import Trial, TrialState
-from katib.cluster.leader.leading import CLUSTER_SETTINGS, decode_experiment, judged_part
-from katib.controllers.caches import Caches
-from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
-from katib.controllers.ledger import creation_second
-from katib.controllers.ports import StopVerdict
+from katib.engine.controllers.caches import Caches
+from katib.engine.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
+from katib.engine.controllers.ledger import creation_second
+from katib.engine.controllers.ports import StopVerdict
+from katib.engine.runtime.clock import Clock
+from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.engine.stores.memory import MemoryStore
 from katib.errors import ConflictError, NotFoundError, UnavailableError
-from katib.runtime.clock import Clock
-from katib.runtime.objects import Key, Kind, Object, ObjectStore
-from katib.stores.memory import MemoryStore
+from katib.model.metrics import ZERO_TIME, MetricLog
+from katib.model.trials import objective_number, trial_state
+from katib.model.types import Trial, TrialState
+from katib.places.cluster.leader.leading import CLUSTER_SETTINGS, decode_experiment, judged_part
 from tests.support.controllers import JOB, NAMESPACE, FakeServices, JobEnd, World
 from tests.support.experiments import an_experiment
 from tests.support.faulty_store import WRITES, Call, FailOn, FaultyStore

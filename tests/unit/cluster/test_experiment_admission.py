@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.api.defaults import with_defaults
-from katib.api.types import Experiment
-from katib.cluster.admission.reviews import Review, Verdict
-from katib.cluster.webhooks.experiments import INJECTION_LABEL, ExperimentAdmission
-from katib.controllers.kinds import EXPERIMENT
+from katib.engine.controllers.kinds import EXPERIMENT
+from katib.engine.runtime.objects import Key, Kind
+from katib.engine.stores.memory import MemoryStore
 from katib.errors import InvalidError, UnavailableError
-from katib.runtime.objects import Key, Kind
-from katib.stores.memory import MemoryStore
+from katib.model.defaults import with_defaults
+from katib.model.types import Experiment
+from katib.places.cluster.admission.reviews import Review, Verdict
+from katib.places.cluster.webhooks.experiments import INJECTION_LABEL, ExperimentAdmission
 from tests.support.experiments import a_choice, a_double, a_template, an_experiment
 from tests.support.faulty_store import FaultyStore
 from tests.support.gate import CATALOG, KATIB_CATALOG, Catalog

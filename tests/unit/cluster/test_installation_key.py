@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from katib.cluster.installation_key import (
+from katib.engine.runtime.objects import Key
+from katib.engine.stores.memory import MemoryStore
+from katib.errors import InvalidError, NotFoundError
+from katib.places.cluster.installation_key import (
     SECRET_NAME,
     InstallationTokens,
     ensure_keys,
     read_keys,
     write_keys,
 )
-from katib.errors import InvalidError, NotFoundError
-from katib.rpc.tokens import Claims, Role, Tokens
-from katib.runtime.objects import Key
-from katib.stores.memory import MemoryStore
+from katib.wire.rpc.tokens import Claims, Role, Tokens
 
 PLACE = Key("kubeflow", SECRET_NAME)
 CLAIMS = Claims(Role.TRIAL, "team", "a")

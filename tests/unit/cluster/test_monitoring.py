@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from prometheus_client.exposition import generate_latest
 
-from katib.cluster.monitoring.health import ClusterMetrics, serve_pages
-from katib.cluster.monitoring.log_records import JsonFormatter, ReconcileFields
-from katib.controllers.metrics import ControllerMetrics, check_page
-from katib.runtime.controller import DONE, Controller, Result
-from katib.runtime.objects import Key
+from katib.engine.controllers.metrics import ControllerMetrics, check_page
+from katib.engine.runtime.controller import DONE, Controller, Result
+from katib.engine.runtime.objects import Key
+from katib.places.cluster.monitoring.health import ClusterMetrics, serve_pages
+from katib.places.cluster.monitoring.log_records import JsonFormatter, ReconcileFields
 from tests.support.controllers import JobEnd, World
 from tests.support.experiments import an_experiment
 from tests.support.waiting import eventually
@@ -100,7 +100,9 @@ def test_pages_answer_and_checks_say_which_one_fails() -> None:
 def test_a_log_line_is_one_json_object_with_its_reconcile_id(broken: bool) -> None:
     error = ValueError("no\nway")
     exc_info = (ValueError, error, None) if broken else None
-    record = logging.LogRecord("katib.runtime", logging.WARNING, "f.py", 1, "Reconcile %s", ("failed",), exc_info)
+    record = logging.LogRecord(
+        "katib.engine.runtime", logging.WARNING, "f.py", 1, "Reconcile %s", ("failed",), exc_info
+    )
     record.reconcile_id = "trial-controller-7"
     line = JsonFormatter().format(record)
 
@@ -116,7 +118,7 @@ def test_what_others_log_during_a_reconcile_carries_its_id() -> None:
     handler = _Lines()
     handler.setFormatter(JsonFormatter())
     handler.addFilter(ReconcileFields())
-    logger = logging.getLogger("katib.cluster.client.somewhere")
+    logger = logging.getLogger("katib.places.cluster.client.somewhere")
     logger.addHandler(handler)
 
     def reconcile(_key: Key) -> Result:

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from katib.api.types import Trial
-from katib.cluster.admission.reviews import ALLOWED, Review
-from katib.cluster.injection import InjectionSettings, inject
-from katib.cluster.pods.owners import REFUSAL, REMEMBERED_SECONDS
-from katib.cluster.webhooks.pods import PATH, PodAdmission
-from katib.controllers.kinds import TRIAL
+from katib.engine.controllers.kinds import TRIAL
+from katib.engine.runtime.objects import Key, Kind
+from katib.engine.runtime.testing import VirtualClock
+from katib.engine.stores.memory import MemoryStore
 from katib.errors import ForbiddenError, InvalidError, NotFoundError, UnavailableError
-from katib.runtime.objects import Key, Kind
-from katib.runtime.testing import VirtualClock
-from katib.stores.memory import MemoryStore
+from katib.model.types import Trial
+from katib.places.cluster.admission.reviews import ALLOWED, Review
+from katib.places.cluster.injection import InjectionSettings, inject
+from katib.places.cluster.pods.owners import REFUSAL, REMEMBERED_SECONDS
+from katib.places.cluster.webhooks.pods import PATH, PodAdmission
 from tests.support.controllers import JOB, RecordedEvents
 from tests.support.faulty_store import Call, FaultyStore
 from tests.support.pods import injected_trial, injection_settings, pod

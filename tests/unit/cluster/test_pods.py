@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from katib.api.failure_text import failure_cause
-from katib.api.job_kinds import is_suspended, retry_words
-from katib.api.types import CollectorSpec, MetricsCollectorSpec, Trial
-from katib.cluster.leader.leading import judged_part
-from katib.cluster.pods.reading import POD, PodFacts, TrialPods, facts_of
-from katib.cluster.pods.workloads import WORKLOADS, WorkloadFacts, Workloads, workload_facts
-from katib.controllers.ports import NO_UPDATE, PodUpdate
-from katib.runtime.clock import SystemClock
-from katib.runtime.informer import InformerEvent
-from katib.runtime.objects import EventType, Key
-from katib.stores.memory import MemoryStore
+from katib.engine.controllers.ports import NO_UPDATE, PodUpdate
+from katib.engine.runtime.clock import SystemClock
+from katib.engine.runtime.informer import InformerEvent
+from katib.engine.runtime.objects import EventType, Key
+from katib.engine.stores.memory import MemoryStore
+from katib.model.failure_text import failure_cause
+from katib.model.job_kinds import is_suspended, retry_words
+from katib.model.types import CollectorSpec, MetricsCollectorSpec, Trial
+from katib.places.cluster.leader.leading import judged_part
+from katib.places.cluster.pods.reading import POD, PodFacts, TrialPods, facts_of
+from katib.places.cluster.pods.workloads import WORKLOADS, WorkloadFacts, Workloads, workload_facts
 from tests.support.planning import holding, trial
 from tests.support.waiting import eventually
 

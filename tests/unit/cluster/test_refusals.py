@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from katib.api.types import Trial
-from katib.cluster.pods.missed import MissedPods
-from katib.cluster.pods.owners import TrialFinder
-from katib.cluster.pods.reading import COLLECTORS, POD, TrialPods, facts_of
-from katib.cluster.pods.refusals import BACKOFF, Refusals, refusal_of
-from katib.cluster.pods.starts import SETTLING_SECONDS, SlowStarts
-from katib.controllers.kinds import TRIAL
-from katib.controllers.ports import PodRefusal
-from katib.runtime.informer import Informer
-from katib.runtime.objects import Key, Kind, Object
-from katib.runtime.testing import VirtualClock
-from katib.stores.memory import MemoryStore
+from katib.engine.controllers.kinds import TRIAL
+from katib.engine.controllers.ports import PodRefusal
+from katib.engine.runtime.informer import Informer
+from katib.engine.runtime.objects import Key, Kind, Object
+from katib.engine.runtime.testing import VirtualClock
+from katib.engine.stores.memory import MemoryStore
+from katib.model.types import Trial
+from katib.places.cluster.pods.missed import MissedPods
+from katib.places.cluster.pods.owners import TrialFinder
+from katib.places.cluster.pods.reading import COLLECTORS, POD, TrialPods, facts_of
+from katib.places.cluster.pods.refusals import BACKOFF, Refusals, refusal_of
+from katib.places.cluster.pods.starts import SETTLING_SECONDS, SlowStarts
 from tests.support.controllers import JOB
 from tests.support.planning import holding, trial
 from tests.support.waiting import eventually

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from katib.api.names import EXPERIMENT_FINALIZER, EXPERIMENT_LABEL, TRIAL_FINALIZER
-from katib.cluster.access.release import release, require_no_controller
-from katib.cluster.services.plan import DEPLOYMENT
-from katib.controllers.kinds import EXPERIMENT, TRIAL
+from katib.engine.controllers.kinds import EXPERIMENT, TRIAL
+from katib.engine.runtime.objects import Key, Object
+from katib.engine.stores.memory import MemoryStore
 from katib.errors import ConflictError, KindNotInstalledError, TerminalError
-from katib.runtime.objects import Key, Object
-from katib.stores.memory import MemoryStore
+from katib.model.names import EXPERIMENT_FINALIZER, EXPERIMENT_LABEL, TRIAL_FINALIZER
+from katib.places.cluster.access.release import release, require_no_controller
+from katib.places.cluster.services.plan import DEPLOYMENT
 from tests.support.faulty_store import Call, FaultyStore
 from tests.support.stores import owned_by, widget
 

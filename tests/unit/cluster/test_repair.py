@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from katib.api.names import TRIAL_FINALIZER, TRIAL_LABEL
-from katib.api.types import Trial
-from katib.cluster.pods.missed import MissedPod, MissedPods, concerns, missed_pod
-from katib.cluster.pods.owners import TrialFinder
-from katib.cluster.pods.reading import POD
-from katib.cluster.pods.repair import PAUSES_SECONDS, SETTLING_SECONDS, PodRepair, Remedy, remedy_for
-from katib.controllers.kinds import TRIAL
+from katib.engine.controllers.kinds import TRIAL
+from katib.engine.runtime.clock import SystemClock
+from katib.engine.runtime.informer import Informer
+from katib.engine.runtime.objects import Key, Kind
+from katib.engine.runtime.testing import VirtualClock
+from katib.engine.stores.memory import MemoryStore
 from katib.errors import ForbiddenError, UnavailableError
-from katib.runtime.clock import SystemClock
-from katib.runtime.informer import Informer
-from katib.runtime.objects import Key, Kind
-from katib.runtime.testing import VirtualClock
-from katib.stores.memory import MemoryStore
+from katib.model.names import TRIAL_FINALIZER, TRIAL_LABEL
+from katib.model.types import Trial
+from katib.places.cluster.pods.missed import MissedPod, MissedPods, concerns, missed_pod
+from katib.places.cluster.pods.owners import TrialFinder
+from katib.places.cluster.pods.reading import POD
+from katib.places.cluster.pods.repair import PAUSES_SECONDS, SETTLING_SECONDS, PodRepair, Remedy, remedy_for
 from tests.support.controllers import JOB, RecordedEvents
 from tests.support.faulty_store import Call, FaultyStore
 from tests.support.planning import holding, trial

@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from katib.api.configuration import read_configuration
-from katib.cluster.configuration.models import KatibConfig
-from katib.cluster.controller import ControllerOptions
-from katib.cluster.db_manager import DbManager, read_options
-from katib.cluster.environment import BACKOFF, await_answer
-from katib.cluster.monitoring.await_ready import is_ready
-from katib.cluster.version import supported_version
-from katib.databases.sqlite import Database, open_database
+from katib.engine.databases.sqlite import Database, open_database
+from katib.engine.runtime.testing import VirtualClock
 from katib.errors import ForbiddenError, InvalidError, TerminalError, UnavailableError
-from katib.runtime.testing import VirtualClock
+from katib.model.configuration import read_configuration
+from katib.places.cluster.configuration.models import KatibConfig
+from katib.places.cluster.controller import ControllerOptions
+from katib.places.cluster.db_manager import DbManager, read_options
+from katib.places.cluster.environment import BACKOFF, await_answer
+from katib.places.cluster.monitoring.await_ready import is_ready
+from katib.places.cluster.version import supported_version
 
 
 def options(generator: str, certificates: Path | None = None) -> ControllerOptions:
@@ -161,7 +161,7 @@ def test_a_port_is_ready_when_somebody_listens() -> None:
 
 
 def test_the_command_of_a_probe_waits_as_long_as_it_may_and_says_it_by_its_exit_code(page: str) -> None:
-    command = [sys.executable, "-m", "katib.cluster.monitoring.await_ready"]
+    command = [sys.executable, "-m", "katib.places.cluster.monitoring.await_ready"]
 
     assert subprocess.run([*command, page, "30"], check=False).returncode == 0
     assert subprocess.run([*command, "tcp://127.0.0.1:1", "0"], check=False).returncode == 1

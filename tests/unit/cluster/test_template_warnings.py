@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from katib.api.defaults import with_defaults
-from katib.api.types import ExperimentSpec
-from katib.cluster.template_warnings import template_errors, template_warnings
+from katib.model.defaults import with_defaults
+from katib.model.types import ExperimentSpec
+from katib.places.cluster.template_warnings import template_errors, template_warnings
 from tests.support.experiments import a_template, an_experiment, load_experiment
 
 PATH = "spec.trialTemplate.trialSpec"

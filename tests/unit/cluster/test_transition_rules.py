@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.api.defaults import with_defaults
-from katib.api.types import Experiment, ExperimentSpec
-from katib.api.validation import validate_update
-from katib.api.validation.update import COUNTS, FIXED_FIELDS, SPEC_RULES
-from katib.cluster.admission.reviews import Review
-from katib.cluster.webhooks.experiments import ExperimentAdmission
-from katib.controllers.kinds import EXPERIMENT
+from katib.engine.controllers.kinds import EXPERIMENT
+from katib.engine.runtime.objects import Object
+from katib.engine.stores.memory import MemoryStore
 from katib.errors import InvalidError
-from katib.runtime.objects import Object
-from katib.stores.memory import MemoryStore
+from katib.model.defaults import with_defaults
+from katib.model.types import Experiment, ExperimentSpec
+from katib.model.validation import validate_update
+from katib.model.validation.update import COUNTS, FIXED_FIELDS, SPEC_RULES
+from katib.places.cluster.admission.reviews import Review
+from katib.places.cluster.webhooks.experiments import ExperimentAdmission
 from tests.support.experiments import a_double, a_template, an_experiment
 from tests.support.gate import CATALOG
 from tests.support.transition_rules import broken_rules, holds

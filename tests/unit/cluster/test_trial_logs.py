@@ -6,18 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from katib.api.configuration import read_configuration
-from katib.api.metrics import LogAccess
-from katib.api.types import AlgorithmSpec, CollectorSpec, MetricsCollectorSpec, ObjectMeta, Suggestion, SuggestionSpec
-from katib.cluster.configuration.models import KatibConfig
-from katib.cluster.leader.trial_logs import DbManagerTrialLogs
-from katib.controllers.ports import TrialReport
+from katib.engine.controllers.ports import TrialReport
 from katib.errors import ForbiddenError, InvalidError, UnavailableError
-from katib.rpc.credentials import NO_CREDENTIALS
-from katib.rpc.db_manager import serve_db_manager
-from katib.rpc.db_manager_client import DbManagerClient, DbManagerConnection
-from katib.rpc.log_guard import LogGuard, MemoryAccessList
-from katib.rpc.tokens import Claims, Role, Tokens
+from katib.model.configuration import read_configuration
+from katib.model.metrics import LogAccess
+from katib.model.types import AlgorithmSpec, CollectorSpec, MetricsCollectorSpec, ObjectMeta, Suggestion, SuggestionSpec
+from katib.places.cluster.configuration.models import KatibConfig
+from katib.places.cluster.leader.trial_logs import DbManagerTrialLogs
+from katib.wire.rpc.credentials import NO_CREDENTIALS
+from katib.wire.rpc.db_manager import serve_db_manager
+from katib.wire.rpc.db_manager_client import DbManagerClient, DbManagerConnection
+from katib.wire.rpc.log_guard import LogGuard, MemoryAccessList
+from katib.wire.rpc.tokens import Claims, Role, Tokens
 from tests.support.observations import MemoryObservationLog, reading
 from tests.support.planning import observed, trial
 

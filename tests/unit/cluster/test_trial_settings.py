@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from katib.api.configuration import read_configuration
-from katib.api.types import Trial
-from katib.cluster.configuration.models import KatibConfig
-from katib.cluster.injection.settings import VolumeClaim
-from katib.cluster.webhooks.pods import TrialSettings
-from katib.stores.memory import MemoryStore
+from katib.engine.stores.memory import MemoryStore
+from katib.model.configuration import read_configuration
+from katib.model.types import Trial
+from katib.places.cluster.configuration.models import KatibConfig
+from katib.places.cluster.injection.settings import VolumeClaim
+from katib.places.cluster.webhooks.pods import TrialSettings
 
 CONFIG = """
 runtime:

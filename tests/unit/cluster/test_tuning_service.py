@@ -10,16 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.api.failure_text import failure_cause
-from katib.api.metrics import ZERO_TIME, LogAccess, MetricLog
-from katib.api.types import Experiment, Trial
-from katib.cluster.access.facts import CONTROLLER
-from katib.cluster.access.metrics import DB_MANAGER, MetricsAccess, direct_address
-from katib.cluster.access.tuning_service import ServingHome
-from katib.cluster.environment import DEFAULT_CORE_NAMESPACE
-from katib.cluster.pods.reading import POD, facts_of
-from katib.cluster.services.plan import DEPLOYMENT, SERVICE
-from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT
+from katib.engine.controllers.kinds import CONFIG_MAP, EXPERIMENT
+from katib.engine.runtime.clock import SystemClock
+from katib.engine.runtime.objects import Key, Object
+from katib.engine.runtime.testing import VirtualClock
+from katib.engine.stores.memory import MemoryStore
 from katib.errors import (
     FieldError,
     ForbiddenError,
@@ -28,16 +23,21 @@ from katib.errors import (
     NotFoundError,
     UnavailableError,
 )
-from katib.rpc.credentials import Credentials
-from katib.rpc.db_manager import serve_db_manager
-from katib.rpc.log_guard import LogGuard, MemoryAccessList
-from katib.rpc.tokens import Claims, Role, Tokens
-from katib.runtime.clock import SystemClock
-from katib.runtime.objects import Key, Object
-from katib.runtime.testing import VirtualClock
-from katib.stores.memory import MemoryStore
-from katib.tuning.replicas import COLLECTORS
-from katib.tuning.service import Diagnosis
+from katib.model.failure_text import failure_cause
+from katib.model.metrics import ZERO_TIME, LogAccess, MetricLog
+from katib.model.types import Experiment, Trial
+from katib.places.cluster.access.facts import CONTROLLER
+from katib.places.cluster.access.metrics import DB_MANAGER, MetricsAccess, direct_address
+from katib.places.cluster.access.tuning_service import ServingHome
+from katib.places.cluster.environment import DEFAULT_CORE_NAMESPACE
+from katib.places.cluster.pods.reading import POD, facts_of
+from katib.places.cluster.services.plan import DEPLOYMENT, SERVICE
+from katib.service.tuning.replicas import COLLECTORS
+from katib.service.tuning.service import Diagnosis
+from katib.wire.rpc.credentials import Credentials
+from katib.wire.rpc.db_manager import serve_db_manager
+from katib.wire.rpc.log_guard import LogGuard, MemoryAccessList
+from katib.wire.rpc.tokens import Claims, Role, Tokens
 from metrics_collector.delivery import KEPT
 from tests.support.cluster import CORE, JOB, ClusterWorld, memory_cluster, memory_world, said
 from tests.support.observations import MemoryObservationLog

@@ -8,10 +8,18 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from katib.api.leases import Lease, Outcome, is_callers, lease_of, outcome_of
-from katib.api.names import BY_CALLER, EVALUATED_BY_LABEL, LEASE_ANNOTATION, LOST_LEASES_ANNOTATION, OUTCOME_ANNOTATION
-from katib.api.trials import trial_state
-from katib.api.types import (
+from katib.engine.controllers.trial.callers import CallersTrial, comes_to_its_end, plan_callers_trial, silence_of
+from katib.engine.controllers.trial.plan import TrialPlan
+from katib.model.leases import Lease, Outcome, is_callers, lease_of, outcome_of
+from katib.model.names import (
+    BY_CALLER,
+    EVALUATED_BY_LABEL,
+    LEASE_ANNOTATION,
+    LOST_LEASES_ANNOTATION,
+    OUTCOME_ANNOTATION,
+)
+from katib.model.trials import trial_state
+from katib.model.types import (
     CollectorSpec,
     Metric,
     MetricsCollectorSpec,
@@ -22,8 +30,6 @@ from katib.api.types import (
     TrialSpec,
     TrialState,
 )
-from katib.controllers.trial.callers import CallersTrial, comes_to_its_end, plan_callers_trial, silence_of
-from katib.controllers.trial.plan import TrialPlan
 
 NOW = datetime(2030, 1, 1, 12, 0, tzinfo=UTC)
 HELD = Lease("alice", "one", 60.0, NOW + timedelta(seconds=30))

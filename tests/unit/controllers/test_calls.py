@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from katib.controllers.calls import PendingCalls, then
+from katib.engine.controllers.calls import PendingCalls, then
+from katib.engine.runtime.objects import Key
 from katib.errors import UnavailableError
-from katib.runtime.objects import Key
 
 DEMO = Key("default", "demo")
 

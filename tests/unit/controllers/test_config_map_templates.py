@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.api.conditions import find_condition
-from katib.api.types import Condition, Trial
-from katib.controllers.caches import Caches
-from katib.controllers.experiment.config_maps import KEPT_SECONDS, MISSING_SECONDS, TemplateConfigMaps
-from katib.controllers.job_caches import identity
-from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT
+from katib.engine.controllers.caches import Caches
+from katib.engine.controllers.experiment.config_maps import KEPT_SECONDS, MISSING_SECONDS, TemplateConfigMaps
+from katib.engine.controllers.job_caches import identity
+from katib.engine.controllers.kinds import CONFIG_MAP, EXPERIMENT
+from katib.engine.runtime.clock import Clock
+from katib.engine.runtime.informer import Informer
+from katib.engine.runtime.objects import Key, ObjectStore
+from katib.engine.runtime.testing import VirtualClock
+from katib.engine.stores.memory import MemoryStore
 from katib.errors import UnavailableError
-from katib.runtime.clock import Clock
-from katib.runtime.informer import Informer
-from katib.runtime.objects import Key, ObjectStore
-from katib.runtime.testing import VirtualClock
-from katib.stores.memory import MemoryStore
-from katib.templates.source import OFFERED, OFFERED_LABEL
+from katib.model.conditions import find_condition
+from katib.model.templates.source import OFFERED, OFFERED_LABEL
+from katib.model.types import Condition, Trial
 from tests.support.controllers import JOB, NAMESPACE, JobEnd, World, new_store
 from tests.support.experiments import a_job, a_template, an_experiment
 from tests.support.faulty_store import Call, FaultyStore
@@ -151,8 +151,8 @@ def test_a_config_map_that_changed_is_read_at_once() -> None:
 def test_an_experiment_waits_for_its_template_and_goes_on_by_itself(
     caches_of: Callable[[ObjectStore, Clock], Caches], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("katib.controllers.experiment.config_maps.MISSING_SECONDS", 0.05)
-    monkeypatch.setattr("katib.controllers.experiment.reconciler.MISSING_SECONDS", 0.05)
+    monkeypatch.setattr("katib.engine.controllers.experiment.config_maps.MISSING_SECONDS", 0.05)
+    monkeypatch.setattr("katib.engine.controllers.experiment.reconciler.MISSING_SECONDS", 0.05)
     with World(caches_of=caches_of) as world:
         world.submit(an_experiment_from())
         eventually(lambda: waits(world, "False"))

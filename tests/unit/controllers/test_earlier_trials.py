@@ -6,14 +6,14 @@ from typing import Any
 
 from msgspec import structs
 
-from katib.api.types import (
+from katib.engine.controllers.suggestion.earlier import fitting
+from katib.model.types import (
     EarlierTrialsStatus,
     MetricStrategySpec,
     ObjectiveSpec,
     ParameterAssignment,
     Trial,
 )
-from katib.controllers.suggestion.earlier import fitting
 from tests.support.controllers import World
 from tests.support.experiments import a_choice, a_double, an_experiment
 from tests.support.planning import experiment, observed, trial

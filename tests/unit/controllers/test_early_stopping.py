@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.api.trials import objective_number, trial_state
-from katib.api.types import EarlyStoppingRule, Trial, TrialState
-from katib.controllers.ports import NO_UPDATE, PodUpdate, StopVerdict
+from katib.engine.controllers.ports import NO_UPDATE, PodUpdate, StopVerdict
+from katib.engine.runtime.clock import SystemClock
+from katib.engine.runtime.shared_thread import SharedThread
 from katib.errors import UnavailableError
-from katib.runtime.clock import SystemClock
-from katib.runtime.shared_thread import SharedThread
+from katib.model.metrics import ZERO_TIME, MetricLog
+from katib.model.trials import objective_number, trial_state
+from katib.model.types import EarlyStoppingRule, Trial, TrialState
 from tests.support.controllers import JOB, FakeServices, JobEnd, World
 from tests.support.experiments import an_experiment
 from tests.support.observations import MemoryObservationLog
@@ -163,7 +163,7 @@ def test_a_place_is_free_when_the_programs_are_gone() -> None:
 
 
 class OwnRules:
-    """Rules that every trial but the first one meets at once. Fits `katib.controllers.ports.GivenRules`."""
+    """Rules that every trial but the first one meets at once. Fits `katib.engine.controllers.ports.GivenRules`."""
 
     def __init__(self) -> None:
         self.seen: set[str] = set()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from katib.controllers.early_stopping import plan
-from katib.controllers.early_stopping.plan import Asking
+from katib.engine.controllers.early_stopping import plan
+from katib.engine.controllers.early_stopping.plan import Asking
 
 
 def answered(*, took: float = 0.001) -> Asking:

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from katib.api.names import AHEAD_ANNOTATION, ASKED_ANNOTATION, BUDGET_ANNOTATION, FIRST_FAILURES_ANNOTATION
-from katib.api.types import ParameterAssignment, Trial, TrialAssignment, TrialState
-from katib.controllers.experiment.plan import ExperimentPlan, Observed, Obstacle, plan_experiment
-from katib.controllers.ledger import TrialCounts
-from katib.controllers.settings import FINISH_ANNOTATION
-from katib.controllers.spending import Uses
-from katib.controllers.suggestion import states
-from katib.controllers.suggestion.states import EXHAUSTED
-from katib.runtime.objects import Key
+from katib.engine.controllers.experiment.plan import ExperimentPlan, Observed, Obstacle, plan_experiment
+from katib.engine.controllers.ledger import TrialCounts
+from katib.engine.controllers.settings import FINISH_ANNOTATION
+from katib.engine.controllers.spending import Uses
+from katib.engine.controllers.suggestion import states
+from katib.engine.controllers.suggestion.states import EXHAUSTED
+from katib.engine.runtime.objects import Key
+from katib.model.names import AHEAD_ANNOTATION, ASKED_ANNOTATION, BUDGET_ANNOTATION, FIRST_FAILURES_ANNOTATION
+from katib.model.types import ParameterAssignment, Trial, TrialAssignment, TrialState
 from tests.support.planning import (
     LATER,
     NOW,

@@ -10,20 +10,20 @@ from typing import Any, Self
 
 import pytest
 
-from katib.api.defaults import with_defaults
-from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.api.types import Experiment, Trial
-from katib.controllers.assembly import Ports, Queues, assemble
-from katib.controllers.caches import Caches
-from katib.controllers.kinds import EXPERIMENT, TRIAL
-from katib.controllers.ports import PodUpdate
-from katib.controllers.settings import ControllerSettings
-from katib.controllers.trial.jobs import check_job_kind
-from katib.controllers.trial.observing import TrialLogs
-from katib.controllers.trial.plan import killed
+from katib.engine.controllers.assembly import Ports, Queues, assemble
+from katib.engine.controllers.caches import Caches
+from katib.engine.controllers.kinds import EXPERIMENT, TRIAL
+from katib.engine.controllers.ports import PodUpdate
+from katib.engine.controllers.settings import ControllerSettings
+from katib.engine.controllers.trial.jobs import check_job_kind
+from katib.engine.controllers.trial.observing import TrialLogs
+from katib.engine.controllers.trial.plan import killed
+from katib.engine.runtime.clock import SystemClock
+from katib.engine.runtime.objects import Key, Kind, Object
 from katib.errors import FieldError, ForbiddenError, InvalidError, KindNotInstalledError, UnavailableError
-from katib.runtime.clock import SystemClock
-from katib.runtime.objects import Key, Kind, Object
+from katib.model.defaults import with_defaults
+from katib.model.metrics import ZERO_TIME, MetricLog
+from katib.model.types import Experiment, Trial
 from tests.support.controllers import NAMESPACE, FakeServices, RecordedEvents, World, new_store
 from tests.support.experiments import an_experiment
 from tests.support.faulty_store import Call, FaultyStore

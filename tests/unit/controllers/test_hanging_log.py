@@ -8,16 +8,16 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 
 import pytest
 
-from katib.api.metrics import MetricLog
-from katib.api.trials import trial_state
-from katib.api.types import Trial, TrialState
-from katib.controllers.kinds import TRIAL, key_of
-from katib.controllers.ports import TrialReport
-from katib.controllers.settings import ControllerSettings
-from katib.controllers.trial import reconciler
-from katib.controllers.trial.observing import TrialLogs
+from katib.engine.controllers.kinds import TRIAL, key_of
+from katib.engine.controllers.ports import TrialReport
+from katib.engine.controllers.settings import ControllerSettings
+from katib.engine.controllers.trial import reconciler
+from katib.engine.controllers.trial.observing import TrialLogs
+from katib.engine.runtime.objects import Key
 from katib.errors import UnavailableError
-from katib.runtime.objects import Key
+from katib.model.metrics import MetricLog
+from katib.model.trials import trial_state
+from katib.model.types import Trial, TrialState
 from tests.support.controllers import JOB, NAMESPACE, JobEnd, World
 from tests.support.experiments import an_experiment
 from tests.support.observations import MemoryObservationLog

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from katib.api.names import BY_USER, CHOSEN_BY_LABEL
-from katib.controllers.kinds import SUGGESTION
-from katib.controllers.ports import SuggestionsReply
+from katib.engine.controllers.kinds import SUGGESTION
+from katib.engine.controllers.ports import SuggestionsReply
+from katib.engine.runtime.objects import Key
 from katib.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
-from katib.runtime.objects import Key
-from katib.tuning.adding import add_trial
+from katib.model.names import BY_USER, CHOSEN_BY_LABEL
+from katib.service.tuning.adding import add_trial
 from tests.support.controllers import NAMESPACE, FakeServices, JobEnd, World, a_reply, new_store
 from tests.support.experiments import an_experiment
 from tests.support.faulty_store import Call, FaultyStore

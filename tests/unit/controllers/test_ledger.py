@@ -7,10 +7,10 @@ import threading
 import pytest
 from msgspec import structs
 
-from katib.api.types import Observation, Trial, TrialState
-from katib.controllers.ledger import LISTED_NAMES, TrialCounts, TrialLedger, creation_second
-from katib.controllers.pareto_set import SHOWN_TRIALS
-from katib.runtime.objects import Key
+from katib.engine.controllers.ledger import LISTED_NAMES, TrialCounts, TrialLedger, creation_second
+from katib.engine.controllers.pareto_set import SHOWN_TRIALS
+from katib.engine.runtime.objects import Key
+from katib.model.types import Observation, Trial, TrialState
 from tests.support.planning import KnownLedger, objective, observed, readings, trial, two_objectives
 
 DEMO = Key("default", "demo")

@@ -8,12 +8,12 @@ import tracemalloc
 import pytest
 from msgspec import ValidationError
 
-from katib.api.job_kinds import retry_words
-from katib.api.names import QUEUE_LABEL
-from katib.api.types import ObjectMeta, Trial
-from katib.controllers.cached_trial import TrialDecoder
-from katib.controllers.freshness import Freshness
-from katib.runtime.objects import Object
+from katib.engine.controllers.cached_trial import TrialDecoder
+from katib.engine.controllers.freshness import Freshness
+from katib.engine.runtime.objects import Object
+from katib.model.job_kinds import retry_words
+from katib.model.names import QUEUE_LABEL
+from katib.model.types import ObjectMeta, Trial
 from tests.support.planning import trial
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from msgspec import structs
 
-from katib.api.types import Experiment, Trial
-from katib.controllers.freshness import Freshness
-from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
-from katib.controllers.ports import SuggestionService, SuggestionsReply
+from katib.engine.controllers.freshness import Freshness
+from katib.engine.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
+from katib.engine.controllers.ports import SuggestionService, SuggestionsReply
+from katib.engine.runtime.objects import Key
 from katib.errors import NotFoundError
-from katib.runtime.objects import Key
+from katib.model.types import Experiment, Trial
 from tests.support.controllers import NAMESPACE, FakeServices, JobEnd, World, a_reply
 from tests.support.experiments import an_experiment
 from tests.support.planning import experiment

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from katib.controllers.pareto_set import ParetoSet
+from katib.engine.controllers.pareto_set import ParetoSet
 
 
 @pytest.mark.parametrize("objectives", [2, 3])

@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from katib.api.configuration import RetentionConfig
-from katib.api.types import Experiment, Trial
-from katib.controllers.retention import Retention, expired
-from katib.controllers.trial.observing import TrialLogs
+from katib.engine.controllers.retention import Retention, expired
+from katib.engine.controllers.trial.observing import TrialLogs
+from katib.engine.runtime.objects import Key
+from katib.engine.runtime.testing import VirtualClock
 from katib.errors import UnavailableError
-from katib.runtime.objects import Key
-from katib.runtime.testing import VirtualClock
+from katib.model.configuration import RetentionConfig
+from katib.model.types import Experiment, Trial
 from tests.support.observations import Fault, FaultyLog, reading
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

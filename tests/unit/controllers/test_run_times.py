@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 from msgspec import structs
 
-from katib.api.types import BudgetUsage, OwnerReference, Trial
-from katib.controllers.run_times import RunTimes
-from katib.runtime.testing import VirtualClock
+from katib.engine.controllers.run_times import RunTimes
+from katib.engine.runtime.testing import VirtualClock
+from katib.model.types import BudgetUsage, OwnerReference, Trial
 from tests.support.planning import experiment, trial
 
 EXPERIMENT = experiment()

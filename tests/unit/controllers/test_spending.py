@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from katib.api.budgets import Budget
-from katib.api.names import HOLDS_ANNOTATION
-from katib.api.types import Trial
-from katib.controllers.spending import Measured, Spending, Uses
+from katib.engine.controllers.spending import Measured, Spending, Uses
+from katib.model.budgets import Budget
+from katib.model.names import HOLDS_ANNOTATION
+from katib.model.types import Trial
 from tests.support.planning import NOW, holding, trial
 
 GPUS = "gpu=2, trial=1"

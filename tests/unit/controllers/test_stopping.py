@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from katib.api.types import Experiment
-from katib.controllers.kinds import EXPERIMENT
+from katib.engine.controllers.kinds import EXPERIMENT
+from katib.engine.runtime.objects import Key
 from katib.errors import InvalidError, NotFoundError
-from katib.runtime.objects import Key
-from katib.tuning.editing import edit_experiment
-from katib.tuning.reading import state_of
+from katib.model.types import Experiment
+from katib.service.tuning.editing import edit_experiment
+from katib.service.tuning.reading import state_of
 from tests.support.controllers import NAMESPACE, JobEnd, World
 from tests.support.experiments import an_experiment
 from tests.support.waiting import eventually

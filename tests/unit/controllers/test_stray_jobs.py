@@ -9,21 +9,21 @@ from typing import Any, Self
 
 import pytest
 
-from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.api.names import JOB_LABEL
-from katib.api.types import Trial
-from katib.cluster.leader.leading import judged_part
-from katib.cluster.leader.stray_jobs import StrayJobs
-from katib.controllers.assembly import Ports, Queues, assemble
-from katib.controllers.caches import Caches
-from katib.controllers.kinds import TRIAL
-from katib.controllers.trial import plan, reconciler
-from katib.controllers.trial.observing import TrialLogs
-from katib.controllers.trial.reconciler import stray_poll_seconds
+from katib.engine.controllers.assembly import Ports, Queues, assemble
+from katib.engine.controllers.caches import Caches
+from katib.engine.controllers.kinds import TRIAL
+from katib.engine.controllers.trial import plan, reconciler
+from katib.engine.controllers.trial.observing import TrialLogs
+from katib.engine.controllers.trial.reconciler import stray_poll_seconds
+from katib.engine.runtime.clock import SystemClock
+from katib.engine.runtime.objects import EventType, Key, Kind, Object, ObjectList, ObjectStore, Watch, WatchEvent
+from katib.engine.stores.memory import MemoryStore
 from katib.errors import ExpiredError, UnavailableError
-from katib.runtime.clock import SystemClock
-from katib.runtime.objects import EventType, Key, Kind, Object, ObjectList, ObjectStore, Watch, WatchEvent
-from katib.stores.memory import MemoryStore
+from katib.model.metrics import ZERO_TIME, MetricLog
+from katib.model.names import JOB_LABEL
+from katib.model.types import Trial
+from katib.places.cluster.leader.leading import judged_part
+from katib.places.cluster.leader.stray_jobs import StrayJobs
 from tests.support.controllers import NAMESPACE, FakeServices, RecordedEvents, new_store
 from tests.support.faulty_store import Call, FaultyStore
 from tests.support.observations import MemoryObservationLog

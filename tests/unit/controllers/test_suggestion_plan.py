@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from katib.api.conditions import find_condition, is_true, with_start
-from katib.api.types import Condition, ParameterAssignment, SuggestionStatus, TrialAssignment
-from katib.controllers.calls import SeenCall
-from katib.controllers.ports import SuggestionsReply
-from katib.controllers.settings import ControllerSettings
-from katib.controllers.suggestion import states
-from katib.controllers.suggestion.plan import BACKOFF, WAIT_SECONDS, Seen, Step, Streak, Wait, next_step
-from katib.controllers.suggestion.replies import Question
+from katib.engine.controllers.calls import SeenCall
+from katib.engine.controllers.ports import SuggestionsReply
+from katib.engine.controllers.settings import ControllerSettings
+from katib.engine.controllers.suggestion import states
+from katib.engine.controllers.suggestion.plan import BACKOFF, WAIT_SECONDS, Seen, Step, Streak, Wait, next_step
+from katib.engine.controllers.suggestion.replies import Question
 from katib.errors import FieldError, InternalError, InvalidError, UnavailableError
+from katib.model.conditions import find_condition, is_true, with_start
+from katib.model.types import Condition, ParameterAssignment, SuggestionStatus, TrialAssignment
 from tests.support.planning import NOW, experiment, suggestion
 
 SETTINGS = ControllerSettings(service_attempts=3, service_patience_seconds=10)

@@ -8,19 +8,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from katib.api.conditions import with_start
-from katib.api.names import trial_name
-from katib.api.types import (
-    AlgorithmSetting,
-    AlgorithmSpec,
-    EarlyStoppingRule,
-    ParameterAssignment,
-    SuggestionStatus,
-    TrialAssignment,
-)
-from katib.controllers.ports import SuggestionsReply
-from katib.controllers.suggestion import states
-from katib.controllers.suggestion.replies import (
+from katib.engine.controllers.ports import SuggestionsReply
+from katib.engine.controllers.suggestion import states
+from katib.engine.controllers.suggestion.replies import (
     MalformedReplyError,
     Question,
     accepted,
@@ -29,6 +19,16 @@ from katib.controllers.suggestion.replies import (
     open_question,
     waiting_assignments,
     waiting_trials,
+)
+from katib.model.conditions import with_start
+from katib.model.names import trial_name
+from katib.model.types import (
+    AlgorithmSetting,
+    AlgorithmSpec,
+    EarlyStoppingRule,
+    ParameterAssignment,
+    SuggestionStatus,
+    TrialAssignment,
 )
 from tests.support.experiments import a_choice, a_double
 from tests.support.planning import LATER, NOW, experiment, holding, story, suggestion

@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from katib.api.trials import waiting_words
-from katib.api.types import CollectorSpec, MetricsCollectorSpec, Observation, Trial, TrialStatus
-from katib.controllers.ports import PodRefusal, PodUpdate, UncollectedPod
-from katib.controllers.settings import ControllerSettings
-from katib.controllers.trial.jobs import view_of
-from katib.controllers.trial.plan import (
+from katib.engine.controllers.ports import PodRefusal, PodUpdate, UncollectedPod
+from katib.engine.controllers.settings import ControllerSettings
+from katib.engine.controllers.trial.jobs import view_of
+from katib.engine.controllers.trial.plan import (
     JobView,
     Judgment,
     Observed,
@@ -24,7 +22,9 @@ from katib.controllers.trial.plan import (
     needs_observation,
     plan_trial,
 )
-from katib.tuning.reading import seconds_run
+from katib.model.trials import waiting_words
+from katib.model.types import CollectorSpec, MetricsCollectorSpec, Observation, Trial, TrialStatus
+from katib.service.tuning.reading import seconds_run
 from tests.support.planning import LATER, NOW, holding, observed, story, trial
 
 CREATED = holding("Created", "TrialCreated", message="Trial is created")

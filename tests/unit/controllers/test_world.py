@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from katib.api.conditions import find_condition
-from katib.api.names import EXPERIMENT_LABEL, SERVICE_UNAVAILABLE
-from katib.api.types import Experiment, Trial
-from katib.controllers.caches import Caches
-from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
-from katib.controllers.ports import SuggestionsReply
-from katib.controllers.settings import FINISH_ANNOTATION, ControllerSettings
-from katib.controllers.suggestion.reconciler import LONG_HISTORY
+from katib.engine.controllers.caches import Caches
+from katib.engine.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
+from katib.engine.controllers.ports import SuggestionsReply
+from katib.engine.controllers.settings import FINISH_ANNOTATION, ControllerSettings
+from katib.engine.controllers.suggestion.reconciler import LONG_HISTORY
+from katib.engine.runtime.clock import SystemClock
+from katib.engine.runtime.objects import Key, Object, ObjectStore
+from katib.engine.runtime.shared_thread import SharedThread
 from katib.errors import FieldError, InternalError, InvalidError, NotFoundError, UnavailableError
-from katib.runtime.clock import SystemClock
-from katib.runtime.objects import Key, Object, ObjectStore
-from katib.runtime.shared_thread import SharedThread
+from katib.model.conditions import find_condition
+from katib.model.names import EXPERIMENT_LABEL, SERVICE_UNAVAILABLE
+from katib.model.types import Experiment, Trial
 from tests.support.controllers import JOB, NAMESPACE, FakeServices, JobEnd, World, a_reply, new_store
 from tests.support.experiments import an_experiment
 from tests.support.faulty_store import Call, FaultyStore

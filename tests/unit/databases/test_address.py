@@ -9,10 +9,10 @@ import pymysql
 import pytest
 from pg8000.exceptions import DatabaseError, InterfaceError
 
-from katib.databases import ServerAddress, address_from_environment, address_of, open_sql_server
-from katib.databases.address import Tls
-from katib.databases.connecting import _close
-from katib.databases.failures import breaks_connection, translated
+from katib.engine.databases import ServerAddress, address_from_environment, address_of, open_sql_server
+from katib.engine.databases.address import Tls
+from katib.engine.databases.connecting import _close
+from katib.engine.databases.failures import breaks_connection, translated
 from katib.errors import InternalError, InvalidError, KatibError, TerminalError, UnavailableError
 
 SECRET = "hunter2"

@@ -17,13 +17,13 @@ import pytest
 import yaml
 
 import katib
-from katib.algorithm_services.config import ServicesConfig
-from katib.api.configuration import read_configuration
-from katib.cli.app import cli
-from katib.cluster.configuration.models import KatibConfig
+from katib.doors.cli.app import cli
+from katib.engine.algorithm_services.config import ServicesConfig
 from katib.errors import InvalidError
-from katib.local import validate_document
-from katib.tuning.job_files import read_job
+from katib.model.configuration import read_configuration
+from katib.places.cluster.configuration.models import KatibConfig
+from katib.places.machine import validate_document
+from katib.service.tuning.job_files import read_job
 from tests.support.doc_blocks import PAGES, ROOT, Block, blocks_of, is_mark, run_page
 from tests.support.experiments import a_double, an_experiment, an_int
 

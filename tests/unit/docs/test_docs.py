@@ -12,13 +12,13 @@ import yaml
 from click.testing import CliRunner
 
 import katib
-from katib.algorithm_services.config import AlgorithmEntry, ServicesConfig, SettingEntry
-from katib.api.configuration import read_configuration
-from katib.cli.app import COMMANDS, cli
+from katib.doors.cli.app import COMMANDS, cli
+from katib.engine.algorithm_services.config import AlgorithmEntry, ServicesConfig, SettingEntry
 from katib.errors import ERROR_CODES
 from katib.figures.catalogue import COMPARISON, FIGURES
-from katib.local import validate_document
-from katib.local.admission.check import FIELDS, Effect
+from katib.model.configuration import read_configuration
+from katib.places.machine import validate_document
+from katib.places.machine.admission.check import FIELDS, Effect
 from tests.support.page_routes import rest_paths
 from tools.reference_pages import pages as reference_pages
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from katib.api.types import Experiment, Trial
-from katib.explaining import Evidence, JobFacts, ServiceFacts, diagnose_experiment
-from katib.explaining.answer import saved_share, savings_sentence
-from katib.tuning.reading import (
+from katib.model.types import Experiment, Trial
+from katib.service.explaining import Evidence, JobFacts, ServiceFacts, diagnose_experiment
+from katib.service.explaining.answer import saved_share, savings_sentence
+from katib.service.tuning.reading import (
     best_trial_of,
     format_duration,
     format_run,
@@ -20,7 +20,7 @@ from katib.tuning.reading import (
     state_of,
     time_of,
 )
-from katib.tuning.service import Json, RecordedEvent
+from katib.service.tuning.service import Json, RecordedEvent
 from tests.support.tuning import (
     START,
     condition,

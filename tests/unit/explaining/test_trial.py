@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.api.names import METRICS_REPORT_ANNOTATION, REMEDY, WORKSPACE_ANNOTATION
-from katib.api.types import Trial
-from katib.explaining import Evidence, JobFacts, diagnose_experiment, diagnose_trial
-from katib.tuning.service import Diagnosis, Json
+from katib.model.metrics import ZERO_TIME, MetricLog
+from katib.model.names import METRICS_REPORT_ANNOTATION, REMEDY, WORKSPACE_ANNOTATION
+from katib.model.types import Trial
+from katib.service.explaining import Evidence, JobFacts, diagnose_experiment, diagnose_trial
+from katib.service.tuning.service import Diagnosis, Json
 from tests.support.tuning import START, condition, make_experiment, make_pod, make_trial, patched
 
 NOW = START + timedelta(minutes=2)

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from katib.api.types import Experiment, ObjectMeta
 from katib.errors import InvalidError
 from katib.figures.axes import compact, time_unit, value_axis
 from katib.figures.catalogue import compare
@@ -19,6 +18,7 @@ from katib.figures.data import Choice, ExperimentData
 from katib.figures.style import add_note, even_rows, fair_rows, new_figure, thinned_rows
 from katib.figures.timeline import draw_timeline, nothing_has_started, running_at_once, slots_of
 from katib.figures.trials import STATES
+from katib.model.types import Experiment, ObjectMeta
 from tests.support.tables import START, large_table, make_data, make_table, trace
 from tests.support.tuning import patched
 

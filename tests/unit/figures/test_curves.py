@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.figures.curves import CURVE_POINTS, MOST_CURVES, chosen, curve_axis, curve_of, evenly_ended
 from katib.figures.data import Choice, Curve, measure_of
 from katib.figures.durations import draw_durations, no_trial_has_ended
@@ -17,6 +16,7 @@ from katib.figures.intermediate import curves_are_missing, draw_intermediate
 from katib.figures.stopping import draw_stopping, nothing_was_stopped, saved_work
 from katib.figures.style import STATE_MARKS
 from katib.figures.trials import STATES
+from katib.model.metrics import ZERO_TIME, MetricLog
 from tests.support.tables import large_table, make_data, make_table, trace, with_curves
 
 NAN = math.nan

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from katib.api.wording import number_text
 from katib.figures.data import Choice, measure_of
 from katib.figures.history import draw_edf, draw_history
 from katib.figures.pareto import costs_of
 from katib.figures.trials import STATES
+from katib.model.wording import number_text
 from tests.support.tables import large_table, make_data, make_table, trace
 
 NAN = math.nan

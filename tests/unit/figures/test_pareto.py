@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from katib.api import pareto
-from katib.api.metrics import MetricLog
 from katib.errors import InvalidError, NotFoundError
 from katib.figures import reading
 from katib.figures.catalogue import draw, figure_named
@@ -18,7 +16,9 @@ from katib.figures.data import Choice
 from katib.figures.pareto import front_rows, volumes_of
 from katib.figures.reading import KeptCurves, read_experiment, with_curves
 from katib.figures.trials import Objective, TrialTable
-from katib.tuning import trial_pages
+from katib.model import pareto
+from katib.model.metrics import MetricLog
+from katib.service.tuning import trial_pages
 from tests.support.figure_tables import LR, a_table, data_of
 from tests.support.tuning import START, MemoryTuningService, condition, make_experiment, make_trial
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.figures.curves import curve_of
 from katib.figures.trial_curves import CurveLook, draw_trial_curves, smoothed
+from katib.model.metrics import ZERO_TIME, MetricLog
 
 Json = dict[str, Any]
 START = datetime(2030, 1, 1, tzinfo=UTC)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from katib.files.private_directories import make_private
-from katib.files.whole_files import write_named, write_whole
+from katib.model.files.private_directories import make_private
+from katib.model.files.whole_files import write_named, write_whole
 
 
 @pytest.mark.parametrize(("is_private", "mode"), [(True, 0o600), (False, 0o644)], ids=["private", "for all"])

@@ -12,8 +12,8 @@ from types import ModuleType
 import pytest
 
 from katib.errors import InvalidError
-from katib.histories.reading import read_source
-from katib.histories.records import History, Source, history_of
+from katib.service.histories.reading import read_source
+from katib.service.histories.records import History, Source, history_of
 
 
 def read(path: Path, study: str = "") -> Source:

@@ -11,8 +11,8 @@ from optuna.storages import JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 
 from katib.errors import InvalidError
-from katib.histories.reading import read_source
-from katib.histories.records import Source, history_of
+from katib.service.histories.reading import read_source
+from katib.service.histories.records import Source, history_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from katib.errors import InvalidError
-from katib.histories.reading import read_source
-from katib.histories.records import History, history_of
+from katib.service.histories.reading import read_source
+from katib.service.histories.records import History, history_of
 
 RUNS = """Name,State,lr,layers,opt,seed,loss,note
 a,finished,0.001,2,adam,1,0.5,x

@@ -11,10 +11,10 @@ import yaml
 from click.testing import CliRunner
 from cryptography import x509
 
-from katib.cli.about import kubeconfig
+from katib.doors.cli.about import kubeconfig
+from katib.doors.kube_api.kubeconfig import earlier_port, line_to_copy, write_kubeconfig
+from katib.doors.rest.kept_certificate import kept_certificate
 from katib.errors import NotFoundError, TerminalError
-from katib.kube_api.kubeconfig import earlier_port, line_to_copy, write_kubeconfig
-from katib.rest.kept_certificate import kept_certificate
 
 
 def names_of(chain: Path) -> set[str]:

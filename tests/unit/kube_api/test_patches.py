@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from katib.doors.kube_api.applying import BEFORE_FIRST, ConflictsError, applied, read_fields, updated
+from katib.doors.kube_api.patches import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, patched
 from katib.errors import InvalidError
-from katib.kube_api.applying import BEFORE_FIRST, ConflictsError, applied, read_fields, updated
-from katib.kube_api.patches import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, patched
 
 OLD: dict[str, Any] = {
     "metadata": {"finalizers": ["a"]},

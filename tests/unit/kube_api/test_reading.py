@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from katib.kube_api.list_options import list_options_of
-from katib.kube_api.objects import RecentLines, Target
-from katib.kube_api.openapi import Descriptions
-from katib.kube_api.protobuf import read_protobuf
-from katib.kube_api.representations import WHOLE, Form
-from katib.kube_api.resources import RESOURCES, by_path
-from katib.kube_api.selectors import selector_of
-from katib.kube_api.statuses import StatusError
-from katib.kube_api.watching import _Lines
-from katib.local.engine import STATUS_KINDS
-from katib.local.jobs.kinds import job_kinds
-from katib.tuning.replicas import POD
+from katib.doors.kube_api.list_options import list_options_of
+from katib.doors.kube_api.objects import RecentLines, Target
+from katib.doors.kube_api.openapi import Descriptions
+from katib.doors.kube_api.protobuf import read_protobuf
+from katib.doors.kube_api.representations import WHOLE, Form
+from katib.doors.kube_api.resources import RESOURCES, by_path
+from katib.doors.kube_api.selectors import selector_of
+from katib.doors.kube_api.statuses import StatusError
+from katib.doors.kube_api.watching import _Lines
+from katib.places.machine.engine import STATUS_KINDS
+from katib.places.machine.jobs.kinds import job_kinds
+from katib.service.tuning.replicas import POD
 
 
 def test_every_kind_of_job_is_served() -> None:

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 from katib.errors import TerminalError
-from katib.local import claims
-from katib.local.claims import HeldError, claimed, in_turn
+from katib.places.machine import claims
+from katib.places.machine.claims import HeldError, claimed, in_turn
 from tests.support.processes import Launch
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from katib.local import claims
-from katib.local.claims import HeldError, claimed, in_turn
+from katib.places.machine import claims
+from katib.places.machine.claims import HeldError, claimed, in_turn
 with claimed(Path(sys.argv[1])):
     {then}
     print("held", flush=True)

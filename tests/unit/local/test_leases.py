@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from katib.local.pods.leases import LeaseTable, card_ids, lease_directory
-from katib.local.pods.tokens import Capacity, Lease, Limit, Request, Tokens
-from katib.runtime.testing import VirtualClock
+from katib.engine.runtime.testing import VirtualClock
+from katib.places.machine.pods.leases import LeaseTable, card_ids, lease_directory
+from katib.places.machine.pods.tokens import Capacity, Lease, Limit, Request, Tokens
 
 GIB = 2**30
 

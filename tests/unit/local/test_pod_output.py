@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from katib.local.pods.log_file import LogFile, LogLimits, log_parts, read_end
-from katib.local.processes.peek import Peek
+from katib.places.machine.pods.log_file import LogFile, LogLimits, log_parts, read_end
+from katib.places.machine.processes.peek import Peek
 
 FRAME = "  [bt] ({}) /usr/lib/python3.11/lib-dynload/_ctypes.so(+0xbd9e) [0x7faad10e7d9e]\n"
 TRACE = "".join(map(FRAME.format, range(9)))

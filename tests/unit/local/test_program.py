@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from katib.api.names import WORKSPACE_ANNOTATION
-from katib.api.types import Experiment
-from katib.local.program import changed_files, program_annotations, program_now
+from katib.model.names import WORKSPACE_ANNOTATION
+from katib.model.types import Experiment
+from katib.places.machine.program import changed_files, program_annotations, program_now
 from tests.support.cli import katib_here
 from tests.support.experiments import an_experiment, load_experiment
 

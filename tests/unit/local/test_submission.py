@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.algorithm_services.catalog import Catalog
-from katib.api.algorithms import AlgorithmCatalog, AlgorithmInfo
-from katib.api.defaults import with_defaults
-from katib.api.types import Experiment
+from katib.engine.algorithm_services.catalog import Catalog
+from katib.engine.runtime.objects import Key, Kind, Object
 from katib.errors import InvalidError
-from katib.local.admission import HostCapacity
-from katib.local.jobs.kinds import nothing_stored
-from katib.local.jobs.replicated.frameworks import PyTorchJob
-from katib.local.jobs.replicated.mpijob import MPIJob
-from katib.local.submission import LocalHome
-from katib.runtime.objects import Key, Kind, Object
-from katib.tuning.submission import Gate, StoredObjects
+from katib.model.algorithms import AlgorithmCatalog, AlgorithmInfo
+from katib.model.defaults import with_defaults
+from katib.model.types import Experiment
+from katib.places.machine.admission import HostCapacity
+from katib.places.machine.jobs.kinds import nothing_stored
+from katib.places.machine.jobs.replicated.frameworks import PyTorchJob
+from katib.places.machine.jobs.replicated.mpijob import MPIJob
+from katib.places.machine.submission import LocalHome
+from katib.service.tuning.submission import Gate, StoredObjects
 from tests.support.experiments import a_choice, a_template, an_experiment, an_int
 from tests.support.gate import CATALOG
 from tests.support.training_jobs import replica, training_job

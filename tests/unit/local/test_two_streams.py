@@ -11,11 +11,11 @@ from typing import cast
 
 import pytest
 
-from katib.local.pods.log_file import LogFile
-from katib.local.pods.loop import Loop
-from katib.local.pods.output import Monitor, Output
-from katib.local.pods.tools import PodTools
-from katib.local.processes.peek import LINE_BYTES, Peek
+from katib.places.machine.pods.log_file import LogFile
+from katib.places.machine.pods.loop import Loop
+from katib.places.machine.pods.output import Monitor, Output
+from katib.places.machine.pods.tools import PodTools
+from katib.places.machine.processes.peek import LINE_BYTES, Peek
 from metrics_collector.parsers import TextParser
 from tests.support.waiting import eventually
 

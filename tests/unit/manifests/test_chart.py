@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.api.configuration import read_configuration
-from katib.cluster.configuration.models import KatibConfig
+from katib.model.configuration import read_configuration
+from katib.places.cluster.configuration.models import KatibConfig
 from tests.support.helm import INSTALLS, POSTGRES, helm, needs_helm
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.api.job_kinds import KNOWN_KINDS
-from katib.kube_api import columns
+from katib.doors.kube_api import columns
+from katib.model.job_kinds import KNOWN_KINDS
 
 ROOT = Path(__file__).resolve().parents[3]
 CRDS = ROOT / "manifests" / "components" / "crds"

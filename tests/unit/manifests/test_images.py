@@ -31,7 +31,7 @@ RUN = {
     "metrics-collector": """
         import metrics_collector.__main__
         import_all("metrics_collector")
-        import katib.rpc.db_manager_client
+        import katib.wire.rpc.db_manager_client
     """,
     "early-stopping": """
         import_all("suggestion_services.medianstop")
@@ -51,13 +51,13 @@ RUN = {
         import_all("suggestion_services.darts")
     """,
     "db-manager": """
-        import katib.cli.app, katib.cli.db_manager, katib.cluster.db_manager, pg8000.dbapi, pymysql
-        import_all("katib.databases")
-        import_all("katib.observations")
-        import uvicorn, katib.rest.prompt_server, uvicorn.protocols.http.h11_impl
+        import katib.doors.cli.app, katib.doors.cli.db_manager, katib.places.cluster.db_manager, pg8000.dbapi, pymysql
+        import_all("katib.engine.databases")
+        import_all("katib.engine.observations")
+        import uvicorn, katib.wire.serving.prompt_server, uvicorn.protocols.http.h11_impl
     """,
     "controller": """
-        import katib.cli.app, katib.cli.controller, katib.cli.serve
+        import katib.doors.cli.app, katib.doors.cli.controller, katib.doors.cli.serve
         for room in ("cluster", "rest"):
             import_all(f"katib.{room}")
     """,
@@ -83,13 +83,13 @@ class Missing(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, Missing())
 
 def import_all(package):
-    elsewhere = "katib.cluster.db_manager"  # the other image's
+    elsewhere = "katib.places.cluster.db_manager"  # the other image's
     for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
         if module.name != elsewhere:
             importlib.import_module(module.name)
 
 def serve(name, early_stopping=False):
-    from katib.rpc._generated import api_pb2 as pb, api_pb2_grpc
+    from katib.wire.rpc._generated import api_pb2 as pb, api_pb2_grpc
     from tests.support.suggestion import a_parameter, a_trial, an_experiment, served_here
 
     halving = {"r_l": "1", "resource_name": "lr", "s_max": "1"}

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.api.configuration import read_configuration
-from katib.cluster.configuration.models import KatibConfig
-from katib.rest.listening import DRAIN_SECONDS
-from katib.rest.visits import UI_PREFIX
+from katib.doors.rest.visits import UI_PREFIX
+from katib.model.configuration import read_configuration
+from katib.places.cluster.configuration.models import KatibConfig
+from katib.wire.serving.listening import DRAIN_SECONDS
 from suggestion_services.algorithms import ENTRIES
 
 ROOT = Path(__file__).resolve().parents[3]

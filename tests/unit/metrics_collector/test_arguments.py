@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from katib.api.types import EarlyStoppingRule
 from katib.errors import InvalidError
+from katib.model.types import EarlyStoppingRule
 from metrics_collector.arguments import Arguments, parse_arguments, split_filters
 from metrics_collector.pod_settings import PodSettings
 

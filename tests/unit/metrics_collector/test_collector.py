@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.api.names import REMEDY
-from katib.api.types import (
+from katib.model.metrics import ZERO_TIME, MetricLog
+from katib.model.names import REMEDY
+from katib.model.types import (
     CollectorSpec,
     EarlyStoppingRule,
     FileSystemPath,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from katib.api.metrics import MetricLog
+from katib.model.metrics import MetricLog
 from metrics_collector.sources.event_directory import LONGEST_PAUSE_SECONDS, MAX_OPEN_FILES, EventDirectory
 from tests.support.event_records import VERSION, event, record, scalar, simple_value
 

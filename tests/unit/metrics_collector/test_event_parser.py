@@ -10,7 +10,7 @@ from struct import pack
 
 import pytest
 
-from katib.api.metrics import ZERO_TIME, MetricLog, parse_value
+from katib.model.metrics import ZERO_TIME, MetricLog, parse_value
 from metrics_collector.parsers.protobuf import varint
 from metrics_collector.parsers.records import MAX_RECORD_BYTES, RecordReader, checksum_function, crc32c
 from metrics_collector.parsers.tags import TagRules

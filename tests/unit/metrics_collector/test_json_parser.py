@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from katib.api.metrics import ZERO_TIME, MetricLog
+from katib.model.metrics import ZERO_TIME, MetricLog
 from metrics_collector.parsers import JsonParser
 
 

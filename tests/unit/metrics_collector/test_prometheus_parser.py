@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from katib.api.metrics import ZERO_TIME, MetricLog
+from katib.model.metrics import ZERO_TIME, MetricLog
 from metrics_collector.parsers.prometheus import PrometheusParser
 from tests.support.scrapes import OPEN_METRICS, TEXT
 

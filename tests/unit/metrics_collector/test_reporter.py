@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from katib.api.metrics import MetricLog
+from katib.engine.runtime.testing import VirtualClock
 from katib.errors import Backoff, FieldError, InternalError, InvalidError, UnavailableError
-from katib.runtime.testing import VirtualClock
+from katib.model.metrics import MetricLog
 from metrics_collector.reporter import Reporter
 from tests.support.observations import Fault, FaultyLog, MemoryObservationLog, reading
 from tests.support.waiting import eventually

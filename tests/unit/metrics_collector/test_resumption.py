@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from katib.api.metrics import BatchId, MetricLog
 from katib.errors import FieldError, InternalError, InvalidError, UnavailableError
+from katib.model.metrics import BatchId, MetricLog
 from metrics_collector.parsers import Notes
 from metrics_collector.resume_point import Doubt, Progress, ResumePoint
 from metrics_collector.resumption import ResumableLog

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from katib.api.metrics import ZERO_TIME, BatchId, MetricLog
-from katib.api.types import EarlyStoppingRule
 from katib.errors import UnavailableError
+from katib.model.metrics import ZERO_TIME, BatchId, MetricLog
+from katib.model.types import EarlyStoppingRule
 from metrics_collector.arguments import parse_arguments
 from metrics_collector.early_stopping import RuleBook
 from metrics_collector.numbering import NumberedLog

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.errors import InvalidError
+from katib.model.metrics import ZERO_TIME, MetricLog
 from metrics_collector.parsers import TextParser, parser_for
 
 BRACES = r"{metricName: ([\w|-]+), metricValue: ((-?\d+)(\.\d+)?)}"

@@ -10,13 +10,13 @@ import grpc
 import pytest
 
 from katib.errors import InvalidError, UnavailableError
-from katib.rpc._generated import api_pb2 as pb
-from katib.rpc._generated import health_pb2
-from katib.rpc._generated.api_pb2_grpc import DBManagerStub
-from katib.rpc._generated.health_pb2_grpc import HealthStub
-from katib.rpc.credentials import Credentials
-from katib.rpc.db_manager import DbManagerServer, DbManagerServicer, serve_db_manager
-from katib.rpc.db_manager_client import DbManagerClient
+from katib.wire.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import health_pb2
+from katib.wire.rpc._generated.api_pb2_grpc import DBManagerStub
+from katib.wire.rpc._generated.health_pb2_grpc import HealthStub
+from katib.wire.rpc.credentials import Credentials
+from katib.wire.rpc.db_manager import DbManagerServer, DbManagerServicer, serve_db_manager
+from katib.wire.rpc.db_manager_client import DbManagerClient
 from tests.support.observations import MemoryObservationLog, reading, serving_log
 from tests.support.refusals import INVALID, refusal
 from tests.support.services import serving

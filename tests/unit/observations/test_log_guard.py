@@ -13,13 +13,13 @@ import grpc
 import pytest
 
 from katib.errors import AlreadyExistsError, ForbiddenError
-from katib.rpc import log_guard
-from katib.rpc._generated import api_pb2 as pb
-from katib.rpc._generated.api_pb2_grpc import DBManagerStub
-from katib.rpc.credentials import Credentials
-from katib.rpc.db_manager_client import DbManagerClient
-from katib.rpc.log_guard import Caller, LogGuard, MemoryAccessList
-from katib.rpc.tokens import Claims, Role, Tokens
+from katib.wire.rpc import log_guard
+from katib.wire.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated.api_pb2_grpc import DBManagerStub
+from katib.wire.rpc.credentials import Credentials
+from katib.wire.rpc.db_manager_client import DbManagerClient
+from katib.wire.rpc.log_guard import Caller, LogGuard, MemoryAccessList
+from katib.wire.rpc.tokens import Claims, Role, Tokens
 from tests.support.observations import MemoryObservationLog, reading, serving_log
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32

@@ -11,12 +11,12 @@ from sqlalchemy import Dialect
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.schema import CreateTable
 
-from katib.api.metrics import BatchId, LogAccess
-from katib.databases.sqlite import open_database
+from katib.engine.databases.sqlite import open_database
+from katib.engine.observations import SqlObservationLog, access_list
+from katib.engine.observations.tables import SCHEMA_VERSION, observation_logs
 from katib.errors import TerminalError
-from katib.observations import SqlObservationLog, access_list
-from katib.observations.tables import SCHEMA_VERSION, observation_logs
-from katib.rpc.db_manager_client import DbManagerClient
+from katib.model.metrics import BatchId, LogAccess
+from katib.wire.rpc.db_manager_client import DbManagerClient
 from tests.support.observations import reading, serving_log
 
 KATIB_TABLE = (

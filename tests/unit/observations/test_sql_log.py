@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from katib.databases.sqlite import Database, open_database
+from katib.engine.databases.sqlite import Database, open_database
+from katib.engine.observations import SqlObservationLog, sql
 from katib.errors import Backoff, UnavailableError
-from katib.observations import SqlObservationLog, sql
 from metrics_collector.reporter import Reporter
 from tests.support.observations import reading
 from tests.support.waiting import eventually

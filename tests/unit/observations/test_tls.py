@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from katib.errors import InvalidError, UnavailableError
-from katib.rest.certificates import Issued, issue
-from katib.rpc.credentials import Credentials, server_credentials
-from katib.rpc.db_manager import DbManagerServer
-from katib.rpc.db_manager_client import DbManagerClient
+from katib.wire.rpc.credentials import Credentials, server_credentials
+from katib.wire.rpc.db_manager import DbManagerServer
+from katib.wire.rpc.db_manager_client import DbManagerClient
+from katib.wire.serving.certificates import Issued, issue
 from tests.support.observations import MemoryObservationLog, reading, serving_log
 
 NAMES = ("katib-db-manager", "katib-db-manager.kubeflow")

@@ -13,27 +13,27 @@ from typing import Any
 import grpc
 import pytest
 
-from katib.api.names import name_of_title
-from katib.api.types import Experiment, Trial
-from katib.api.validation.metadata import check_metadata
-from katib.controllers.kinds import EXPERIMENT, TRIAL, with_status
-from katib.controllers.trial.plan import killed
-from katib.databases.sqlite import Database, open_database
+from katib.doors.optuna_storage.messages import CALLS, DIRECTIONS, STATES
+from katib.doors.optuna_storage.routes import storage_routes
+from katib.doors.optuna_storage.server import LONGEST_PATH, StorageServer, line_to_copy, socket_path
+from katib.doors.optuna_storage.service import StorageService, handlers
+from katib.doors.rest.client import HttpTuningService
+from katib.doors.rest.server import Server
+from katib.engine.controllers.kinds import EXPERIMENT, TRIAL, with_status
+from katib.engine.controllers.trial.plan import killed
+from katib.engine.databases.sqlite import Database, open_database
+from katib.engine.observations.sql import SqlObservationLog
+from katib.engine.runtime.clock import SystemClock
+from katib.engine.runtime.objects import Key
+from katib.engine.stores.sql import SqlStore
+from katib.engine.stores.sql.attributes import SqlAttributes
 from katib.errors import ForbiddenError, InvalidError, NotFoundError, TerminalError
-from katib.local.engine import STATUS_KINDS
-from katib.observations.sql import SqlObservationLog
-from katib.optuna_storage.messages import CALLS, DIRECTIONS, STATES
-from katib.optuna_storage.routes import storage_routes
-from katib.optuna_storage.server import LONGEST_PATH, StorageServer, line_to_copy, socket_path
-from katib.optuna_storage.service import StorageService, handlers
-from katib.rest.client import HttpTuningService
-from katib.rest.server import Server
-from katib.runtime.clock import SystemClock
-from katib.runtime.objects import Key
-from katib.stores.sql import SqlStore
-from katib.stores.sql.attributes import SqlAttributes
-from katib.tuning.chosen_trials import ChosenTrials
-from katib.tuning.ports import CallersLog
+from katib.model.names import name_of_title
+from katib.model.types import Experiment, Trial
+from katib.model.validation.metadata import check_metadata
+from katib.places.machine.engine import STATUS_KINDS
+from katib.service.tuning.chosen_trials import ChosenTrials
+from katib.service.tuning.ports import CallersLog
 from tests.support.tuning import MemoryTuningService
 
 MINIMIZE, MAXIMIZE = range(len(DIRECTIONS))

@@ -6,8 +6,8 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from katib.rest.server import Server
-from katib.tuning.service import TuningService
+from katib.doors.rest.server import Server
+from katib.service.tuning.service import TuningService
 from tests.support.tuning import MemoryTuningService, document
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from katib.rest import bounded
-from katib.rest.listening import Message, Receive, Send, ServerThread, listen
-from katib.rest.server import Server
+from katib.doors.rest import bounded
+from katib.doors.rest.server import Server
+from katib.wire.serving.listening import Message, Receive, Send, ServerThread, listen
 from tests.support.tuning import MemoryTuningService
 from tests.support.waiting import eventually
 
@@ -30,7 +30,7 @@ NEXT = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n" + HEADER
 SERVER = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
-from katib.rest.listening import ServerThread, listen
+from katib.wire.serving.listening import ServerThread, listen
 from tests.unit.rest.test_bounded import answer
 sockets = [listen("127.0.0.1", 0), listen("127.0.0.1", 0)]
 servers = [ServerThread(answer, [one], "test", tls=tls) for one, tls in zip(sockets, (None, lambda: None))]

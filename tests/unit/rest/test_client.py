@@ -13,7 +13,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from katib.api.types import Experiment
+from katib.doors.rest.client import HttpTuningService
+from katib.doors.rest.problems import error_of, problem_of
+from katib.doors.rest.server import Server
 from katib.errors import (
     ERROR_CODES,
     FieldError,
@@ -24,10 +26,8 @@ from katib.errors import (
     NotFoundError,
     UnavailableError,
 )
-from katib.rest.certificates import issue
-from katib.rest.client import HttpTuningService
-from katib.rest.problems import error_of, problem_of
-from katib.rest.server import Server
+from katib.model.types import Experiment
+from katib.wire.serving.certificates import issue
 from tests.support.tuning import MemoryTuningService, document
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from katib.rest.server import Server
-from katib.ui import ui_routes
+from katib.doors.rest.server import Server
+from katib.doors.ui import ui_routes
 from tests.support.tuning import MemoryTuningService, document
 
 PAGE = "/katib/experiments/default/demo"

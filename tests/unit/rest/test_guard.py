@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from katib.doors.rest.client import HttpTuningService
+from katib.doors.rest.server import Server, is_loopback
+from katib.doors.rest.visits import Headers, is_page, is_visit
 from katib.errors import InvalidError
-from katib.rest.client import HttpTuningService
-from katib.rest.server import Server, is_loopback
-from katib.rest.visits import Headers, is_page, is_visit
 from tests.support.tuning import MemoryTuningService
 
 LIST = "/api/v1/experiments"

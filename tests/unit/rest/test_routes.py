@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from katib.api.metrics import MetricLog
-from katib.cli.connection import DEFAULT_SERVER
+from katib.doors.cli.connection import DEFAULT_SERVER
+from katib.doors.rest.guard import MAX_BODY_BYTES
+from katib.doors.rest.server import Server
 from katib.errors import ERROR_CODES, KatibError, NotFoundError, UnavailableError
-from katib.rest.guard import MAX_BODY_BYTES
-from katib.rest.server import Server
+from katib.model.metrics import MetricLog
 from tests.support.tuning import (
     START,
     MemoryTuningService,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from katib.rest.sessions import (
+from katib.doors.rest.sessions import (
     LIFETIME_SECONDS,
     LINK_SECONDS,
     MOST_VALUES,
@@ -15,7 +15,7 @@ from katib.rest.sessions import (
     new_ticket,
     set_cookie,
 )
-from katib.rest.signed_out import SignedOut
+from katib.doors.rest.signed_out import SignedOut
 
 NOW = 1_900_000_000.5
 OURS = Sessions(b"secret", "today")

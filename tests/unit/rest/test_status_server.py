@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from katib.api.metrics import PROGRESS, LogAccess, MetricLog
-from katib.rest.certificates import issue
-from katib.rest.status_server import StatusServer
-from katib.rpc.log_guard import LogGuard, MemoryAccessList
-from katib.rpc.tokens import Claims, Role, Tokens
-from katib.rpc.trainer_status import StatusReceiver
+from katib.model.metrics import PROGRESS, LogAccess, MetricLog
+from katib.wire.rpc.log_guard import LogGuard, MemoryAccessList
+from katib.wire.rpc.tokens import Claims, Role, Tokens
+from katib.wire.rpc.trainer_status import StatusReceiver
+from katib.wire.serving.certificates import issue
+from katib.wire.serving.status_server import StatusServer
 from tests.support.observations import MemoryObservationLog
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

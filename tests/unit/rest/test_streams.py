@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from katib.doors.rest.client import HttpTuningService
+from katib.doors.rest.server import Server
 from katib.errors import UnavailableError
-from katib.rest.client import HttpTuningService
-from katib.rest.server import Server
 from tests.support.tuning import KEPT_CHANGES, MemoryTuningService, condition, make_experiment, make_trial
 from tests.support.waiting import eventually
 
@@ -116,7 +116,7 @@ def test_a_missing_experiment_is_a_problem_and_no_stream(http: httpx.Client) -> 
 
 
 def test_silence_is_broken_by_comments(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("katib.rest.streams.HEARTBEAT_SECONDS", 0.25)
+    monkeypatch.setattr("katib.doors.rest.streams.HEARTBEAT_SECONDS", 0.25)
     with http.stream("GET", CHANGES) as answer:
         assert next(line for line in answer.iter_lines() if line.startswith(":"))
 
@@ -124,7 +124,7 @@ def test_silence_is_broken_by_comments(http: httpx.Client, monkeypatch: pytest.M
 def test_a_stream_outlives_the_slices_in_which_it_waits(
     http: httpx.Client, service: MemoryTuningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("katib.rest.streams.SLICE_SECONDS", 0.05)
+    monkeypatch.setattr("katib.doors.rest.streams.SLICE_SECONDS", 0.05)
     with http.stream("GET", f"{CHANGES}?timeoutSeconds=1") as answer:
         seen = [e["event"] for e in events(answer.iter_lines()) if "event" in e]
 
@@ -147,7 +147,7 @@ def test_stopping_the_server_ends_its_streams(service: MemoryTuningService) -> N
 
 
 def test_the_thread_of_a_stream_ends_with_its_reader(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("katib.rest.streams.SLICE_SECONDS", 0.1)
+    monkeypatch.setattr("katib.doors.rest.streams.SLICE_SECONDS", 0.1)
     others = _stream_threads()
     with http.stream("GET", CHANGES) as answer:
         lines = answer.iter_lines()  # kept: a forgotten iterator closes the connection

@@ -9,10 +9,18 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from katib.doors.rest.guard import OPEN_PATHS
+from katib.doors.rest.server import Server
 from katib.errors import InvalidError
-from katib.rest.guard import OPEN_PATHS
-from katib.rest.server import Server
-from katib.rest.users import LONGEST_NAME, MOST_GROUPS, USER_HEADER, Gateway, UnknownUserError, User, UserHeaders
+from katib.service.tuning.users import (
+    LONGEST_NAME,
+    MOST_GROUPS,
+    USER_HEADER,
+    Gateway,
+    UnknownUserError,
+    User,
+    UserHeaders,
+)
 from tests.support.page_routes import rest_paths
 from tests.support.tuning import MemoryTuningService, document
 

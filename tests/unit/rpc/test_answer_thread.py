@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from katib.rpc.connection import AnswerThread
+from katib.wire.rpc.connection import AnswerThread
 from tests.support.waiting import eventually
 
 

@@ -10,14 +10,14 @@ from typing import Any, NoReturn
 import grpc
 import pytest
 
-from katib.algorithm_services.readiness import ask_health
-from katib.api.types import AlgorithmSetting, Experiment, ParameterAssignment, Trial
+from katib.engine.algorithm_services.readiness import ask_health
 from katib.errors import FieldError, InternalError, InvalidError, KatibError, TerminalError, UnavailableError
-from katib.rpc._generated import api_pb2 as pb
-from katib.rpc._generated import early_stopping_pb2 as judging
-from katib.rpc.clients import ServiceClient
-from katib.rpc.connection import Connection
-from katib.rpc.errors import status_of
+from katib.model.types import AlgorithmSetting, Experiment, ParameterAssignment, Trial
+from katib.wire.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import early_stopping_pb2 as judging
+from katib.wire.rpc.clients import ServiceClient
+from katib.wire.rpc.connection import Connection
+from katib.wire.rpc.errors import status_of
 from tests.support.experiments import an_experiment
 from tests.support.networks import gateway_without_routes, held_up
 from tests.support.services import ScriptedEarlyStopping, ScriptedJudge, ScriptedSuggestion, serving, some_suggestions

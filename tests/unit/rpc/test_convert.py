@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from katib.api.types import (
+from katib.model.types import (
     Condition,
     EarlyStoppingRule,
     Experiment,
@@ -18,8 +18,8 @@ from katib.api.types import (
     Observation,
     Trial,
 )
-from katib.rpc import convert
-from katib.rpc._generated import api_pb2 as pb
+from katib.wire.rpc import convert
+from katib.wire.rpc._generated import api_pb2 as pb
 from tests.support.experiments import a_choice, a_double, an_experiment, an_int
 
 STARTED = datetime(2024, 5, 1, 10, 0, 0, tzinfo=UTC)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from katib.rpc._generated import POOL, api_pb2, health_pb2
-from katib.rpc._generated.suggestions_pb2 import UndecodedSuggestionsRequest
+from katib.wire.rpc._generated import POOL, api_pb2, health_pb2
+from katib.wire.rpc._generated.suggestions_pb2 import UndecodedSuggestionsRequest
 
 PACKAGE = "api.v1.beta1"
 PROTO = Path(__file__).parents[3] / "proto"
@@ -185,7 +185,7 @@ def test_health_is_that_of_grpc() -> None:
     assert [value.name for value in status.values] == ["UNKNOWN", "SERVING", "NOT_SERVING"]
 
 
-_OURS = "import katib.rpc._generated.api_pb2 as ours, katib.rpc._generated.api_pb2_grpc"
+_OURS = "import katib.wire.rpc._generated.api_pb2 as ours, katib.wire.rpc._generated.api_pb2_grpc"
 _OFFICIAL = """
 import importlib.util, sys, types
 package = types.ModuleType("kubeflow.katib")  # without its client, which imports a client of all of Kubernetes
@@ -230,6 +230,6 @@ def test_the_request_that_services_read_has_every_field_of_the_one_that_is_sent(
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in PROTO.glob("*.proto")))
 def test_stubs_for_go_have_a_package_of_their_own(name: str) -> None:
-    stub = importlib.import_module(f"katib.rpc._generated.{name}_pb2")
+    stub = importlib.import_module(f"katib.wire.rpc._generated.{name}_pb2")
 
     assert "/" in stub.DESCRIPTOR.GetOptions().go_package

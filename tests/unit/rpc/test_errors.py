@@ -17,7 +17,7 @@ from katib.errors import (
     TerminalError,
     UnavailableError,
 )
-from katib.rpc.errors import FIELD_ERRORS_KEY, Status, error_of, refusal, status_of
+from katib.wire.rpc.errors import FIELD_ERRORS_KEY, Status, error_of, refusal, status_of
 
 BOUNDS = FieldError("spec.parameters[0].feasibleSpace.min", "10 is above max 1", "swap the bounds", "bounds-order")
 NAME = FieldError("metadata.name", '"A" is not a DNS label', "use lower case", "name-dns")

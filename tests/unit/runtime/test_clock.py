@@ -3,8 +3,8 @@ from __future__ import annotations
 import threading
 from datetime import UTC, datetime, timedelta
 
-from katib.runtime.clock import SteadyTime, SystemClock
-from katib.runtime.testing import VirtualClock
+from katib.engine.runtime.clock import SteadyTime, SystemClock
+from katib.engine.runtime.testing import VirtualClock
 from tests.support.waiting import eventually
 
 

@@ -5,11 +5,11 @@ import threading
 
 import pytest
 
+from katib.engine.runtime.controller import DONE, Controller, Result, current_reconcile
+from katib.engine.runtime.objects import Key
+from katib.engine.runtime.testing import VirtualClock
+from katib.engine.runtime.work_queue import WorkQueue
 from katib.errors import ConflictError, FieldError, InvalidError, TerminalError, UnavailableError
-from katib.runtime.controller import DONE, Controller, Result, current_reconcile
-from katib.runtime.objects import Key
-from katib.runtime.testing import VirtualClock
-from katib.runtime.work_queue import WorkQueue
 from tests.support.waiting import eventually
 
 A = Key("team", "a")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from katib.engine.runtime.objects import Key
 from katib.errors import UnavailableError
-from katib.runtime.objects import Key
 from tests.support.faulty_store import Call, Crash, FaultyStore, crash_around_write
 from tests.support.stores import WIDGET, changed, memory_store, names, widget
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from katib.engine.runtime.informer import Informer, InformerEvent
+from katib.engine.runtime.objects import EventType, Key, Object
+from katib.engine.runtime.shared_thread import SharedThread
+from katib.engine.runtime.testing import VirtualClock
 from katib.errors import ExpiredError, InternalError, UnavailableError
-from katib.runtime.informer import Informer, InformerEvent
-from katib.runtime.objects import EventType, Key, Object
-from katib.runtime.shared_thread import SharedThread
-from katib.runtime.testing import VirtualClock
 from tests.support.faulty_store import Call, FaultyStore
 from tests.support.stores import GADGET, WIDGET, changed, memory_store, widget, with_metadata
 from tests.support.waiting import eventually, never
@@ -282,13 +282,13 @@ def test_nothing_is_lost_when_the_watch_breaks_between_any_two_changes(bench: Be
         calls += call.verb == "next"
         return UnavailableError("line cut") if call.verb == "next" and calls % 3 == 0 else None
 
-    logging.getLogger("katib.runtime.informer").setLevel(logging.CRITICAL)
+    logging.getLogger("katib.engine.runtime.informer").setLevel(logging.CRITICAL)
     bench.start()
     bench.store.fail_on = fail_on
     for number in range(30):
         bench.inner.create(color(f"w-{number}", "red"))
     pump(bench, lambda: len(bench.informer.all()) == 30)
-    logging.getLogger("katib.runtime.informer").setLevel(logging.NOTSET)
+    logging.getLogger("katib.engine.runtime.informer").setLevel(logging.NOTSET)
 
     assert bench.told() == [("ADDED", f"w-{number}") for number in range(30)]
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from katib.engine.runtime.informer import Informer, InformerEvent
+from katib.engine.runtime.objects import EventType, Key, Kind, Object, ObjectList, ObjectStore
+from katib.engine.runtime.testing import VirtualClock
+from katib.engine.stores import memory
 from katib.errors import ExpiredError
-from katib.runtime.informer import Informer, InformerEvent
-from katib.runtime.objects import EventType, Key, Kind, Object, ObjectList, ObjectStore
-from katib.runtime.testing import VirtualClock
-from katib.stores import memory
 from tests.support.faulty_store import Call, FaultyStore
 from tests.support.stores import WIDGET, changed, memory_store, widget
 from tests.support.waiting import eventually

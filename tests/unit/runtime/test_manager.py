@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
+from katib.engine.runtime.controller import DONE, Controller, Result
+from katib.engine.runtime.informer import Informer
+from katib.engine.runtime.manager import Manager
+from katib.engine.runtime.objects import Key, Object
 from katib.errors import UnavailableError
-from katib.runtime.controller import DONE, Controller, Result
-from katib.runtime.informer import Informer
-from katib.runtime.manager import Manager
-from katib.runtime.objects import Key, Object
 from tests.support.faulty_store import FaultyStore
 from tests.support.stores import GADGET, WIDGET, memory_store, widget
 from tests.support.waiting import eventually

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from katib.engine.runtime.periodic import Periodic
+from katib.engine.runtime.testing import VirtualClock
 from katib.errors import UnavailableError
-from katib.runtime.periodic import Periodic
-from katib.runtime.testing import VirtualClock
 from tests.support.waiting import eventually
 
 

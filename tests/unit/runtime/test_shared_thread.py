@@ -6,13 +6,13 @@ from typing import Self
 
 import pytest
 
+from katib.engine.runtime.controller import DONE, Controller, Result
+from katib.engine.runtime.informer import Informer
+from katib.engine.runtime.objects import Key
+from katib.engine.runtime.shared_thread import SharedThread
+from katib.engine.runtime.testing import VirtualClock
+from katib.engine.runtime.work_queue import WorkQueue
 from katib.errors import UnavailableError
-from katib.runtime.controller import DONE, Controller, Result
-from katib.runtime.informer import Informer
-from katib.runtime.objects import Key
-from katib.runtime.shared_thread import SharedThread
-from katib.runtime.testing import VirtualClock
-from katib.runtime.work_queue import WorkQueue
 from tests.support.stores import GADGET, WIDGET, memory_store, widget
 from tests.support.waiting import eventually
 

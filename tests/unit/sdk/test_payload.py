@@ -296,9 +296,9 @@ def test_a_trial_starts_without_importing_an_engine() -> None:
     loaded = set(done.stdout.split())
 
     assert not loaded & {
-        "katib.local",
+        "katib.places.machine",
         "katib.sdk.tuning",
-        "katib.api.types",
+        "katib.model.types",
         "pydantic",
         "sqlalchemy",
         "grpc",

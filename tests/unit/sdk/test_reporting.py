@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.errors import ForbiddenError, UnavailableError
+from katib.model.metrics import ZERO_TIME, MetricLog
 from katib.sdk.push_program import PushedReadings
 from katib.sdk.reporting import have_received_by, report
 from metrics_collector.parsers import TextParser
 
-HEAVY = ("pydantic", "grpc", "google.protobuf", "sqlalchemy", "numpy", "re2", "yaml", "subprocess", "katib.api.types")
+HEAVY = ("pydantic", "grpc", "google.protobuf", "sqlalchemy", "numpy", "re2", "yaml", "subprocess", "katib.model.types")
 
 
 @pytest.fixture(autouse=True)

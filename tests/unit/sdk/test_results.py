@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import katib
-from katib.cli import options
+from katib.doors.cli import options
 from katib.errors import InvalidError
 from katib.sdk import homes, search
 from katib.sdk.homes import Place

@@ -7,9 +7,9 @@ from random import Random
 import pytest
 from msgspec import structs
 
-from katib.api.types import FeasibleSpace, ParameterAssignment, ParameterCondition, ParameterSpec
 from katib.errors import InvalidError
-from katib.space import SearchSpace, check_assignments
+from katib.model.space import SearchSpace, check_assignments
+from katib.model.types import FeasibleSpace, ParameterAssignment, ParameterCondition, ParameterSpec
 
 
 def listed(name: str, *values: str, when: tuple[str, ...] = ()) -> ParameterSpec:

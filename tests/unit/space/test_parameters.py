@@ -11,9 +11,9 @@ from statistics import fmean, stdev
 
 import pytest
 
-from katib.api.types import FeasibleSpace, ParameterAssignment, ParameterSpec
 from katib.errors import InvalidError
-from katib.space import Choice, Parameter, SearchSpace, Value, check_assignments
+from katib.model.space import Choice, Parameter, SearchSpace, Value, check_assignments
+from katib.model.types import FeasibleSpace, ParameterAssignment, ParameterSpec
 
 DRAWS = 4000
 
@@ -219,7 +219,7 @@ def test_a_grid_of_a_billion_points_is_never_built() -> None:
 
 
 def test_importing_the_space_needs_no_numerical_library() -> None:
-    code = "import sys, katib.space; print(sorted({'numpy', 'scipy', 'optuna'} & set(sys.modules)))"
+    code = "import sys, katib.model.space; print(sorted({'numpy', 'scipy', 'optuna'} & set(sys.modules)))"
 
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from katib.databases.sqlite import Database, open_database
-from katib.runtime.testing import VirtualClock
-from katib.stores import event_queue, events
-from katib.stores.event_queue import EventSubject
-from katib.stores.events import EventLog
+from katib.engine.databases.sqlite import Database, open_database
+from katib.engine.runtime.testing import VirtualClock
+from katib.engine.stores import event_queue, events
+from katib.engine.stores.event_queue import EventSubject
+from katib.engine.stores.events import EventLog
 from tests.support.waiting import eventually
 
 DEMO = EventSubject("Experiment", "default", "demo", "demo")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from katib.databases.sqlite import open_database
+from katib.engine.databases.sqlite import open_database
+from katib.engine.runtime.objects import Key
+from katib.engine.runtime.search import Query
+from katib.engine.stores import semantics
+from katib.engine.stores.memory import MemoryStore
+from katib.engine.stores.sql import SqlStore
 from katib.errors import InvalidError
-from katib.runtime.objects import Key
-from katib.runtime.search import Query
-from katib.stores import semantics
-from katib.stores.memory import MemoryStore
-from katib.stores.sql import SqlStore
 from tests.contract.test_object_store_search import FACTS
 from tests.support.stores import NOTE, STATUS_KINDS, WIDGET, widget
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from katib.api.algorithms import AlgorithmInfo
 from katib.errors import NotFoundError
+from katib.model.algorithms import AlgorithmInfo
 from suggestion_services.algorithms import ENTRIES, Entry, find_entry
 from suggestion_services.base import Algorithm
 from suggestion_services.early_stopping import StoppingAlgorithm

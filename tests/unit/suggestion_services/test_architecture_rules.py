@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from katib.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import api_pb2 as pb
 from tests.support.architectures import an_architecture_search, an_operation
 from tests.support.refusals import INVALID, refusal
 from tests.support.suggestion import Service, a_parameter, an_experiment, each_served_here

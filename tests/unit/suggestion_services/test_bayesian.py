@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from katib.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import api_pb2 as pb
 from suggestion_services.base import Outcome, PastTrial
 from suggestion_services.bayesian.bayesian import BayesianOptimization, gather
 from tests.support.searches import algorithm_for, problem_for, texts

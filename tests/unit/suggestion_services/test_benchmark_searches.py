@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.search.own import OwnSearch, parameter
 from benchmarks.search.problems import Setting, Task, Values, doubles
-from katib.api.types import AlgorithmSetting, AlgorithmSpec, ExperimentSpec, ObjectiveSpec, ObjectiveType
+from katib.model.types import AlgorithmSetting, AlgorithmSpec, ExperimentSpec, ObjectiveSpec, ObjectiveType
 from suggestion_services.algorithms import find_entry
 from suggestion_services.base.algorithm import Outcome, PastTrial, Problem, Proposal
 

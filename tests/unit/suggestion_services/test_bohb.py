@@ -8,7 +8,7 @@ from statistics import fmean, median
 
 import pytest
 
-from katib.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import api_pb2 as pb
 from suggestion_services.base.algorithm import Outcome, PastTrial
 from suggestion_services.bohb.evidence import evidence_at
 from tests.support.halving import SETTINGS, SPACE, Run, a_learning_curve, algorithm_of, halving_problem

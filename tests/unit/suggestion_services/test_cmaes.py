@@ -12,7 +12,7 @@ import cmaes as library
 import numpy as np
 import pytest
 
-from katib.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import api_pb2 as pb
 from suggestion_services.base import Algorithm, Outcome, PastTrial
 from suggestion_services.base.algorithm import Proposal
 from suggestion_services.cmaes.cmaes import NUMBER_LABEL, RESTARTS_LABEL, CmaEs

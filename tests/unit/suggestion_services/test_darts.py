@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from katib.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import api_pb2 as pb
 from tests.support.architectures import an_architecture_search, an_operation
 from tests.support.suggestion import Status, a_parameter, a_trial, served_here
 

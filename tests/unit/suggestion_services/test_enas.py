@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from katib.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import api_pb2 as pb
 from suggestion_services.enas.enas import NUMBER_LABEL
 from tests.support.architectures import an_architecture_search, an_operation
 from tests.support.suggestion import Assignments, Status, a_parameter, a_trial, served_apart, served_here

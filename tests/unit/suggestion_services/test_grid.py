@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from katib.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import api_pb2 as pb
 from suggestion_services.grid.grid import GridSearch, Permutation
 from tests.support.refusals import INVALID, refusal
 from tests.support.searches import algorithm_for, problem_for, texts

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from katib.api.checkpoints import CHECKPOINT_ROOT_VARIABLE
-from katib.api.names import PARENT_LABEL
-from katib.rpc._generated import api_pb2 as pb
+from katib.model.checkpoints import CHECKPOINT_ROOT_VARIABLE
+from katib.model.names import PARENT_LABEL
+from katib.wire.rpc._generated import api_pb2 as pb
 from suggestion_services.base.algorithm import NotYet, Outcome, PastTrial, Proposal
 from suggestion_services.hyperband.schedule import plans_of
 from tests.support.halving import (

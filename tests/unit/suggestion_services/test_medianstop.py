@@ -9,9 +9,9 @@ from typing import Any
 import grpc
 import pytest
 
-from katib.rpc._generated import api_pb2 as pb
-from katib.rpc._generated import api_pb2_grpc
-from katib.rpc.credentials import Credentials
+from katib.wire.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import api_pb2_grpc
+from katib.wire.rpc.credentials import Credentials
 from suggestion_services.algorithms import find_entry
 from suggestion_services.medianstop import MedianStop
 from suggestion_services.medianstop.rule import MedianRule

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.several_objectives import PROBLEMS, searched_by_optuna, searched_by_us, share_covered
-from katib.api.types import MetricConstraint
-from katib.rpc._generated import api_pb2 as pb
+from katib.model.types import MetricConstraint
+from katib.wire.rpc._generated import api_pb2 as pb
 from suggestion_services.base import Outcome, PastTrial
 from suggestion_services.base.algorithm import Problem, Proposal
 from suggestion_services.nsga2.nsga2 import GENERATION, Nsga2

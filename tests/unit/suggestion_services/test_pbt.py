@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from katib.api.checkpoints import CHECKPOINT_ROOT_VARIABLE, NAMESPACE_VARIABLE
-from katib.api.names import GENERATION_LABEL, PARENT_LABEL
 from katib.errors import NotFoundError, UnavailableError
-from katib.rpc._generated import api_pb2 as pb
-from katib.space import SearchSpace
+from katib.model.checkpoints import CHECKPOINT_ROOT_VARIABLE, NAMESPACE_VARIABLE
+from katib.model.names import GENERATION_LABEL, PARENT_LABEL
+from katib.model.space import SearchSpace
+from katib.wire.rpc._generated import api_pb2 as pb
 from suggestion_services.base import Outcome, PastTrial
 from suggestion_services.base.algorithm import Proposal
 from suggestion_services.base.checkpoint_volume import DEFAULT_ROOT, CheckpointVolume

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from katib.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import api_pb2 as pb
 from tests.support.refusals import INVALID, refusal
 from tests.support.suggestion import a_parameter, a_trial, an_experiment, served_here
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from katib.api.algorithms import AlgorithmInfo, check_settings
-from katib.api.types import AlgorithmSetting
 from katib.errors import InvalidError
+from katib.model.algorithms import AlgorithmInfo, check_settings
+from katib.model.types import AlgorithmSetting
 from suggestion_services.algorithms import ENTRIES
 from suggestion_services.base.settings import read_settings
 

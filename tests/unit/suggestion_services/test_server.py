@@ -17,9 +17,9 @@ import grpc
 import pytest
 
 from katib.errors import TerminalError
-from katib.rpc import clients
-from katib.rpc._generated import api_pb2 as pb
-from katib.rpc._generated import api_pb2_grpc
+from katib.wire.rpc import clients
+from katib.wire.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import api_pb2_grpc
 from suggestion_services.algorithms import find_entry
 from suggestion_services.base.servicer import EXHAUSTED_METADATA
 from suggestion_services.server import _entries, _parser

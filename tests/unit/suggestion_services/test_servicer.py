@@ -12,13 +12,13 @@ from typing import ClassVar
 import grpc
 import pytest
 
-from katib.api.algorithms import AlgorithmInfo
-from katib.api.types import ObjectiveSpec
 from katib.errors import UnavailableError
-from katib.rpc._generated import api_pb2 as pb
-from katib.rpc._generated import api_pb2_grpc
-from katib.rpc._generated.suggestions_pb2 import UndecodedSuggestionsRequest
-from katib.space import Point
+from katib.model.algorithms import AlgorithmInfo
+from katib.model.space import Point
+from katib.model.types import ObjectiveSpec
+from katib.wire.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import api_pb2_grpc
+from katib.wire.rpc._generated.suggestions_pb2 import UndecodedSuggestionsRequest
 from suggestion_services.base import Algorithm, StatelessAlgorithm
 from suggestion_services.base.servicer import Served, SuggestionServicer, add_to_server
 from suggestion_services.base.sessions import LatestUsed, Session, session_key

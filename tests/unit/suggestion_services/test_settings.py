@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
-from katib.api.types import (
+from katib.errors import InvalidError
+from katib.model.types import (
     AlgorithmSetting,
     AlgorithmSpec,
     ExperimentSpec,
@@ -15,7 +16,6 @@ from katib.api.types import (
     Operation,
     ParameterSpec,
 )
-from katib.errors import InvalidError
 from suggestion_services.algorithms import ENTRIES, find_entry
 from suggestion_services.base import Problem
 from suggestion_services.base.settings import read_settings

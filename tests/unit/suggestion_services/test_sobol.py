@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from katib.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import api_pb2 as pb
 from suggestion_services.sobol.sobol import SobolSearch
 from tests.support.searches import algorithm_for, problem_for, texts
 from tests.support.suggestion import a_parameter

@@ -12,7 +12,7 @@ import optuna
 import pytest
 
 from benchmarks.several_objectives import PROBLEMS, searched_by_us, share_covered
-from katib.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import api_pb2 as pb
 from suggestion_services.algorithms import find_entry
 from suggestion_services.base import Outcome, PastTrial
 from suggestion_services.base.shared_context import quiet

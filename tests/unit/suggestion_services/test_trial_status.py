@@ -15,8 +15,8 @@ import grpc
 import pytest
 
 from katib.errors import ForbiddenError, KatibError, NotFoundError, UnavailableError
-from katib.rpc._generated import api_pb2 as pb
-from katib.rpc._generated import api_pb2_grpc
+from katib.wire.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import api_pb2_grpc
 from suggestion_services.early_stopping.trial_status import TrialStatuses, in_cluster, stopped_conditions
 from suggestion_services.medianstop import MedianStop
 from tests.support.refusals import refusal

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from katib.api.types import ParameterCondition, ParameterSpec, TrialParameterSpec, TrialTemplate
 from katib.errors import InvalidError
-from katib.templates import check_template, compile_template
-from katib.templates.absence import variants
+from katib.model.templates import check_template, compile_template
+from katib.model.templates.absence import variants
+from katib.model.types import ParameterCondition, ParameterSpec, TrialParameterSpec, TrialTemplate
 from tests.support.templates import assign, in_config_map, inline, job, space
 
 ARGS = "spec.trialTemplate.trialSpec.spec.template.spec.containers[0].args"

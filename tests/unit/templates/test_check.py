@@ -8,9 +8,9 @@ import pytest
 import yaml
 from msgspec import structs
 
-from katib.api.types import TrialTemplate
-from katib.templates import check_template
-from katib.templates.devices import device_errors
+from katib.model.templates import check_template
+from katib.model.templates.devices import device_errors
+from katib.model.types import TrialTemplate
 from tests.support.templates import REFERENCES, example_job, in_config_map, inline, job, space
 
 SPACE = space("lr", "momentum")

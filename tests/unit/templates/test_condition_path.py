@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from katib.errors import InvalidError
-from katib.templates import Satisfied, check_condition, parse
-from katib.templates.condition_path import scalar_notices
+from katib.model.templates import Satisfied, check_condition, parse
+from katib.model.templates.condition_path import scalar_notices
 
 COMPLETE = 'status.conditions.#(type=="Complete")#|#(status=="True")#'
 FAILED = 'status.conditions.#(type=="Failed")#|#(status=="True")#'

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.api.types import TrialTemplate
 from katib.errors import InvalidError
-from katib.templates import compile_template, render, template_text
-from katib.templates.check import check_template
-from katib.templates.render import prepare
-from katib.templates.source import OFFERED, OFFERED_LABEL, usable_data
+from katib.model.templates import compile_template, render, template_text
+from katib.model.templates.check import check_template
+from katib.model.templates.render import prepare
+from katib.model.templates.source import OFFERED, OFFERED_LABEL, usable_data
+from katib.model.types import TrialTemplate
 from tests.support.templates import REFERENCES, assign, dedent, example_job, in_config_map, inline, job
 
 EXAMPLE = assign(lr="0.05", momentum="0.9")

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from katib.cli.app import COMMANDS, cli
+from katib.doors.cli.app import COMMANDS, cli
 from suggestion_services.algorithms import ENTRIES
 from tools.algorithm_page import PAGE, updated
 from tools.build_docs import OF_THE_REPOSITORY, REPOSITORY, relinked, site_pages, targets
@@ -120,8 +120,8 @@ PLACES = targets(pages())
         ("[elsewhere](https://example.com/a.md)", "[elsewhere](https://example.com/a.md)"),
         ("[broken](nowhere.md)", "[broken](nowhere.md)"),
         ("[below](#errors)", "[below](#errors)"),
-        ("[`engine.py`](../../katib/local/engine.py)", "`engine.py`"),
-        ("[the engine](../../katib/local/engine.py)", "the engine (`katib/local/engine.py`)"),
+        ("[`engine.py`](../../katib/places/machine/engine.py)", "`engine.py`"),
+        ("[the engine](../../katib/places/machine/engine.py)", "the engine (`katib/places/machine/engine.py`)"),
         ("```\n[in code](y.md)\n```", "```\n[in code](y.md)\n```"),
     ],
 )

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from katib.errors import InvalidError
-from katib.tuning.batch_scripts import Batch, batch_notes, batch_of
-from katib.tuning.drafting import Metrics, command_template, parse_parameter
+from katib.service.tuning.batch_scripts import Batch, batch_notes, batch_of
+from katib.service.tuning.drafting import Metrics, command_template, parse_parameter
 
 SCRIPT = """#!/bin/bash -l
 #SBATCH --array=0-5%2 -p gpu

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from katib.controllers.kinds import EXPERIMENT, TRIAL
+from katib.engine.controllers.kinds import EXPERIMENT, TRIAL
+from katib.engine.runtime.clock import SystemClock
+from katib.engine.runtime.objects import Key
+from katib.engine.stores.memory import MemoryStore
 from katib.errors import NotFoundError, UnavailableError
-from katib.runtime.clock import SystemClock
-from katib.runtime.objects import Key
-from katib.stores.memory import MemoryStore
-from katib.tuning.deletion import DELETE_TIMEOUT_SECONDS, Deletion
-from katib.tuning.ports import NoAftermath
+from katib.service.tuning.deletion import DELETE_TIMEOUT_SECONDS, Deletion
+from katib.service.tuning.ports import NoAftermath
 from tests.support.controllers import new_store
 from tests.support.stores import owned_by
 from tests.support.tuning import make_experiment, make_trial, patched

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.api.types import Experiment, Trial
-from katib.databases.sqlite import Database, open_database
+from katib.engine.databases.sqlite import Database, open_database
+from katib.engine.runtime.objects import Key, ObjectStore
+from katib.engine.runtime.testing import VirtualClock
+from katib.engine.stores.events import EventLog
 from katib.errors import NotFoundError, UnavailableError
-from katib.explaining import LOCAL, ServiceFacts
-from katib.explaining.diagnostician import Diagnostician, attempt_of
-from katib.local.events import LoggedEvents
-from katib.local.layout import Layout
-from katib.local.trials.facts import LocalFacts
-from katib.local.trials.files import TrialFiles
-from katib.runtime.objects import Key, ObjectStore
-from katib.runtime.testing import VirtualClock
-from katib.stores.events import EventLog
-from katib.tuning.ports import Records
+from katib.model.metrics import ZERO_TIME, MetricLog
+from katib.model.types import Experiment, Trial
+from katib.places.machine.events import LoggedEvents
+from katib.places.machine.layout import Layout
+from katib.places.machine.trials.facts import LocalFacts
+from katib.places.machine.trials.files import TrialFiles
+from katib.service.explaining import LOCAL, ServiceFacts
+from katib.service.explaining.diagnostician import Diagnostician, attempt_of
+from katib.service.tuning.ports import Records
 from tests.support.controllers import JOB, new_store
 from tests.support.observations import Fault, FaultyLog, MemoryObservationLog
 from tests.support.tuning import condition, make_experiment, make_trial, patched

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from katib.api.types import Experiment, ObjectMeta
 from katib.errors import InvalidError
-from katib.tuning.companions import has_content
-from katib.tuning.drafting import (
+from katib.model.types import Experiment, ObjectMeta
+from katib.service.tuning.companions import has_content
+from katib.service.tuning.drafting import (
     CommandTemplate,
     Metrics,
     Search,
@@ -22,7 +22,7 @@ from katib.tuning.drafting import (
     parse_metrics,
     parse_parameter,
 )
-from katib.tuning.script_options import (
+from katib.service.tuning.script_options import (
     direction_of,
     is_shell_script,
     make_words,

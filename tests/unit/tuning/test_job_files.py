@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from katib.api.yaml_text import parse_one
 from katib.errors import InvalidError
-from katib.tuning.drafting import CommandTemplate, Json, Metrics, parse_parameter
-from katib.tuning.job_files import job_file_of, job_template, options_of_job, read_job
+from katib.model.yaml_text import parse_one
+from katib.service.tuning.drafting import CommandTemplate, Json, Metrics, parse_parameter
+from katib.service.tuning.job_files import job_file_of, job_template, options_of_job, read_job
 
 JOB = """
 apiVersion: batch/v1

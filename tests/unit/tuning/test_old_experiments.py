@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from katib.errors import InvalidError
-from katib.local import validate_document
-from katib.tuning.old_experiments import old_experiments
+from katib.places.machine import validate_document
+from katib.service.tuning.old_experiments import old_experiments
 from tests.support.cli import katib_here
 
 JOB = """apiVersion: batch/v1

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from katib.errors import NotFoundError
-from katib.tuning.replicas import (
+from katib.service.tuning.replicas import (
     exit_words,
     find_replica,
     has_failed,

@@ -6,11 +6,11 @@ import logging
 
 import pytest
 
-from katib.cli import options
+from katib.doors.cli import options
+from katib.engine.runtime.controller import Controller
+from katib.engine.runtime.objects import Key
 from katib.errors import UnavailableError
-from katib.runtime.controller import Controller
-from katib.runtime.objects import Key
-from katib.tuning.sentences import said_once
+from katib.service.tuning.sentences import said_once
 
 FULL = "katib.db: database or disk is full; free some space on that disk; a run that waits for it goes on by itself"
 
@@ -34,7 +34,9 @@ def test_a_cause_that_stays_is_one_plain_line(
     monkeypatch.setattr(logging.root, "handlers", [])
     options.set_up_logging(0, says_sentences=True)
     fail(3)
-    logging.getLogger("katib.local").warning("Log of a container cut short", extra={"path": "/x", "cause": "no space"})
+    logging.getLogger("katib.places.machine").warning(
+        "Log of a container cut short", extra={"path": "/x", "cause": "no space"}
+    )
 
     assert capsys.readouterr().err.splitlines() == [
         f"note: {FULL}",

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.api.names import WORKSPACE_ANNOTATION
-from katib.api.types import CollectorKind, Experiment
-from katib.controllers.kinds import EXPERIMENT
+from katib.engine.controllers.kinds import EXPERIMENT
+from katib.engine.stores.memory import MemoryStore
 from katib.errors import FieldError, InvalidError
-from katib.stores.memory import MemoryStore
-from katib.tuning.submission import Admitted, FindObject, Gate, Home, StoredObjects, workspace_of
+from katib.model.names import WORKSPACE_ANNOTATION
+from katib.model.types import CollectorKind, Experiment
+from katib.service.tuning.submission import Admitted, FindObject, Gate, Home, StoredObjects, workspace_of
 from tests.support.experiments import a_choice, a_double, a_template, an_experiment
 from tests.support.gate import CATALOG
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from katib.api.job_kinds import is_suspended, suspend_field
-from katib.api.names import PAUSED_ANNOTATION
-from katib.controllers.kinds import TRIAL
+from katib.engine.controllers.kinds import TRIAL
+from katib.engine.runtime.objects import Key, Kind, Object
+from katib.engine.stores.memory import MemoryStore
 from katib.errors import ForbiddenError, InvalidError, NotFoundError, UnavailableError
-from katib.local.jobs.kinds import job_kinds
-from katib.runtime.objects import Key, Kind, Object
-from katib.stores.memory import MemoryStore
-from katib.tuning.editing import suspend_trial
+from katib.model.job_kinds import is_suspended, suspend_field
+from katib.model.names import PAUSED_ANNOTATION
+from katib.places.machine.jobs.kinds import job_kinds
+from katib.service.tuning.editing import suspend_trial
 from tests.support.faulty_store import Call, FaultyStore
 
 JOB = Kind("batch/v1", "Job")

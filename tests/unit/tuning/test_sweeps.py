@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.api.loading import FileText, experiment_of
 from katib.errors import InvalidError
-from katib.local import validate_document
-from katib.tuning.earlier_files import with_earlier_trials
-from katib.tuning.sweeps import experiment_of_sweep
+from katib.model.loading import FileText, experiment_of
+from katib.places.machine import validate_document
+from katib.service.tuning.earlier_files import with_earlier_trials
+from katib.service.tuning.sweeps import experiment_of_sweep
 from tests.support.experiments import a_double, an_experiment, load_experiment
 
 SWEEP = """

@@ -8,11 +8,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from katib.api.names import EXPERIMENT_STOPPED
-from katib.rest.server import Server
-from katib.tuning.service import Diagnosis
-from katib.ui import ui_routes
-from katib.ui.about_pages import ADVICE
+from katib.doors.rest.server import Server
+from katib.doors.ui import ui_routes
+from katib.doors.ui.about_pages import ADVICE
+from katib.model.names import EXPERIMENT_STOPPED
+from katib.service.tuning.service import Diagnosis
 from suggestion_services.algorithms import ENTRIES
 from tests.support.tuning import MemoryTuningService, condition, document, make_experiment
 

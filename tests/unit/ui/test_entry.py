@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from katib.rest.guard import MAX_BODY_BYTES
-from katib.rest.server import Server
-from katib.rest.sessions import LIFETIME_SECONDS, Sessions, new_ticket
-from katib.ui import ui_routes
-from katib.ui.entry import page_within
+from katib.doors.rest.guard import MAX_BODY_BYTES
+from katib.doors.rest.server import Server
+from katib.doors.rest.sessions import LIFETIME_SECONDS, Sessions, new_ticket
+from katib.doors.ui import ui_routes
+from katib.doors.ui.entry import page_within
 from tests.support.tuning import MemoryTuningService, document
 
 TOKEN = "correct horse"

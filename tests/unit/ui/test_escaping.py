@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from katib.rest.server import Server
-from katib.ui import ui_routes
+from katib.doors.rest.server import Server
+from katib.doors.ui import ui_routes
 from tests.support.hostile import SCRIPT, hostile_service
 from tests.support.page_routes import address, page_paths
 

@@ -8,14 +8,14 @@ from typing import Any, cast
 
 import pytest
 
-from katib.api.types import Experiment
+from katib.doors.rest.streams import Closing
+from katib.doors.ui.experiment_list import SIZE, ListQuery, list_page
+from katib.doors.ui.experiment_list_routes import difference
+from katib.doors.ui.experiment_watch import ExperimentWatch, Watches, look
+from katib.doors.ui.views import Summary, experiment_summary
 from katib.errors import InvalidError, UnavailableError
-from katib.rest.streams import Closing
-from katib.tuning.service import Json, TuningService
-from katib.ui.experiment_list import SIZE, ListQuery, list_page
-from katib.ui.experiment_list_routes import difference
-from katib.ui.experiment_watch import ExperimentWatch, Watches, look
-from katib.ui.views import Summary, experiment_summary
+from katib.model.types import Experiment
+from katib.service.tuning.service import Json, TuningService
 from tests.support.tuning import condition, make_experiment, patched
 from tests.support.waiting import eventually
 

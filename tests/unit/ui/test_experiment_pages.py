@@ -13,10 +13,10 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from katib.api.types import Experiment
-from katib.rest.server import Server
-from katib.tuning.service import RecordedEvent
-from katib.ui import ui_routes
+from katib.doors.rest.server import Server
+from katib.doors.ui import ui_routes
+from katib.model.types import Experiment
+from katib.service.tuning.service import RecordedEvent
 from tests.support.tuning import START, MemoryTuningService, condition, document, make_pareto_experiment, make_trial
 
 DEMO = "experiments/default/demo"

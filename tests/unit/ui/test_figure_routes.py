@@ -9,11 +9,11 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from katib.api.metrics import MetricLog
+from katib.doors.rest.server import Server
+from katib.doors.ui import ui_routes
+from katib.doors.ui.figure_routes import KeptFigures
 from katib.figures.catalogue import FIGURES
-from katib.rest.server import Server
-from katib.ui import ui_routes
-from katib.ui.figure_routes import KeptFigures
+from katib.model.metrics import MetricLog
 from tests.support.tuning import START, MemoryTuningService, condition, make_experiment, make_trial
 
 

@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from katib.api.metrics import MetricLog
-from katib.ui.katib_forms import (
+from katib.doors.ui.katib_forms import (
     PIPELINE_RUN,
     architecture_graph,
     architecture_rows,
@@ -18,6 +17,7 @@ from katib.ui.katib_forms import (
     template_rows,
     trial_csv,
 )
+from katib.model.metrics import MetricLog
 from tests.support.tuning import condition, make_experiment, make_trial, patched
 
 MOMENT = datetime(2030, 1, 1, 12, 0, 0, 250_000, tzinfo=UTC)

@@ -9,10 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
-from katib.controllers.kinds import CONFIG_MAP
-from katib.rest.server import Server
-from katib.runtime.objects import Key
-from katib.ui import ui_routes
+from katib.doors.rest.server import Server
+from katib.doors.ui import ui_routes
+from katib.engine.controllers.kinds import CONFIG_MAP
+from katib.engine.runtime.objects import Key
 from tests.support.tuning import MemoryTuningService, document
 
 Json = dict[str, Any]

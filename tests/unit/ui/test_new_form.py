@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from katib.api.types import Experiment
-from katib.api.yaml_text import dump_yaml, parse_one, parse_yaml
-from katib.ui.new_form import form_of, line_of, unsubmitted, with_form
-from katib.ui.new_pages import STARTS, check_draft
+from katib.doors.ui.new_form import form_of, line_of, unsubmitted, with_form
+from katib.doors.ui.new_pages import STARTS, check_draft
+from katib.model.types import Experiment
+from katib.model.yaml_text import dump_yaml, parse_one, parse_yaml
 from tests.support.tuning import MemoryTuningService, document
 
 ROOT = Path(__file__).parents[3]

@@ -13,19 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from katib.api.marks import Marks
-from katib.api.types import Experiment, Trial, TrialState
-from katib.rest.streams import Closing
-from katib.tuning.reading import short
-from katib.tuning.service import Change, Diagnosis, TuningService
-from katib.ui.live import table_events
-from katib.ui.numbers import four_digits, shown_number
-from katib.ui.rendering import fragment, visible
-from katib.ui.sparks import Sparks, best_so_far, path_of
-from katib.ui.tables import LiveTable
-from katib.ui.trial_reading import Attempt
-from katib.ui.views import experiment_head
-from katib.ui.words import trial_sentence
+from katib.doors.rest.streams import Closing
+from katib.doors.ui.live import table_events
+from katib.doors.ui.numbers import four_digits, shown_number
+from katib.doors.ui.rendering import fragment, visible
+from katib.doors.ui.sparks import Sparks, best_so_far, path_of
+from katib.doors.ui.tables import LiveTable
+from katib.doors.ui.trial_reading import Attempt
+from katib.doors.ui.views import experiment_head
+from katib.doors.ui.words import trial_sentence
+from katib.model.marks import Marks
+from katib.model.types import Experiment, Trial, TrialState
+from katib.service.tuning.reading import short
+from katib.service.tuning.service import Change, Diagnosis, TuningService
 from tests.support.tuning import START, MemoryTuningService, condition, document, make_experiment, make_trial, patched
 from tests.support.waiting import eventually
 

@@ -9,11 +9,11 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from katib.api.metrics import MetricLog
+from katib.doors.rest.server import Server
+from katib.doors.ui import ui_routes
 from katib.errors import ForbiddenError
-from katib.rest.server import Server
-from katib.tuning.service import Diagnosis
-from katib.ui import ui_routes
+from katib.model.metrics import MetricLog
+from katib.service.tuning.service import Diagnosis
 from tests.support.tuning import START, Json, MemoryTuningService, condition, document, make_trial
 from tests.support.waiting import eventually
 

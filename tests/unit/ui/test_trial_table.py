@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from katib.api.marks import Marks
-from katib.api.types import Experiment
+from katib.doors.ui.trial_columns import Group, columns_of
+from katib.doors.ui.trial_table import TableQuery, page_of, parse_filter
 from katib.errors import InvalidError
 from katib.figures.data import measure_of
 from katib.figures.trials import STATES, Objective, Parameter, TrialTable
-from katib.ui.trial_columns import Group, columns_of
-from katib.ui.trial_table import TableQuery, page_of, parse_filter
+from katib.model.marks import Marks
+from katib.model.types import Experiment
 from tests.support.tables import make_table
 from tests.support.trial_tables import SPACE, made_table, plain_rows
 

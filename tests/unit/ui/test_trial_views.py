@@ -6,10 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from katib.api.names import GENERATION_LABEL, PARENT_LABEL
-from katib.api.types import Experiment
-from katib.tuning.service import RecordedEvent
-from katib.ui.trial_views import (
+from katib.doors.ui.trial_views import (
     distance_words,
     event_rows,
     job_yaml,
@@ -20,7 +17,10 @@ from katib.ui.trial_views import (
     replica_rows,
     trial_summary,
 )
-from katib.ui.words import trial_sentence
+from katib.doors.ui.words import trial_sentence
+from katib.model.names import GENERATION_LABEL, PARENT_LABEL
+from katib.model.types import Experiment
+from katib.service.tuning.service import RecordedEvent
 from tests.support.tuning import START, Json, condition, make_experiment, make_pod, make_trial, patched
 
 DONE = condition("Succeeded", "TrialSucceeded", "Trial has succeeded")

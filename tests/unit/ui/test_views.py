@@ -14,14 +14,21 @@ import numpy as np
 import pytest
 import yaml
 
-from katib.api.types import Experiment
+from katib.doors.ui.compare_views import Group, Row, experiment_groups, references, trial_groups, why_no_history
+from katib.doors.ui.head import HEIGHT, WIDTH, head_figures
+from katib.doors.ui.report import bundled_script, trials_json
+from katib.doors.ui.views import (
+    action_fields,
+    copies_of,
+    experiment_head,
+    progress_parts,
+    time_words,
+    typed_assignments,
+)
+from katib.engine.runtime.objects import Key
 from katib.errors import InvalidError
 from katib.figures.trials import Objective, TrialTable
-from katib.runtime.objects import Key
-from katib.ui.compare_views import Group, Row, experiment_groups, references, trial_groups, why_no_history
-from katib.ui.head import HEIGHT, WIDTH, head_figures
-from katib.ui.report import bundled_script, trials_json
-from katib.ui.views import action_fields, copies_of, experiment_head, progress_parts, time_words, typed_assignments
+from katib.model.types import Experiment
 from tests.support.tables import make_table
 from tests.support.tuning import START, condition, make_experiment, make_pareto_experiment, make_trial, patched
 

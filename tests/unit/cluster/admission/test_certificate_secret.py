@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from katib.cluster.admission.certificate_sources import (
+from katib.engine.runtime.objects import Key, Kind
+from katib.engine.runtime.testing import VirtualClock
+from katib.engine.stores.memory import MemoryStore
+from katib.errors import ConflictError, ForbiddenError, UnavailableError
+from katib.places.cluster.admission.certificate_sources import (
     MUTATING,
     SECRET,
     VALIDATING,
@@ -17,11 +21,7 @@ from katib.cluster.admission.certificate_sources import (
     Terms,
     read,
 )
-from katib.errors import ConflictError, ForbiddenError, UnavailableError
-from katib.rest.certificates import Certificate, authorities_in, dns_names, is_sound, issue
-from katib.runtime.objects import Key, Kind
-from katib.runtime.testing import VirtualClock
-from katib.stores.memory import MemoryStore
+from katib.wire.serving.certificates import Certificate, authorities_in, dns_names, is_sound, issue
 from tests.support.faulty_store import Call, FaultyStore
 
 DAY = timedelta(days=1).total_seconds()

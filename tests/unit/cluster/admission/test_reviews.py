@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from katib.cluster.admission.reviews import ALLOWED, Review, Verdict, decode_review, diff, encode_answer, refused
 from katib.errors import FieldError, InvalidError, UnavailableError
+from katib.places.cluster.admission.reviews import ALLOWED, Review, Verdict, decode_review, diff, encode_answer, refused
 
 REQUEST = {
     "uid": "u-1",

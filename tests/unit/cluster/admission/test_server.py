@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from katib.cluster.admission import server as server_module
-from katib.cluster.admission.certificate_sources import CertificateFiles
-from katib.cluster.admission.reviews import ALLOWED, Review, Verdict
-from katib.cluster.admission.server import CERTIFICATE_PERIOD_SECONDS, AdmissionServer
+from katib.engine.runtime.testing import VirtualClock
 from katib.errors import FieldError, InvalidError, KatibError, TerminalError, UnavailableError
-from katib.rest.blocking import MAX_BODY_BYTES
-from katib.rest.certificates import Certificate, Issued, issue
-from katib.rest.prompt_server import PromptServer
-from katib.runtime.testing import VirtualClock
+from katib.places.cluster.admission import server as server_module
+from katib.places.cluster.admission.certificate_sources import CertificateFiles
+from katib.places.cluster.admission.reviews import ALLOWED, Review, Verdict
+from katib.places.cluster.admission.server import CERTIFICATE_PERIOD_SECONDS, AdmissionServer
+from katib.wire.serving.blocking import MAX_BODY_BYTES
+from katib.wire.serving.certificates import Certificate, Issued, issue
+from katib.wire.serving.prompt_server import PromptServer
 from tests.support.waiting import eventually
 
 TIMEOUT = 60.0

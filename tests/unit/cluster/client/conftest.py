@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from katib.cluster.client import Connection, open_connection
+from katib.places.cluster.client import Connection, open_connection
 from tests.unit.cluster.client.scripted_server import ScriptedServer, serving
 
 

@@ -12,10 +12,6 @@ import pytest
 from kubernetes import client
 from kubernetes.config.config_exception import ConfigException
 
-from katib.cluster.client import Connection, RequestInfo, open_connection, request_info
-from katib.cluster.client import connection as connection_module
-from katib.cluster.client.configuration import Access, way_of
-from katib.cluster.client.stream import socket_of
 from katib.errors import (
     AlreadyExistsError,
     Backoff,
@@ -27,6 +23,10 @@ from katib.errors import (
     KindNotInstalledError,
     UnavailableError,
 )
+from katib.places.cluster.client import Connection, RequestInfo, open_connection, request_info
+from katib.places.cluster.client import connection as connection_module
+from katib.places.cluster.client.configuration import Access, way_of
+from katib.places.cluster.client.stream import socket_of
 from tests.unit.cluster.client.scripted_server import HANG_UP, Answer, ScriptedServer
 
 JOBS = "/apis/batch/v1/namespaces/team/jobs"
@@ -114,7 +114,7 @@ def test_credentials_that_cannot_be_read_for_a_moment_are_an_outage_and_no_surpr
 
 
 def test_a_controller_in_its_pod_does_without_the_package() -> None:
-    code = "import sys, katib.cluster.controller; sys.exit('kubernetes' in sys.modules)"
+    code = "import sys, katib.places.cluster.controller; sys.exit('kubernetes' in sys.modules)"
 
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from katib.cluster.client.discovery import ASK_AGAIN_SECONDS, Discovery
 from katib.errors import KindNotInstalledError, UnavailableError
+from katib.places.cluster.client.discovery import ASK_AGAIN_SECONDS, Discovery
 
 KINDS = [("jobs", "Job", True), ("jobs/status", "Job", True), ("nodes", "Node", False)]
 JOBS = {"resources": [{"name": name, "kind": kind, "namespaced": namespaced} for name, kind, namespaced in KINDS]}

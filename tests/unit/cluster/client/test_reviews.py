@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from katib.cluster.client import (
+from katib.errors import ForbiddenError, UnavailableError
+from katib.places.cluster.client import (
     AccessReviews,
     Connection,
     GuardedConnection,
@@ -21,8 +22,7 @@ from katib.cluster.client import (
     open_connection,
     request_info,
 )
-from katib.cluster.client import reviews as reviews_module
-from katib.errors import ForbiddenError, UnavailableError
+from katib.places.cluster.client import reviews as reviews_module
 from tests.unit.cluster.client.scripted_server import Answer, ScriptedServer
 
 PODS = "/api/v1/namespaces/team/pods"

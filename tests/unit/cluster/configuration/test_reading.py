@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.api.configuration import read_configuration
-from katib.cluster.configuration.models import KatibConfig
 from katib.errors import FieldError, InvalidError
+from katib.model.configuration import read_configuration
+from katib.places.cluster.configuration.models import KatibConfig
 
 KATIBS = """
 apiVersion: config.kubeflow.org/v1beta1

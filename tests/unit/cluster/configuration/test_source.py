@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from katib.cluster.configuration.source import ConfigSource
+from katib.engine.runtime.objects import Key, Kind, Object
+from katib.engine.runtime.testing import VirtualClock
+from katib.engine.stores.memory import MemoryStore
 from katib.errors import ForbiddenError, KatibError, NotFoundError, UnavailableError
-from katib.runtime.objects import Key, Kind, Object
-from katib.runtime.testing import VirtualClock
-from katib.stores.memory import MemoryStore
+from katib.places.cluster.configuration.source import ConfigSource
 
 
 class File(MemoryStore):

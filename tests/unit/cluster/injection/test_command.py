@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from katib.cluster.injection.command import katib_shell
-from katib.cluster.injection.settings import MetricsPath
-from katib.local.processes.proc import all_pids, is_running, read_stat
+from katib.places.cluster.injection.command import katib_shell
+from katib.places.cluster.injection.settings import MetricsPath
+from katib.places.machine.processes.proc import all_pids, is_running, read_stat
 from tests.support.launcher import launcher_binary
 from tests.support.pods import expanded, launched_command
 from tests.support.waiting import eventually

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from katib.api.quantities import add_quantities
-from katib.api.types import CollectorSpec, FileSystemPath, MetricsCollectorSpec, SourceSpec, Trial
-from katib.cluster.configuration.models import MetricsCollectorConfig
-from katib.cluster.injection import InjectionSettings, VolumeClaim, inject, missing_primary_container
 from katib.errors import InvalidError
-from katib.rpc.credentials import Credentials
+from katib.model.quantities import add_quantities
+from katib.model.types import CollectorSpec, FileSystemPath, MetricsCollectorSpec, SourceSpec, Trial
+from katib.places.cluster.configuration.models import MetricsCollectorConfig
+from katib.places.cluster.injection import InjectionSettings, VolumeClaim, inject, missing_primary_container
+from katib.wire.rpc.credentials import Credentials
 from metrics_collector.pod_settings import PodSettings
 from tests.support.pods import (
     DB_MANAGER,

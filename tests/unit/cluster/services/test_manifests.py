@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.api.configuration import read_configuration
-from katib.api.types import Suggestion
-from katib.cluster.configuration.models import KatibConfig
-from katib.cluster.services.manifests import manifests
-from katib.cluster.services.plan import ClusterCatalog, early_stopping_address, plan_for
-from katib.cluster.services.trouble import trouble_of
+from katib.model.configuration import read_configuration
+from katib.model.types import Suggestion
+from katib.places.cluster.configuration.models import KatibConfig
+from katib.places.cluster.services.manifests import manifests
+from katib.places.cluster.services.plan import ClusterCatalog, early_stopping_address, plan_for
+from katib.places.cluster.services.trouble import trouble_of
 from tests.support.cluster_services import CONFIG, EARLY
 
 UID = "1234"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from katib.algorithm_services.plan import ServiceId
-from katib.cluster.services.plan import ClusterPlan, Endpoint
-from katib.cluster.services.served import (
+from katib.engine.algorithm_services.plan import ServiceId
+from katib.places.cluster.services.plan import ClusterPlan, Endpoint
+from katib.places.cluster.services.served import (
     ClusterTiming,
     Served,
     after_answer,
@@ -19,7 +19,7 @@ from katib.cluster.services.served import (
     is_notable,
     next_step,
 )
-from katib.cluster.services.trouble import NO_TROUBLE, Trouble
+from katib.places.cluster.services.trouble import NO_TROUBLE, Trouble
 
 TIMING = ClusterTiming(patience=120.0, first_look=2.0, look=10.0, retry=2.0, settle=10.0, grace=5.0)
 HERE, FAR = Endpoint(ServiceId("tpe"), "", 6789), Endpoint(ServiceId("far"), "", 6789, "far:1")

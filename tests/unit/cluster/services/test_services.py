@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from katib.algorithm_services.plan import ServiceId
-from katib.api.configuration import read_configuration
-from katib.cluster.configuration.models import KatibConfig
-from katib.cluster.services.plan import DEPLOYMENT, SERVICE, SERVICE_ACCOUNT
-from katib.controllers.kinds import EXPERIMENT, SUGGESTION
+from katib.engine.algorithm_services.plan import ServiceId
+from katib.engine.controllers.kinds import EXPERIMENT, SUGGESTION
+from katib.engine.runtime.objects import Key
 from katib.errors import FieldError, ForbiddenError, InvalidError, UnavailableError
-from katib.runtime.objects import Key
+from katib.model.configuration import read_configuration
+from katib.places.cluster.configuration.models import KatibConfig
+from katib.places.cluster.services.plan import DEPLOYMENT, SERVICE, SERVICE_ACCOUNT
 from tests.support.cluster_services import (
     CONFIG,
     EARLY,

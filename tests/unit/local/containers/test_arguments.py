@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from katib.local.containers.arguments import Abilities, Program, remove_words, run_line
-from katib.local.pods.images import ImageRun, Mount, Pull
+from katib.places.machine.containers.arguments import Abilities, Program, remove_words, run_line
+from katib.places.machine.pods.images import ImageRun, Mount, Pull
 
 ALL = Abilities()
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from katib.algorithm_services.config import ServicesConfig
-from katib.api.configuration import read_configuration
+from katib.engine.algorithm_services.config import ServicesConfig
 from katib.errors import InvalidError, TerminalError
-from katib.local.containers import Choice, choose, chosen, runs_images
-from katib.local.containers.arguments import Program
-from katib.local.containers.choice import docker_abilities, podman_abilities, writes_pid_files
+from katib.model.configuration import read_configuration
+from katib.places.machine.containers import Choice, choose, chosen, runs_images
+from katib.places.machine.containers.arguments import Program
+from katib.places.machine.containers.choice import docker_abilities, podman_abilities, writes_pid_files
 
 INFO = '{"host": {"cgroupControllers": ["cpu", "memory"], "cgroupVersion": "v2", "security": {"rootless": true}}}'
 

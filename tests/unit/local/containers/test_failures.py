@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from katib.local.containers.arguments import Program
-from katib.local.containers.failures import pull_failure, start_failure
-from katib.local.pods.images import ImageRun, Pull
+from katib.places.machine.containers.arguments import Program
+from katib.places.machine.containers.failures import pull_failure, start_failure
+from katib.places.machine.pods.images import ImageRun, Pull
 
 PODMAN, DOCKER = Program.PODMAN, Program.DOCKER
 RUN = ImageRun("box", "train:1", entrypoint=("train",))

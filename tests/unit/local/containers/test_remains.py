@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from katib.local.containers.arguments import Program
-from katib.local.containers.choice import Runtime, keep_clean, removal_script, remove_all
+from katib.places.machine.containers.arguments import Program
+from katib.places.machine.containers.choice import Runtime, keep_clean, removal_script, remove_all
 
 CLIENT = """#!/bin/sh
 # Keeps containers and networks as lines of two files, and notes what is removed.

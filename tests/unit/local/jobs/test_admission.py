@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from katib.local.admission.check import FIELDS, WHOLLY_SUPPORTED, Effect
-from katib.templates.job_schema import check_job_schema, job_schema
+from katib.model.templates.job_schema import check_job_schema, job_schema
+from katib.places.machine.admission.check import FIELDS, WHOLLY_SUPPORTED, Effect
 from tests.support.admission import PATH, a_job, check, errors_of, notices_of, places_of
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from katib.local.admission import HostCapacity, check_job
+from katib.places.machine.admission import HostCapacity, check_job
 from tests.support.admission import (
     HOST,
     PATH,

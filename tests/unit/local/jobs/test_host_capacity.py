@@ -3,8 +3,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from katib.local.admission import HostCapacity
-from katib.local.admission.host import cpu_quotas, memory_limits
+from katib.places.machine.admission import HostCapacity
+from katib.places.machine.admission.host import cpu_quotas, memory_limits
 
 
 def test_the_machine_has_something() -> None:

@@ -11,11 +11,11 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from katib.local.jobs.run import RunNote, decoded, is_plain
-from katib.local.pods.pod import MachinePods, by_pod
-from katib.local.pods.tools import PodTools
-from katib.local.processes.connection import KeptProcess
-from katib.runtime.objects import Key, Kind
+from katib.engine.runtime.objects import Key, Kind
+from katib.places.machine.jobs.run import RunNote, decoded, is_plain
+from katib.places.machine.pods.pod import MachinePods, by_pod
+from katib.places.machine.pods.tools import PodTools
+from katib.places.machine.processes.connection import KeptProcess
 
 NOTE = RunNote("batch/v1", "Job", "team", "demo-1", "u1", 12.5, {"tries": 1}, (("w", "p", 80),), (), frozenset({"a"}))
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from katib.local.admission import HostCapacity
-from katib.local.pods.environment import inherited_environment
-from katib.rpc import keep_connections_quiet
+from katib.places.machine.admission import HostCapacity
+from katib.places.machine.pods.environment import inherited_environment
+from katib.wire.rpc import keep_connections_quiet
 
 PREFIX = "import sys; print(sys.prefix)"
 

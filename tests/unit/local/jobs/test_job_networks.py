@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from katib.local.containers.arguments import Abilities, Program
-from katib.local.containers.choice import Runtime
-from katib.local.jobs.batch.job import JOB
-from katib.local.jobs.networks import NamedWiring, network_of
-from katib.local.pods.images import HOST_NETWORK
-from katib.runtime.objects import Kind
+from katib.engine.runtime.objects import Kind
+from katib.places.machine.containers.arguments import Abilities, Program
+from katib.places.machine.containers.choice import Runtime
+from katib.places.machine.jobs.batch.job import JOB
+from katib.places.machine.jobs.networks import NamedWiring, network_of
+from katib.places.machine.pods.images import HOST_NETWORK
 
 ROLES = Kind("kubeflow.org/v1", "PyTorchJob")
 DEMO = {"metadata": {"name": "demo", "uid": "0123456789abcdef"}}

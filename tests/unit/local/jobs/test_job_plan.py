@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from katib.local.jobs.batch.plan import plan
-from katib.local.jobs.conditions import FORGIVEN_LOSSES
-from katib.local.pods.records import Delays, Phase
+from katib.places.machine.jobs.batch.plan import plan
+from katib.places.machine.jobs.conditions import FORGIVEN_LOSSES
+from katib.places.machine.pods.records import Delays, Phase
 from tests.support.planned_jobs import START, PlannedJob
 
 

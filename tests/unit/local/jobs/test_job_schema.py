@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from katib.templates.job_schema import DESCRIPTIONS, check_job_schema, job_schema
-from katib.templates.typed_fields import FIELD_TYPES, TEXT_MAPS, FieldType, field_type
+from katib.model.templates.job_schema import DESCRIPTIONS, check_job_schema, job_schema
+from katib.model.templates.typed_fields import FIELD_TYPES, TEXT_MAPS, FieldType, field_type
 from tests.support.templates import job
 
 PATH = "spec.trialTemplate.trialSpec"

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from katib.local.jobs.jobset.jobset import JobSet
-from katib.local.jobs.kind import Observed, Plan, PodStart
-from katib.local.jobs.networks import NamedWiring
-from katib.local.pods.records import Phase
+from katib.places.machine.jobs.jobset.jobset import JobSet
+from katib.places.machine.jobs.kind import Observed, Plan, PodStart
+from katib.places.machine.jobs.networks import NamedWiring
+from katib.places.machine.pods.records import Phase
 from tests.support.planned_jobs import PlannedJob
 
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from katib.api.quantities import parse_quantity
+from katib.engine.stores.memory import MemoryStore
 from katib.errors import InvalidError
-from katib.local.jobs.batch.spec import format_indexes, parse_indexes
-from katib.local.pods.environment import ContainerCommand, PodContext, Rewriter, container_command, expand
-from katib.local.pods.references import LocalObjects, PodIdentity
-from katib.local.pods.tokens import Capacity, Lease, Request, Tokens
-from katib.stores.memory import MemoryStore
+from katib.model.quantities import parse_quantity
+from katib.places.machine.jobs.batch.spec import format_indexes, parse_indexes
+from katib.places.machine.pods.environment import ContainerCommand, PodContext, Rewriter, container_command, expand
+from katib.places.machine.pods.references import LocalObjects, PodIdentity
+from katib.places.machine.pods.tokens import Capacity, Lease, Request, Tokens
 
 CAPACITY = Capacity(Decimal(4), Decimal(8 * 2**30))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from katib.local.pods.loop import Loop
+from katib.places.machine.pods.loop import Loop
 from tests.support.waiting import PATIENCE_SECONDS
 
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from katib.local.admission import HostCapacity, check_job
-from katib.local.jobs.kind import NewPod, PodStart
-from katib.local.jobs.networks import LocalWiring, PortTable
-from katib.local.jobs.replicated.job import ReplicatedJob
-from katib.local.jobs.replicated.mpijob import MPIJob, MPIOperatorJob
+from katib.places.machine.admission import HostCapacity, check_job
+from katib.places.machine.jobs.kind import NewPod, PodStart
+from katib.places.machine.jobs.networks import LocalWiring, PortTable
+from katib.places.machine.jobs.replicated.job import ReplicatedJob
+from katib.places.machine.jobs.replicated.mpijob import MPIJob, MPIOperatorJob
 
 V1, V2 = MPIJob(), MPIOperatorJob()
 FIRST = "mpiReplicaSpecs.Launcher.template.spec.containers[0]"

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from katib.local.jobs.kind import PodStart
-from katib.local.jobs.networks import LocalWiring, PortTable
-from katib.local.jobs.replicated.job import ReplicatedJob
-from katib.local.jobs.replicated.spec import Replicas, TrainingSpec
-from katib.local.jobs.replicated.training_kind import Peers, Port
-from katib.runtime.objects import Kind
+from katib.engine.runtime.objects import Kind
+from katib.places.machine.jobs.kind import PodStart
+from katib.places.machine.jobs.networks import LocalWiring, PortTable
+from katib.places.machine.jobs.replicated.job import ReplicatedJob
+from katib.places.machine.jobs.replicated.spec import Replicas, TrainingSpec
+from katib.places.machine.jobs.replicated.training_kind import Peers, Port
 
 PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "jobs.md"
 NAMES = (Kind, Mapping, Peers, Port, ReplicatedJob, Replicas, TrainingSpec)

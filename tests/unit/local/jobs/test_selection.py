@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from katib.local.findings import Findings, Part
-from katib.local.jobs.kind import PER_TRIAL, PodStart, check_pod_labels
-from katib.local.jobs.kinds import job_kinds, kinds_by_name
-from katib.local.jobs.networks import LocalWiring, PortTable
-from katib.runtime.objects import Kind, Object
+from katib.engine.runtime.objects import Kind, Object
+from katib.places.machine.findings import Findings, Part
+from katib.places.machine.jobs.kind import PER_TRIAL, PodStart, check_pod_labels
+from katib.places.machine.jobs.kinds import job_kinds, kinds_by_name
+from katib.places.machine.jobs.networks import LocalWiring, PortTable
 
 ROLE, TYPE, INDEX = (f"training.kubeflow.org/{name}" for name in ("job-role", "replica-type", "replica-index"))
 COMPLETION, REPLICATED = "batch.kubernetes.io/job-completion-index", "jobset.sigs.k8s.io/replicatedjob-name"

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from katib.local.admission import check_job
-from katib.local.admission.pod_rules import OFFER
-from katib.local.jobs.jobset.runtimes import RUNTIME, SHIPPED, shipped_runtime
-from katib.local.jobs.kinds import job_kinds
-from katib.local.submission import LocalHome
-from katib.runtime.objects import Key
+from katib.engine.runtime.objects import Key
+from katib.places.machine.admission import check_job
+from katib.places.machine.admission.pod_rules import OFFER
+from katib.places.machine.jobs.jobset.runtimes import RUNTIME, SHIPPED, shipped_runtime
+from katib.places.machine.jobs.kinds import job_kinds
+from katib.places.machine.submission import LocalHome
 from tests.support.admission import HOST
 from tests.unit.local.jobs.test_train_job_plan import Shelf, own_runtime
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.local.jobs.conditions import DOUBT_SECONDS
-from katib.local.jobs.jobset.jobset import TrainJob
-from katib.local.jobs.jobset.runtimes import CLUSTER_RUNTIME, RUNTIME, SHIPPED, shipped_runtime
-from katib.local.jobs.kind import Address, NewPod, PodStart
-from katib.local.pods.records import Phase
-from katib.runtime.objects import Key, Kind, Object
+from katib.engine.runtime.objects import Key, Kind, Object
+from katib.places.machine.jobs.conditions import DOUBT_SECONDS
+from katib.places.machine.jobs.jobset.jobset import TrainJob
+from katib.places.machine.jobs.jobset.runtimes import CLUSTER_RUNTIME, RUNTIME, SHIPPED, shipped_runtime
+from katib.places.machine.jobs.kind import Address, NewPod, PodStart
+from katib.places.machine.pods.records import Phase
 from tests.unit.local.jobs.test_jobset_plan import Simulation
 
 TRAIN = {"command": ["python", "train.py"]}

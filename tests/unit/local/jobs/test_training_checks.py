@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from katib.local.admission import HostCapacity, check_job
-from katib.local.jobs.replicated.frameworks import JAXJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob
-from katib.local.jobs.replicated.training_kind import TrainingKind
+from katib.places.machine.admission import HostCapacity, check_job
+from katib.places.machine.jobs.replicated.frameworks import JAXJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob
+from katib.places.machine.jobs.replicated.training_kind import TrainingKind
 from tests.support.training_jobs import replica, training_job
 
 PYTORCH, TF, XGBOOST, PADDLE, JAX = PyTorchJob(), TFJob(), XGBoostJob(), PaddleJob(), JAXJob()

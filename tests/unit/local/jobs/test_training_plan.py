@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from katib.local.jobs.conditions import DOUBT_SECONDS, FORGIVEN_LOSSES, end_of
-from katib.local.jobs.replicated.frameworks import JAXJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob
-from katib.local.jobs.replicated.plan import RENEWALS
-from katib.local.jobs.replicated.spec import UNLIMITED_FAILURES
-from katib.local.jobs.replicated.training_kind import TrainingKind
-from katib.local.pods.records import Phase
+from katib.places.machine.jobs.conditions import DOUBT_SECONDS, FORGIVEN_LOSSES, end_of
+from katib.places.machine.jobs.replicated.frameworks import JAXJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob
+from katib.places.machine.jobs.replicated.plan import RENEWALS
+from katib.places.machine.jobs.replicated.spec import UNLIMITED_FAILURES
+from katib.places.machine.jobs.replicated.training_kind import TrainingKind
+from katib.places.machine.pods.records import Phase
 from tests.support.training_jobs import Training, replica, started, training_job
 
 PYTORCH, TF, XGBOOST, PADDLE, JAX = PyTorchJob(), TFJob(), XGBoostJob(), PaddleJob(), JAXJob()

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from katib.errors import InvalidError
-from katib.local.jobs.kind import PodStart
-from katib.local.jobs.networks import LocalWiring, PortTable
-from katib.local.jobs.replicated.frameworks import JAXJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob
-from katib.local.jobs.replicated.job import ReplicatedJob
-from katib.local.jobs.replicated.training_kind import TrainingKind
+from katib.places.machine.jobs.kind import PodStart
+from katib.places.machine.jobs.networks import LocalWiring, PortTable
+from katib.places.machine.jobs.replicated.frameworks import JAXJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob
+from katib.places.machine.jobs.replicated.job import ReplicatedJob
+from katib.places.machine.jobs.replicated.training_kind import TrainingKind
 from tests.support.training_jobs import ClusterWiring, replica, training_job, variables_of
 
 PYTORCH, TF, XGBOOST, PADDLE, JAX = PyTorchJob(), TFJob(), XGBoostJob(), PaddleJob(), JAXJob()

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from katib.errors import UnavailableError
-from katib.local.processes import connection, proc, wire
-from katib.local.processes.client import Processes, Start
-from katib.local.processes.handle import Exit
-from katib.local.processes.proc import is_running
+from katib.places.machine.processes import connection, proc, wire
+from katib.places.machine.processes.client import Processes, Start
+from katib.places.machine.processes.handle import Exit
+from katib.places.machine.processes.proc import is_running
 from tests.support.processes import DAEMON, hanging_program, marked, read_pid, start
 from tests.support.waiting import eventually
 
@@ -97,7 +97,7 @@ import os, resource, sys
 from concurrent.futures import Future
 from pathlib import Path
 from katib.errors import UnavailableError
-from katib.local.processes.client import Processes
+from katib.places.machine.processes.client import Processes
 
 limits = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (36, limits[1]))

@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from katib.local.processes import keeping
-from katib.local.processes.client import RECORD_FILE, Processes
-from katib.local.processes.connection import KeptProcess
-from katib.local.processes.handle import Exit
-from katib.local.processes.proc import is_running
-from katib.local.processes.remains import EngineRecord
+from katib.places.machine.processes import keeping
+from katib.places.machine.processes.client import RECORD_FILE, Processes
+from katib.places.machine.processes.connection import KeptProcess
+from katib.places.machine.processes.handle import Exit
+from katib.places.machine.processes.proc import is_running
+from katib.places.machine.processes.remains import EngineRecord
 from tests.support.processes import marked, read_pid
 from tests.support.waiting import eventually
 
 ENGINE = """
 import os, sys, threading
 from pathlib import Path
-from katib.local.processes.client import Keep, Processes
+from katib.places.machine.processes.client import Keep, Processes
 
 directory, log, limit, grace = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
 processes = Processes(directory, grace_seconds=grace)
@@ -217,7 +217,7 @@ def test_a_guard_of_another_version_is_ended_with_all_that_it_keeps(
     with engine(tmp_path, "sleep 600 # KEPT") as process:
         record = record_of(tmp_path)
         process.kill()
-    monkeypatch.setattr("katib.local.processes.connection.VERSION", keeping.VERSION + 1)
+    monkeypatch.setattr("katib.places.machine.processes.connection.VERSION", keeping.VERSION + 1)
 
     with successor(tmp_path) as processes:
         assert processes.inherited is None

@@ -13,9 +13,9 @@ from typing import cast
 
 import pytest
 
-from katib.local.processes import keeping, wire
-from katib.local.processes.keeping import Keeping, KeptProgram
-from katib.local.processes.peek import Peek
+from katib.places.machine.processes import keeping, wire
+from katib.places.machine.processes.keeping import Keeping, KeptProgram
+from katib.places.machine.processes.peek import Peek
 
 LONG = 1 << 20
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from katib.errors import TerminalError, UnavailableError
-from katib.local.processes import proc
-from katib.local.processes.client import Processes
-from katib.local.processes.handle import SpawnError
-from katib.local.processes.proc import is_running
+from katib.places.machine.processes import proc
+from katib.places.machine.processes.client import Processes
+from katib.places.machine.processes.handle import SpawnError
+from katib.places.machine.processes.proc import is_running
 from tests.support.processes import engine, marked, read_pid, start, start_daemon
 from tests.support.waiting import eventually
 
@@ -360,7 +360,7 @@ def test_a_copy_of_the_socket_in_a_forked_child_does_not_keep_the_guard_alive(tm
     script = f"""
 import os, sys, time
 from pathlib import Path
-from katib.local.processes.client import Processes
+from katib.places.machine.processes.client import Processes
 processes = Processes(Path({str(tmp_path / "engine")!r}))
 processes.start()
 null = os.open(os.devnull, os.O_RDWR)

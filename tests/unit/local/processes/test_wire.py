@@ -7,7 +7,7 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from katib.local.processes import wire
+from katib.places.machine.processes import wire
 
 VALUES = st.recursive(
     st.none() | st.integers() | st.binary(max_size=50) | st.text(max_size=20),

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from katib.algorithm_services.plan import ServiceId
-from katib.local.services.files import ServiceLog
+from katib.engine.algorithm_services.plan import ServiceId
+from katib.places.machine.services.files import ServiceLog
 
 
 def _write(log: ServiceLog, data: bytes) -> None:

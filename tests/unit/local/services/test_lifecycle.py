@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from katib.algorithm_services.plan import ServiceId, ServicePlan
-from katib.algorithm_services.states import Phase, Timing
+from katib.engine.algorithm_services.plan import ServiceId, ServicePlan
+from katib.engine.algorithm_services.states import Phase, Timing
 from katib.errors import Backoff
-from katib.local.services.supervisor import Lifecycle
+from katib.places.machine.services.supervisor import Lifecycle
 
 TIMING = Timing(idle=60.0, restart=Backoff(0.1, 10.0), settled=60.0, max_failures=3)
 PLAN = ServicePlan(ServiceId("tpe"), command=("serve", "--port", "1"))

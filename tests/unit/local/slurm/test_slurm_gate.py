@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from katib.api.types import ExperimentSpec
-from katib.local.slurm.admission import SlurmGate
-from katib.local.slurm.commands import Slurm
-from katib.local.slurm.script import GeneralOptions
-from katib.runtime.objects import Kind
+from katib.engine.runtime.objects import Kind
+from katib.model.types import ExperimentSpec
+from katib.places.machine.slurm.admission import SlurmGate
+from katib.places.machine.slurm.commands import Slurm
+from katib.places.machine.slurm.script import GeneralOptions
 from tests.support.experiments import an_experiment, load_experiment
 
 JOB, TORCH, MPI = (

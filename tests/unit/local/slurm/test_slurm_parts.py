@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from katib.errors import Backoff, InvalidError
-from katib.local.pods.environment import ContainerCommand
-from katib.local.pods.objects import ContainerPlan, PodPlan, Role
-from katib.local.pods.records import Delays
-from katib.local.pods.tokens import Request
-from katib.local.slurm.commands import JobState, clean_environment, error_text, is_passing, parse_jobs
-from katib.local.slurm.script import (
+from katib.places.machine.pods.environment import ContainerCommand
+from katib.places.machine.pods.objects import ContainerPlan, PodPlan, Role
+from katib.places.machine.pods.records import Delays
+from katib.places.machine.pods.tokens import Request
+from katib.places.machine.slurm.commands import JobState, clean_environment, error_text, is_passing, parse_jobs
+from katib.places.machine.slurm.script import (
     GeneralOptions,
     annotated_options,
     checked_options,

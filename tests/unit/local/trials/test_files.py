@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from katib.api.types import Trial
+from katib.engine.runtime.clock import SteadyTime, SystemClock
+from katib.engine.runtime.objects import Key
 from katib.errors import InvalidError, NotFoundError
-from katib.local.layout import Layout
-from katib.local.pods.log_file import RUN_BEGINS, LogFile, LogLimits, log_parts
-from katib.local.pods.objects import PodPlan, begin_note, note_end, note_processes
-from katib.local.pods.records import Phase, PodRecord
-from katib.local.pods.tokens import Request
-from katib.local.processes.handle import ProcessHandle
-from katib.local.trials.files import TrialFiles
-from katib.runtime.clock import SteadyTime, SystemClock
-from katib.runtime.objects import Key
-from katib.tuning.ports import Part, TimedLines
+from katib.model.types import Trial
+from katib.places.machine.layout import Layout
+from katib.places.machine.pods.log_file import RUN_BEGINS, LogFile, LogLimits, log_parts
+from katib.places.machine.pods.objects import PodPlan, begin_note, note_end, note_processes
+from katib.places.machine.pods.records import Phase, PodRecord
+from katib.places.machine.pods.tokens import Request
+from katib.places.machine.processes.handle import ProcessHandle
+from katib.places.machine.trials.files import TrialFiles
+from katib.service.tuning.ports import Part, TimedLines
 from tests.support.tuning import condition, make_trial, patched
 from tests.support.waiting import eventually
 

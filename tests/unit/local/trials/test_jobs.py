@@ -6,15 +6,15 @@ from typing import Any, cast
 
 import pytest
 
-from katib.api.types import Resource, Trial
-from katib.controllers.kinds import key_of
-from katib.controllers.ports import PodUpdate
-from katib.local.jobs.run import Standing
-from katib.local.layout import Layout
-from katib.local.pods.pulls import PullNews
-from katib.local.trials.files import TrialFiles
-from katib.local.trials.jobs import TrialJobs, TrialPods
-from katib.runtime.objects import Key
+from katib.engine.controllers.kinds import key_of
+from katib.engine.controllers.ports import PodUpdate
+from katib.engine.runtime.objects import Key
+from katib.model.types import Resource, Trial
+from katib.places.machine.jobs.run import Standing
+from katib.places.machine.layout import Layout
+from katib.places.machine.pods.pulls import PullNews
+from katib.places.machine.trials.files import TrialFiles
+from katib.places.machine.trials.jobs import TrialJobs, TrialPods
 
 
 class Events:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from katib.algorithm_services.plan import ServiceId, ServicePlan, own_plan
-from katib.api.metrics import MetricLog
+from katib.engine.algorithm_services.plan import ServiceId, ServicePlan, own_plan
 from katib.errors import ForbiddenError
-from katib.local.trials.log_access import ADDRESS_VARIABLE, LogServers
-from katib.rpc.credentials import Credentials
-from katib.rpc.db_manager_client import DbManagerClient
+from katib.model.metrics import MetricLog
+from katib.places.machine.trials.log_access import ADDRESS_VARIABLE, LogServers
+from katib.wire.rpc.credentials import Credentials
+from katib.wire.rpc.db_manager_client import DbManagerClient
 from tests.support.observations import MemoryObservationLog
 
 STOPPING = ServiceId("medianstop", early_stopping=True)

@@ -12,7 +12,9 @@ from typing import Any, cast
 import pytest
 from msgspec import structs
 
-from katib.api.types import (
+from katib.engine.runtime.objects import Key, Object
+from katib.engine.runtime.testing import VirtualClock
+from katib.model.types import (
     CollectorSpec,
     FileSystemPath,
     FilterSpec,
@@ -21,10 +23,8 @@ from katib.api.types import (
     SourceSpec,
     Trial,
 )
-from katib.local.pods.output import Monitor
-from katib.local.trials.monitors import METRICS_DIRECTORY, TrialMonitors
-from katib.runtime.objects import Key, Object
-from katib.runtime.testing import VirtualClock
+from katib.places.machine.pods.output import Monitor
+from katib.places.machine.trials.monitors import METRICS_DIRECTORY, TrialMonitors
 from metrics_collector.reporter import Reporter
 from tests.support.controllers import RecordedEvents
 from tests.support.event_records import scalar, write

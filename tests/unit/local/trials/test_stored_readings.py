@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.local.trials.monitors import StoredReadings
+from katib.model.metrics import ZERO_TIME, MetricLog
+from katib.places.machine.trials.monitors import StoredReadings
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

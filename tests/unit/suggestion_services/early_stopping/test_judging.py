@@ -11,11 +11,11 @@ from typing import Any
 import grpc
 import pytest
 
-from katib.api.metrics import MetricLog
-from katib.rpc._generated import api_pb2 as pb
-from katib.rpc._generated import api_pb2_grpc, early_stopping_pb2_grpc
-from katib.rpc._generated import early_stopping_pb2 as judging
-from katib.rpc.db_manager import serve_db_manager
+from katib.model.metrics import MetricLog
+from katib.wire.rpc._generated import api_pb2 as pb
+from katib.wire.rpc._generated import api_pb2_grpc, early_stopping_pb2_grpc
+from katib.wire.rpc._generated import early_stopping_pb2 as judging
+from katib.wire.rpc.db_manager import serve_db_manager
 from suggestion_services.algorithms import ENTRIES, find_entry
 from suggestion_services.server import start_server
 from tests.support.observations import MemoryObservationLog

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from katib.api.metrics import Change
 from katib.errors import UnavailableError
+from katib.model.metrics import Change
 from suggestion_services.early_stopping import Curve, Standing
 from suggestion_services.early_stopping.readings import Curves, JudgedTrial
 from tests.support.observations import MemoryObservationLog, reading

@@ -11,8 +11,8 @@ from statistics import median
 
 import pytest
 
-from katib.api.types import MetricConstraint
-from katib.rpc._generated import api_pb2 as pb
+from katib.model.types import MetricConstraint
+from katib.wire.rpc._generated import api_pb2 as pb
 from suggestion_services.algorithms import find_entry
 from suggestion_services.base import Outcome, PastTrial
 from suggestion_services.gp.gp import GaussianProcess

@@ -9,8 +9,8 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from katib.rpc._generated import api_pb2 as pb
-from katib.space import Point
+from katib.model.space import Point
+from katib.wire.rpc._generated import api_pb2 as pb
 from suggestion_services.gp.acquisition import Acquisition, log_h
 from suggestion_services.gp.cost import Cost, share_of_cost
 from suggestion_services.gp.design import design_point

@@ -9,7 +9,7 @@ from statistics import median
 import numpy as np
 import pytest
 
-from katib.api.names import EXPERIMENT_LABEL
+from katib.model.names import EXPERIMENT_LABEL
 from suggestion_services.base import Outcome, PastTrial
 from suggestion_services.gp.likelihood import Layout
 from suggestion_services.gp.model import fit

@@ -1,9 +1,0 @@
-"""Objects and events kept by a Kubernetes API server.
-
-Belongs here: how the protocol of `katib.runtime.objects` maps onto requests. Does not belong here: what any kind means.
-"""
-
-from katib.cluster.store.events import KubernetesEvents
-from katib.cluster.store.store import KubernetesStore
-
-__all__ = ["KubernetesEvents", "KubernetesStore"]

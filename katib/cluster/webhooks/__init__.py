@@ -1,5 +1,0 @@
-"""What the API server asks before it stores an Experiment or a pod. Every replica answers.
-
-Belongs here: our answers to reviews. Does not belong here: the protocol and its certificates
-(`katib.cluster.admission`), and how a pod is changed (`katib.cluster.injection`).
-"""

@@ -1,0 +1,160 @@
+"""What the tables say about each kind of object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from katib.engine.runtime.objects import Key, Object
+from katib.model.names import GENERATION_LABEL, PARENT_LABEL
+from katib.model.types import Experiment, Suggestion, Trial
+from katib.service.tuning.reading import (
+    algorithm_of,
+    best_value,
+    budget_words,
+    completed_count,
+    duration_of,
+    format_duration,
+    has_several_objectives,
+    last_condition,
+    lost_count,
+    message_of,
+    metric_of,
+    metric_values,
+    objective_text,
+    objective_value,
+    parameters_of,
+    short,
+    state_of,
+    time_of,
+)
+from katib.service.tuning.replicas import (
+    exit_words,
+    has_role,
+    place_words,
+    ready_words,
+    replica_name,
+    restarts_of,
+    state_words,
+    status_of,
+    trial_of,
+    waiting_words,
+)
+
+Cells = Mapping[str, str]
+"""What a row says, by heading; empty where nothing is known."""
+
+EXPERIMENT = ("NAME", "STATE", "PROGRESS", "BEST", "AGE")
+_TRIAL = ("NAME", "STATE", "OBJECTIVE", "DURATION", "AGE", "GENERATION", "PARENT", "PARAMETERS")
+_SUGGESTION = ("NAME", "STATE", "ALGORITHM", "REQUESTED", "ASSIGNED", "AGE")
+_POD = ("NAME", "READY", "STATUS", "RESTARTS", "AGE", "TRIAL")
+_HEADINGS = {
+    "Experiment": (EXPERIMENT, (*EXPERIMENT, "ALGORITHM", "RUNNING", "FAILED", "BEST-TRIAL", "BUDGET", "REASON")),
+    "Trial": (_TRIAL, (*_TRIAL, "METRICS", "MESSAGE")),
+    "Suggestion": (_SUGGESTION, (*_SUGGESTION, "MESSAGE")),
+    "Pod": (_POD, (*_POD, "REPLICA", "EXIT", "WHERE", "MESSAGE")),
+}
+_LINEAGE = frozenset({"GENERATION", "PARENT"})
+"""Of trials that start from each other's checkpoints."""
+
+
+def headings(kind: str, *, wide: bool = False, namespaces: bool = False) -> Sequence[str]:
+    """Return the headings for a kind."""
+    return (*(["NAMESPACE"] if namespaces else []), *_HEADINGS[kind][wide])
+
+
+def used(headings: Iterable[str], rows: Sequence[Cells]) -> list[str]:
+    """Return the headings of a table that has these rows at first: of lineage only where a row has any."""
+    return [heading for heading in headings if heading not in _LINEAGE or any(row[heading] for row in rows)]
+
+
+def cells_of(obj: Experiment | Trial | Suggestion) -> Cells:
+    """Return what a row says of an object."""
+    if isinstance(obj, Trial):
+        return _trial(obj)
+    return _experiment(obj) if isinstance(obj, Experiment) else _suggestion(obj)
+
+
+def age_of(created: datetime | None) -> str:
+    """Return how long ago something was created."""
+    return format_duration((datetime.now(UTC) - created).total_seconds()) if created else ""
+
+
+def progress_of(experiment: Experiment) -> str:
+    """Return trials done of all: `3/12`."""
+    limit = experiment.spec.max_trial_count
+    return f"{completed_count(experiment)}/{limit if limit is not None else '∞'}"
+
+
+def best_cell(experiment: Experiment) -> str:
+    """Return the best objective value so far with the metric's name, or the hypervolume; empty while there is none."""
+    if has_several_objectives(experiment):
+        found = experiment.status.pareto_set
+        return f"hypervolume={found.hypervolume:.6g}" if found is not None and found.hypervolume is not None else ""
+    value = best_value(experiment)
+    return f"{metric_of(experiment)}={short(value)}" if value is not None else ""
+
+
+def _experiment(obj: Experiment) -> Cells:
+    return {
+        "NAMESPACE": obj.namespace,
+        "NAME": obj.name,
+        "STATE": state_of(obj),
+        "PROGRESS": progress_of(obj),
+        "BEST": best_cell(obj),
+        "AGE": age_of(obj.metadata.creation_timestamp),
+        "ALGORITHM": algorithm_of(obj),
+        "RUNNING": str(obj.status.trials_running),
+        "FAILED": str(lost_count(obj)),
+        "BEST-TRIAL": obj.status.current_optimal_trial.best_trial_name,
+        "BUDGET": budget_words(obj),
+        "REASON": last_condition(obj).reason,
+    }
+
+
+def _trial(obj: Trial) -> Cells:
+    several = has_several_objectives(obj)
+    return {
+        "NAMESPACE": obj.namespace,
+        "NAME": obj.name,
+        "STATE": state_of(obj),
+        "OBJECTIVE": (objective_text(obj) or "") if several else short(objective_value(obj) or ""),
+        "DURATION": duration_of(obj),
+        "AGE": age_of(obj.metadata.creation_timestamp),
+        "GENERATION": obj.metadata.labels.get(GENERATION_LABEL, ""),
+        "PARENT": obj.metadata.labels.get(PARENT_LABEL, ""),
+        "PARAMETERS": parameters_of(obj),
+        "METRICS": " ".join(f"{name}={value}" for name, value in metric_values(obj)),
+        "MESSAGE": message_of(obj),
+    }
+
+
+def cells_of_pod(pod: Object) -> Cells:
+    """Return what a row says of a pod."""
+    obj = dict(pod)
+    return {
+        "NAMESPACE": Key.of(obj).namespace,
+        "NAME": Key.of(obj).name,
+        "READY": ready_words(obj),
+        "STATUS": state_words(obj),
+        "RESTARTS": str(restarts_of(obj)),
+        "AGE": age_of(time_of(obj["metadata"].get("creationTimestamp"))),
+        "TRIAL": trial_of(obj),
+        "REPLICA": replica_name(obj) if has_role(obj) else "",
+        "EXIT": exit_words(obj),
+        "WHERE": place_words(obj),
+        "MESSAGE": " ".join(str(status_of(obj).get("message") or waiting_words(obj)).split()),
+    }
+
+
+def _suggestion(obj: Suggestion) -> Cells:
+    return {
+        "NAMESPACE": obj.namespace,
+        "NAME": obj.name,
+        "STATE": state_of(obj),
+        "ALGORITHM": algorithm_of(obj),
+        "REQUESTED": str(obj.spec.requests),
+        "ASSIGNED": str(obj.status.suggestion_count),
+        "AGE": age_of(obj.metadata.creation_timestamp),
+        "MESSAGE": " ".join(last_condition(obj).message.split()),
+    }

@@ -1,0 +1,282 @@
+"""Finding the service that a command asks: a server, the data directory in this process, or a cluster."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+import click
+
+from katib.doors.cli.options import DEFAULT_NAMESPACE, DEFAULT_SERVER, Cluster, Target, default_data_dir, has_data
+from katib.doors.rest.door import reached_door
+from katib.doors.rest.notes import account_directory, note_of, running_servers
+from katib.errors import InvalidError, NotFoundError, UnavailableError, invalid
+from katib.model.types import Experiment, Trial
+from katib.service.tuning.service import TuningService
+from katib.service.tuning.titles import name_meant, namespace_in_use
+
+if TYPE_CHECKING:
+    from katib.places.cluster.access.tuning_service import OpenCluster
+    from katib.places.cluster.access.users import OpenUsers
+
+_PROBE_SECONDS = 1.0
+
+
+class Connected(NamedTuple):
+    """An open service, and the namespace that is meant when a command names none."""
+
+    service: TuningService
+    namespace: str
+
+
+@contextmanager
+def connect(
+    target: Target,
+    *,
+    read_only: bool,
+    nothing_to_run: bool = False,
+    starts: bool = False,
+    creates: bool = False,
+) -> Iterator[Connected]:
+    """Open the service that the options name.
+
+    A cluster or a server that was named is asked and nothing else. Without one, a data directory that was named is
+    opened, or the server or the `katib run` asked that works in it; without any, the default server is asked, and when
+    none of ours runs, a command that only reads opens the default data directory. So does one that only stores what
+    the next engine takes up (`nothing_to_run`), and one for which controllers have to work meanwhile (`starts`), as
+    they do for trials of callers and to delete experiments.
+
+    Where no namespace was named, a command that `creates` means the default one. Any other means the one that all
+    experiments are in, as files of Katib name `kubeflow`; the default one where they are in several.
+
+    Raises:
+        InvalidError: The URL is none, the cluster is unknown, or what is needed to speak to it is not installed.
+        UnavailableError: No server answers, and there is no data directory.
+    """
+    if target.cluster:
+        with open_cluster(target.cluster) as opened:
+            yield Connected(opened.service, target.namespace or opened.namespace)
+        return
+    namespace = target.namespace or (DEFAULT_NAMESPACE if creates else None)
+    here: Callable[[Path], AbstractContextManager[TuningService]] | None = None
+    if nothing_to_run or starts:
+        here = partial(_engine_here, starts=starts)
+    with _open_service(target, read_only=read_only, here=here) as service:
+        yield Connected(service, namespace or namespace_in_use(service))
+
+
+def experiment_meant(service: TuningService, namespace: str, name: str | None) -> str:
+    """Return the name that was given, by itself or as the title of a study, or that of the newest experiment.
+
+    Where there are others, the newest is reported.
+
+    Raises:
+        NotFoundError: None was given, and there is no experiment.
+    """
+    if name is not None:
+        return name_meant(service, namespace, name)
+    names = [experiment.name for experiment in service.experiments(namespace)]
+    if not names:
+        raise NotFoundError(f"there is no experiment in namespace {namespace}; `katib get -A` lists those of all")
+    if len(names) > 1:
+        click.echo(f"{names[-1]}, the newest of {len(names)} experiments:", err=True)
+    return names[-1]
+
+
+def experiment_or_trial(service: TuningService, namespace: str, name: str) -> Experiment | Trial:
+    """Return the experiment of a name or a title, or the trial.
+
+    Raises:
+        NotFoundError: There is neither.
+    """
+    with suppress(NotFoundError):
+        return service.get(Experiment, namespace, name_meant(service, namespace, name))
+    with suppress(NotFoundError):
+        return service.get(Trial, namespace, name)
+    raise NotFoundError(
+        f'there is neither an experiment nor a trial "{name}" in namespace {namespace}; '
+        "`katib get -A` lists all experiments"
+    )
+
+
+def open_cluster(cluster: Cluster) -> AbstractContextManager[OpenCluster]:
+    """Return the tuning service of a cluster, to be entered; the packages for it are imported here and not before.
+
+    Raises:
+        InvalidError: They are not installed.
+    """
+    with _explained():
+        from katib.places.cluster.access.tuning_service import open_cluster as open_
+    return open_(cluster.kubeconfig, cluster.context, db_manager=cluster.db_manager)
+
+
+def await_api_server(cluster: Cluster, pause: Callable[[float], bool]) -> bool:
+    """Return True as soon as the API server of a cluster answers, False when a pause was ended before that.
+
+    Raises:
+        InvalidError: As `open_cluster`.
+    """
+    with _explained():
+        from katib.places.cluster.access.connect import await_api_server as await_
+    return await_(cluster.kubeconfig, cluster.context, pause)
+
+
+def open_users(cluster: Cluster) -> AbstractContextManager[OpenUsers]:
+    """Return the tuning services of a cluster's users, to be entered; otherwise as `open_cluster`."""
+    with _explained():
+        from katib.places.cluster.access.users import open_users as open_
+    return open_(cluster.kubeconfig, cluster.context, db_manager=cluster.db_manager)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Explain how to install a package that an import misses."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "katib").partition(".")[0] in ("katib", "metrics_collector", "suggestion_services"):
+            raise
+        raise invalid(
+            "--context",
+            f"speaking to a cluster needs the package {error.name}, which is not installed",
+            "pip install 'katib[cluster]'",
+            "extra-missing",
+        ) from error
+
+
+@contextmanager
+def _open_service(
+    target: Target, *, read_only: bool, here: Callable[[Path], AbstractContextManager[TuningService]] | None
+) -> Iterator[TuningService]:
+    """Open a service; `here` opens one in a data directory in which none works."""
+    server, data_dir = target.server, target.data_dir
+    directory = data_dir or default_data_dir()
+    if server is None and read_only:
+        if (data_dir is not None or not _is_ours(DEFAULT_SERVER, target)) and directory.is_dir():
+            yield _open_offline(directory, target.verbose)
+            return
+        if data_dir is not None:
+            raise UnavailableError(f"there is no data directory {data_dir}; check --data-dir")
+    url = server or DEFAULT_SERVER
+    _check_url(url)
+    running = next(iter(running_servers(directory)), None) if server is None else None
+    with ExitStack() as stack:
+        if server is None and running is None and (run := stack.enter_context(_run_at_work(directory))) is not None:
+            yield run
+            return
+    if server is None and running is None and here is not None and (data_dir is not None or not _is_ours(url, target)):
+        with here(directory) as service:
+            yield service
+        return
+    if running is not None:
+        url = running.url
+    elif server is None and data_dir is None and has_data(directory) and works_elsewhere(directory):
+        way = f"--data-dir {directory} asks {directory}"
+        click.echo(f"note: this asks the server at {url}, which works elsewhere; {way}", err=True)
+    if not listens(url):
+        raise UnavailableError(_no_answer(url, named=server is not None, read_only=read_only))
+    from katib.doors.rest.client import HttpTuningService
+
+    token = target.token
+    if token is None and (note := note_of(url, directory, account_directory())) is not None:
+        url, token = note.url, note.token
+    with HttpTuningService(url, token) as service:
+        yield service
+
+
+@contextmanager
+def _engine_here(directory: Path, *, starts: bool) -> Iterator[TuningService]:
+    from katib.places.machine import open_engine
+    from katib.places.machine.layout import Layout
+
+    slurm = () if any(Layout(directory.absolute()).slurm.glob("*/")) else None  # trials that may have to be ended there
+    with open_engine(data_dir=directory, own_process=False, slurm=slurm) as engine:
+        if starts:
+            engine.start_for(None)
+        yield engine.service
+
+
+@contextmanager
+def _run_at_work(directory: Path) -> Iterator[TuningService | None]:
+    """Give the service of the `katib run` that works in a data directory; None where none does."""
+    with reached_door(directory) as path:
+        if path is None:
+            yield None
+            return
+        from katib.doors.rest.client import HttpTuningService
+
+        with HttpTuningService("http://localhost", socket=path) as service:
+            yield service
+
+
+def _open_offline(directory: Path, verbose: int) -> TuningService:
+    if verbose:
+        click.echo(f"no server is asked; reading {directory}", err=True)
+    from katib.places.machine import open_offline
+
+    return open_offline(directory)
+
+
+def _is_ours(url: str, target: Target) -> bool:
+    """Return whether a server listens there that is to be asked: one of this account, or one whose token we have."""
+    directories = (target.data_dir or default_data_dir(), account_directory())
+    return (target.token is not None or note_of(url, *directories) is not None) and listens(url)
+
+
+def works_elsewhere(directory: Path) -> bool:
+    """Return whether commands that name no place ask a server of this account that works in another directory."""
+    is_known = note_of(DEFAULT_SERVER, account_directory()) is not None
+    return is_known and note_of(DEFAULT_SERVER, directory) is None and listens(DEFAULT_SERVER)
+
+
+def listens(url: str) -> bool:
+    """Return whether anything listens there; the HTTP client is not even imported when nothing does."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        with socket.create_connection((parts.hostname or "", port), timeout=_PROBE_SECONDS):
+            return True
+    except OSError:
+        return False
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1)
+    except ValueError:
+        valid = False
+    if not valid:
+        raise invalid("--server", f'"{url}" is not a URL', f"write it like {DEFAULT_SERVER}", "server-url")
+
+
+def _current_context() -> str:
+    """Return the context that kubectl would ask; empty where it has none."""
+    from katib.model.yaml_text import parse_yaml
+
+    for place in (os.environ.get("KUBECONFIG") or "~/.kube/config").split(os.pathsep):
+        with suppress(OSError, RuntimeError, InvalidError):  # the second where there is no home directory
+            for document in parse_yaml(Path(place).expanduser().read_bytes(), place):
+                context = document.data.get("current-context") if isinstance(document.data, dict) else None
+                if isinstance(context, str) and context:
+                    return context
+    return ""
+
+
+def _no_answer(url: str, *, named: bool, read_only: bool) -> str:
+    if named:
+        return f"no server answers at {url}; start it with `katib serve`, or check --server"
+    if read_only:
+        context = _current_context()
+        cluster = f"; --context {context} asks your Kubernetes cluster" if context else ""
+        return (
+            f"no server answers at {url} and there is no data directory {default_data_dir()}; "
+            f"start `katib serve`, or give --server or --data-dir{cluster}"
+        )
+    return f"no server answers at {url}; start one with `katib serve`, or use `katib run FILE`"

@@ -1,0 +1,224 @@
+"""`katib budget`, `stop`, `pause`, `resume` and `trial add`: experiments and trials that exist, changed."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from katib.doors.cli import options
+from katib.model.names import PAUSED_ANNOTATION
+from katib.model.trials import ACTIVE
+from katib.model.types import Trial
+from katib.model.wording import counted
+from katib.service.tuning.reading import active_count, completed_count, is_completed
+
+if TYPE_CHECKING:
+    from katib.service.tuning.service import TuningService
+
+
+_NO_LIMIT = "none"
+_EITHER = options.PlainName("Experiment", "Trial")
+_JOB_SECONDS = 5.0
+_LOOK_SECONDS = 0.1
+
+
+class _Count(click.ParamType[int | str]):
+    """A whole number, or `none` for no limit."""
+
+    name = "count"
+
+    def __init__(self, least: int) -> None:
+        self._least = least
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """Return the number, or the word for no limit."""
+        if value == _NO_LIMIT:
+            return _NO_LIMIT
+        return click.IntRange(self._least)(value, param, ctx)
+
+
+@click.command(
+    epilog=options.examples(
+        "katib budget my-experiment --max-trials 40",
+        "katib budget my-experiment --parallel 4 --max-failed none",
+    ),
+)
+@click.argument("name", type=options.EXPERIMENT_NAME)
+@click.option("--max-trials", type=_Count(1), metavar="N", help="Trials in all; none: until it is stopped.")
+@click.option("--parallel", type=click.IntRange(1), metavar="N", help="Trials at once.")
+@click.option("--max-failed", type=_Count(0), metavar="N", help="Failed trials that end it; none: no limit.")
+@options.connection
+def budget(
+    name: str, max_trials: int | str | None, parallel: int | None, max_failed: int | str | None, target: options.Target
+) -> None:
+    """Change how many trials an experiment makes, in all and at once.
+
+    One that has used up its budget goes on when it gets a larger one and its resumePolicy is LongRunning or FromVolume.
+    """
+    from katib.doors.cli.connection import connect, experiment_meant
+
+    given = {"maxTrialCount": max_trials, "parallelTrialCount": parallel, "maxFailedTrialCount": max_failed}
+    counts = {field: None if value == _NO_LIMIT else int(value) for field, value in given.items() if value is not None}
+    if not counts:
+        raise click.UsageError("give --max-trials, --parallel or --max-failed", click.get_current_context())
+    with connect(target, read_only=False, nothing_to_run=target.has_data) as (service, namespace):
+        name = experiment_meant(service, namespace, name)
+        service.edit(namespace, name, counts=counts)
+    words = ", ".join(f"{field} {_NO_LIMIT if value is None else value}" for field, value in counts.items())
+    click.echo(f"experiment/{name}: {words}")
+
+
+@click.command(epilog=options.examples("katib stop my-experiment", "katib stop my-experiment --context production"))
+@click.argument("name", type=options.EXPERIMENT_NAME)
+@options.connection
+def stop(name: str, target: options.Target) -> None:
+    """Start no further trials of an experiment; those that run go on to their ends.
+
+    `katib resume` lets it go on, and so does submitting its file again. Where nothing works on the data directory, this
+    is noted for the next start.
+    """
+    from katib.doors.cli.connection import connect, experiment_meant
+
+    with connect(target, read_only=False, nothing_to_run=target.has_data) as (service, namespace):
+        name = experiment_meant(service, namespace, name)
+        experiment = service.edit(namespace, name, counts={}, stopped=True)
+        active = active_count(experiment) if _is_at_work(service, target) else 0
+    left = f"; {active} trials that run go on to their ends" if active else ""
+    if active == 1:
+        left = "; the trial that runs goes on to its end"
+    done = completed_count(experiment)
+    click.echo(f"experiment/{name}: stopped after {counted(done, 'trial')}{left}")
+
+
+@click.command(epilog=options.examples("katib pause my-experiment-4fj2x1aa", "katib pause my-experiment -n team-a"))
+@click.argument("name", type=_EITHER)
+@options.connection
+def pause(name: str, target: options.Target) -> None:
+    """Pause a trial, or an experiment with all trials that run.
+
+    The programs of a paused trial are asked to end (SIGTERM) and have their grace period. That is no failure, and the
+    time until it goes on does not count as its duration. Another trial takes its place, unless the experiment is
+    paused.
+
+    `katib resume` lets it go on. Its program then starts from the checkpoint that it kept, with its readings, otherwise
+    from the beginning.
+    """
+    from katib.doors.cli.connection import connect, experiment_or_trial
+
+    with connect(target, read_only=False, nothing_to_run=target.has_data) as (service, namespace):
+        found = experiment_or_trial(service, namespace, name)
+        name = found.name
+        if isinstance(found, Trial):
+            service.suspend(namespace, name, suspended=True)
+            what = f"trial/{name}: paused"
+        else:
+            service.edit(namespace, name, counts={}, stopped=True)
+            count = _suspend_all(service, namespace, name, suspended=True)
+            what = f"experiment/{name}: paused, with {counted(count, 'trial')}"
+    click.echo(f"{what}; `katib resume {name}{target.choice}` lets it go on")
+
+
+suspend = pause
+"""The name under which it came first."""
+
+
+@click.command(epilog=options.examples("katib resume my-experiment", "katib resume my-experiment-4fj2x1aa"))
+@click.argument("name", type=_EITHER)
+@options.connection
+def resume(name: str, target: options.Target) -> None:
+    """Resume a stopped, paused or interrupted experiment, or a paused trial.
+
+    A trial starts its program again, from the checkpoint that it kept or from the beginning.
+    """
+    from katib.doors.cli.connection import connect, experiment_or_trial
+
+    with connect(target, read_only=False, nothing_to_run=target.has_data) as (service, namespace):
+        found = experiment_or_trial(service, namespace, name)
+        name = found.name
+        if isinstance(found, Trial):
+            service.suspend(namespace, name, suspended=False)
+            click.echo(f"trial/{name}: {_goes_on(service, target)}")
+            return
+        if not is_completed(found):
+            _suspend_all(service, namespace, name, suspended=False)  # before new trials start in their place
+        experiment = service.edit(namespace, name, counts={}, stopped=False)
+    if is_completed(experiment):
+        from katib.service.explaining import more_trials
+
+        more = target.complete(more_trials(experiment, options.DEFAULT_NAMESPACE, at_work=True))
+        click.echo(f"experiment/{name}: it has ended; {more[:1].lower()}{more[1:].rstrip('.')}")
+        return
+    click.echo(f"experiment/{name}: {_goes_on(service, target)}")
+
+
+def _is_at_work(service: TuningService, target: options.Target) -> bool:
+    """Return whether controllers work on what a service changes, and not only its data directory is open."""
+    from katib.doors.rest.client import HttpTuningService
+
+    return bool(target.cluster) or isinstance(service, HttpTuningService)
+
+
+def _goes_on(service: TuningService, target: options.Target) -> str:
+    if _is_at_work(service, target):
+        return "goes on"
+    return f"is resumed, and nothing works on it now; `katib serve{target.place}` or its own command goes on with it"
+
+
+def _suspend_all(service: TuningService, namespace: str, experiment: str, *, suspended: bool) -> int:
+    """Pause the trials of an experiment that run, or let those go on that were paused; return how many.
+
+    A trial that is so new that it has no job yet is waited for; one that ends meanwhile has ended.
+    """
+    from katib.errors import InvalidError, NotFoundError, UnavailableError
+
+    count, deadline = 0, time.monotonic() + _JOB_SECONDS
+    states = [str(state) for state in ACTIVE]
+    for trial in service.trials(namespace, experiment, states=states).items:
+        if (PAUSED_ANNOTATION in trial.metadata.annotations) is suspended:
+            continue
+        while True:
+            try:
+                service.suspend(namespace, trial.name, suspended=suspended)
+                count += 1
+            except UnavailableError:
+                if time.monotonic() < deadline:
+                    time.sleep(_LOOK_SECONDS)
+                    continue
+                raise
+            except (InvalidError, NotFoundError):
+                if not is_completed(service.get(Trial, namespace, trial.name)):
+                    raise
+            break
+    return count
+
+
+@click.group()
+def trial() -> None:
+    """Work on trials by hand."""
+
+
+@trial.command(
+    epilog=options.examples(
+        "katib trial add my-experiment lr=0.1 layers=3",
+        "katib trial add my-experiment optimizer=adam lr=1e-3 --context production",
+    ),
+)
+@click.argument("name", type=options.EXPERIMENT_NAME)
+@click.argument("assignments", nargs=-1, required=True, metavar="PARAMETER=VALUE...")
+@options.connection
+def add(name: str, assignments: tuple[str, ...], target: options.Target) -> None:
+    """Run a trial next, before those that the algorithm proposes.
+
+    It counts against the budget of the experiment as any other trial. Trials that are to run first from the beginning
+    stand in the file, as spec.initialTrials.
+    """
+    from katib.doors.cli.connection import connect, experiment_meant
+
+    chosen = options.pairs(assignments, "PARAMETER=VALUE")
+    with connect(target, read_only=False, nothing_to_run=target.has_data) as (service, namespace):
+        name = experiment_meant(service, namespace, name)
+        before = service.add_trial(namespace, name, chosen)
+    others = f", after {before} others that were added by hand" if before else ""
+    click.echo(f"experiment/{name}: a trial with {', '.join(assignments)} runs next{others}")

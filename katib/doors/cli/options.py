@@ -1,0 +1,657 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TextIO, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from katib.doors.cli.experiment_files import SUFFIXES, next_step
+from katib.doors.cli.kinds import names_of
+from katib.errors import invalid
+from katib.model.names import BUDGET_ANNOTATION, CHECKPOINTS_ANNOTATION, KEPT, PRICES_ANNOTATION
+from katib.service.tuning.sentences import SENTENCE, OnceEach, sentence_of
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 8765
+DEFAULT_SERVER = f"http://{DEFAULT_HOST}:{DEFAULT_PORT}"
+DEFAULT_NAMESPACE = "default"
+
+NODE_ADDRESS = "KATIB_NODE_ADDRESS"
+_VISIBLE_CARDS = "CUDA_VISIBLE_DEVICES"
+_MANY_CARDS = 1024
+
+
+def default_data_dir() -> Path:
+    """Return the data directory used when none is given: $KATIB_HOME, else `.katib` right here."""
+    return Path(os.environ.get("KATIB_HOME") or ".katib")
+
+
+def is_place_set() -> bool:
+    """Return whether the environment names a place that commands ask in place of a data directory."""
+    return bool(os.environ.get("KATIB_CONTEXT") or os.environ.get("KATIB_SERVER"))
+
+
+def has_data(directory: Path) -> bool:
+    """Return whether an engine has worked in a directory. Raises ForbiddenError."""
+    from katib.places.machine.layout import Layout
+
+    return Layout(directory).has_database()
+
+
+def examples(*lines: str) -> str:
+    """Return the end of a command's help: examples, one a line; the mark keeps click from filling a paragraph."""
+    return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))
+
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+
+
+class HomePath(click.Path):
+    """A path that may begin with `~`, which shells leave as it is in `--data-dir=~/runs`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        text = os.fspath(value)
+        return super().convert(os.path.expanduser(text) if text.startswith("~/") else text, param, ctx)  # noqa: PTH111
+
+
+data_dir = click.option(
+    "--data-dir",
+    type=HomePath(file_okay=False, path_type=Path),
+    help="Where objects, metrics and logs are kept.  [default: $KATIB_HOME, else .katib]",
+)
+config = click.option(
+    "--config",
+    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    help="Configuration: further algorithms.",
+)
+containers = click.option(
+    "--containers",
+    envvar="KATIB_CONTAINERS",
+    type=click.Choice(("auto", "never", "podman", "docker", "pyxis", "apptainer")),
+    help="What runs the images of trials, the last two in Slurm; with never they are processes.  "
+    "[env: KATIB_CONTAINERS; default: never]",
+)
+
+
+def _folders(context: click.Context, _option: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for pair in pairs:
+        name, _, folder = pair.partition("=")
+        if not name or not folder:
+            raise click.UsageError(f"--claim {pair}: write NAME=/folder", context)
+        found[name] = str(Path(folder).expanduser().absolute())
+    return found
+
+
+claims = click.option(
+    "--claim",
+    "claim",
+    multiple=True,
+    metavar="NAME=FOLDER",
+    callback=_folders,
+    help="The folder of this machine that stands for a persistentVolumeClaim of the file; can be repeated.",
+)
+_PLACE = (
+    click.option(
+        "--on",
+        type=click.Choice(("here", "slurm")),
+        default="here",
+        help="Where trials run: on this machine, or as jobs of the Slurm cluster that it belongs to.  [default: here]",
+    ),
+    click.option(
+        "--slurm-option",
+        "slurm_options",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="With --on slurm: an option of sbatch for all trials, such as partition=gpu. May be given several times.",
+    ),
+    click.option(
+        "--address",
+        envvar=NODE_ADDRESS,
+        metavar="HOST",
+        help="With --on slurm: where nodes reach this machine, for trials that push their metrics.",
+    ),
+    click.option(
+        "--gpus",
+        metavar="LIST",
+        help="Which GPUs of this machine trials may lease, such as 0,2-3.  [default: $CUDA_VISIBLE_DEVICES, else all]",
+    ),
+)
+namespace = click.option(
+    "-n",
+    "--namespace",
+    envvar="KATIB_NAMESPACE",
+    metavar="NAME",
+    help=f"Namespace of the experiment.  [default: that of the context, else {DEFAULT_NAMESPACE}]",
+)
+token = click.option("--token", envvar="KATIB_TOKEN", metavar="TEXT", help="The server's token.  [env: KATIB_TOKEN]")
+verbose = click.option("-v", "--verbose", count=True, help="Say more; twice for everything.")
+detach = click.option(
+    "--detach",
+    is_flag=True,
+    help="Hand it to a server in the background, which is started where none runs, and return.",
+)
+
+
+def budget(function: F) -> F:
+    """Add the options for a budget; the command gets them as `annotations` of the experiment."""
+
+    @click.option("--budget", "limits", metavar="AMOUNTS", help="Stop at 8h, 20 gpu-hours or $50; several with commas.")
+    @click.option(
+        "--price", "prices", multiple=True, metavar="gpu=2.50", help="What an hour costs of gpu, cpu or trial."
+    )
+    @functools.wraps(function)
+    def command(*args: Any, limits: str | None, prices: tuple[str, ...], **kwargs: Any) -> Any:
+        found = {BUDGET_ANNOTATION: limits} if limits else {}
+        found |= {PRICES_ANNOTATION: ", ".join(prices)} if prices else {}
+        return function(*args, annotations=found, **kwargs)
+
+    return command  # type: ignore[return-value]  # click calls it by its parameters
+
+
+def checkpoint(function: F) -> F:
+    """Add the option for folders of checkpoints; the command gets it among the annotations of the experiment."""
+
+    @click.option(
+        "--checkpoint",
+        is_flag=True,
+        help="Give each trial a folder, KATIB_CHECKPOINT_DIR, from which it goes on after Ctrl-C or a crash.",
+    )
+    @functools.wraps(function)
+    def command(*args: Any, checkpoint: bool, annotations: dict[str, str], **kwargs: Any) -> Any:
+        found = {CHECKPOINTS_ANNOTATION: KEPT} if checkpoint else {}
+        return function(*args, annotations={**annotations, **found}, **kwargs)
+
+    return command  # type: ignore[return-value]  # click calls it by its parameters
+
+
+quiet = click.option("-q", "--quiet", is_flag=True, help="Print the result only.")
+
+_LOG_PACKAGES = {"mlflow": "mlflow", "tensorboard": "tensorboardX"}
+
+
+def _check_logs(context: click.Context, _: click.Parameter, places: tuple[str, ...]) -> tuple[str, ...]:
+    for place in places:
+        package = _LOG_PACKAGES.get(place.partition(":")[0])
+        if package is None:
+            raise click.BadParameter(f'"{place}" is neither mlflow[:URL] nor tensorboard[:DIRECTORY]')
+        if find_spec(package) is None:
+            cause = f"it takes the package {package}, which is not installed"
+            raise invalid("--log-to", cause, f"pip install {package}", "extra-missing")
+    context.meta[_LOG_TO] = places
+    return places
+
+
+_LOG_TO = f"{__name__}.log_to"
+
+log_to = click.option(
+    "--log-to",
+    multiple=True,
+    expose_value=False,
+    metavar="PLACE",
+    callback=_check_logs,
+    help="Write each trial that ends as a run of MLflow, mlflow or mlflow:URL, or for TensorBoard, "
+    "tensorboard:DIRECTORY. May be repeated.",
+)
+
+
+def log_places() -> tuple[tuple[str, str], ...]:
+    """Return what `--log-to` of this command names: `mlflow` or `tensorboard`, and the place, empty where none is."""
+    context = click.get_current_context(silent=True)
+    pairs = [place.partition(":")[::2] for place in (context.meta.get(_LOG_TO, ()) if context else ())]
+    return tuple((form, f"http:{place}" if place.startswith("//") else place) for form, place in pairs)
+
+
+def output(*forms: str) -> Callable[[F], F]:
+    """Return the option `-o` with these forms."""
+    return click.option("-o", "--output", "form", type=click.Choice(forms), help="Print it in this form.")
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Which Kubernetes cluster a command asks; false when none was named.
+
+    Attributes:
+        context: Of the kubeconfig; None: the current one.
+        kubeconfig: The file; None: the usual places.
+        db_manager: Address of the DB manager; empty: found by itself.
+    """
+
+    context: str | None
+    kubeconfig: Path | None
+    db_manager: str
+
+    def __bool__(self) -> bool:
+        return self.context is not None or self.kubeconfig is not None
+
+    def __str__(self) -> str:
+        """Return the options that choose it again."""
+        context = f" --context {shlex.quote(self.context)}" if self.context is not None else ""
+        return context + (f" --kubeconfig {shlex.quote(str(self.kubeconfig))}" if self.kubeconfig is not None else "")
+
+
+_OF_OBJECTS = re.compile(
+    r"(?<=`)katib (?:best|budget|get|logs|metrics|pause|resume|serve|stop|suspend|trials|why)\b[^`]*"
+)
+"""Commands in sentences that need to know where an object is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which service a command asks, and about which namespace."""
+
+    server: str | None
+    token: str | None
+    data_dir: Path | None
+    namespace: str | None
+    verbose: int
+    cluster: Cluster
+
+    @property
+    def has_data(self) -> bool:
+        """Whether an engine has worked in its data directory."""
+        return has_data(self.data_dir or default_data_dir())
+
+    @property
+    def place(self) -> str:
+        """The options that choose it again, each after a blank; without the namespace and what the environment says."""
+        if self.cluster:
+            return str(self.cluster)
+        if self.server is not None and self.server == os.environ.get("KATIB_SERVER"):
+            return ""
+        if self.server is not None:
+            return f" --server {shlex.quote(self.server)}"
+        return f" --data-dir {shlex.quote(str(self.data_dir))}" if self.data_dir is not None else ""
+
+    @property
+    def choice(self) -> str:
+        """The options that choose it again, with the namespace where one was named."""
+        return (f" -n {shlex.quote(self.namespace)}" if self.namespace is not None else "") + self.place
+
+    def complete(self, text: str) -> str:
+        """Return a text whose commands about objects choose this service again; those of a run say themselves."""
+        return _OF_OBJECTS.sub(lambda found: f"{found[0]}{self.place}", text)
+
+
+_CLUSTER = (
+    click.option(
+        "--context",
+        metavar="NAME",
+        help="Ask the Kubernetes cluster of this context, with your own rights.  "
+        "[env: KATIB_CONTEXT, not for run, tune, validate and serve]",
+    ),
+    click.option(
+        "--kubeconfig",
+        type=click.Path(dir_okay=False, exists=True, path_type=Path),
+        help="Ask the cluster of this file.  [default: $KUBECONFIG, else ~/.kube/config]",
+    ),
+    click.option(
+        "--db-manager",
+        envvar="KATIB_DB_MANAGER_ADDRESS",
+        metavar="HOST:PORT",
+        default="",
+        help="Where the cluster's metrics are read.  [default: found through the API server]",
+    ),
+)
+_SERVICE = (
+    click.option(
+        "--server",
+        envvar="KATIB_SERVER",
+        metavar="URL",
+        help=f"The server to ask.  [env: KATIB_SERVER; default: {DEFAULT_SERVER}]",
+    ),
+    token,
+    data_dir,
+    namespace,
+    verbose,
+)
+
+
+def cluster(function: F) -> F:
+    """Add the options that choose a cluster; the command gets them as `cluster`."""
+
+    @functools.wraps(function)
+    def command(*args: Any, context: str | None, kubeconfig: Path | None, db_manager: str, **kwargs: Any) -> Any:
+        return function(*args, cluster=Cluster(context, kubeconfig, db_manager), **kwargs)
+
+    return with_options(_CLUSTER, command)  # type: ignore[return-value]  # click calls it by its parameters
+
+
+def place(function: F) -> F:
+    """Add the options that say where trials run; the command gets the options of Slurm as `slurm`, None for here."""
+
+    @functools.wraps(function)
+    def command(
+        *args: Any, on: str, slurm_options: tuple[str, ...], address: str | None, gpus: str | None, **kwargs: Any
+    ) -> Any:
+        if slurm_options and on != "slurm":
+            raise click.UsageError("--slurm-option needs --on slurm", click.get_current_context())
+        if on != "slurm":
+            refuse_beside("trials of this machine", "address")
+        elif address:
+            os.environ[NODE_ADDRESS] = address  # where an engine listens
+        if gpus is not None and on == "slurm":
+            words = "--gpus is for this machine; with --on slurm, request nvidia.com/gpu in the template"
+            raise click.UsageError(words, click.get_current_context())
+        if gpus is not None:
+            os.environ[_VISIBLE_CARDS] = ",".join(_cards(gpus))  # what an engine lends
+        return function(*args, slurm=slurm_options if on == "slurm" else None, **kwargs)
+
+    return with_options(_PLACE, command)  # type: ignore[return-value]  # click calls it by its parameters
+
+
+def _cards(text: str) -> list[str]:
+    """Return the cards of a list with ranges; none for an empty one."""
+    found: list[str] = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        first, _, last = part.partition("-")
+        if part.isdecimal() or part.startswith(("GPU-", "MIG-")):
+            found.append(part)
+        elif first.isdecimal() and last.isdecimal() and int(first) <= int(last) < _MANY_CARDS:
+            found += map(str, range(int(first), int(last) + 1))
+        else:
+            words = f'--gpus: "{part}" is not a GPU; write numbers or UUIDs as nvidia-smi -L shows them, such as 0,2-3'
+            raise click.UsageError(words, click.get_current_context())
+    if len(set(found)) < len(found):
+        raise click.UsageError(f"--gpus: {text} has a GPU twice; name each once", click.get_current_context())
+    return found
+
+
+def connection(function: F) -> F:
+    """Add the options that say which service to ask; the command gets them as `target`."""
+
+    @functools.wraps(function)
+    def command(
+        *args: Any,
+        server: str | None,
+        token: str | None,
+        data_dir: Path | None,
+        namespace: str | None,
+        verbose: int,
+        cluster: Cluster,
+        **kwargs: Any,
+    ) -> Any:
+        if cluster:
+            refuse_beside("a cluster", "server", "token", "data_dir")
+        elif not any(map(_is_typed, ("server", "data_dir"))):
+            cluster = replace(cluster, context=os.environ.get("KATIB_CONTEXT") or None)
+        server = server_meant(server)
+        return function(*args, target=Target(server, token, data_dir, namespace, verbose, cluster), **kwargs)
+
+    return with_options(_SERVICE, cluster(command))  # type: ignore[return-value]  # as above
+
+
+def server_meant(server: str | None) -> str | None:
+    """Return the server of --server; that of the environment only where no data directory was typed."""
+    return None if _is_typed("data_dir") and not _is_typed("server") else server
+
+
+def refuse_beside(chosen: str, *names: str) -> None:
+    """Refuse options on the command line that have no meaning beside what was chosen.
+
+    Raises:
+        click.UsageError: One of them was given.
+    """
+    for name in filter(_is_typed, names):
+        option = name.replace("_", "-")
+        raise click.UsageError(f"--{option} has no meaning for {chosen}; leave it out", click.get_current_context())
+
+
+def _is_typed(name: str) -> bool:
+    """Return whether an option stands on the command line."""
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def objectives(maximize: Sequence[str], minimize: Sequence[str]) -> dict[str, str]:
+    """Return the direction of each metric."""
+    if both := [metric for metric in maximize if metric in minimize]:
+        raise click.UsageError(
+            f"--maximize {both[0]} contradicts --minimize {both[0]}; leave one out", click.get_current_context()
+        )
+    return dict.fromkeys(maximize, "maximize") | dict.fromkeys(minimize, "minimize")
+
+
+def with_options(added: tuple[Callable[[Any], Any], ...], function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function with options in front of those that it has."""
+    for option in reversed(added):
+        function = option(function)
+    return function
+
+
+class Duration(click.ParamType[float]):
+    """Seconds, written as Katib's flags are: 60s, 1m30s; a bare number is seconds."""
+
+    name = "duration"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the seconds."""
+        text = f"{value}s" if value.isascii() and value.isdecimal() else value
+        if not re.fullmatch(f"(?:{_PART.pattern})+", text):
+            self.fail(f'"{value}" is not a duration; write it like 60s or 1m30s', param, ctx)
+        return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+
+
+class PlainName(click.ParamType[str]):
+    """A name as it is, or behind its kind as kubectl writes it: `trial/NAME`, `experiment.kubeflow.org/NAME`."""
+
+    name = "name"
+
+    def __init__(self, *kinds: str) -> None:
+        self._kinds = kinds
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002 - the signature is click's
+        """Take off the kind."""
+        return names_of([value], *self._kinds)[0]
+
+
+def _one_name(context: click.Context, argument: click.Parameter, words: tuple[str, ...]) -> str | None:
+    names = names_of(words, *_OF_RUNS) if words else []
+    if len(names) > 1:
+        raise click.BadParameter("give one name", context, argument)
+    return names[0] if names else None
+
+
+_OF_RUNS = ("Experiment", "Trial", "Suggestion")
+EXPERIMENT_NAME = PlainName("Experiment")
+newest_or_named = click.argument("name", type=EXPERIMENT_NAME, required=False)
+TRIAL_NAME = PlainName("Trial")
+TRIAL_OR_POD_NAME = PlainName("Trial", "Pod")
+any_or_newest = click.argument("name", nargs=-1, callback=_one_name, metavar="[NAME]")
+"""The name of an experiment or a trial, behind its kind where the user gives it; None: of the newest experiment."""
+REPLICA_NAME = PlainName("Pod")
+
+
+_ONCE = {"--restart": 0, "--retry-failed": 0, "--more": 1, "--detach": 0}
+"""Options that are not repeated with a command, and how many words follow each."""
+
+
+def typed_line() -> str:
+    """Return the command of this moment as it was typed, to be typed again: without what is done once."""
+    typed: list[str] = list(click.get_current_context().find_root().obj or ())
+    end = typed.index("--") if "--" in typed else len(typed)
+    kept, left_out = [], 0
+    for word in typed[:end]:
+        if left_out:
+            left_out -= 1
+        elif word in _ONCE:
+            left_out = _ONCE[word]
+        elif word.partition("=")[0] not in _ONCE:
+            kept.append(word)
+    return shlex.join(["katib", *kept, *typed[end:]])
+
+
+def files_of(_context: click.Context, _parameter: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Return paths of files, those of its files in place of a folder.
+
+    Raises:
+        InvalidError: A folder has no file of objects.
+    """
+    found: list[str] = []
+    for path in paths:
+        files = (
+            [str(file) for file in sorted(Path(path).iterdir()) if file.suffix in SUFFIXES]
+            if Path(path).is_dir()
+            else [path]
+        )
+        if not files:
+            raise invalid(path, f"is a folder without a file {', '.join(SUFFIXES)}", "name a file", "file-unreadable")
+        found += files
+    return tuple(found)
+
+
+def read_file(path: str) -> tuple[str, str]:
+    """Return the text of a file, `-` being the standard input, and what to call it in errors.
+
+    Raises:
+        InvalidError: It cannot be read as UTF-8 text.
+    """
+    from katib.model.yaml_text import MAX_BYTES
+
+    source = "standard input" if path == "-" else path
+    if path.endswith(".py"):
+        remedy = f"`katib tune -p NAME=LOW..HIGH --minimize METRIC -- python {path}` tunes it"
+        raise invalid(path, "it is a program, not an experiment file", remedy, "file-type")
+    try:
+        with nullcontext(sys.stdin.buffer) if path == "-" else Path(path).open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        text = data.decode("utf-8-sig")
+    except OSError as error:
+        raise invalid(source, (error.strerror or str(error)).lower(), _remedy(Path(path)), "file-unreadable") from error
+    except UnicodeDecodeError as error:
+        raise invalid(source, f"byte {error.start} is not UTF-8", "save it as UTF-8 text", "file-unreadable") from error
+    if len(data) > MAX_BYTES:
+        raise invalid(source, f"is larger than {MAX_BYTES} bytes", "give an experiment file", "file-size")
+    return text, source
+
+
+def _remedy(path: Path) -> str:
+    """Return what to type instead of a path that cannot be read."""
+    directory = path if path.is_dir() else path.parent
+    if path.exists() and not path.is_dir():
+        return "check the path"
+    context = click.get_current_context(silent=True)
+    command = context.command_path if context is not None else "katib run"
+    fallback = "name the experiment file in it" if path.is_dir() else f"it was looked for in {directory.resolve()}"
+    return next_step(directory, command, path.name) or fallback
+
+
+_PLAIN_RECORD = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", SENTENCE})
+
+
+class _KeyValueFormatter(logging.Formatter):
+    """Writes what a record carries beside its message as `key=value` behind it.
+
+    Args:
+        text: How a record begins.
+        says_sentences: Whether a record that carries a sentence is written as that alone.
+    """
+
+    def __init__(self, text: str, *, says_sentences: bool) -> None:
+        super().__init__(text)
+        self._says_sentences = says_sentences
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
+        if self._says_sentences and (sentence := sentence_of(record)):
+            return f"note: {sentence}"
+        extras = [f"{key}={value}" for key, value in vars(record).items() if key not in _PLAIN_RECORD]
+        first, line_break, rest = super().format(record).partition("\n")
+        return " ".join((first, *extras)) + line_break + rest
+
+
+def pairs(
+    texts: Sequence[str], form: str, split: Callable[[str, str], tuple[str, str, str]] = str.partition
+) -> dict[str, str]:
+    """Return arguments such as `lr=0.1` as a mapping.
+
+    Args:
+        texts: The arguments.
+        form: What one looks like, for the error.
+        split: Splits one at its first equals sign, or at its last.
+
+    Raises:
+        click.UsageError: One has no name or no equals sign, or comes twice.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = split(text, "=")
+        if not equals or not name:
+            raise click.UsageError(f'"{text}" is no {form}', click.get_current_context())
+        if name in found:
+            raise click.UsageError(f"{name} has two values; give it one", click.get_current_context())
+        found[name] = value
+    return found
+
+
+_LONG_DASHES = ("\u2013", "\u2014")
+
+
+def refuse_as_command(word: str) -> None:
+    """Refuse what begins the command of a line, where it looks like an option that this command does not have.
+
+    Raises:
+        click.UsageError: It does; the error names the option that was meant.
+    """
+    if not word.startswith(("-", *_LONG_DASHES)):
+        return
+    from katib.model.wording import closest
+    from katib.service.tuning.argument_words import option_for
+
+    context = click.get_current_context()
+    if word.startswith(_LONG_DASHES):
+        plain = word.lstrip("".join(_LONG_DASHES))
+        raise click.UsageError(f"{word} begins with a long dash, as of a text; write --{plain}", context)
+    known = [name for parameter in context.command.params for name in parameter.opts if name.startswith("--")]
+    typed = word.partition("=")[0]
+    option = option_for(typed.lstrip("-").replace("-", "_"), known)
+    near = closest(typed, known)
+    remedy = f"did you mean {near}?" if near else f"`{context.command_path} --help` lists all"
+    raise click.UsageError(f"there is no option {typed}; {f'use {option}' if option else remedy}", context)
+
+
+_LINE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+
+
+class _CurrentStderr(logging.StreamHandler[TextIO]):
+    """Writes to whatever `sys.stderr` is at the moment, so that a live table can put lines above itself."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:  # type: ignore[override]  # the base keeps an attribute
+        """The stream of this moment."""
+        return sys.stderr
+
+
+def set_up_logging(verbosity: int, *, quiet: bool = False, says_sentences: bool = False) -> None:
+    """Send log records to stderr: warnings, with -v information, with -vv everything, with -q errors only.
+
+    Args:
+        verbosity: How often -v was given.
+        quiet: Whether -q was.
+        says_sentences: Whether a user watches, who gets sentences in place of the records that have one.
+    """
+    level = logging.ERROR if quiet else (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)]
+    handler = _CurrentStderr()
+    handler.setFormatter(_KeyValueFormatter(_LINE, says_sentences=says_sentences))
+    if says_sentences:
+        handler.addFilter(OnceEach())
+    logging.basicConfig(level=level, handlers=[handler], force=True)

@@ -1,0 +1,243 @@
+"""`katib run` and an experiment that is there already: the options, the question at a terminal, and the words.
+
+What is done is decided by the service (`katib.service.tuning.repeating`).
+"""
+
+from __future__ import annotations
+
+import functools
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+import click
+
+from katib.doors.cli import failures, options
+from katib.errors import InvalidError
+from katib.model.loading import FileText
+from katib.model.types import Experiment
+from katib.model.wording import counted
+from katib.service.tuning.reading import state_of
+from katib.service.tuning.repeating import changed_words, ways_on
+from katib.service.tuning.service import NO_CHOICE, Choice, RunOutcome, Submission, WaysOn
+
+if TYPE_CHECKING:
+    from katib.places.machine.engine import Engine
+    from katib.service.tuning.submission import Candidate
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+COMMAND_LINE = "command line"
+"""What an experiment is called that was drafted from a line in place of a file."""
+
+CHOICE_NEEDED = 3
+"""The exit code where an experiment has ended, something changed since, and there is no terminal to ask at."""
+
+_OPTIONS = (
+    click.option("--restart", is_flag=True, help="Run all of it again; the old one is kept as NAME-1."),
+    click.option("--retry-failed", is_flag=True, help="Run its failed trials again, with the same values."),
+    click.option("--more", type=click.IntRange(min=1), metavar="N", help="Add N trials to its budget."),
+)
+
+
+def choice_options(function: F) -> F:
+    """Add the options for an experiment that is there already; the command gets them as `choice`."""
+
+    @functools.wraps(function)
+    def command(*args: Any, restart: bool, retry_failed: bool, more: int | None, **kwargs: Any) -> Any:
+        if restart and (retry_failed or more):
+            other = "--retry-failed" if retry_failed else "--more"
+            raise click.UsageError(f"--restart contradicts {other}; leave one out", click.get_current_context())
+        return function(*args, choice=Choice(restart, retry_failed, more or 0), **kwargs)
+
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command  # type: ignore[return-value]  # click calls it by its parameters
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a command line asks for, wherever it runs.
+
+    Attributes:
+        file: The experiment file.
+        namespace: Where it names none.
+        choice: What to do with an experiment that is there already.
+        form: What to print at the end in place of lines.
+        quiet: Whether to print the result only.
+        drafted: Whether there is no file to run again.
+    """
+
+    file: FileText
+    namespace: str | None
+    choice: Choice
+    form: str | None
+    quiet: bool
+    drafted: bool = False
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether the user can be asked: at a terminal that shows more than a result."""
+        return not self.quiet and self.form is None and sys.stdin.isatty() and sys.stderr.isatty()
+
+    def note(self, *sentences: str) -> None:
+        """Print notes, unless only the result is wanted."""
+        for sentence in () if self.quiet else sentences:
+            click.echo(f"note: {sentence}", err=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """How an experiment runs on this machine.
+
+    Attributes:
+        data_dir: As the option says it.
+        config: Further algorithms.
+        containers: What runs the images of trials.
+        slurm: Options of `sbatch` where trials are to run as jobs of Slurm; None: they run on this machine.
+        detach: Whether a server in the background runs it.
+    """
+
+    data_dir: Path | None
+    config: Path | None = None
+    containers: str | None = None
+    slurm: tuple[str, ...] | None = None
+    detach: bool = False
+
+    @property
+    def directory(self) -> Path:
+        """The data directory."""
+        return self.data_dir or options.default_data_dir()
+
+    @property
+    def option(self) -> str:
+        """The option that names it to later commands, after a blank; empty where none is needed."""
+        is_needed = self.data_dir is not None or options.is_place_set()
+        return f" --data-dir {shlex.quote(str(self.directory))}" if is_needed else ""
+
+
+class Submitter(Protocol):
+    """Submits a document with what the user chose."""
+
+    def __call__(self, *, choice: Choice) -> RunOutcome:
+        """Return what became of it."""
+
+
+class Submitted(NamedTuple):
+    """What became of a document.
+
+    Attributes:
+        submission: What is followed; None when nothing is.
+        code: The exit code where nothing is followed.
+        notes: Sentences about what is done.
+    """
+
+    submission: Submission | None
+    code: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def submit(run: Submitter, choice: Choice = NO_CHOICE, *, may_ask: bool = False) -> Submitted:
+    """Submit a document; an experiment that has ended runs again where that is wanted.
+
+    Args:
+        run: Submits it.
+        choice: What the user chose on the command line.
+        may_ask: Whether there is a terminal to ask at.
+
+    Raises:
+        InvalidError: The document is wrong, or what was chosen is impossible.
+    """
+    outcome = run(choice=choice)
+    ways, experiment = outcome.ways, outcome.submission.experiment
+    if ways is not None and may_ask and (chosen := _asked(experiment, ways)):
+        outcome = run(choice=chosen)
+    elif ways is not None and not may_ask and ways.changes:
+        click.echo(f"error: {_summary(experiment, ways)}; {_ways(ways)}", err=True)
+        return Submitted(None, CHOICE_NEEDED)
+    return Submitted(outcome.submission, notes=outcome.notes)
+
+
+def admitted_first(engine: Engine, wanted: Wanted, directory: Path) -> Candidate | None:
+    """Return the experiment of a file, admitted before an engine opens: a wrong file leaves no data directory behind.
+
+    None where the data directory is there: what the file means depends on the experiments in it.
+
+    Raises:
+        InvalidError: The file is wrong.
+    """
+    file = wanted.file
+    return None if directory.exists() else engine.admit(file, source=file.source, namespace=wanted.namespace)
+
+
+def submit_to(engine: Engine, wanted: Wanted, admitted: Candidate | None, *, may_ask: bool = False) -> Submitted:
+    """Submit a file to an engine that is open, and not started.
+
+    Args:
+        engine: Takes it.
+        wanted: The experiment file, and what to do with an experiment that is there.
+        admitted: Its experiment where it was admitted before.
+        may_ask: Whether there is a terminal to ask at.
+
+    Raises:
+        InvalidError: The document is wrong, or what was chosen is impossible.
+    """
+    file = wanted.file
+    candidate = admitted or engine.service.load(file, source=file.source, namespace=wanted.namespace)
+    run = functools.partial(engine.service.repeat, candidate, source=file.source, command=options.typed_line())
+    return submit(run, wanted.choice, may_ask=may_ask)
+
+
+def _summary(experiment: Experiment, ways: WaysOn) -> str:
+    verb = "has failed" if state_of(experiment) == "Failed" else "has ended"
+    since = f", and {changed_words(ways.changes)} changed since" if ways.changes else ""
+    return f"{experiment.name} {verb}{since}"
+
+
+def _ways(ways: WaysOn) -> str:
+    """Return the options that make sense, as part of a sentence."""
+    words = ["--restart (the old one is kept as a numbered one)"]
+    if ways.can_retry:
+        words.append(f"--retry-failed ({counted(ways.lost, 'trial')})")
+    if ways.may_have_more:
+        words.append("--more N")
+    return f"run it again with {words[0] if len(words) == 1 else ', '.join(words[:-1]) + ' or ' + words[-1]}"
+
+
+def had_ended(experiment: Experiment) -> str:
+    """Return the line below an experiment that had ended before and was not run now."""
+    return f"{experiment.name} had ended before, so nothing was run now; {_ways(ways_on(experiment))}"
+
+
+def _asked(experiment: Experiment, ways: WaysOn) -> Choice:
+    """Ask the user at the terminal."""
+    rows = [("r", "restart: all of it runs again, and the old one is kept as a numbered one")]
+    if ways.can_retry:
+        rows.append(("f", f"retry failed: {counted(ways.lost, 'trial')} run again with the same values"))
+    if ways.may_have_more:
+        rows.append(("m", "more: it goes on with a larger budget"))
+    rows.append(("n", "nothing: show how it ended"))
+    click.echo(f"{_summary(experiment, ways)}.", err=True)
+    for key, words in rows:
+        click.echo(f"  {key}  {words}", err=True)
+    keys = [key for key, _ in rows]
+    answer = click.prompt("What now?", type=click.Choice(keys), default="n", show_choices=True, err=True)
+    if answer == "m":
+        budget = experiment.spec.max_trial_count or 1
+        return Choice(more=click.prompt("How many more?", type=click.IntRange(min=1), default=budget, err=True))
+    return Choice(restart=answer == "r", retry_failed=answer == "f")
+
+
+def wrong(error: InvalidError, source: str) -> int:
+    """Print what is wrong with a file, or with the line that was typed in place of one; return the exit code for it."""
+    if source == COMMAND_LINE:
+        from katib.service.tuning.argument_words import in_options
+
+        texts = click.get_current_context().params["parameters"]
+        error, source = in_options(error, [text.partition("=")[0] for text in texts]), ""
+    for line in failures.error_lines(error, source):
+        click.echo(f"error: {line}", err=True)
+    return failures.BAD_INPUT

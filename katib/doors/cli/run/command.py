@@ -1,0 +1,353 @@
+"""`katib run`."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from katib.doors.cli import failures, options
+from katib.doors.cli.app import INTERRUPTED
+from katib.doors.cli.run import again
+from katib.doors.cli.run.summary import (
+    interrupted_line,
+    left_at_server_line,
+    left_line,
+    options_of,
+    run_again_line,
+)
+from katib.doors.cli.signals import survive_hangup
+from katib.doors.rest.door import open_door
+from katib.doors.rest.notes import running_servers
+from katib.engine.controllers.kinds import key_of
+from katib.errors import InvalidError
+from katib.model.loading import FileText, with_annotations
+from katib.model.names import LEARNS_FROM_ANNOTATION, NOTHING
+from katib.model.templates.claims import with_claims
+from katib.model.types import Experiment
+from katib.service.tuning.service import DEFAULT_NAMESPACE, Choice, TuningService
+
+if TYPE_CHECKING:
+    from katib.doors.cli.run.following import Run
+    from katib.places.machine.engine import Engine
+
+_HERE_ONLY = ("restart", "retry_failed", "more", "detach")
+"""Options that have no meaning in a cluster."""
+
+_OF_AN_ENGINE = ("config", "containers", "on")
+"""Options that have no meaning where a server runs the experiment."""
+
+
+learn_from_option = click.option(
+    "--learn-from",
+    "learn_from",
+    multiple=True,
+    metavar="EXPERIMENT",
+    help="Learn from the trials of this experiment, as far as they agree with those to come; can be repeated. "
+    "none: auto does not look for experiments by itself.",
+)
+
+
+@click.command(
+    epilog=options.examples(
+        "katib run experiment.yaml",
+        "katib run experiment.yaml -q -o json | jq .status.currentOptimalTrial",
+        "katib run experiment.yaml --server http://127.0.0.1:8765",
+        "katib run experiment.yaml --context production",
+        "katib run experiment.yaml --on slurm --slurm-option partition=gpu --slurm-option time=01:00:00",
+    ),
+)
+@click.argument("file")
+@click.option(
+    "--warm-start",
+    "warm_start",
+    metavar="FILE",
+    help="Learn from the trials of a CSV or JSON file, with a column for each parameter and metric.",
+)
+@learn_from_option
+@options.budget
+@options.checkpoint
+@again.choice_options
+@options.detach
+@options.data_dir
+@options.namespace
+@options.config
+@options.containers
+@options.claims
+@options.place
+@click.option("--server", metavar="URL", help="Have this server run it, and watch it from here.")
+@options.token
+@options.cluster
+@options.log_to
+@options.output("json", "yaml")
+@options.quiet
+@options.verbose
+def run(
+    file: str,
+    warm_start: str | None,
+    learn_from: tuple[str, ...],
+    annotations: dict[str, str],
+    choice: Choice,
+    detach: bool,
+    data_dir: Path | None,
+    namespace: str | None,
+    config: Path | None,
+    containers: str | None,
+    claim: dict[str, str],
+    slurm: tuple[str, ...] | None,
+    server: str | None,
+    token: str | None,
+    cluster: options.Cluster,
+    form: str | None,
+    quiet: bool,
+    verbose: int,
+) -> int:
+    """Run an experiment on this machine, to its end.
+
+    Shows a live table on a terminal and plain lines otherwise; with -o, standard output holds only the final object.
+    Running the same file again goes on with what is unfinished. Once it has ended, --restart, --retry-failed and --more
+    run it again; an experiment whose trials all failed runs again by itself when its program or its file changed.
+
+    Where a server works on the data directory, or with --server, that server runs the experiment and this command
+    watches it; Ctrl-C stops the watching only.
+
+    With --context, the experiment runs in that Kubernetes cluster and is watched from here; Ctrl-C stops the watching
+    only.
+
+    Of several experiments in a file, each runs when the one before it has ended.
+
+    The exit code is 0 when the experiment succeeded, 1 when it failed, 2 when the file is wrong, 3 when one that has
+    ended changed since and none of these options is given, 130 after Ctrl-C.
+    """
+    from katib.service.tuning.asking import check_runs_by_itself
+
+    options.set_up_logging(verbose, quiet=quiet, says_sentences=True)
+    if cluster:
+        refuse_beside_cluster()
+
+    def run_one(document: FileText) -> int:
+        wanted = again.Wanted(document, namespace, choice, form=form, quiet=quiet)
+        if cluster:
+            return run_in_cluster(wanted, cluster)
+        try:
+            check_runs_by_itself(document)
+        except InvalidError as error:
+            return again.wrong(error, document.source)
+        if server is not None:
+            return run_at_server(server, options.Target(server, token, data_dir, namespace, verbose, cluster), wanted)
+        return run_here(wanted, again.Here(data_dir, config, containers, slurm, detach=detach))
+
+    whole, code = FileText(*options.read_file(file)), 0
+    try:
+        found = with_claims(whole, claim).experiments()
+    except InvalidError as error:
+        return again.wrong(error, whole.source)
+    for one in found:
+        ended = run_one(with_annotations(with_earlier(one, warm_start, learn_from), annotations))
+        code = code or ended
+        if ended in (INTERRUPTED, failures.BAD_INPUT):
+            return ended
+    return code
+
+
+def with_earlier(file: FileText, warm_start: str | None, learn_from: Sequence[str]) -> FileText:
+    """Return an experiment file with the earlier trials of another file, and with experiments to learn from."""
+    if warm_start is None and not learn_from:
+        return file
+    from katib.service.tuning.earlier_files import with_earlier_experiments, with_earlier_trials
+
+    if warm_start is not None:
+        file = with_earlier_trials(file, *options.read_file(warm_start))
+    if NOTHING in learn_from:
+        return with_annotations(file, {LEARNS_FROM_ANNOTATION: NOTHING})
+    return with_earlier_experiments(file, learn_from) if learn_from else file
+
+
+class _ServerStartedError(Exception):
+    """A server works now in the data directory that was waited for."""
+
+
+def run_here(wanted: again.Wanted, here: again.Here) -> int:
+    """Run an experiment on this machine, to its end; return the exit code."""
+    directory, data = here.directory, here.option
+    if here.detach:
+        from katib.doors.cli.run.detached import run_detached
+
+        options.refuse_beside("--detach, but for the command that watches", "log_to")
+        options.refuse_beside("--detach", "on")
+        return run_detached(wanted, here)
+    if (note := next(iter(running_servers(directory)), None)) is not None:
+        from katib.doors.rest.client import HttpTuningService
+
+        options.refuse_beside("the server that runs there", *_OF_AN_ENGINE)
+        with HttpTuningService(note.url, note.token) as service:
+            return _run_at(service, note.url, wanted, data)
+    from katib.doors.cli.connection import works_elsewhere
+    from katib.places.machine import open_engine
+
+    if not data and works_elsewhere(directory):
+        data = f" --data-dir {shlex.quote(str(directory))}"
+    engine = open_engine(
+        data_dir=directory, config=here.config, containers=here.containers, slurm=here.slurm, slurm_wins=True
+    )
+    try:
+        return _run_in(engine, wanted, directory, data)
+    except InvalidError as error:
+        return again.wrong(error, wanted.file.source)
+    except _ServerStartedError:
+        return run_here(wanted, here)
+
+
+def run_at_server(url: str, target: options.Target, wanted: again.Wanted) -> int:
+    """Have a server that was named run an experiment, and watch it from here; return the exit code."""
+    from katib.doors.cli.connection import connect
+
+    options.refuse_beside("a server", "detach", *_OF_AN_ENGINE)
+    with connect(target, read_only=False) as opened:
+        return _run_at(opened.service, url, wanted, f" --server {url}")
+
+
+def _run_in(engine: Engine, wanted: again.Wanted, directory: Path, data: str) -> int:
+    """Run an experiment in this process; as `run_here`, with the data directory and the option that names it.
+
+    Raises:
+        InvalidError: The document is wrong, or what was chosen is impossible.
+    """
+    from katib.doors.cli.run.following import Interrupt, Run
+    from katib.places.machine.claims import in_turn
+
+    interrupt = Interrupt()
+
+    def pause(seconds: float) -> None:
+        time.sleep(seconds)
+        if interrupt.requested:
+            raise KeyboardInterrupt
+        if running_servers(directory):
+            raise _ServerStartedError
+
+    def say(waiting: str) -> None:
+        ways = "--data-dir with another one runs it at once, and `katib serve` runs many at once"
+        wanted.note(f"{waiting}, which works in {directory}; {ways}")
+
+    admitted = again.admitted_first(engine, wanted, directory)
+    with ExitStack() as opened:
+        in_turn(partial(opened.enter_context, engine), say, pause)
+        submitted = again.submit_to(engine, wanted, admitted, may_ask=wanted.may_ask)
+        submission = submitted.submission
+        if submission is None:
+            return submitted.code
+        engine.on_cut_off = interrupt.request
+        experiment = submission.experiment
+        engine.start_for(key_of(experiment))
+        survive_hangup(lambda: engine.note_hangup(experiment.namespace, experiment.name))
+        wanted.note(*submitted.notes, *submission.notices)
+        run = Run(engine.service, experiment, interrupt, form=wanted.form, quiet=wanted.quiet)
+
+        def left(experiment: Experiment, _place: str) -> str:
+            click.echo("stopping; press Ctrl-C again to stop at once", err=True)
+            engine.stop(interrupted=True)  # raises if the data directory was moved or removed
+            line = options.typed_line()
+            return interrupted_line(experiment, line, run.progress.done, engine.in_slurm, is_cut_off=engine.is_cut_off)
+
+        with open_door(engine.service, directory):
+            run.follow()
+        code = _end(run, wanted, data, left)
+        engine.stop()
+        return code
+
+
+def _run_at(service: TuningService, url: str, wanted: again.Wanted, place: str) -> int:
+    """Have a server run an experiment, and watch it from here; return the exit code.
+
+    Args:
+        service: The server.
+        url: Where it listens, as the user knows it.
+        wanted: The experiment.
+        place: The options with which later commands find the server.
+    """
+    from katib.doors.cli.run.following import Interrupt, Run
+
+    interrupt, file = Interrupt(), wanted.file
+    try:
+        command = options.typed_line()
+        run_it = partial(service.run, file, source=file.source, namespace=wanted.namespace, command=command)
+        submitted = again.submit(run_it, wanted.choice, may_ask=wanted.may_ask)
+    except InvalidError as error:
+        return again.wrong(error, file.source)
+    submission = submitted.submission
+    if submission is None:
+        return submitted.code
+    run = Run(service, submission.experiment, interrupt, form=wanted.form, quiet=wanted.quiet)
+    runs = () if run.was_over else (f"the server at {url} runs it; Ctrl-C stops the watching only",)
+    wanted.note(*submitted.notes, *submission.notices, *runs)
+    run.follow()
+    return _end(run, wanted, place, lambda e, where: left_at_server_line(e, url, run.progress.done, where))
+
+
+def refuse_beside_cluster() -> None:
+    """Refuse options that have no meaning where a cluster runs the experiment."""
+    options.refuse_beside(
+        "a cluster", "checkpoint", "claim", "data_dir", "server", "token", *_OF_AN_ENGINE, *_HERE_ONLY
+    )
+
+
+def run_in_cluster(wanted: again.Wanted, cluster: options.Cluster) -> int:
+    """Have a cluster run an experiment, and watch it from here; return the exit code."""
+    from katib.doors.cli.connection import open_cluster
+    from katib.doors.cli.run.following import Interrupt, Run
+    from katib.service.tuning.asking import check_runs_by_itself
+
+    interrupt, file = Interrupt(), wanted.file
+    with open_cluster(cluster) as opened:
+        try:
+            check_runs_by_itself(file)
+            namespace = wanted.namespace or opened.namespace
+            submission = opened.service.submit(file, source=file.source, namespace=namespace)
+        except InvalidError as error:
+            return again.wrong(error, file.source)
+        wanted.note(*submission.notices)
+        run = Run(opened.service, submission.experiment, interrupt, form=wanted.form, quiet=wanted.quiet)
+        run.follow()
+        return _end(
+            run,
+            wanted,
+            str(cluster),
+            lambda e, where: left_line(e, run.progress.done, where),
+            lambda e, where: run_again_line(e, "" if wanted.drafted else file.source, where),
+            opened.namespace,
+        )
+
+
+def _end(
+    run: Run,
+    wanted: again.Wanted,
+    place: str,
+    left: Callable[[Experiment, str], str],
+    had_ended: Callable[[Experiment, str], str] = lambda experiment, _place: again.had_ended(experiment),
+    default_namespace: str = DEFAULT_NAMESPACE,
+) -> int:
+    """Print how a run that was followed ended; return the exit code.
+
+    Args:
+        run: The run.
+        wanted: What the user asked for.
+        place: The options with which later commands find where it ran.
+        left: Leaves a run that was interrupted, and returns the line about that.
+        had_ended: Returns the line below an experiment that had ended before.
+        default_namespace: The namespace that is meant when none is named.
+    """
+    experiment = run.progress.experiment
+    where = options_of(experiment, default_namespace, place)
+    if run.is_interrupted:
+        click.echo(left(experiment, where), err=True)
+        return INTERRUPTED
+    code = run.report(where)
+    if run.was_over and not wanted.quiet:
+        click.echo(had_ended(experiment, where), err=wanted.form is not None)
+    return code

@@ -1,0 +1,194 @@
+"""The columns in which `kubectl get` shows objects of each kind. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from katib.engine.runtime.objects import Object
+from katib.model.names import EXPERIMENT_INTERRUPTED
+from katib.service.tuning.reading import format_duration
+from katib.service.tuning.replicas import ready_words, restarts_of, state_words
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column.
+
+    Attributes:
+        name: Its heading.
+        cell: Takes an object and the time, and returns what stands there.
+        type: As in OpenAPI.
+        is_wide: Whether only `-o wide` shows it.
+        is_name: Whether it is the column of names.
+    """
+
+    name: str
+    cell: Callable[[Object, datetime], Any]
+    type: str = "string"
+    is_wide: bool = False
+    is_name: bool = False
+
+
+def at(*path: str) -> Callable[[Object, datetime], Any]:
+    """Return a cell with the value at a path; nothing where there is none."""
+
+    def cell(obj: Object, _now: datetime) -> Any:
+        return value_at(obj, *path)
+
+    return cell
+
+
+def value_at(obj: Any, *path: str) -> Any:
+    """Return the value at a path of maps; None where there is none."""
+    for name in path:
+        obj = obj.get(name) if isinstance(obj, dict) else None
+    return obj
+
+
+def since(*path: str) -> Callable[[Object, datetime], str]:
+    """Return a cell with how long ago the time at a path was."""
+
+    def cell(obj: Object, now: datetime) -> str:
+        began = _time(value_at(obj, *path))
+        return "<unknown>" if began is None else format_duration((now - began).total_seconds())
+
+    return cell
+
+
+def _time(text: Any) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+
+
+def _last_condition(field: str) -> Callable[[Object, datetime], Any]:
+    def cell(obj: Object, _now: datetime) -> Any:
+        conditions = value_at(obj, "status", "conditions")
+        last = conditions[-1] if isinstance(conditions, list) and conditions else {}
+        return value_at(last, field)
+
+    return cell
+
+
+def _unless_interrupted(field: str, word: str) -> Callable[[Object, datetime], Any]:
+    """Return a cell with a field of the last condition; a word where that says that the experiment is interrupted.
+
+    There are no such experiments on a cluster.
+    """
+    reason, told = _last_condition("reason"), _last_condition(field)
+    return lambda obj, now: word if reason(obj, now) == EXPERIMENT_INTERRUPTED else told(obj, now)
+
+
+def _latest(*path: str) -> Callable[[Object, datetime], Any]:
+    """Return a cell with the latest value of the objective of the observation at a path."""
+
+    def cell(obj: Object, _now: datetime) -> Any:
+        metrics = value_at(obj, *path, "metrics")
+        return value_at(metrics[0], "latest") if metrics else None
+
+    return cell
+
+
+def _condition_of(obj: Object) -> str:
+    """Return what a Job is, in the words of kubectl."""
+    conditions = value_at(obj, "status", "conditions") or ()
+    states = [c.get("type") for c in conditions if isinstance(c, Mapping) and c.get("status") == "True"]
+    return next((str(state) for state in ("Complete", "Failed", "Suspended") if state in states), "Running")
+
+
+def _completions(obj: Object, _now: datetime) -> str:
+    succeeded = value_at(obj, "status", "succeeded") or 0
+    wanted, parallel = value_at(obj, "spec", "completions"), value_at(obj, "spec", "parallelism") or 1
+    if wanted is not None:
+        return f"{succeeded}/{wanted}"
+    return f"{succeeded}/1 of {parallel}" if parallel > 1 else f"{succeeded}/1"
+
+
+def _ran(obj: Object, now: datetime) -> str:
+    began = _time(value_at(obj, "status", "startTime"))
+    ended = _time(value_at(obj, "status", "completionTime"))
+    return "" if began is None else format_duration(((ended or now) - began).total_seconds())
+
+
+def _count(field: str) -> Callable[[Object, datetime], int]:
+    def cell(obj: Object, _now: datetime) -> int:
+        return len(value_at(obj, field) or ())
+
+    return cell
+
+
+def _involved(obj: Object, _now: datetime) -> str:
+    about = obj.get("involvedObject") or {}
+    return f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}"
+
+
+def _last_seen(obj: Object, now: datetime) -> str:
+    places = (("lastTimestamp",), ("series", "lastObservedTime"), ("eventTime",))
+    return since(*next((place for place in places if value_at(obj, *place)), places[0]))(obj, now)
+
+
+def _of_pod(words: Callable[[dict[str, Any]], Any]) -> Callable[[Object, datetime], Any]:
+    return lambda obj, _now: words(dict(obj))
+
+
+AGE = Column("Age", since("metadata", "creationTimestamp"))
+TYPE_AND_STATUS = (Column("Type", _last_condition("type")), Column("Status", _last_condition("status")))
+REASON = Column("Reason", _last_condition("reason"))
+STATE = (Column("State", _last_condition("type")), AGE)
+EXPERIMENT = (
+    Column("Type", _unless_interrupted("type", "Interrupted")),
+    Column("Status", _unless_interrupted("status", "True")),
+    REASON,
+    Column("Done", at("status", "trialsCompleted"), "integer"),
+    Column("Best", _latest("status", "currentOptimalTrial", "observation")),
+    AGE,
+    Column("Trials", at("status", "trials"), "integer", is_wide=True),
+    Column("Succeeded", at("status", "trialsSucceeded"), "integer", is_wide=True),
+    Column("Best Trial", at("status", "currentOptimalTrial", "bestTrialName"), is_wide=True),
+)
+TRIAL = (*TYPE_AND_STATUS, REASON, AGE, Column("Latest", _latest("status", "observation"), is_wide=True))
+SUGGESTION = (
+    *TYPE_AND_STATUS,
+    Column("Requested", at("spec", "requests")),
+    Column("Assigned", at("status", "suggestionCount")),
+    AGE,
+)
+JOB = (
+    Column("Status", lambda obj, _now: _condition_of(obj)),
+    Column("Completions", _completions),
+    Column("Duration", _ran),
+    AGE,
+)
+JOB_SET = (
+    Column("TerminalState", at("status", "terminalState")),
+    Column("Restarts", at("status", "restarts")),
+    Column("Suspended", at("spec", "suspend")),
+    AGE,
+)
+POD = (
+    Column("Ready", _of_pod(ready_words)),
+    Column("Status", _of_pod(state_words)),
+    Column("Restarts", _of_pod(restarts_of), "integer"),
+    AGE,
+    Column("IP", at("status", "podIP"), is_wide=True),
+    Column("Node", at("spec", "nodeName"), is_wide=True),
+)
+NAMESPACE = (Column("Status", at("status", "phase")), AGE)
+CONFIG_MAP = (Column("Data", _count("data"), "integer"), AGE)
+SECRET = (Column("Type", at("type")), Column("Data", _count("data"), "integer"), AGE)
+LEASE = (Column("Holder", at("spec", "holderIdentity")), AGE)
+SERVICE_ACCOUNT = (Column("Secrets", _count("secrets"), "integer"), AGE)
+NAME = Column("Name", at("metadata", "name"), is_name=True)
+EVENT = (
+    Column("Last Seen", _last_seen),
+    Column("Type", at("type")),
+    Column("Reason", at("reason")),
+    Column("Object", _involved),
+    Column("Message", at("message")),
+    Column("Name", at("metadata", "name"), is_wide=True, is_name=True),
+)
+"""The only kind whose names are not shown first."""

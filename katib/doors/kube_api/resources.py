@@ -1,0 +1,156 @@
+"""What the Kubernetes API serves: one list that can be read, from which paths, discovery and columns follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from katib.doors.kube_api import columns
+from katib.doors.kube_api.columns import AGE, Column
+from katib.engine.controllers.kinds import CONFIG_MAP, EXPERIMENT, OPTIMIZATION_JOB, SUGGESTION, TRIAL
+from katib.engine.runtime.objects import Kind
+from katib.service.tuning.object_home import LEASE
+from katib.service.tuning.replicas import POD
+
+_ALL = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+_READ = ("get", "list", "watch")
+
+EVENT = Kind("v1", "Event")
+NAMESPACE = Kind("v1", "Namespace")
+SECRET = Kind("v1", "Secret")
+SERVICE_ACCOUNT = Kind("v1", "ServiceAccount")
+JOB = Kind("batch/v1", "Job")
+
+_TRAINING, _TRAINER = "kubeflow.org/v1", "trainer.kubeflow.org/v1alpha1"
+CLUSTER_RUNTIME = Kind(_TRAINER, "ClusterTrainingRuntime")
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One kind of objects.
+
+    Attributes:
+        kind: Its apiVersion and kind.
+        plural: Its name in paths.
+        verbs: What may be done with it.
+        columns: What `kubectl get` shows beside the name.
+        short_names: Further names for kubectl.
+        categories: Words by which kubectl lists several kinds.
+        is_namespaced: Whether objects are in namespaces.
+        subresources: `status` or `log`.
+        is_custom: Whether a cluster has it from a CustomResourceDefinition, which takes no strategic merge patch.
+    """
+
+    kind: Kind
+    plural: str
+    columns: tuple[Column, ...]
+    verbs: tuple[str, ...] = _ALL
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    is_namespaced: bool = True
+    subresources: tuple[str, ...] = ("status",)
+    is_custom: bool = True
+
+    @property
+    def group(self) -> str:
+        """Its API group; empty for the core."""
+        return self.kind.api_version.rpartition("/")[0]
+
+    @property
+    def version(self) -> str:
+        """The version within the group."""
+        return self.kind.api_version.rpartition("/")[2]
+
+    @property
+    def singular(self) -> str:
+        """Its name for one object."""
+        return self.kind.kind.lower()
+
+    @property
+    def title(self) -> str:
+        """How messages of Kubernetes name it: `experiments.kubeflow.org`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+def _built_in(kind: Kind, shown: tuple[Column, ...], verbs: tuple[str, ...] = _ALL, *short_names: str) -> Resource:
+    """Return a kind that every cluster has, without subresources."""
+    plural = f"{kind.kind.lower()}s"
+    return Resource(kind, plural, shown, verbs, short_names, subresources=(), is_custom=False)
+
+
+_KATIB = ("all", "kubeflow", "katib")
+
+_APPS = ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet")
+_EMPTY: tuple[Resource, ...] = (
+    *(
+        replace(_built_in(Kind("v1", kind), (AGE,), _READ, *short), is_namespaced=is_namespaced)
+        for kind, is_namespaced, *short in (
+            ("Node", False, "no"),
+            ("PersistentVolume", False, "pv"),
+            ("PersistentVolumeClaim", True, "pvc"),
+            ("ReplicationController", True, "rc"),
+            ("Service", True, "svc"),
+        )
+    ),
+    replace(_built_in(Kind("v1", "Endpoints"), (AGE,), _READ, "ep"), plural="endpoints"),
+    *(_built_in(Kind("apps/v1", kind), (AGE,), _READ) for kind in _APPS),
+    _built_in(Kind("batch/v1", "CronJob"), (AGE,), _READ, "cj"),
+    replace(_built_in(Kind("networking.k8s.io/v1", "Ingress"), (AGE,), _READ, "ing"), plural="ingresses"),
+)
+"""Kinds of every cluster of which there are no objects here: clients list them, such as `kubectl apply --prune`."""
+
+RESOURCES: tuple[Resource, ...] = (
+    Resource(EXPERIMENT, "experiments", columns.EXPERIMENT, categories=_KATIB),
+    Resource(SUGGESTION, "suggestions", columns.SUGGESTION, categories=_KATIB),
+    Resource(TRIAL, "trials", columns.TRIAL, categories=_KATIB),
+    *(
+        Resource(Kind(_TRAINING, kind), f"{kind.lower()}s", columns.STATE)
+        for kind in ("TFJob", "PyTorchJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob")
+    ),
+    Resource(Kind("kubeflow.org/v2beta1", "MPIJob"), "mpijobs", columns.STATE),
+    Resource(JOB, "jobs", columns.JOB, categories=("all",), is_custom=False),
+    Resource(Kind(_TRAINER, "TrainJob"), "trainjobs", columns.STATE),
+    Resource(OPTIMIZATION_JOB, "optimizationjobs", (AGE,)),
+    Resource(Kind(_TRAINER, "TrainingRuntime"), "trainingruntimes", (AGE,), subresources=()),
+    Resource(CLUSTER_RUNTIME, "clustertrainingruntimes", (AGE,), is_namespaced=False, subresources=()),
+    Resource(Kind("jobset.x-k8s.io/v1alpha2", "JobSet"), "jobsets", columns.JOB_SET),
+    replace(_built_in(POD, columns.POD, _READ, "po"), categories=("all",), subresources=("log", "status")),
+    _built_in(CONFIG_MAP, columns.CONFIG_MAP, _ALL, "cm"),
+    _built_in(SECRET, columns.SECRET),
+    _built_in(EVENT, columns.EVENT, _ALL, "ev"),
+    _built_in(LEASE, columns.LEASE),
+    replace(_built_in(NAMESPACE, columns.NAMESPACE, ("create", *_READ), "ns"), is_namespaced=False),
+    _built_in(SERVICE_ACCOUNT, columns.SERVICE_ACCOUNT, _READ, "sa"),
+    *_EMPTY,
+)
+REVIEWS: tuple[Resource, ...] = tuple(
+    replace(_built_in(Kind(f"{group}.k8s.io/v1", kind), (), ("create",)), is_namespaced=False)
+    for group, kind in (
+        ("authorization", "SelfSubjectAccessReview"),
+        ("authorization", "SelfSubjectRulesReview"),
+        ("authentication", "SelfSubjectReview"),
+    )
+)
+"""What is created to be answered and not stored."""
+
+
+def by_path(resources: Sequence[Resource]) -> Mapping[tuple[str, str], Resource]:
+    """Return the resources by apiVersion and plural.
+
+    Raises:
+        ValueError: Two of them are the same.
+    """
+    found = {(resource.kind.api_version, resource.plural): resource for resource in resources}
+    if len(found) < len(resources):
+        raise ValueError("a resource is listed twice")
+    return found
+
+
+def group_versions(resources: Sequence[Resource]) -> dict[str, list[str]]:
+    """Return the versions of each group, in the order of the list; the first one is preferred."""
+    found: dict[str, list[str]] = {}
+    for resource in resources:
+        versions = found.setdefault(resource.group, [])
+        if resource.version not in versions:
+            versions.append(resource.version)
+    return found

@@ -1,0 +1,125 @@
+"""Errors as Kubernetes writes them: a Status with a reason, and a cause for each field. Pure.
+
+What is said of an error is decided once, in the problem that REST shows; here it only gets another form.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from katib.doors.kube_api.resources import Resource
+from katib.doors.rest.problems import Problem, problem_of
+from katib.errors import KatibError
+from katib.model.wording import counted
+
+Json = dict[str, Any]
+
+_REASONS: Mapping[int, str] = {410: "Expired", 413: "RequestEntityTooLarge", 422: "Invalid", 500: "InternalError"}
+"""Where the reason is another word than that of HTTP."""
+
+_MISSING = ("-missing", "-empty")
+_RETRY_SECONDS = 2
+
+
+class StatusError(KatibError):
+    """A refusal that only this protocol has, such as of a media type.
+
+    Attributes:
+        code: HTTP status.
+        details: As Kubernetes has them.
+        reason: As Kubernetes has it.
+    """
+
+    def __init__(self, code: int, message: str, details: Json | None = None, *, reason: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.details = details or {}
+        self.reason = reason or _reason(code)
+
+
+def status_of(error: BaseException, resource: Resource | None = None, name: str = "") -> Json:
+    """Return the Status of an error; a foreign exception shows nothing of itself."""
+    if isinstance(error, StatusError):
+        return _status(error.code, error.reason, str(error), error.details)
+    return status_of_problem(problem_of(error), resource, name)
+
+
+def status_of_problem(problem: Problem, resource: Resource | None = None, name: str = "") -> Json:
+    """Return a problem of REST as a Status."""
+    code, reason, message = problem["status"], problem["reason"], problem["detail"]
+    if reason != "AlreadyExists":
+        reason = _reason(code)
+    details = _details(resource, name)
+    if errors := problem["errors"]:
+        lines = [f"{error['path']}: {error['cause']}; {error['remedy']}" for error in errors]
+        details["causes"] = [
+            {
+                "reason": "FieldValueRequired" if error["origin"].endswith(_MISSING) else "FieldValueInvalid",
+                "message": f"{error['cause']}; {error['remedy']}",
+                "field": error["path"],
+            }
+            for error in errors
+        ]
+        message = "\n".join(lines)
+        if resource is not None:
+            details["kind"] = resource.kind.kind  # as the API server has it in this Status alone
+            subject = f'{resource.kind.kind}{f".{resource.group}" if resource.group else ""} "{name}"'
+            message = f"{subject} is invalid: {lines[0] if len(lines) == 1 else '[' + ', '.join(lines) + ']'}"
+    elif resource is not None and code == HTTPStatus.NOT_FOUND:
+        message = f'{resource.title} "{name}" not found'
+    elif resource is not None and reason == "AlreadyExists":
+        message = f'{resource.title} "{name}" already exists'
+    if code == HTTPStatus.SERVICE_UNAVAILABLE:
+        details["retryAfterSeconds"] = _RETRY_SECONDS
+    return _status(code, reason, message, details)
+
+
+def success(resource: Resource, name: str, uid: str) -> Json:
+    """Return the Status that says that an object is gone."""
+    details = {**_details(resource, name), "uid": uid}
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+
+
+def render(problem: Problem) -> tuple[int, bytes, dict[str, str]]:
+    """Return status, bytes and headers of the response to what is refused before it is read."""
+    headers = {"content-type": "application/json", "cache-control": "no-store"}
+    return problem["status"], json.dumps(status_of_problem(problem)).encode(), headers
+
+
+def bad_request(message: str) -> StatusError:
+    """Return the error for a request that cannot be understood."""
+    return StatusError(400, message)
+
+
+def conflict(resource: Resource, name: str, causes: Sequence[str]) -> StatusError:
+    """Return the error for an object that changed since it was read, or that others own fields of."""
+    message = f'Operation cannot be fulfilled on {resource.title} "{name}": {"; ".join(causes)}'
+    return StatusError(409, message, details=_details(resource, name))
+
+
+def field_conflict(resource: Resource, name: str, causes: Sequence[tuple[str, str]]) -> StatusError:
+    """Return the error for fields that others own, each with whom the conflict is and the path."""
+    listed = [{"reason": "FieldManagerConflict", "message": what, "field": path} for what, path in causes]
+    lines = "; ".join(f"{what}: {path}" for what, path in causes)
+    count = counted(len(causes), "conflict")
+    return StatusError(
+        409, f'Apply of {resource.title} "{name}" failed with {count}: {lines}', details={"causes": listed}
+    )
+
+
+def _reason(code: int) -> str:
+    return _REASONS.get(code) or HTTPStatus(code).phrase.replace(" ", "")
+
+
+def _details(resource: Resource | None, name: str) -> Json:
+    if resource is None:
+        return {}
+    return {key: text for key, text in (("name", name), ("group", resource.group), ("kind", resource.plural)) if text}
+
+
+def _status(code: int, reason: str, message: str, details: Json) -> Json:
+    status: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message}
+    return {**status, "reason": reason, **({"details": details} if details else {}), "code": code}

@@ -1,0 +1,188 @@
+"""The pages about the service itself: its algorithms with what each is for, and its health."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+
+from katib.doors.rest.routing import Service
+from katib.doors.ui.rendering import render
+from katib.engine.controllers.metrics import Page
+from katib.errors import KatibError
+from katib.model.algorithms import AlgorithmInfo, Feature
+from katib.model.types import Experiment, Suggestion
+from katib.service.tuning.reading import algorithm_of, is_at_rest, is_completed, last_condition, state_of
+from katib.service.tuning.service import Json, TuningService
+
+_FEATURES = {
+    Feature.SEVERAL_OBJECTIVES: "several objectives",
+    Feature.CONSTRAINTS: "constraints",
+    Feature.CONDITIONAL_PARAMETERS: "conditional parameters",
+    Feature.EARLIER_TRIALS: "warm start",
+}
+_LIBRARIES = ("optuna", "scikit-optimize", "cmaes", "grpcio", "sqlalchemy", "kubernetes", "plotly")
+_MOST_EXPLAINED = 12
+"""Explaining an experiment reads its trials: so many of those in doubt are explained, the newest first."""
+_CHECKS = {"controllers": "Controllers", "database": "Database of objects"}
+
+
+def about_pages() -> APIRouter:
+    """Return the routes of the pages."""
+    router = APIRouter()
+
+    @router.get("/algorithms")
+    def show_algorithms(request: Request, service: Service) -> HTMLResponse:
+        shown = [shown_algorithm(info) for info in service.algorithms()]
+        return render(
+            request,
+            "algorithms.html",
+            advice=ADVICE,
+            suggestion=[one for one in shown if not one["early_stopping"]],
+            stopping=[one for one in shown if one["early_stopping"]],
+        )
+
+    @router.get("/health")
+    def show_health(request: Request, service: Service) -> HTMLResponse:
+        experiments = list(reversed(service.experiments()))
+        return render(
+            request,
+            "health.html",
+            checks=[*_readiness(request.app.state.pages), _metrics_check(service, experiments)],
+            services=list(_services(service, experiments)),
+            doubtful=list(_doubtful(service, experiments)),
+            versions={"Python": platform.python_version(), **_versions()},
+            now=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+    return router
+
+
+def shown_algorithm(info: AlgorithmInfo) -> Json:
+    """Return what the page says of an algorithm."""
+    return {
+        "name": info.name,
+        "summary": info.summary,
+        "suits": suits(info.name),
+        "early_stopping": info.early_stopping,
+        "learns": info.reads_history,
+        "features": [words for feature, words in _FEATURES.items() if feature in info.features],
+        "extra": info.extra,
+        "settings": None
+        if info.settings is None
+        else [
+            {
+                "name": setting.name,
+                "type": setting.type,
+                "default": setting.default,
+                "description": setting.description,
+                "choices": setting.choices,
+                "required": setting.is_required,
+            }
+            for setting in info.settings
+        ],
+    }
+
+
+def _check(name: str, *, ok: bool, words: str) -> Json:
+    return {"name": name, "ok": ok, "words": words}
+
+
+def _readiness(pages: Mapping[str, Page]) -> Iterator[Json]:
+    if "/readyz" not in pages:
+        return
+    _, _, body = pages["/readyz"]()
+    for name, holds in json.loads(body).items():
+        yield _check(_CHECKS.get(name, name), ok=bool(holds), words="at work" if holds else "not at work")
+
+
+def _metrics_check(service: TuningService, experiments: list[Experiment]) -> Json:
+    """Ask the log of metrics for one reading."""
+    name = "Log of metrics"
+    for experiment in experiments:
+        try:
+            page = service.trials(experiment.namespace, experiment.name, limit=1)
+            if not page.items:
+                continue
+            began = time.perf_counter()
+            service.metrics(experiment.namespace, page.items[0].name, limit=1)
+        except KatibError as error:
+            return _check(name, ok=False, words=str(error))
+        return _check(name, ok=True, words=f"answered within {(time.perf_counter() - began) * 1000:.0f} ms")
+    return _check(name, ok=True, words="not asked: there is no trial yet")
+
+
+def _services(service: TuningService, experiments: list[Experiment]) -> Iterator[Json]:
+    """Yield the suggestion service of each experiment that goes on."""
+    for experiment in [one for one in experiments if not is_completed(one)][:_MOST_EXPLAINED]:
+        namespace, name = experiment.namespace, experiment.name
+        algorithm = algorithm_of(experiment)
+        try:
+            suggestion = service.get(Suggestion, namespace, name)
+            state, words = state_of(suggestion), last_condition(suggestion).message
+        except KatibError as error:
+            state, words = "Created", str(error)
+        yield {"namespace": namespace, "name": name, "algorithm": algorithm, "state": state, "words": words}
+
+
+def _doubtful(service: TuningService, experiments: list[Experiment]) -> Iterator[Json]:
+    """Yield what waits or failed, each with why; what only progresses, or was stopped or interrupted, is no problem."""
+    doubtful = [one for one in experiments if state_of(one) == "Failed" or not (is_completed(one) or is_at_rest(one))]
+    doubtful.sort(key=_has_running_trials)  # those that wait or failed come first
+    for experiment in doubtful[:_MOST_EXPLAINED]:
+        namespace, name = experiment.namespace, experiment.name
+        try:
+            why = service.why(namespace, name)
+        except KatibError as error:
+            yield {"namespace": namespace, "name": name, "state": "", "verdict": str(error), "remedies": ()}
+            continue
+        if _has_running_trials(experiment) and not why.remedies:
+            continue
+        yield {
+            "namespace": namespace,
+            "name": name,
+            "state": state_of(experiment),
+            "verdict": why.verdict,
+            "remedies": why.remedies,
+        }
+
+
+def _has_running_trials(experiment: Experiment) -> bool:
+    return not is_completed(experiment) and experiment.status.trials_running > 0
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for library in _LIBRARIES:
+        try:
+            found[library] = version(library)
+        except PackageNotFoundError:
+            found[library] = "not installed"
+    return found
+
+
+ADVICE: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("up to a few hundred trials that take seconds or longer, of any kinds of parameters", ("gp",)),
+    ("a thousand trials or more, or trials that end at once", ("tpe", "multivariate-tpe")),
+    ("continuous parameters only and many hundred trials", ("cmaes",)),
+    ("a small table of combinations, all of which you want to see", ("grid",)),
+    ("as many trials at once as there will be at all, or a baseline for a plot", ("sobol",)),
+    ("several objectives that contradict each other", ("nsga2", "motpe")),
+    ("trainings of which a short one predicts a long one", ("asha", "hyperband", "bohb")),
+    ("a training in which hyperparameters should change while it runs", ("pbt",)),
+    ("the structure of a network to find", ("enas", "darts")),
+    ("experiments for Katib's service on scikit-optimize", ("bayesianoptimization",)),
+    ("something to compare with", ("random",)),
+)
+"""Situations, and the algorithms that suit them, as docs/reference/algorithms.md has them. `auto` chooses otherwise."""
+
+
+def suits(algorithm: str) -> str:
+    """Return what an algorithm is for, a clause; empty where nothing is known."""
+    return next((situation for situation, names in ADVICE if algorithm in names), "")

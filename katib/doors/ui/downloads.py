@@ -1,0 +1,181 @@
+"""Trials as files: CSV, JSON and Parquet, made and sent a part at a time.
+
+Numbers are numbers with every digit, times are in ISO 8601 (UTC), durations are seconds; what a trial does not have is
+empty, null in JSON.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from importlib.util import find_spec
+from typing import Any
+
+from katib.doors.ui.trial_columns import Column, Kind, exact, iso_time, numbers_of
+from katib.errors import invalid
+from katib.figures.trials import Rows, TrialTable
+
+_PART_ROWS = 2_000
+_PARQUET_ROWS = 20_000
+
+
+class FileFormat(StrEnum):
+    """What a file is written in."""
+
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
+
+
+MEDIA_TYPES = {
+    FileFormat.CSV: "text/csv; charset=utf-8",
+    FileFormat.JSON: "application/json",
+    FileFormat.PARQUET: "application/vnd.apache.parquet",
+}
+
+
+def write_trials(form: FileFormat, table: TrialTable, columns: Sequence[Column], rows: Rows) -> Iterator[bytes]:
+    """Return the parts of a file of some trials.
+
+    Raises:
+        InvalidError: The format takes a package that is not installed.
+    """
+    if form is FileFormat.PARQUET and find_spec("pyarrow") is None:
+        remedy = "install katib[files] where this program runs, or take csv or json"
+        raise invalid("format", "parquet takes the package pyarrow, which is not installed", remedy, "download-parquet")
+    return _WRITERS[form](table, columns, rows)
+
+
+def values_of(table: TrialTable, column: Column, rows: Rows) -> list[Any]:
+    """Return values as JSON has them. It has no word for infinities: they are texts."""
+    if column.kind is Kind.TEXT:
+        return list(table.names[rows])
+    numbers = numbers_of(table, column)[rows].tolist()
+    if column.kind is Kind.CHOICE:
+        return [_choice(column, value) for value in numbers]
+    if column.kind is Kind.TIME:
+        return [iso_time(value) or None for value in numbers]
+    return [_json_number(value) for value in numbers]
+
+
+def _write_csv(table: TrialTable, columns: Sequence[Column], rows: Rows) -> Iterator[bytes]:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow([column.key for column in columns])
+    for part in _parts(rows, _PART_ROWS):
+        writer.writerows(zip(*(_texts(table, column, part) for column in columns), strict=True))
+        yield text.getvalue().encode()
+        text.seek(0)
+        text.truncate()
+    yield text.getvalue().encode()
+
+
+def _write_json(table: TrialTable, columns: Sequence[Column], rows: Rows) -> Iterator[bytes]:
+    keys, before = [column.key for column in columns], "[\n"
+    for part in _parts(rows, _PART_ROWS):
+        cells = zip(*(values_of(table, column, part) for column in columns), strict=True)
+        yield (before + ",\n".join(json.dumps(dict(zip(keys, row, strict=True))) for row in cells)).encode()
+        before = ",\n"
+    yield b"[]\n" if not len(rows) else b"\n]\n"
+
+
+def _write_parquet(table: TrialTable, columns: Sequence[Column], rows: Rows) -> Iterator[bytes]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    types = {
+        Kind.TEXT: pa.string(),
+        Kind.CHOICE: pa.string(),
+        Kind.NUMBER: pa.float64(),
+        Kind.DURATION: pa.float64(),
+        Kind.TIME: pa.timestamp("us", tz="UTC"),
+    }
+    schema = pa.schema([(column.key, pa.int64() if column.whole else types[column.kind]) for column in columns])
+    sink = _Sink()
+    with parquet.ParquetWriter(pa.PythonFile(sink, "w"), schema) as writer:
+        for part in _parts(rows, _PARQUET_ROWS):
+            arrays = [
+                pa.array(_parquet_values(table, column, part), field.type)
+                for column, field in zip(columns, schema, strict=True)
+            ]
+            writer.write_table(pa.table(arrays, schema=schema))
+            yield sink.taken()
+    yield sink.taken()
+
+
+_Write = Callable[[TrialTable, Sequence[Column], Rows], Iterator[bytes]]
+_WRITERS: dict[FileFormat, _Write] = {
+    FileFormat.CSV: _write_csv,
+    FileFormat.JSON: _write_json,
+    FileFormat.PARQUET: _write_parquet,
+}
+
+
+@dataclass(slots=True)
+class _Sink:
+    """A file that is only written to, and read while it is."""
+
+    parts: list[bytes] = field(default_factory=list)
+    place: int = 0
+    closed: bool = False
+
+    def write(self, data: Any) -> int:
+        part = bytes(data)
+        self.parts.append(part)
+        self.place += len(part)
+        return len(part)
+
+    def tell(self) -> int:
+        return self.place
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        self.closed = True
+
+    def taken(self) -> bytes:
+        """Return what was written since the last call."""
+        found = b"".join(self.parts)
+        self.parts.clear()
+        return found
+
+
+def _parts(rows: Rows, size: int) -> Iterator[Rows]:
+    for first in range(0, len(rows), size):
+        yield rows[first : first + size]
+
+
+def _texts(table: TrialTable, column: Column, rows: Rows) -> list[str]:
+    if column.kind is Kind.TEXT:
+        return list(table.names[rows])
+    numbers = numbers_of(table, column)[rows].tolist()
+    if column.kind is Kind.CHOICE:
+        return [_choice(column, value) or "" for value in numbers]
+    return [iso_time(value) for value in numbers] if column.kind is Kind.TIME else [exact(value) for value in numbers]
+
+
+def _parquet_values(table: TrialTable, column: Column, rows: Rows) -> list[Any]:
+    if column.kind in (Kind.TEXT, Kind.CHOICE):
+        return values_of(table, column, rows)
+    numbers = numbers_of(table, column)[rows].tolist()
+    if column.kind is Kind.TIME:
+        return [None if math.isnan(value) else round(value * 1e6) for value in numbers]
+    return [None if math.isnan(value) else int(value) if column.whole else value for value in numbers]
+
+
+def _choice(column: Column, value: float) -> str | None:
+    return None if math.isnan(value) else column.choices[int(value)]
+
+
+def _json_number(value: float) -> float | int | str | None:
+    if math.isnan(value):
+        return None
+    if math.isinf(value):
+        return exact(value)
+    return int(value) if value.is_integer() else value

@@ -1,0 +1,174 @@
+"""Which experiments the list shows, and in which order: a question in, rows out. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlencode
+
+from katib.doors.ui.views import Summary
+from katib.errors import invalid
+from katib.figures.trials import number_of
+
+Order = Callable[[Summary], Any]
+
+SIZE = 50
+"""Rows of a page."""
+
+
+SORTS: dict[str, tuple[str, Order]] = {
+    "name": ("Name", lambda row: row["name"]),
+    "namespace": ("Namespace", lambda row: row["namespace"]),
+    "state": ("State", lambda row: row["state"]),
+    "progress": ("Trials", lambda row: row["done"] / (row["limit"] or 1)),
+    "best": ("Best", lambda row: number_of(row["best"]["value"])),
+    "algorithm": ("Algorithm", lambda row: row["algorithm"]),
+    "active": ("Active", lambda row: row["active"]),
+    "age": ("Age", lambda row: row["created"]),
+}
+"""Title and key of each column."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListQuery:
+    """The experiments that a user asks to see.
+
+    Attributes:
+        text: Part of the name, the algorithm, the metric, a tag, the project or the notes, in any case.
+        states: Only experiments in one of these; empty: in any.
+        namespaces: Only those of these namespaces; empty: of all.
+        tags: Only those that have all of these.
+        favourites: Only those that are kept at hand.
+        grouped: Whether those of one project stand together.
+        sort: Column to order by; empty: the newest first.
+        descending: Whether the largest comes first.
+        page: Counted from 1.
+    """
+
+    text: str = ""
+    states: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    favourites: bool = False
+    grouped: bool = False
+    sort: str = ""
+    descending: bool = False
+    page: int = 1
+
+    def address(self, **changes: Any) -> str:
+        """Return the part of an address behind `?` that asks this, with some changes."""
+        query = replace(self, **changes)
+        plain = {"text": query.text, "sort": query.sort, "order": "down" if query.descending else ""}
+        if query.page != 1:
+            plain["page"] = str(query.page)
+        pairs = [(key, value) for key, value in plain.items() if value]
+        pairs += [("state", state) for state in query.states]
+        pairs += [("namespace", namespace) for namespace in query.namespaces]
+        pairs += [("tag", tag) for tag in query.tags]
+        pairs += [(key, "yes") for key, on in (("favourites", query.favourites), ("grouped", query.grouped)) if on]
+        return urlencode(pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage:
+    """What the list shows.
+
+    Attributes:
+        query: What was asked, with the page that there is.
+        rows: Of this page.
+        matching: How many experiments pass.
+        total: How many there are.
+        pages: How many pages there are, one at least.
+        states: Those that there are, with how many are in each.
+        namespaces: Those that there are.
+        tags: Those that there are, the most frequent first.
+        projects: Those that there are.
+    """
+
+    query: ListQuery
+    rows: tuple[Summary, ...]
+    matching: int
+    total: int
+    pages: int
+    states: tuple[tuple[str, int], ...]
+    namespaces: tuple[str, ...]
+    tags: tuple[str, ...] = ()
+    projects: tuple[str, ...] = ()
+
+    def tag_address(self, tag: str) -> str:
+        """Return the question that shows only what has a tag, too, or no longer if it is asked now."""
+        held = self.query.tags
+        return self.query.address(
+            tags=tuple(one for one in held if one != tag) if tag in held else (*held, tag), page=1
+        )
+
+    def sort_address(self, column: str) -> str:
+        """Return the question that orders by a column, the other way round if it is ordered by it now."""
+        turned = self.query.sort == column and not self.query.descending
+        return self.query.address(sort=column, descending=turned, page=1)
+
+
+def list_page(rows: Sequence[Summary], query: ListQuery) -> ListPage:
+    """Return what the list shows; the last page where the asked one is behind it.
+
+    Args:
+        rows: All experiments, oldest first.
+        query: What is asked.
+
+    Raises:
+        InvalidError: There is no such column to sort by.
+    """
+    found = _ordered([row for row in rows if _passes(row, query)], query)
+    pages = max(1, -(-len(found) // SIZE))
+    page = min(max(1, query.page), pages)
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row["state"]] = counts.get(row["state"], 0) + 1
+    return ListPage(
+        query=replace(query, page=page),
+        rows=tuple(found[(page - 1) * SIZE : page * SIZE]),
+        matching=len(found),
+        total=len(rows),
+        pages=pages,
+        states=tuple(sorted(counts.items())),
+        namespaces=tuple(sorted({row["namespace"] for row in rows})),
+        tags=tuple(tag for tag, _ in Counter(tag for row in rows for tag in row["tags"]).most_common()),
+        projects=tuple(sorted({row["project"] for row in rows if row["project"]})),
+    )
+
+
+def _passes(row: Summary, query: ListQuery) -> bool:
+    text = query.text.casefold()
+    return (
+        (not query.states or row["state"] in query.states)
+        and (not query.namespaces or row["namespace"] in query.namespaces)
+        and set(query.tags) <= set(row["tags"])
+        and (row["favourite"] or not query.favourites)
+        and any(text in word.casefold() for word in _words(row))
+    )
+
+
+def _words(row: Summary) -> Iterator[str]:
+    for name in ("name", "algorithm", "metric", "project", "notes"):
+        yield row[name]
+    yield from row["tags"]
+
+
+def _ordered(rows: list[Summary], query: ListQuery) -> list[Summary]:
+    """Return rows in order: equal ones newest first, those without a value or a project last."""
+    found = _sorted(rows, query)
+    return sorted(found, key=lambda row: (not row["project"], row["project"])) if query.grouped else found
+
+
+def _sorted(rows: list[Summary], query: ListQuery) -> list[Summary]:
+    newest_first = rows[::-1]
+    if not query.sort:
+        return newest_first
+    if query.sort not in SORTS:
+        raise invalid("sort", f"there is no column {query.sort!r}", f"use {', '.join(SORTS)}", "table-sort")
+    _, key = SORTS[query.sort]
+    without = [row for row in newest_first if key(row) != key(row)]  # NaN differs from itself
+    with_value = [row for row in newest_first if key(row) == key(row)]
+    return sorted(with_value, key=key, reverse=query.descending) + without

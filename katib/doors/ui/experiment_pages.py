@@ -1,0 +1,178 @@
+"""The pages of experiments, and the parts of them that change."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import HTMLResponse
+
+from katib.doors.rest.routing import Name, Namespace, Service
+from katib.doors.ui.head import head_figures
+from katib.doors.ui.rendering import render
+from katib.doors.ui.tables import LiveTable, Snapshot, Tables, Viewer
+from katib.doors.ui.trial_columns import Group, columns_of, first_columns
+from katib.doors.ui.trial_table import SIZES, TableQuery, page_of
+from katib.doors.ui.trial_table_routes import Asked
+from katib.doors.ui.views import action_fields, experiment_head
+from katib.errors import InvalidError, NotFoundError, UnavailableError
+from katib.figures.catalogue import FIGURES, FigureKind, figure_named
+from katib.figures.trials import STATES, TrialTable
+from katib.model.types import Experiment, Suggestion
+from katib.model.yaml_text import dump_yaml
+from katib.service.tuning.reading import has_several_objectives, stops_early
+
+TABS = {"overview": "Overview", "trials": "Trials", "analysis": "Analysis", "events": "Events", "yaml": "YAML"}
+Tab = Annotated[str, Query(max_length=20)]
+_PATIENCE_SECONDS = 0.15
+"""A page waits so long for the trials; when they are many and not read yet, its script asks for them."""
+_BRIEF_ROWS = 10
+_OVERVIEW = ("history", "parallel")
+_OF_SEVERAL_OBJECTIVES = ("pareto", "hypervolume")
+_FIRST = ("importances", "slice", "contour", "parallel")
+"""Figures that stand first in the analysis: which parameters matter, and how."""
+_MOST_EVENTS = 500
+
+
+def experiment_pages(tables: Tables) -> APIRouter:
+    """Return the routes of single experiments."""
+    router = APIRouter()
+
+    @router.get("/experiments/{namespace}/{name}")
+    def show(
+        request: Request,
+        service: Service,
+        user: Viewer,
+        namespace: Namespace,
+        name: Name,
+        query: Asked,
+        tab: Tab = "overview",
+    ) -> HTMLResponse:
+        tab = tab if tab in TABS else "overview"
+        experiment, now = service.get(Experiment, namespace, name), datetime.now(UTC)
+        snapshot = _snapshot(tables.table(service, user, namespace, name))
+        values: dict[str, Any] = {
+            "tabs": TABS,
+            "tab": tab,
+            "namespace": namespace,
+            "name": name,
+            "experiment": experiment_head(experiment, now),
+            "fields": action_fields(experiment),
+            "table_version": 0,
+            "early_stopping": stops_early(experiment),
+            "expected": experiment.status.trials,
+            "figures": head_figures(experiment, _all_of(snapshot), now),
+            "analysis": _figures_of(experiment),
+            "overview": _overview_of(experiment),
+        }
+        if tab in ("overview", "trials"):
+            given = set(request.query_params)
+            values |= _first_table(experiment, snapshot, query, tab, given)
+            values["table_version"] = snapshot.version if snapshot and snapshot.complete else 0
+        elif tab == "analysis":
+            empty = TrialTable.of(experiment, ())
+            values["parameters"] = [axis.name for axis in empty.parameters]
+            values["metrics"] = list(empty.metrics)
+            values["objectives"] = [objective.name for objective in empty.objectives]
+        elif tab == "events":
+            values |= _newest_events(service, namespace, name)
+        else:
+            values["yaml"] = dump_yaml(experiment.encode())
+        return render(request, "experiment.html", **values)
+
+    data = "/data/experiments/{namespace}/{name}"
+
+    @router.get(f"{data}/head")
+    def show_head(
+        request: Request, service: Service, user: Viewer, namespace: Namespace, name: Name, tab: Tab = "overview"
+    ) -> HTMLResponse:
+        """Answer with the part of the page that says how the experiment is doing, in brief beside other tabs."""
+        experiment, now = service.get(Experiment, namespace, name), datetime.now(UTC)
+        trials = _all_of(_snapshot(tables.table(service, user, namespace, name)))
+        figures = head_figures(experiment, trials, now)
+        head = experiment_head(experiment, now)
+        return render(request, "parts/experiment_head.html", experiment=head, figures=figures, tab=tab)
+
+    @router.get(f"{data}/events")
+    def show_events(request: Request, service: Service, namespace: Namespace, name: Name) -> HTMLResponse:
+        """Answer with the newest events."""
+        return render(request, "parts/events.html", namespace=namespace, **_newest_events(service, namespace, name))
+
+    @router.get(f"{data}/experiment.yaml")
+    def download_yaml(service: Service, namespace: Namespace, name: Name) -> Response:
+        headers = {"content-disposition": f'attachment; filename="{name}.yaml"', "cache-control": "no-store"}
+        text = dump_yaml(service.get(Experiment, namespace, name).encode())
+        return Response(text, media_type="application/yaml", headers=headers)
+
+    return router
+
+
+def _snapshot(live: LiveTable) -> Snapshot | None:
+    """Return the trials of an experiment; None while none is read."""
+    try:
+        return live.snapshot(wait_seconds=_PATIENCE_SECONDS)
+    except UnavailableError:
+        return None
+
+
+def _all_of(snapshot: Snapshot | None) -> TrialTable | None:
+    """Return all trials; None until they are all read."""
+    return snapshot.trials if snapshot is not None and snapshot.complete else None
+
+
+def _figures_of(experiment: Experiment) -> tuple[FigureKind, ...]:
+    """Return the figures of the analysis: without those of several objectives where there is one."""
+    several = has_several_objectives(experiment)
+    others = (figure for figure in FIGURES if figure.name not in _FIRST)
+    kept = (figure for figure in others if several or figure.name not in _OF_SEVERAL_OBJECTIVES)
+    return (*map(figure_named, _FIRST), *kept)
+
+
+def _overview_of(experiment: Experiment) -> tuple[FigureKind, ...]:
+    """Return the figures of the overview: with several objectives the front and its history come first."""
+    names = (*_OF_SEVERAL_OBJECTIVES, "parallel") if has_several_objectives(experiment) else _OVERVIEW
+    return tuple(map(figure_named, names))
+
+
+def _first_table(
+    experiment: Experiment, snapshot: Snapshot | None, asked: TableQuery, tab: str, given: set[str]
+) -> dict[str, Any]:
+    """Return what a page shows of trials before its script runs; no `table` while they are being read."""
+    trials = snapshot.trials if snapshot else TrialTable.of(experiment, ())
+    columns = columns_of(trials)
+    query = asked
+    if "size" not in given and tab == "overview":
+        query = replace(query, size=_BRIEF_ROWS)
+    if not {"sort", "order"} & given:
+        objective = trials.objective
+        key = next((c.key for c in columns.values() if (c.group, c.name) == (Group.METRIC, objective.name)), "")
+        best_first = replace(query, sort=key, descending=objective.maximize)
+        query = best_first if tab == "overview" else replace(query, descending=True)
+    table, problem = None, ""
+    if snapshot is not None:
+        try:
+            table = page_of(trials, query)
+        except InvalidError as error:
+            problem = str(error)
+    complete = snapshot is not None and snapshot.complete
+    return {
+        "query": query,
+        "table": table,
+        "problem": problem,
+        "columns": columns,
+        "shown": first_columns(columns),
+        "complete": complete,
+        "states": STATES,
+        "sizes": SIZES,
+    }
+
+
+def _newest_events(service: Service, namespace: str, name: str) -> dict[str, Any]:
+    """Return the newest events, and what the algorithm said last of its choice and of what it learns from."""
+    events, choice = service.events("Experiment", namespace, name), ""
+    with suppress(NotFoundError):
+        choice = service.get(Suggestion, namespace, name).status.explanation
+    return {"events": list(reversed(events[-_MOST_EVENTS:])), "total": len(events), "choice": choice}

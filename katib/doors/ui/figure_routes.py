@@ -1,0 +1,133 @@
+"""Figures as scripts draw them: Plotly's JSON. Those that take long are drawn once for all pages."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import JSONResponse
+
+from katib.doors.rest.routing import Name, Namespace, Service
+from katib.doors.ui.tables import Tables, Viewer
+from katib.figures.catalogue import check_choice, draw, figure_named, why_impossible
+from katib.figures.data import Choice, ExperimentData
+from katib.figures.reading import KeptCurves, with_curves
+
+_MOST_KEPT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFigure:
+    """A figure that was drawn.
+
+    Attributes:
+        json: As scripts get it.
+        version: Of the trials that it shows.
+        drawn_at: On the monotonic clock.
+    """
+
+    json: str
+    version: int
+    drawn_at: float
+
+
+@dataclass(slots=True)
+class _Entry:
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    figure: KeptFigure | None = None
+
+
+class KeptFigures:
+    """What was drawn last of each figure. Thread-safe.
+
+    Args:
+        now: Reads a monotonic clock.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._entries: dict[Hashable, _Entry] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, version: int, keep_seconds: float, draw: Callable[[], str]) -> KeptFigure:
+        """Return a figure, redrawn when the trials have changed and the last one is old.
+
+        Callers that ask while it is drawn wait for that drawing. What `draw` raises is passed on and not kept.
+
+        Args:
+            key: Of the user, the experiment, the figure and what was chosen of it.
+            version: Of the trials as they are.
+            keep_seconds: So long a figure is good although trials have changed.
+            draw: Draws it.
+        """
+        with self._lock:
+            entry = self._entries.pop(key, None) or _Entry()
+            self._entries[key] = entry  # at the end: those in front have not been asked for longest
+            while len(self._entries) > _MOST_KEPT:
+                self._entries.pop(next(iter(self._entries)))
+        with entry.lock:
+            kept = entry.figure
+            if kept is None or (kept.version != version and self._now() - kept.drawn_at >= keep_seconds):
+                kept = entry.figure = KeptFigure(draw(), version, self._now())
+            return kept
+
+
+_PATIENCE_SECONDS = 30.0
+"""A figure waits so long for all trials; after that it is drawn of those that are there."""
+_SHARED_SECONDS = 2.0
+"""So long all pages share a figure of trials that run, some of which show the time until now."""
+_MOST_USERS = 32
+"""Whose curves are kept; the one who came first is forgotten first."""
+
+
+def figure_routes(tables: Tables) -> APIRouter:
+    """Return the routes of figures."""
+    router = APIRouter(prefix="/data/experiments/{namespace}/{name}/figures")
+    curves_of: dict[Hashable, KeptCurves] = {}
+    kept_figures = KeptFigures()
+
+    @router.get("/{figure}")
+    def draw_figure(
+        service: Service,
+        user: Viewer,
+        namespace: Namespace,
+        name: Name,
+        figure: str,
+        parameter: Annotated[list[str], Query()] = [],  # noqa: B006 - FastAPI copies it
+        metric: str = "",
+        by: str = "step",
+        objective: Annotated[list[str], Query()] = [],  # noqa: B006 - as above
+    ) -> Response:
+        kind = figure_named(figure)
+        choice = Choice(parameters=tuple(parameter), metric=metric, by=by, objectives=tuple(objective))
+        snapshot = tables.table(service, user, namespace, name).snapshot(wait_seconds=_PATIENCE_SECONDS)
+        data, version = ExperimentData(snapshot.experiment, snapshot.trials, now=time.time()), snapshot.version
+        check_choice(data, choice)
+        if kind.curves:
+            data = with_curves(service, data, kind, choice, _kept(curves_of, user))
+        if obstacle := why_impossible(kind, data, choice):
+            return JSONResponse({"obstacle": obstacle}, headers=_headers(version))
+        if kind.keep_seconds or not kind.curves:
+            running = data.trials.in_states("Running", "Pending").any() and not kind.keep_seconds
+            period = int(time.monotonic() // _SHARED_SECONDS) if running else 0
+            key = (user, namespace, name, data.experiment.metadata.uid, figure, choice, period)
+            kept = kept_figures.get(key, version, kind.keep_seconds, lambda: str(draw(kind, data, choice).to_json()))
+            return Response(kept.json, media_type="application/json", headers=_headers(kept.version))
+        return Response(draw(kind, data, choice).to_json(), media_type="application/json", headers=_headers(version))
+
+    return router
+
+
+def _kept(curves_of: dict[Hashable, KeptCurves], user: Hashable) -> KeptCurves:
+    """Return the curves that are kept for a user; made at the first call."""
+    while user not in curves_of and len(curves_of) >= _MOST_USERS:
+        curves_of.pop(next(iter(curves_of)), None)
+    return curves_of.setdefault(user, KeptCurves())
+
+
+def _headers(version: int) -> dict[str, str]:
+    return {"cache-control": "no-store", "x-katib-version": str(version)}

@@ -1,0 +1,126 @@
+"""The large figures above an experiment: its best value, its trials, how many were stopped or failed. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from katib.doors.ui.numbers import four_digits
+from katib.figures.data import Measure, improvements, measure_of
+from katib.figures.pareto import costs_of, volumes_of
+from katib.figures.style import places, spaced
+from katib.figures.trials import Floats, Rows, TrialTable, objectives_of, strategy_words
+from katib.model.types import Experiment
+from katib.service.tuning.reading import (
+    budget_words,
+    completed_count,
+    constraint_words,
+    lost_count,
+    seconds_run,
+    stops_early,
+)
+
+WIDTH, HEIGHT = 120, 28
+"""Of the line of the best so far, in the units of its picture."""
+_MOST_CORNERS = 60
+_FEWEST_FOR_A_CHANGE = 10
+_TENTH = 0.1
+_PLANE, _MOST_IN_SPACE = 2, 1_000
+"""What more than two objectives cover takes long: a line of it is drawn of so many trials at most."""
+_UNITS = (("a second", 1.0), ("a minute", 60.0), ("an hour", 3_600.0), ("a day", 86_400.0))
+
+
+def head_figures(experiment: Experiment, trials: TrialTable | None, now: datetime) -> dict[str, Any]:
+    """Return the large figures of an experiment; what needs its trials is empty while they are being read.
+
+    Args:
+        experiment: The Experiment.
+        trials: Of it; None: not read yet.
+        now: What still runs is counted until then.
+    """
+    measure = None if trials is None else measure_of(trials)
+    front = experiment.status.pareto_set
+    spark, change = "", ""
+    if trials is not None and front is not None:
+        spark, change = _growth(trials)
+    elif measure is not None and measure.best is not None:
+        spark, change = _line_of(measure), _change(measure)
+    status = experiment.status
+    measured = status.trials_succeeded + status.trials_early_stopped
+    return {
+        "strategy": strategy_words(experiment, objectives_of(experiment)[0].name),
+        "spark": spark,
+        "change": change,
+        "front": None if front is None else {"count": front.trial_count, "volume": front.hypervolume or 0.0},
+        "constraints": constraint_words(experiment),
+        "measured": measured,
+        "feasible": measured - status.trials_infeasible,
+        "rate": _rate(experiment, now),
+        "budget": budget_words(experiment),
+        "stops": stops_early(experiment),
+        "stopped": experiment.status.trials_early_stopped,
+        "lost": lost_count(experiment),
+        "size": (WIDTH, HEIGHT),
+    }
+
+
+def _line_of(measure: Measure) -> str:
+    """Return the best so far as a line that falls, or rises where larger is better."""
+    corners = spaced(improvements(measure.costs), _MOST_CORNERS)
+    best = measure.costs[corners]
+    return _line(corners, -best if measure.maximize else best, len(measure.costs) - 1)
+
+
+def _growth(trials: TrialTable) -> tuple[str, str]:
+    """Return what the front covers as a line, and by how much it grew over the last tenth of the trials."""
+    counts = np.isfinite(costs_of(trials, trials.objectives)).all(axis=1)
+    if not counts.any() or (len(trials.objectives) > _PLANE and len(trials) > _MOST_IN_SPACE):
+        return "", ""
+    rows, volumes = volumes_of(trials, trials.objectives)
+    last_tenth = len(trials) - max(1, round(len(trials) * _TENTH))
+    change = ""
+    if rows[0] < last_tenth and len(trials) >= _FEWEST_FOR_A_CHANGE:
+        before = volumes[np.searchsorted(rows, last_tenth) - 1]
+        grown = float(volumes[-1] - before)
+        change = f"{f'+{four_digits(grown)}' if grown else 'no more'} over the last tenth of the trials"
+    return _line(rows, volumes, len(trials) - 1), change
+
+
+def _line(x: Rows, y: Floats, last: int) -> str:
+    """Return the points of a line in steps from places of trials and values; empty where it has no two ends."""
+    if len(x) < 2 or last < 1 or y[0] == y[-1]:  # noqa: PLR2004 - a line has two ends
+        return ""
+    down = HEIGHT - 2 - (y - y.min()) / (y.max() - y.min()) * (HEIGHT - 4)
+    across = x / last * (WIDTH - 4) + 2
+    points = [f"{across[0]:.1f},{down[0]:.1f}"]
+    for before, place, value in zip(down[:-1], across[1:], down[1:], strict=True):
+        points += [f"{place:.1f},{before:.1f}", f"{place:.1f},{value:.1f}"]
+    return " ".join([*points, f"{WIDTH - 2},{down[-1]:.1f}"])
+
+
+def _change(measure: Measure) -> str:
+    """Return by how much the best value got better over the last tenth of the measured trials."""
+    measured = places(measure.drawn)
+    if len(measured) < _FEWEST_FOR_A_CHANGE:
+        return ""
+    first = measured[-max(1, round(len(measured) * _TENTH))]
+    costs = measure.costs
+    before, after = costs[:first].min(), costs.min()
+    if not np.isfinite(before):
+        return "the first value within the constraints came in the last tenth of the trials"
+    if before == after:
+        return "no better over the last tenth of the trials"
+    return f"{'+' if measure.maximize else '-'}{four_digits(float(before - after))} over the last tenth of the trials"
+
+
+def _rate(experiment: Experiment, now: datetime) -> str:
+    """Return how many trials end in a time: `3.4 a minute`; empty before two have."""
+    done, seconds = completed_count(experiment), seconds_run(experiment, now)
+    if done < 2 or not seconds:  # noqa: PLR2004 - one trial is no rate
+        return ""
+    for unit, length in _UNITS:
+        if (rate := done / seconds * length) >= 1:
+            return f"{rate:.2g} {unit}" if rate < 10 else f"{rate:,.0f} {unit}"  # noqa: PLR2004 - two digits
+    return f"{done / seconds * _UNITS[-1][1]:.2g} a day"

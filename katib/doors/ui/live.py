@@ -1,0 +1,98 @@
+"""What changes while a page is open, as server-sent events: no page asks again and again.
+
+An event says what is new in a few hundred bytes, at most some times a second; the page then asks for what it shows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import StreamingResponse
+
+from katib.doors.rest.problems import problem_of
+from katib.doors.rest.routing import Name, Namespace, Service
+from katib.doors.rest.streams import HEARTBEAT_SECONDS, Closing
+from katib.doors.ui.tables import LiveTable, Tables, Viewer
+from katib.doors.ui.views import experiment_summary
+from katib.errors import KatibError
+
+_PAUSE_SECONDS = 0.2
+"""Between two events of a stream: a hundred trials a second are no reason to draw a hundred times."""
+CHECK_SECONDS = 0.5
+
+STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
+
+
+def live_routes(tables: Tables, closing: Closing) -> APIRouter:
+    """Return the routes of live streams."""
+    router = APIRouter(prefix="/data")
+
+    @router.get("/experiments/{namespace}/{name}/live")
+    def follow(service: Service, user: Viewer, namespace: Namespace, name: Name) -> StreamingResponse:
+        table = tables.table(service, user, namespace, name)
+        return StreamingResponse(table_events(table, closing), media_type="text/event-stream", headers=STREAM_HEADERS)
+
+    return router
+
+
+class Changes:
+    """The changes that an event stream waits for; made on its loop."""
+
+    def __init__(self) -> None:
+        self._loop, self._changed = asyncio.get_running_loop(), asyncio.Event()
+
+    def notify(self) -> None:
+        """Say that something changed; from any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._changed.set)
+
+    async def beats(self, closing: Closing) -> AsyncIterator[bytes]:
+        """Yield an empty part after every change, and a comment after a long silence, until the server ends."""
+        silent = 0.0
+        while not closing.begun:
+            try:
+                await asyncio.wait_for(self._changed.wait(), CHECK_SECONDS)
+            except TimeoutError:
+                silent += CHECK_SECONDS
+                if silent >= HEARTBEAT_SECONDS:
+                    silent = 0.0
+                    yield b": still here\n\n"
+                continue
+            self._changed.clear()
+            silent = 0.0
+            yield b""
+
+
+async def table_events(table: LiveTable, closing: Closing) -> AsyncIterator[bytes]:
+    """Yield an event `change` with the head of the page after every change, and `problem` when there are no more."""
+    changes = Changes()
+    changes.notify()
+    end, version = table.watch(changes.notify), -1
+    yield b"retry: 1000\n\n"
+    try:
+        async for beat in changes.beats(closing):
+            if beat:
+                yield beat
+                continue
+            snapshot = await asyncio.to_thread(table.snapshot, wait_seconds=CHECK_SECONDS)
+            if snapshot.version != version:
+                version = snapshot.version
+                head = experiment_summary(snapshot.experiment)
+                yield event("change", {"version": version, "complete": snapshot.complete, "experiment": head})
+            if table.has_ended:  # it was given up for others; who connects again gets one that is followed
+                return
+            await asyncio.sleep(_PAUSE_SECONDS)
+    except KatibError as error:
+        yield event("problem", problem_of(error))
+    finally:
+        end()
+
+
+def event(name: str, data: Mapping[str, Any]) -> bytes:
+    """Return one server-sent event."""
+    return f"event: {name}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()

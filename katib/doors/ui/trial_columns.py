@@ -1,0 +1,246 @@
+"""The columns of a table of trials: what they are called, what they hold as numbers, and what is shown of them. Pure.
+
+A column's key is the name of a parameter, of a metric or of one of the fixed columns. Where two have one name, the
+parameter keeps it, and the others are written with what they are: `metric.lr`, `trial.state`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+
+import numpy as np
+
+from katib.doors.ui.numbers import four_digits
+from katib.figures.pareto import front_of
+from katib.figures.trials import STATES, Floats, Rows, TrialTable
+from katib.model.types import ParameterType
+from katib.service.tuning.reading import format_run, short
+
+
+class Kind(StrEnum):
+    """What the cells of a column are."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    CHOICE = "choice"
+    TIME = "time"
+    DURATION = "duration"
+
+
+class Group(StrEnum):
+    """What a column says something about."""
+
+    TRIAL = "trial"
+    METRIC = "metric"
+    PARAMETER = "parameter"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column.
+
+    Attributes:
+        key: In addresses; unique in a table.
+        name: Of the parameter or metric, or of the fixed column.
+        kind: What its cells are.
+        group: What it is about.
+        choices: Of a column of choices, which its numbers are places in.
+        whole: Whether its numbers are whole ones.
+        strategy: Of a metric, which of its readings is shown; empty where that is not known.
+    """
+
+    key: str
+    name: str
+    kind: Kind
+    group: Group
+    choices: tuple[str, ...] = ()
+    whole: bool = False
+    strategy: str = ""
+
+    @property
+    def title(self) -> str:
+        """What stands above it."""
+        return _TITLES[self.name] if self.group is Group.TRIAL else self.name
+
+    @property
+    def heading(self) -> str:
+        """What stands above it in a table: of a metric with the reading that is shown, such as `accuracy (max)`."""
+        return f"{self.title} ({self.strategy})" if self.strategy else self.title
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A value as a person reads it, and with every digit."""
+
+    shown: str
+    exact: str
+
+
+NAME, STATE, NUMBER, FEASIBLE = "trial", "state", "number", "feasible"
+FRONT, FAVOURITE = "front", "favourite"
+CREATED, STARTED, ENDED, DURATION = "created", "started", "ended", "duration"
+
+_TITLES = {
+    NAME: "Trial",
+    NUMBER: "#",
+    STATE: "State",
+    DURATION: "Duration",
+    CREATED: "Created",
+    STARTED: "Started",
+    ENDED: "Ended",
+    FEASIBLE: "Feasible",
+    FRONT: "Pareto front",
+    FAVOURITE: "Favourite",
+}
+_KINDS = {
+    NAME: Kind.TEXT,
+    NUMBER: Kind.NUMBER,
+    STATE: Kind.CHOICE,
+    DURATION: Kind.DURATION,
+    CREATED: Kind.TIME,
+    STARTED: Kind.TIME,
+    ENDED: Kind.TIME,
+    FEASIBLE: Kind.CHOICE,
+    FRONT: Kind.CHOICE,
+    FAVOURITE: Kind.CHOICE,
+}
+_NO_YES = ("no", "yes")
+_CHOICES = {STATE: STATES, FEASIBLE: _NO_YES, FRONT: _NO_YES, FAVOURITE: _NO_YES}
+_SHOWN_METRICS = 4
+_SHOWN_PARAMETERS = 8
+_LARGEST_WHOLE = 1e15
+"""Above that a float is no longer every whole number."""
+
+
+def columns_of(table: TrialTable) -> dict[str, Column]:
+    """Return all columns of a table by their keys: the fixed ones around metrics and parameters."""
+    parameters = {}
+    for axis in table.parameters:
+        kind, whole = Kind.CHOICE if axis.is_categorical else Kind.NUMBER, axis.type == ParameterType.INT
+        parameters[axis.name] = Column(axis.name, axis.name, kind, Group.PARAMETER, axis.choices, whole=whole)
+    taken = set(parameters)
+    metrics = [
+        Column(
+            _free(name, Group.METRIC, taken),
+            name,
+            Kind.NUMBER,
+            Group.METRIC,
+            strategy=table.strategies.get(name, ""),
+        )
+        for name in table.metrics
+    ]
+    taken |= {column.key for column in metrics}
+    fixed = {
+        name: Column(
+            _free(name, Group.TRIAL, taken),
+            name,
+            kind,
+            Group.TRIAL,
+            _CHOICES.get(name, ()),
+            whole=name == NUMBER,
+        )
+        for name, kind in _KINDS.items()
+        if name != FRONT or len(table.objectives) > 1
+    }
+    first = [fixed.pop(name) for name in (NAME, NUMBER, STATE)]
+    return {column.key: column for column in (*first, *metrics, *parameters.values(), *fixed.values())}
+
+
+def first_columns(columns: Mapping[str, Column]) -> tuple[str, ...]:
+    """Return the keys of the columns that are shown by default: what compares trials at a glance."""
+    room = {Group.METRIC: _SHOWN_METRICS, Group.PARAMETER: _SHOWN_PARAMETERS}
+    chosen = []
+    for column in columns.values():
+        if column.group is Group.TRIAL:
+            if column.name in (NUMBER, STATE, DURATION):
+                chosen.append(column.key)
+        elif room[column.group]:
+            room[column.group] -= 1
+            chosen.append(column.key)
+    return tuple(chosen)
+
+
+def numbers_of(table: TrialTable, column: Column) -> Floats:
+    """Return a column as numbers: places in `choices` for choices, seconds since 1970 for times.
+
+    Raises:
+        KeyError: It is the column of names, which has none.
+    """
+    if column.group is Group.PARAMETER:
+        return table.values[column.name]
+    if column.group is Group.METRIC:
+        return table.metrics[column.name]
+    return _FIXED[column.name](table)
+
+
+def order_of(table: TrialTable, column: Column, rows: Rows) -> Floats | Rows:
+    """Return by what some trials are ordered in a column: the smaller, the earlier; NaN for those without a value."""
+    if column.kind is Kind.TEXT:
+        names = table.names[rows].astype("U")
+        order = np.empty(len(names), dtype=np.int64)
+        order[np.argsort(names)] = np.arange(len(names))
+        return order
+    numbers = numbers_of(table, column)[rows]
+    if column.group is not Group.PARAMETER or column.kind is not Kind.CHOICE or not column.choices:
+        return numbers
+    ranks = np.empty(len(column.choices) + 1)
+    ranks[np.argsort(np.array(column.choices))] = np.arange(len(column.choices))
+    ranks[-1] = math.nan
+    return ranks[np.where(np.isnan(numbers), -1, numbers).astype(np.int64)]
+
+
+def cells_of(table: TrialTable, column: Column, rows: Rows) -> list[Cell]:
+    """Return what a column shows of some trials."""
+    if column.kind is Kind.TEXT:
+        return [Cell(name, name) for name in table.names[rows]]
+    values: list[float] = numbers_of(table, column)[rows].tolist()
+    if column.kind is Kind.DURATION:
+        nothing = Cell("", "")
+        return [nothing if math.isnan(v) else Cell(format_run(v), f"{exact(v)} s") for v in values]
+    if column.kind is Kind.TIME:
+        return [Cell(text, text) for text in map(iso_time, values)]
+    if column.kind is Kind.CHOICE:
+        texts = ["" if math.isnan(value) else column.choices[int(value)] for value in values]
+    else:
+        return [Cell("" if math.isnan(v) else four_digits(v), exact(v)) for v in values]
+    return [Cell(short(text), text) for text in texts]
+
+
+def exact(value: float) -> str:
+    """Return a number with every digit that it has, as a program would write it; empty for NaN."""
+    if math.isnan(value):
+        return ""
+    if value.is_integer() and abs(value) < _LARGEST_WHOLE:
+        return str(int(value))
+    return repr(value)
+
+
+def iso_time(seconds: float) -> str:
+    """Return a moment in ISO 8601; empty for NaN."""
+    return "" if math.isnan(seconds) else datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _free(name: str, group: Group, taken: set[str]) -> str:
+    key = name
+    while key in taken:
+        key = f"{group}.{key}"
+    return key
+
+
+_FIXED: dict[str, Callable[[TrialTable], Floats]] = {
+    NUMBER: lambda table: np.arange(1, len(table) + 1, dtype=np.float64),
+    STATE: lambda table: table.states.astype(np.float64),
+    FEASIBLE: lambda table: table.feasible.astype(np.float64),
+    FRONT: lambda table: np.isin(np.arange(len(table)), front_of(table)).astype(np.float64),
+    FAVOURITE: lambda table: np.fromiter(
+        (name in table.marks and table.marks[name].favourite for name in table.names), np.float64, len(table)
+    ),
+    CREATED: lambda table: table.created,
+    STARTED: lambda table: table.started,
+    ENDED: lambda table: table.ended,
+    DURATION: lambda table: table.durations,
+}

@@ -1,0 +1,118 @@
+"""What the pages of trials ask the tuning service. What cannot be read is said, and the rest is shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Generic, TypeVar
+
+from katib.doors.ui.trial_views import experiment_name, label_of, metric_names
+from katib.errors import KatibError, UnavailableError
+from katib.figures.curves import curve_of
+from katib.figures.data import Curve
+from katib.figures.trial_curves import MOST_READINGS
+from katib.model.names import PARENT_LABEL
+from katib.model.types import Experiment, Trial
+from katib.service.tuning.service import NOW, TuningService
+
+T = TypeVar("T")
+
+MOST_GENERATIONS = 30
+MOST_METRICS = 60
+_ALL_POINTS = 12_000
+"""Readings drawn of all metrics of a trial together, so that an answer stays below some hundred kilobytes."""
+_FEWEST_POINTS = 200
+_WHOLE = 10_000
+"""Readings of a curve that are all read, so that those that are no number are seen, too, and the average is exact."""
+_SEEN_READINGS = 200
+"""Of the newest readings so many tell which metrics there are beside those that the experiment asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt(Generic[T]):
+    """What was read, or why it was not.
+
+    Attributes:
+        value: What was read, or what stands for it.
+        problem: A sentence; empty when all went well.
+    """
+
+    value: T
+    problem: str = ""
+
+
+def attempt(read: Callable[[], T], otherwise: T) -> Attempt[T]:
+    """Return what a function reads, or something else with the reason."""
+    try:
+        return Attempt(read())
+    except KatibError as error:
+        return Attempt(otherwise, str(error))
+
+
+def read_experiment(service: TuningService, trial: Trial) -> Experiment | None:
+    """Return the experiment of a trial; None where it is gone or may not be read.
+
+    Raises:
+        UnavailableError: The service cannot be reached.
+    """
+    try:
+        return service.get(Experiment, trial.namespace, experiment_name(trial))
+    except UnavailableError:
+        raise
+    except KatibError:
+        return None
+
+
+def read_generations(service: TuningService, trial: Trial) -> list[Trial]:
+    """Return a trial and those whose checkpoints led to its own, the youngest first, as far as they are there."""
+    found = [trial]
+    while (parent := label_of(found[-1], PARENT_LABEL)) and len(found) < MOST_GENERATIONS:
+        older = attempt(partial(_find_trial, service, trial.namespace, parent), None).value
+        if older is None:
+            break
+        found.append(older)
+    return found
+
+
+def _find_trial(service: TuningService, namespace: str, name: str) -> Trial | None:
+    return service.get(Trial, namespace, name)
+
+
+def started_at(trial: Trial) -> float:
+    """Return when a trial started, in seconds since 1970; NaN before."""
+    moment = trial.status.start_time
+    return math.nan if moment is None else moment.timestamp()
+
+
+def read_metric_names(service: TuningService, trial: Trial) -> list[str]:
+    """Return the metrics of a trial, the objectives first, 60 at most."""
+    newest = service.metrics(trial.namespace, trial.name, limit=_SEEN_READINGS)
+    return metric_names(trial, sorted({reading.name for reading in newest}))[:MOST_METRICS]
+
+
+def read_curve(service: TuningService, trial: Trial, metric: str) -> Curve:
+    """Return the curve of a metric: all readings of a usual one, the extremes of a very long one."""
+    namespace, name = trial.namespace, trial.name
+    readings = service.metrics(namespace, name, metric=metric, limit=_WHOLE + 1)
+    if len(readings) <= _WHOLE:
+        return curve_of(readings, started_at(trial))
+    thinned = service.curve(namespace, name, metric=metric, points=MOST_READINGS)
+    return replace(curve_of(thinned, started_at(trial)), is_whole=False)
+
+
+def read_curves(service: TuningService, trial: Trial) -> tuple[Mapping[str, Curve], str]:
+    """Return the curves of all metrics of a trial, and a cursor behind what they hold.
+
+    What arrives between the two is in the curves and behind the cursor, too: it is taken out of neither, so a reader
+    who appends sees it twice at most, at the same place.
+    """
+    cursor = service.readings(trial.namespace, trial.name, since=NOW).cursor
+    names = read_metric_names(service, trial)
+    return {metric: read_curve(service, trial, metric) for metric in names}, cursor
+
+
+def points_of_each(metrics: Collection[str]) -> int:
+    """Return how many readings are drawn of each metric."""
+    return min(MOST_READINGS, max(_FEWEST_POINTS, _ALL_POINTS // max(1, len(metrics))))

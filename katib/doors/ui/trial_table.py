@@ -1,0 +1,406 @@
+r"""Which trials a table shows, and in which order: a question in, rows out. Pure.
+
+A question comes from an address. Filters are written
+
+- `lr:0.001..0.1`: from 0.001 to 0.1; either end may be missing, several parts are separated by commas, and the part
+  `none` stands for trials without a value;
+- `optimizer=adam|sgd`: one of these; a backslash stands before a `|` or a backslash that is part of a value, and `\-`
+  for trials without a value.
+
+All filters have to hold. A trial without a value of a column comes last in either order; before it in the order of an
+objective come trials that cannot be the best, as those outside of the constraints.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+import numpy as np
+import numpy.typing as npt
+
+from katib.doors.ui.trial_columns import (
+    NAME,
+    Cell,
+    Column,
+    Group,
+    Kind,
+    cells_of,
+    columns_of,
+    exact,
+    first_columns,
+    iso_time,
+    numbers_of,
+    order_of,
+)
+from katib.errors import invalid
+from katib.figures.data import measure_of
+from katib.figures.pareto import front_of
+from katib.figures.style import places
+from katib.figures.trials import STATES, Rows, TrialTable
+from katib.model.marks import Marks
+
+SIZES = (10, 25, 50, 100, 200)
+"""Rows of a page that are offered."""
+MOST_ROWS = 1_000
+
+_VALUE = re.compile(r"\\(.)|\|", re.DOTALL)
+_NO_RANGE, _NO_VALUE, _ABSENT = "none", "\\-", "\0"
+"""How a filter names trials without a value, and what stands for it while values are read: no value has it."""
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What a column has to hold: a number within one of the ranges, or one of the values.
+
+    Attributes:
+        column: Which one.
+        ranges: Both ends belong to a range.
+        values: Exact texts of values.
+        absent: Whether trials without a value pass, too.
+        by_values: Whether it is written with values.
+    """
+
+    column: Column
+    ranges: tuple[tuple[float, float], ...] = ()
+    values: tuple[str, ...] = ()
+    absent: bool = False
+    by_values: bool = False
+
+    @property
+    def text(self) -> str:
+        """As it is written in an address."""
+        if self.by_values:
+            return f"{self.column.key}={'|'.join([*map(_escaped, self.values), *[_NO_VALUE] * self.absent])}"
+        parts = [f"{self._end(low)}..{self._end(high)}" for low, high in self.ranges]
+        return f"{self.column.key}:{','.join([*parts, *[_NO_RANGE] * self.absent])}"
+
+    @property
+    def words(self) -> str:
+        """As a person reads it."""
+        values = [f"is {' or '.join(self.values)}"] if self.values else []
+        parts = [*values, *(self._range_words(low, high) for low, high in self.ranges), *["is absent"] * self.absent]
+        return f"{self.column.title} {' or '.join(parts)}"
+
+    def mask(self, table: TrialTable) -> Mask:
+        """Return which trials pass."""
+        if self.column.kind is Kind.TEXT:
+            return np.isin(table.names, np.array(self.values, dtype=object))
+        numbers = numbers_of(table, self.column)
+        if self.column.kind is Kind.CHOICE:
+            passes = np.isin(numbers, [i for i, choice in enumerate(self.column.choices) if choice in self.values])
+        else:
+            passes = np.isin(numbers, [float(value) for value in self.values])
+        for low, high in self.ranges:
+            passes |= (numbers >= low) & (numbers <= high)
+        return passes | np.isnan(numbers) if self.absent else passes
+
+    def _end(self, value: float) -> str:
+        if math.isinf(value):
+            return ""
+        return iso_time(value) if self.column.kind is Kind.TIME else exact(value)
+
+    def _range_words(self, low: float, high: float) -> str:
+        if math.isinf(low):
+            return f"up to {self._end(high)}"
+        return f"from {self._end(low)}" + ("" if math.isinf(high) else f" to {self._end(high)}")
+
+
+@dataclass(frozen=True, slots=True)
+class TableQuery:
+    """The trials that a user asks to see.
+
+    Attributes:
+        states: Only trials in one of these; empty: in any.
+        where: Filters as they are written.
+        text: Part of the name, of a chosen value, of a tag or of the notes, in any case.
+        sort: Key of the column to order by; empty: the order of creation.
+        descending: Whether the largest comes first.
+        page: Counted from 1.
+        size: Rows of a page.
+        columns: Keys of the columns to show; empty: some.
+    """
+
+    states: tuple[str, ...] = ()
+    where: tuple[str, ...] = ()
+    text: str = ""
+    sort: str = ""
+    descending: bool = False
+    page: int = 1
+    size: int = 25
+    columns: tuple[str, ...] = ()
+
+    def address(self, **changes: Any) -> str:
+        """Return the part of an address behind `?` that asks this, with some changes."""
+        query = replace(self, **changes)
+        plain = {"text": query.text, "sort": query.sort, "order": "down" if query.descending else ""}
+        if query.page != 1:
+            plain["page"] = str(query.page)
+        lists = (("state", query.states), ("where", query.where), ("column", query.columns))
+        pairs = [(key, value) for key, value in plain.items() if value]
+        pairs += [(key, value) for key, values in lists for value in values]
+        return urlencode([*pairs, ("size", query.size)])
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """One trial of a page.
+
+    Attributes:
+        name: Of the trial.
+        state: Of the trial.
+        is_best: Whether it is the best one, or with several objectives on the Pareto front.
+        is_feasible: Whether it is within the constraints.
+        marks: What is noted on it.
+        cells: One for each column that is shown.
+    """
+
+    name: str
+    state: str
+    is_best: bool
+    is_feasible: bool
+    marks: Marks
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TablePage:
+    """What a table shows.
+
+    Attributes:
+        query: What was asked, with the page that there is.
+        columns: All columns that there are, by key.
+        shown: Those of the cells.
+        filters: Those of the query.
+        rows: Of this page.
+        matching: How many trials pass all filters.
+        total: How many there are.
+        pages: How many pages there are, one at least.
+        has_front: Whether there are several objectives, so that the best trials are those of the Pareto front.
+    """
+
+    query: TableQuery
+    columns: Mapping[str, Column]
+    shown: tuple[Column, ...]
+    filters: tuple[Filter, ...]
+    rows: tuple[TableRow, ...]
+    matching: int
+    total: int
+    pages: int = field(default=1)
+    has_front: bool = False
+
+    @property
+    def first(self) -> int:
+        """Number of the first row, counted from 1; 0 without any."""
+        return (self.query.page - 1) * self.query.size + 1 if self.rows else 0
+
+    @property
+    def last(self) -> int:
+        """Number of the last row."""
+        return self.first + len(self.rows) - 1 if self.rows else 0
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether anything is asked that trials may not pass."""
+        return bool(self.query.states or self.query.where or self.query.text)
+
+    def sort_address(self, column: Column) -> str:
+        """Return the question that orders by a column, the other way round if it is ordered by it now."""
+        turned = self.query.sort == column.key and not self.query.descending
+        return self.query.address(sort=column.key, descending=turned, page=1)
+
+    def without(self, dropped: Filter) -> str:
+        """Return the question without a filter."""
+        kept = tuple(text for text, made in zip(self.query.where, self.filters, strict=True) if made is not dropped)
+        return self.query.address(where=kept, page=1)
+
+
+def page_of(table: TrialTable, query: TableQuery) -> TablePage:
+    """Return what a table shows; the last page where the asked one is behind it.
+
+    Raises:
+        InvalidError: The query names what there is not, or a filter is not written as it should be.
+    """
+    columns = columns_of(table)
+    shown = tuple(_column(columns, key, "column") for key in query.columns or first_columns(columns))
+    shown = tuple(column for column in shown if column.name != NAME or column.group is not Group.TRIAL)
+    filters = tuple(parse_filter(columns, text) for text in query.where)
+    rows = ordered_rows(table, matching_rows(table, query, filters), query)
+    pages = max(1, -(-len(rows) // query.size))
+    page = min(max(1, query.page), pages)
+    here = rows[(page - 1) * query.size : page * query.size]
+    cells = zip(*(cells_of(table, column, here) for column in shown), strict=True) if shown else [()] * len(here)
+    has_front = len(table.objectives) > 1
+    best = set(front_of(table).tolist()) if has_front else {measure_of(table).best}
+    unmarked = Marks()
+    return TablePage(
+        query=replace(query, page=page),
+        columns=columns,
+        shown=shown,
+        filters=filters,
+        rows=tuple(
+            TableRow(
+                str(table.names[row]),
+                table.state_of(row),
+                int(row) in best,
+                bool(table.feasible[row]),
+                table.marks.get(str(table.names[row]), unmarked),
+                of_row,
+            )
+            for row, of_row in zip(here, cells, strict=True)
+        ),
+        matching=len(rows),
+        total=len(table),
+        pages=pages,
+        has_front=has_front,
+    )
+
+
+def chosen_rows(table: TrialTable, query: TableQuery) -> tuple[Rows, tuple[Column, ...]]:
+    """Return all trials that pass, in order, and the columns of a download: the chosen ones, or all.
+
+    Raises:
+        InvalidError: As `page_of`.
+    """
+    columns = columns_of(table)
+    filters = tuple(parse_filter(columns, text) for text in query.where)
+    rows = ordered_rows(table, matching_rows(table, query, filters), query)
+    names = [key for key, column in columns.items() if column.group is Group.TRIAL and column.name == NAME]
+    keys = dict.fromkeys([*names, *query.columns]) if query.columns else columns
+    return rows, tuple(_column(columns, key, "column") for key in keys)
+
+
+def matching_rows(table: TrialTable, query: TableQuery, filters: Sequence[Filter]) -> Rows:
+    """Return the trials that pass all filters, in the order of creation."""
+    passes = np.ones(len(table), dtype=np.bool_)
+    if query.states:
+        for state in query.states:
+            if state not in STATES:
+                raise invalid("state", f"{state!r} is not a state of trials", f"use {', '.join(STATES)}", "table-state")
+        passes &= table.in_states(*query.states)
+    for condition in filters:
+        passes &= condition.mask(table)
+    if query.text:
+        passes &= _holds_text(table, query.text.casefold())
+    return places(passes)
+
+
+def ordered_rows(table: TrialTable, rows: Rows, query: TableQuery) -> Rows:
+    """Return trials in the asked order; equal ones in the order of creation, those without a value last.
+
+    In the order of an objective, trials that cannot be the best come behind all that can.
+
+    Raises:
+        InvalidError: There is no such column.
+    """
+    if not query.sort:
+        return rows[::-1] if query.descending else rows
+    column = _column(columns_of(table), query.sort, "sort")
+    order = order_of(table, column, rows)
+    order = -order if query.descending else order
+    if column.group is not Group.METRIC or column.name not in (objective.name for objective in table.objectives):
+        return rows[np.argsort(order, kind="stable")]
+    is_out = ~measure_of(table, column.name).eligible[rows]
+    return rows[np.lexsort((order, is_out, np.isnan(order)))]
+
+
+def parse_filter(columns: Mapping[str, Column], text: str) -> Filter:
+    """Return a filter of the form `lr:0.001..0.1` or `optimizer=adam|sgd`.
+
+    Raises:
+        InvalidError: There is no such column, or what follows its name is not understood.
+    """
+    key = max((key for key in columns if text.startswith((f"{key}:", f"{key}="))), key=len, default=None)
+    if key is None:
+        remedy = f"write NAME:LOW..HIGH or NAME=VALUE|VALUE of {', '.join(columns)}"
+        raise invalid("where", f"{text!r} names no column", remedy, "filter-column")
+    column, mark, rest = columns[key], text[len(key)], text[len(key) + 1 :]
+    if mark == "=":
+        values, absent = _split_values(rest)
+        if column.kind not in (Kind.CHOICE, Kind.TEXT):
+            for value in values:
+                _number(column, value, text)
+        return Filter(column, values=values, absent=absent, by_values=True)
+    if column.kind in (Kind.CHOICE, Kind.TEXT):
+        remedy = f"write {key}=VALUE|VALUE"
+        raise invalid("where", f"{text!r}: {key} has no numbers", remedy, "filter-range")
+    parts = rest.split(",")
+    ranges = tuple(_range(column, part, text) for part in parts if part != _NO_RANGE)
+    return Filter(column, ranges=ranges, absent=_NO_RANGE in parts)
+
+
+def _range(column: Column, part: str, text: str) -> tuple[float, float]:
+    low, dots, high = part.partition("..")
+    if not dots:
+        remedy = f"write {column.key}:LOW..HIGH, where either may be missing"
+        raise invalid("where", f"{text!r}: {part!r} is not a range", remedy, "filter-range")
+    return (
+        _number(column, low, text) if low else -math.inf,
+        _number(column, high, text) if high else math.inf,
+    )
+
+
+def _number(column: Column, value: str, text: str) -> float:
+    try:
+        number = _seconds(value) if column.kind is Kind.TIME else float(value)
+    except ValueError:
+        number = math.nan
+    if math.isnan(number):
+        what = "a time" if column.kind is Kind.TIME else "a number"
+        example = "2030-01-31T12:00:00Z" if column.kind is Kind.TIME else "0.001"
+        raise invalid("where", f"{text!r}: {value!r} is not {what}", f"write it like {example}", "filter-value")
+    return number
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _column(columns: Mapping[str, Column], key: str, field_name: str) -> Column:
+    if key not in columns:
+        raise invalid(field_name, f"there is no column {key!r}", f"use {', '.join(columns)}", "table-column")
+    return columns[key]
+
+
+def _holds_text(table: TrialTable, text: str) -> Mask:
+    passes = np.fromiter((text in name for name in table.names), dtype=np.bool_, count=len(table))
+    noted = [
+        name
+        for name, marks in table.marks.items()
+        if any(text in word.casefold() for word in (*marks.tags, marks.notes))
+    ]
+    if noted:
+        passes |= np.isin(table.names, np.array(noted, dtype=object))
+    for axis in table.parameters:
+        if axis.is_categorical:
+            chosen = [place for place, choice in enumerate(axis.choices) if text in choice.casefold()]
+            if chosen:
+                passes |= np.isin(table.values[axis.name], chosen)
+    return passes
+
+
+def _split_values(text: str) -> tuple[tuple[str, ...], bool]:
+    """Return values, and whether trials without one are named, too."""
+    parts, start, current = [], 0, ""
+    for found in _VALUE.finditer(text):
+        current += text[start : found.start()] + (_ABSENT if found[1] == "-" else found[1] or "")
+        start = found.end()
+        if found[1] is None:
+            parts.append(current)
+            current = ""
+    parts.append(current + text[start:])
+    return tuple(part for part in parts if part != _ABSENT), _ABSENT in parts
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("|", "\\|")

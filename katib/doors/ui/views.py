@@ -1,0 +1,216 @@
+"""What pages show of objects. Pure: objects in, values for templates and scripts out."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+import yaml
+
+from katib.doors.ui.numbers import shown_number
+from katib.doors.ui.words import experiment_sentence
+from katib.figures.trials import objectives_of
+from katib.model.marks import marks_of
+from katib.model.metrics import is_usable
+from katib.model.names import STOPPED, STOPPED_ANNOTATION
+from katib.model.types import Experiment, ParameterSpec, ParameterType
+from katib.service.explaining.progress import Progress
+from katib.service.tuning.reading import (
+    algorithm_of,
+    best_value,
+    completed_count,
+    format_duration,
+    further_values_of_best,
+    is_at_rest,
+    is_completed,
+    is_interrupted,
+    last_condition,
+    objective_words,
+    pareto_words,
+    running_condition,
+    seconds_run,
+    short,
+    state_of,
+    texts_of,
+    time_text,
+)
+
+Summary = dict[str, Any]
+"""What a page shows of an experiment; all of it is JSON."""
+
+_ENDED_STATES = ("Succeeded", "EarlyStopped", "Failed", "MetricsUnavailable", "Killed")
+
+
+_COUNTS = {
+    "Succeeded": "trials_succeeded",
+    "EarlyStopped": "trials_early_stopped",
+    "Running": "trials_running",
+    "Pending": "trials_pending",
+    "Failed": "trials_failed",
+    "MetricsUnavailable": "trial_metrics_unavailable",
+    "Killed": "trials_killed",
+}
+
+
+def experiment_summary(experiment: Experiment) -> Summary:
+    """Return the head of an experiment's page: state, reason, counts, best, progress. All of it is JSON."""
+    spec, status, metadata = experiment.spec, experiment.status, experiment.metadata
+    best = status.current_optimal_trial
+    return {
+        "name": experiment.name,
+        "namespace": experiment.namespace,
+        "state": state_of(experiment),
+        "reason": _reason_of(experiment),
+        "completed": is_completed(experiment),
+        "algorithm": algorithm_of(experiment),
+        "objective": objective_words(experiment),
+        "metric": objectives_of(experiment)[0].name,
+        "created": time_text(metadata.creation_timestamp),
+        "started": time_text(status.start_time),
+        "ended": time_text(status.completion_time),
+        "done": completed_count(experiment),
+        "limit": spec.max_trial_count,
+        "parallel": spec.parallel_trial_count,
+        "failures": spec.max_failed_trial_count,
+        "stopped": metadata.annotations.get(STOPPED_ANNOTATION) == STOPPED or is_interrupted(experiment),
+        "active": active_text(experiment),
+        **asdict(marks_of(metadata.annotations)),
+        "counts": {state: getattr(status, field) for state, field in _COUNTS.items()},
+        "best": {
+            "trial": best.best_trial_name,
+            "value": best_value(experiment),
+            "parameters": texts_of(best.parameter_assignments),
+        },
+    }
+
+
+NOW = "now"
+
+
+def active_text(experiment: Experiment) -> str:
+    """Return when something last happened to an experiment; NOW while trials run."""
+    status = experiment.status
+    if status.trials_running and not is_completed(experiment):
+        return NOW
+    changed = (moment for one in status.conditions for moment in (one.last_update_time, one.last_transition_time))
+    known = (experiment.metadata.creation_timestamp, status.start_time, status.completion_time, *changed)
+    return time_text(max(filter(None, known), default=None))
+
+
+def _reason_of(experiment: Experiment) -> str:
+    """Return why an experiment is in its state, a sentence."""
+    if is_at_rest(experiment):
+        return running_condition(experiment).message
+    return last_condition(experiment).message
+
+
+def experiment_head(experiment: Experiment, now: datetime) -> Summary:
+    """Return the summary with what only its own page shows: times, the best parameters to copy."""
+    summary = experiment_summary(experiment)
+    best: dict[str, str] = summary["best"]["parameters"]
+    return {
+        **summary,
+        "sentence": experiment_sentence(experiment, summary["reason"]),
+        "time": time_words(experiment, now),
+        "pareto": pareto_words(experiment) if experiment.status.pareto_set else "",
+        "further": [(name, shown_number(text), text) for name, text in further_values_of_best(experiment)],
+        "assignments": [(name, short(shown_number(text)), text) for name, text in best.items()],
+        "copies": copies_of(typed_assignments(experiment, best)),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class ActionField:
+    """A parameter in the form that adds a trial by hand.
+
+    Attributes:
+        name: Of the parameter.
+        value: What stands in the form first: that of the best trial.
+        hint: What it may be.
+        number: Whether it is a number.
+        choices: Of which one is chosen; empty where it is written.
+    """
+
+    name: str
+    value: str
+    hint: str
+    number: bool = False
+    choices: tuple[str, ...] = ()
+
+
+def action_fields(experiment: Experiment) -> list[ActionField]:
+    """Return the fields of the form that adds a trial by hand, none for an architecture search."""
+    best = texts_of(experiment.status.current_optimal_trial.parameter_assignments)
+    return [_action_field(spec, best) for spec in experiment.spec.parameters]
+
+
+def _action_field(spec: ParameterSpec, best: Mapping[str, str]) -> ActionField:
+    name, space = spec.name, spec.feasible_space
+    if space.list:
+        return ActionField(name, best.get(name, space.list[0]), "", choices=space.list)
+    step = f", step {space.step}" if space.step else ""
+    hint = f"{spec.parameter_type} from {space.min} to {space.max}{step}"
+    return ActionField(name, best.get(name, space.min), hint, number=True)
+
+
+def progress_parts(summary: Summary) -> list[tuple[str, int]]:
+    """Return how many trials of an experiment ended in each way and run, then how many are still to come."""
+    counts = summary["counts"]
+    parts = [(state, counts[state]) for state in (*_ENDED_STATES, "Running", "Pending") if counts[state]]
+    left = (summary["limit"] or 0) - sum(count for _, count in parts)
+    return [*parts, ("to come", left)] if left > 0 else parts
+
+
+def progress_words(summary: Summary) -> str:
+    """Return in words what a bar shows: `12 of 30 done: 9 Succeeded, 2 Failed, 1 EarlyStopped; 3 Running`."""
+    counts, limit = summary["counts"], summary["limit"]
+    ended = ", ".join(f"{counts[state]:,} {state}" for state in _ENDED_STATES if counts[state])
+    active = ", ".join(f"{counts[state]:,} {state}" for state in ("Running", "Pending") if counts[state])
+    done = f"{summary['done']:,}" + (f" of {limit:,}" if limit else "") + " done"
+    return done + (f": {ended}" if ended else "") + (f"; {active}" if active else "")
+
+
+def time_words(experiment: Experiment, now: datetime) -> str:
+    """Return how long an experiment has taken, and how long it will at the pace so far; empty before it starts."""
+    start = experiment.status.start_time
+    if start is None:
+        return ""
+    if is_completed(experiment):
+        return f"took {format_duration(seconds_run(experiment, now) or 0.0)}"
+    elapsed = (now - start).total_seconds()
+    if is_at_rest(experiment):
+        return f"began {format_duration(elapsed)} ago"
+    elapsed = seconds_run(experiment, now) or 0.0
+    left = Progress(experiment, start).seconds_left(elapsed)
+    running = f"running for {format_duration(elapsed)}"
+    return running if left is None else f"{running}, about {format_duration(left)} left"
+
+
+def typed_assignments(experiment: Experiment, texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return parameter values as programs want them: numbers of numeric parameters, text of the others."""
+    kinds = {spec.name: spec.parameter_type for spec in experiment.spec.parameters}
+    return {name: _typed(kinds.get(name), text) for name, text in texts.items()}
+
+
+def _typed(kind: str | None, text: str) -> Any:
+    if kind not in (ParameterType.INT, ParameterType.DOUBLE, ParameterType.DISCRETE) or not is_usable(text):
+        return text
+    number = float(text)
+    try:
+        return int(text)
+    except ValueError:
+        return number
+
+
+def copies_of(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return parameter values as texts to paste, by what they are called."""
+    return {
+        "YAML": yaml.safe_dump(dict(values), sort_keys=False, allow_unicode=True, width=10_000),
+        "JSON": json.dumps(values, indent=2, ensure_ascii=False),
+        "Python": repr(dict(values)),
+        "Command line": " ".join(f"--{name}={shlex.quote(str(value))}" for name, value in values.items()),
+    }

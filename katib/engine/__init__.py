@@ -1,0 +1,1 @@
+"""Decides and acts over a store: controllers with pure plans, level-triggered."""

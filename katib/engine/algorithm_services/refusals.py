@@ -1,0 +1,46 @@
+"""What the service of an algorithm would refuse of an experiment, known before it is stored.
+
+The rules are those that the service applies when it is asked to validate; no service has to run for them.
+"""
+
+from __future__ import annotations
+
+from katib.errors import FieldError, InvalidError, NotFoundError
+from katib.model.algorithms import AlgorithmCatalog
+from katib.model.types import Experiment
+from suggestion_services.algorithms import Entry, find_entry
+
+
+def refusals(experiment: Experiment, catalog: AlgorithmCatalog) -> list[FieldError]:
+    """Return what the services of a valid experiment would refuse; nothing if they are not ours."""
+    from suggestion_services.base.algorithm import Problem
+    from suggestion_services.early_stopping.algorithm import settings_of
+
+    spec, errors = experiment.spec, list[FieldError]()
+    try:
+        if spec.algorithm is not None and (entry := _ours(spec.algorithm.algorithm_name, catalog)) is not None:
+            errors += _missing(entry, "spec.algorithm")
+            problem, rules = Problem.of(experiment.name, spec, entry.info), entry.load_rules()
+            errors += rules.check(problem) or rules.check_before_start(problem)
+        stopping = spec.early_stopping
+        if stopping is not None and (entry := _ours(stopping.algorithm_name, catalog, early_stopping=True)) is not None:
+            settings_of(entry.load(), entry.info, stopping.algorithm_settings)
+    except InvalidError as error:
+        errors += error.errors
+    return errors
+
+
+def _ours(name: str, catalog: AlgorithmCatalog, *, early_stopping: bool = False) -> Entry | None:
+    """Return the entry of an algorithm unless it is not ours, or another service stands in for it."""
+    try:
+        entry = find_entry(name, early_stopping=early_stopping)
+    except NotFoundError:
+        return None
+    return entry if catalog.find(name, early_stopping=early_stopping) is entry.info else None
+
+
+def _missing(entry: Entry, path: str) -> list[FieldError]:
+    if entry.is_installed:
+        return []
+    cause, remedy = f"the package {entry.package} is missing", entry.install_command
+    return [FieldError(f"{path}.algorithmName", cause, remedy, "algorithm-not-installed")]

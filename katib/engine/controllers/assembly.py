@@ -1,0 +1,284 @@
+"""The controllers with their caches, queues and the arrows between them; the same in both homes.
+
+Which change wakes whom: an Experiment wakes its own controller and, unless only its status changed, its Suggestion's; a
+Suggestion wakes both, its experiment's with some delay where only what was asked of it changed, and not its own when an
+answer was stored that leaves nothing to ask; a Trial wakes its own controller and its experiment's, and once it has
+ended its Suggestion's; a job wakes its trial's; a ConfigMap wakes the experiments whose trial template it holds.
+Experiments and Trials wake their early stopping, whose verdicts wake the Trial controller. An OptimizationJob wakes its
+own controller, and so does the Experiment that it owns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import NamedTuple, TypeVar
+
+from katib.engine.controllers.caches import Caches
+from katib.engine.controllers.early_stopping.reconciler import EarlyStoppingReconciler, Verdicts
+from katib.engine.controllers.experiment.config_maps import TemplateConfigMaps
+from katib.engine.controllers.experiment.reconciler import ExperimentCheck, ExperimentReconciler, accept_all
+from katib.engine.controllers.job_caches import identity
+from katib.engine.controllers.kinds import OPTIMIZATION_JOB, key_of
+from katib.engine.controllers.ledger import experiment_of
+from katib.engine.controllers.optimization_job.reconciler import OptimizationJobReconciler
+from katib.engine.controllers.ports import EventRecorder, GivenRules, PodWatcher, ServiceDirectory
+from katib.engine.controllers.run_times import RunTimes
+from katib.engine.controllers.settings import ControllerSettings
+from katib.engine.controllers.suggestion.reconciler import SuggestionReconciler
+from katib.engine.controllers.suggestion.states import is_closed
+from katib.engine.controllers.trial.observing import ObservationCalls, TrialLogs
+from katib.engine.controllers.trial.reconciler import TrialReconciler
+from katib.engine.runtime.clock import Clock
+from katib.engine.runtime.controller import DONE, Controller, Reconcile, Result
+from katib.engine.runtime.informer import Informer, InformerEvent
+from katib.engine.runtime.manager import Manager, Startable, Syncing
+from katib.engine.runtime.objects import Key, Object, ObjectStore
+from katib.engine.runtime.shared_thread import SharedThread
+from katib.engine.runtime.work_queue import WorkQueue
+from katib.errors import KatibError
+from katib.model.trials import ACTIVE, trial_state
+from katib.model.types import Experiment, ObjectMeta, Resource, Suggestion, Trial
+from katib.model.types.optimization import OptimizationJob
+
+R = TypeVar("R", bound=Resource)
+
+
+class Queues(NamedTuple):
+    """What the controllers are to look at; others add to it what they know to have changed."""
+
+    experiments: WorkQueue[Key]
+    suggestions: WorkQueue[Key]
+    trials: WorkQueue[Key]
+    early_stopping: WorkQueue[Key]
+
+    @classmethod
+    def of(cls, clock: Clock) -> Queues:
+        """Return empty queues."""
+        return cls(*(WorkQueue(clock=clock) for _ in range(4)))
+
+    def wake_suggestion(self, namespace: str, name: str) -> None:
+        """Have the Suggestion controller look again, because a service came up or went down."""
+        self.suggestions.add(Key(namespace, name))
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the controllers need from outside; `katib.engine.controllers.ports` says what each must do.
+
+    Attributes:
+        services: The services that experiments ask for.
+        logs: The logs of trials.
+        events: Records notable moments.
+        log_pool: Where logs are asked that are not at hand: a worker never waits for them. None: they are at hand.
+        check: What is wrong with an experiment that nothing has checked before it was stored.
+        pods: What the pods of jobs say; None where jobs say it all.
+        given_rules: Evaluates the rules that trials were given, where no collector of ours does it.
+        shipped_template: Finds ConfigMaps that come with the installation.
+        admit: Returns a new Experiment of an OptimizationJob as it is stored; raises InvalidError where it may not be.
+        suspend: Suspends an Experiment with its trials, or lets it go on.
+        is_ours: Whether an OptimizationJob without manager is for these controllers.
+        times: Measures how long trials run; None: nothing is stored of that beside the statuses.
+        is_interrupted: Whether an unfinished Experiment waits for another engine: none of its trials runs.
+    """
+
+    services: ServiceDirectory
+    logs: TrialLogs
+    events: EventRecorder
+    log_pool: Executor | None = None
+    check: ExperimentCheck = accept_all
+    pods: PodWatcher | None = None
+    given_rules: GivenRules | None = None
+    shipped_template: Callable[[Key], Object | None] = lambda _key: None
+    admit: Callable[[Object], Object] = identity
+    suspend: Callable[[Key, bool], None] = lambda _experiment, _suspended: None
+    is_ours: Callable[[OptimizationJob], bool] = lambda _job: True
+    times: RunTimes | None = None
+    is_interrupted: Callable[[Experiment], bool] = lambda _experiment: False
+
+
+class Controllers(Manager):
+    """The controllers of a store.
+
+    Args:
+        informers: See `Manager`.
+        controllers: See `Manager`.
+        summarize: Writes what the trials of an experiment add up to. Called on the thread that the controllers share.
+    """
+
+    def __init__(
+        self, informers: Sequence[Syncing], controllers: Sequence[Startable], summarize: Callable[[Key], None]
+    ) -> None:
+        super().__init__(informers, controllers)
+        self.summarize = summarize
+
+
+def assemble(
+    store: ObjectStore,
+    caches: Caches,
+    queues: Queues,
+    ports: Ports,
+    clock: Clock,
+    settings: ControllerSettings | None = None,
+    thread: SharedThread | None = None,
+) -> Controllers:
+    """Return the controllers of a store, wired and not started.
+
+    Where the store and the logs are at hand, all controllers can share a thread.
+    """
+    settings, events = settings or ControllerSettings(), ports.events
+    experiments, suggestions, trials, stopping = queues
+    verdicts: Verdicts = {}
+    times = ports.times or RunTimes(clock)
+    config_maps = TemplateConfigMaps(store, caches.config_maps, clock, ports.shipped_template)
+    _connect(caches, queues, settings.summary_interval_seconds)
+    _connect_trials(caches, queues, verdicts, settings.summary_interval_seconds)
+    caches.config_maps.add_handler(lambda event: _wake_users_of(event.key, caches, config_maps, experiments))
+    experiment = ExperimentReconciler(
+        store, caches, config_maps, events, clock, settings, ports.check, times, ports.is_interrupted
+    )
+    suggestion = SuggestionReconciler(store, caches, ports.services, events, clock, settings, suggestions.add)
+    observations = ObservationCalls(ports.logs, ports.log_pool, trials.add, clock)
+    trial = TrialReconciler(store, caches, observations, events, clock, settings, verdicts, times, ports.pods)
+    early_stopping = EarlyStoppingReconciler(
+        caches, ports.services, ports.given_rules, verdicts, events, clock, wake=stopping.add, wake_trial=trials.add
+    )
+    workers = settings.workers
+
+    def unless_interrupted(reconcile: Reconcile) -> Reconcile:
+        def step(key: Key) -> Result:
+            found = caches.experiments.get(key)
+            waits = found is not None and found.metadata.deletion_timestamp is None and ports.is_interrupted(found)
+            return DONE if waits else reconcile(key)
+
+        return step
+
+    suggest, stop_early = unless_interrupted(suggestion.reconcile), unless_interrupted(early_stopping.reconcile)
+    controllers: tuple[Startable, ...] = (
+        caches.config_maps,  # not waited for, as it may lack the right: what it does not show is read
+        _controller("experiment", experiment.reconcile, experiments, caches.experiments, events, workers, thread),
+        _controller("suggestion", suggest, suggestions, caches.suggestions, events, workers, thread),
+        _controller("trial", trial.reconcile, trials, caches.trials, events, workers, thread),
+        _controller("early-stopping", stop_early, stopping, caches.experiments, events, 1, thread),
+        caches.jobs,
+        *_optimization_jobs(store, caches, ports, clock, thread),
+    )
+    return Controllers(caches.all, controllers, experiment.summarize)
+
+
+def _optimization_jobs(
+    store: ObjectStore, caches: Caches, ports: Ports, clock: Clock, thread: SharedThread | None
+) -> tuple[Startable, ...]:
+    """Return the controller of OptimizationJobs and their cache, which is not waited for: the right may be missing."""
+    jobs, experiments, queue = caches.optimization_jobs, caches.experiments, WorkQueue[Key](clock=clock)
+    if jobs is None:
+        return ()
+
+    def experiment_changed(event: InformerEvent[Experiment]) -> None:
+        experiment = event.new or event.old
+        for owner in experiment.metadata.owner_references if experiment is not None else ():
+            if owner.kind == OPTIMIZATION_JOB.kind:
+                queue.add(event.key)
+
+    jobs.add_handler(lambda event: queue.add(event.key))
+    experiments.add_handler(experiment_changed)
+    job = OptimizationJobReconciler(
+        store, jobs, experiments, ports.admit, ports.suspend, ports.is_ours, ports.events, clock
+    )
+    return jobs, _controller("optimization-job", job.reconcile, queue, jobs, ports.events, 1, thread)
+
+
+def _connect(caches: Caches, queues: Queues, summary_interval_seconds: float) -> None:
+    experiments, suggestions, _, stopping = queues
+
+    def experiment_changed(event: InformerEvent[Experiment]) -> None:
+        old, new = event.old, event.new
+        experiments.add(event.key)
+        if (
+            old is None
+            or new is None
+            or _all_but_revision(old.metadata) != _all_but_revision(new.metadata)
+            or old.spec != new.spec
+        ):
+            suggestions.add(event.key)  # of an experiment's status its controller reads nothing
+        if new is None or new.spec.early_stopping is not None:
+            stopping.add(event.key)
+
+    def suggestion_changed(event: InformerEvent[Suggestion]) -> None:
+        old, new = event.old, event.new
+        if old is None or new is None:
+            suggestions.add(event.key)
+            experiments.add(event.key)
+            return
+        # After an answer that leaves nothing to ask, the next request, or the service, wakes again.
+        before, given = old.status.suggestion_count, new.status.suggestion_count
+        has_all = old.spec == new.spec and before < given and given >= new.spec.requests
+        if not has_all or is_closed(new.status.conditions):
+            suggestions.add(event.key)
+        if old.status != new.status:
+            experiments.add(event.key)
+        else:
+            # The experiment's own request, as a rule: nothing follows for it until there is an answer.
+            experiments.add_after(event.key, summary_interval_seconds)
+
+    caches.experiments.add_handler(experiment_changed)
+    caches.suggestions.add_handler(suggestion_changed)
+
+
+def _connect_trials(caches: Caches, queues: Queues, verdicts: Verdicts, summary_interval_seconds: float) -> None:
+    experiments, suggestions, trials, stopping = queues
+
+    def trial_changed(event: InformerEvent[Trial]) -> None:
+        trials.add(event.key)
+        trial = event.new or event.old
+        if trial is None:
+            return
+        key = experiment_of(trial)
+        if event.new is None or trial_state(trial) not in ACTIVE:
+            verdicts.pop(trial.metadata.uid, None)
+            experiments.add(key)
+            suggestions.add(key)  # its service may have waited for the end of this trial
+            return
+        # That a trial exists or runs changes what is counted, not what is to be done: the next one may come first.
+        experiments.add_after(key, summary_interval_seconds)
+        experiment = caches.experiments.get(key)
+        if experiment is not None and experiment.spec.early_stopping is not None:
+            stopping.add(key)
+
+    caches.trials.add_handler(trial_changed)
+    # A job bears its trial's name; a foreign one is no trial's key and costs nothing.
+    caches.jobs.add_handler(lambda event: trials.add(event.key))
+
+
+_all_but_revision = attrgetter(*(name for name in ObjectMeta.__struct_fields__ if name != "resource_version"))
+
+
+def _wake_users_of(
+    config_map: Key, caches: Caches, config_maps: TemplateConfigMaps, experiments: WorkQueue[Key]
+) -> None:
+    """Have the experiments looked at whose trial template is in a ConfigMap that changed."""
+    config_maps.forget(config_map)
+    for experiment in caches.experiments.all():
+        source = experiment.spec.trial_template and experiment.spec.trial_template.config_map
+        if source and (source.config_map_namespace, source.config_map_name) == config_map:
+            experiments.add(key_of(experiment))
+
+
+def _controller(
+    name: str,
+    reconcile: Reconcile,
+    queue: WorkQueue[Key],
+    informer: Informer[R],
+    events: EventRecorder,
+    workers: int,
+    thread: SharedThread | None,
+) -> Controller:
+    def report(key: Key, error: Exception) -> None:
+        obj = informer.get(key)
+        if obj is not None:
+            words = str(error) if isinstance(error, KatibError) else f"{type(error).__name__}: {error}"
+            events.record(obj, warning=True, reason="ReconcileError", message=f"Failed to reconcile: {words}")
+
+    return Controller(f"{name}-controller", reconcile, queue, workers=workers, thread=thread, on_error=report)

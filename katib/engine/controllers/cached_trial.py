@@ -1,0 +1,137 @@
+"""Trials as the cache keeps them: a hundred thousand of them have to fit into memory.
+
+What the trials of an experiment have in common is kept once. The rendered job, most of a trial, is kept at most as long
+as the trial waits to run; what remains is its kind, its tries, and its queue. A cached trial is thus for reading, for
+writing its status, and for patching; code that creates its job again reads the stored object first. A trial that has
+ended can be packed.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import Struct, json, structs
+
+from katib.engine.runtime.informer import Informer
+from katib.engine.runtime.objects import Key, Object
+from katib.model.job_kinds import queue_of
+from katib.model.names import QUEUE_LABEL
+from katib.model.trials import ACTIVE, trial_state
+from katib.model.types import Trial, TrialState
+
+_SHARED_FIELDS = ("objective", "metrics_collector", "early_stopping_rules")
+_REMEMBERED_EXPERIMENTS = 500
+"""More than run at once; those that are gone must not be kept forever."""
+
+_TRIES = ("backoffLimit", "completions", "parallelism")
+"""Fields of a job by which its tries are counted, for people."""
+
+_FAST, _RAW, _MEMORY = 1, -13, 5
+"""How to compress: texts of 2 KB that are mostly alike, without a checksum. Twice the effort saves no tenth."""
+
+
+def packed(text: bytes, sample: bytes) -> bytes:
+    """Return a text compressed by what it has in common with a sample, which `unpacked` needs, too."""
+    compressor = zlib.compressobj(_FAST, zlib.DEFLATED, _RAW, _MEMORY, zdict=sample)
+    return compressor.compress(text) + compressor.flush()
+
+
+def unpacked(data: bytes, sample: bytes) -> bytes:
+    """Return the text that was packed."""
+    return zlib.decompressobj(_RAW, zdict=sample).decompress(data)
+
+
+class PackedTrial(Struct, frozen=True, gc=False):
+    """A trial as compressed text: a few hundred bytes, as most of it is in a trial of the same experiment, too."""
+
+    data: bytes
+    sample: bytes
+
+    def __call__(self) -> Trial:
+        """Return the trial."""
+        return Trial.decode(json.decode(unpacked(self.data, self.sample)))
+
+
+class _Known(Struct):
+    """What the trials of one experiment are compared with: the last one that was read, and the text of one."""
+
+    last: Trial | None = None
+    sample: bytes = b""
+
+
+class TrialDecoder:
+    """Decodes trials for a cache. Used by one thread."""
+
+    def __init__(self) -> None:
+        self._experiments: OrderedDict[str, _Known] = OrderedDict()
+
+    def __call__(self, obj: Object) -> Trial:
+        """Return the trial, sharing with the last one of its experiment what is equal.
+
+        One that the store has read for its search is shared as it is while it waits to run: nothing is left out of it.
+        """
+        known = Trial.known(obj)
+        if known is not None and trial_state(known) is TrialState.PENDING:
+            return known
+        trial = Trial.decode(obj)
+        experiment = self._experiment_of(trial)
+        last, experiment.last = experiment.last, trial
+        if last is not None:
+            for name in _SHARED_FIELDS:
+                if getattr(last.spec, name) == getattr(trial.spec, name):
+                    _exchange(trial.spec, name, getattr(last.spec, name))
+            if last.metadata.owner_references == trial.metadata.owner_references:
+                _exchange(trial.metadata, "owner_references", last.metadata.owner_references)
+        if trial_state(trial) is not TrialState.PENDING:
+            _exchange(trial.spec, "run_spec", _kind_of_job(trial.spec.run_spec or {}))
+        return trial
+
+    def pack(self, obj: Object, trial: Trial) -> PackedTrial | None:
+        """Return what rebuilds a trial that has ended; None of one that is still read and changed."""
+        if trial_state(trial) in ACTIVE:
+            return None
+        spec = obj.get("spec", {})
+        short = {**obj, "spec": {**spec, "runSpec": _kind_of_job(spec.get("runSpec") or {})}}
+        try:
+            text = json.encode(short)
+        except UnicodeEncodeError:  # half a character in what a program printed
+            return None
+        experiment = self._experiment_of(trial)
+        experiment.sample = experiment.sample or text
+        return PackedTrial(packed(text, experiment.sample), experiment.sample)
+
+    def _experiment_of(self, trial: Trial) -> _Known:
+        """Return what is known of a trial's experiment; forget experiments that were not seen for long."""
+        owner = trial.metadata.owner_references[0].uid if trial.metadata.owner_references else ""
+        known = self._experiments.setdefault(owner, _Known())
+        self._experiments.move_to_end(owner)
+        if len(self._experiments) > _REMEMBERED_EXPERIMENTS:
+            self._experiments.popitem(last=False)
+        return known
+
+
+def _kind_of_job(job: Object) -> dict[str, Any]:
+    """Return what is kept of a job: its kind, how often it is tried, and the queue that it names."""
+    kept: dict[str, Any] = {"apiVersion": job.get("apiVersion", ""), "kind": job.get("kind", "")}
+    spec = job.get("spec")
+    if isinstance(spec, dict) and (tries := {name: spec[name] for name in _TRIES if name in spec}):
+        kept["spec"] = tries
+    return {**kept, "metadata": {"labels": {QUEUE_LABEL: queue}}} if (queue := queue_of(job)) else kept
+
+
+_exchange = structs.force_setattr
+"""Puts an equal or smaller part into a model that has no other reader yet: a copy would cost as much again."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenNames:
+    """The names of the trials of a namespace, looked up in the cache one by one."""
+
+    trials: Informer[Trial]
+    namespace: str
+
+    def __contains__(self, name: object) -> bool:
+        return self.trials.has(Key(self.namespace, str(name)))

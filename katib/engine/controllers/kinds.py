@@ -1,0 +1,87 @@
+"""The kinds the controllers read and write, and how to write their status."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from katib.engine.runtime.objects import Key, Kind
+from katib.model import types
+from katib.model.types import API_VERSION
+
+if TYPE_CHECKING:
+    from katib.model.types import Model, OwnerReference, Resource
+
+EXPERIMENT = Kind(API_VERSION, "Experiment")
+SUGGESTION = Kind(API_VERSION, "Suggestion")
+TRIAL = Kind(API_VERSION, "Trial")
+CONFIG_MAP = Kind("v1", "ConfigMap")
+JOB = Kind("batch/v1", "Job")
+OPTIMIZATION_JOB = Kind("trainer.kubeflow.org/v1alpha1", "OptimizationJob")
+
+
+def key_of(obj: Resource) -> Key:
+    """Return the key of an object."""
+    return Key(obj.metadata.namespace, obj.metadata.name)
+
+
+def owned_by(owner: Resource) -> OwnerReference:
+    """Return the reference that makes `owner` the controller of another object."""
+    return types.OwnerReference(
+        api_version=owner.api_version,
+        kind=type(owner).__name__,
+        name=owner.name,
+        uid=owner.metadata.uid,
+        controller=True,
+        block_owner_deletion=True,
+    )
+
+
+def owner_entry(owner: Resource) -> dict[str, Any]:
+    """Return that reference in its JSON form, for an object of another's kind."""
+    return {
+        "apiVersion": owner.api_version,
+        "kind": type(owner).__name__,
+        "name": owner.name,
+        "uid": owner.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def is_owned_by(obj: Resource, owner: Resource) -> bool:
+    """Return whether an object is controlled by this very owner, and not by an earlier one of the same name."""
+    uid = owner.metadata.uid
+    for reference in obj.metadata.owner_references:  # noqa: SIM110 - as in `has_ended`
+        if reference.uid == uid and reference.controller:
+            return True
+    return False
+
+
+def with_status(obj: Resource, status: Model) -> dict[str, Any]:
+    """Return what `ObjectStore.update_status` looks at: which object this is, and its new status."""
+    return {**as_read(obj), "status": status.encode()}
+
+
+def as_read(obj: Resource) -> dict[str, Any]:
+    """Return which object this is and of which revision: all that `ObjectStore.patch` looks at."""
+    metadata = obj.metadata
+    return {
+        "apiVersion": obj.api_version,
+        "kind": type(obj).__name__,
+        "metadata": {
+            "name": metadata.name,
+            "namespace": metadata.namespace,
+            "uid": metadata.uid,
+            "resourceVersion": metadata.resource_version,
+        },
+    }
+
+
+def with_finalizer(obj: Resource, name: str) -> dict[str, Any]:
+    """Return the patch that adds a finalizer."""
+    return {"metadata": {"finalizers": [*(other for other in obj.metadata.finalizers if other != name), name]}}
+
+
+def without_finalizer(obj: Resource, name: str) -> dict[str, Any]:
+    """Return the patch that removes a finalizer."""
+    return {"metadata": {"finalizers": [other for other in obj.metadata.finalizers if other != name]}}

@@ -1,0 +1,176 @@
+"""What the trials of an experiment have used, kept current event by event, and when its budget is spent.
+
+Law: what ended trials have used equals what adding up all that exist would give, so a restart changes nothing. Trials
+that were removed to run again are counted in an annotation of their experiment (`SPENT_ANNOTATION`).
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from katib.model.budgets import HOURS, Budget, read_holds
+from katib.model.names import HOLDS_ANNOTATION
+from katib.model.trials import is_cut, ran_seconds, trial_state
+from katib.model.types import Trial, TrialState
+
+_EPSILON = 1e-9
+
+Amounts = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What of an experiment is not seen in its trials.
+
+    Attributes:
+        run_seconds: For how long at least one trial ran.
+        seconds_of: Returns how long a trial that runs has run.
+        removed: Seconds of each resource of trials that were removed.
+    """
+
+    run_seconds: float = 0.0
+    seconds_of: Callable[[Trial], float] = lambda trial: ran_seconds(trial) or 0.0
+    removed: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """What trials have used up to now.
+
+    Attributes:
+        seconds: During which at least one trial ran.
+        held: Seconds of each resource, of trials that have ended, and of those that wait after they ran.
+        running: How long each that runs has run, and what it has.
+        waiting: How long each that does not run yet, or not now, ran before, and what it will have.
+        median_seconds: Of those that came to their own end; None where none has.
+        longest_seconds: The longest that one ran that has not come to its own end: a trial takes longer than that.
+        usual: What the newest trial has.
+        cut: How long each trial ran that the budget ended, by name.
+    """
+
+    seconds: float
+    held: Mapping[str, float]
+    running: tuple[tuple[float, Mapping[str, float]], ...]
+    waiting: tuple[tuple[float, Mapping[str, float]], ...]
+    median_seconds: float | None
+    usual: Mapping[str, float]
+    longest_seconds: float = 0.0
+    cut: Mapping[str, float] = field(default_factory=dict)
+
+    def used(self, budget: Budget, unit: str) -> float:
+        """Return how much of a unit of the budget is used."""
+        held: Amounts = defaultdict(float, self.held)
+        for seconds, holds in self.running:
+            _add(held, holds, seconds)
+        return budget.used(unit, self.seconds, held)
+
+    def is_spent(self, budget: Budget) -> bool:
+        """Return whether a limit of the budget is reached."""
+        return any(self.used(budget, unit) >= limit - _EPSILON for unit, limit in budget.limits.items())
+
+    def seconds_left(self, budget: Budget) -> float:
+        """Return after how many seconds the budget is spent if no trial starts and none ends; infinite if never."""
+        rate: Amounts = defaultdict(float)
+        for _, holds in self.running:
+            _add(rate, holds, 1.0)
+        left = math.inf
+        for unit, limit in budget.limits.items():
+            each = budget.used(unit, float(bool(self.running)), rate)
+            if each > 0:
+                left = min(left, (limit - self.used(budget, unit)) / each)
+        return max(left, 0.0)
+
+    def room(self, budget: Budget) -> float:
+        """Return how many trials can start now and end within the budget, by the median of those that have ended.
+
+        What those need up to their ends that run or wait is set aside. As long as no trial has ended, half as long as
+        the longest has run is the least that is worth a start; infinite as long as none has run.
+        """
+        expected = self.longest_seconds / 2 if self.median_seconds is None else self.median_seconds
+        to_come: Amounts = defaultdict(float)
+        for seconds, holds in (*self.running, *self.waiting):
+            _add(to_come, holds, max(expected - seconds, 0.0))
+        each: Amounts = defaultdict(float)
+        _add(each, self.usual, expected)
+        room = math.inf
+        for unit, limit in budget.limits.items():
+            left = limit - self.used(budget, unit)
+            need = budget.used(unit, expected, each)
+            if unit == HOURS:  # trials side by side share it
+                room = room if need <= left + _EPSILON else 0.0
+            elif need > 0:
+                room = min(room, max(math.floor((left - budget.used(unit, 0.0, to_come)) / need + _EPSILON), 0))
+        return room
+
+
+@dataclass(slots=True)
+class Spending:
+    """Adds up what trials use that say what they have."""
+
+    _ended: dict[str, tuple[float, Mapping[str, float]]] = field(default_factory=dict)  # or held up, for now
+    _unfinished: dict[str, float] = field(default_factory=dict)  # of them: not at their own end, and how long they ran
+    _cut: dict[str, float] = field(default_factory=dict)  # of these: ended by the budget
+    _running: dict[str, tuple[Trial, Mapping[str, float]]] = field(default_factory=dict)
+    _waiting: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    _held: Amounts = field(default_factory=lambda: defaultdict(float))
+    _durations: list[float] = field(default_factory=list)
+    _usual: Mapping[str, float] = field(default_factory=dict)
+
+    def add(self, trial: Trial) -> None:
+        """Take in a trial."""
+        state = trial_state(trial)
+        holds = self._usual = read_holds(trial.metadata.annotations.get(HOLDS_ANNOTATION, ""))
+        if state is TrialState.RUNNING:
+            self._running[trial.name] = trial, holds
+            return
+        if state is TrialState.PENDING:
+            self._waiting[trial.name] = holds
+        if (seconds := ran_seconds(trial)) is None:
+            return
+        self._ended[trial.name] = seconds, holds
+        _add(self._held, holds, seconds)
+        if is_cut(trial):
+            self._cut[trial.name] = seconds
+        if state in (TrialState.PENDING, TrialState.KILLED) or trial.name in self._cut:
+            self._unfinished[trial.name] = seconds
+        else:
+            insort(self._durations, seconds)
+
+    def remove(self, name: str) -> None:
+        """Take a trial out."""
+        self._running.pop(name, None)
+        self._waiting.pop(name, None)
+        if name not in self._ended:
+            return
+        seconds, holds = self._ended.pop(name)
+        _add(self._held, holds, -seconds)
+        self._cut.pop(name, None)
+        if self._unfinished.pop(name, None) is None:
+            del self._durations[bisect_left(self._durations, seconds)]
+
+    def uses(self, measured: Measured) -> Uses | None:
+        """Return what trials have used; None where none says what it has."""
+        if not self._usual and not measured.removed:
+            return None
+        running = tuple((measured.seconds_of(trial), holds) for trial, holds in self._running.values())
+        count, held = len(self._durations), dict(self._held)
+        _add(held, measured.removed, 1.0)
+        return Uses(
+            seconds=measured.run_seconds,
+            held=held,
+            running=running,
+            waiting=tuple((self._ended.get(name, (0.0, {}))[0], holds) for name, holds in self._waiting.items()),
+            median_seconds=self._durations[count // 2] if count else None,
+            usual=self._usual,
+            longest_seconds=max([*self._unfinished.values(), *(seconds for seconds, _ in running)], default=0.0),
+            cut=dict(self._cut),
+        )
+
+
+def _add(total: Amounts, holds: Mapping[str, float], seconds: float) -> None:
+    for name, amount in holds.items():
+        total[name] = total.get(name, 0.0) + amount * seconds

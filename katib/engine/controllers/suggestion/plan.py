@@ -1,0 +1,274 @@
+"""What to do next for a Suggestion whose conversation is open. Pure: what was seen in, one step out.
+
+Theory of operation: the service comes up, accepts the experiment, and is asked whenever assignments are outstanding.
+A service that has nothing to give until a running trial ends is asked again when one has; a controller that was started
+again does not know that it waits, and finds out with one question.
+A service that is away is waited for without end, and the Suggestion says so once that has lasted; one that answers, but
+breaks on the question or gives what cannot be used, is given up after a while.
+One call at a time is under way; its answer stays until its effect is stored. That the experiment is accepted is stored
+before anything is asked: while it cannot be, its call must not give way to the next one, or the two would take turns,
+each waking the other, for as long as the disk is full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal
+
+from msgspec import structs
+
+from katib.engine.controllers.calls import SeenCall
+from katib.engine.controllers.settings import ControllerSettings
+from katib.engine.controllers.suggestion import states
+from katib.engine.controllers.suggestion.replies import (
+    MalformedReplyError,
+    Question,
+    accepted,
+    initial_trials_left,
+    open_question,
+    waiting_assignments,
+    with_initial_trials,
+)
+from katib.errors import Backoff, InvalidError, KatibError, UnavailableError
+from katib.model.conditions import Conditions, is_true, with_start, without_condition
+from katib.model.types import EarlierTrialsStatus, Experiment, Suggestion, SuggestionCondition, SuggestionStatus
+
+BACKOFF = Backoff(0.05, 15.0)
+
+FAILURES_TO_TELL = 3
+"""From how many calls in a row that did not reach the service on the user should know: one may be a restart."""
+
+WAIT_SECONDS = 60.0
+"""How long a service that waits for a trial is left alone while none ends: it may wait for something else as well."""
+
+Purpose = Question | Literal["validate"]
+"""What a service is called for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Streak:
+    """Failures of a service without a success between them.
+
+    Attributes:
+        count: How many.
+        since: Monotonic time of the first.
+        next_try: Monotonic time from which the next attempt may be made.
+        away: Whether the service did not answer, which may pass; otherwise it did, and badly.
+    """
+
+    count: int
+    since: float
+    next_try: float
+    away: bool = False
+
+
+def longer_streak(streak: Streak | None, moment: float, *, away: bool) -> Streak:
+    """Return the streak with one more failure; one of the other kind begins a new streak."""
+    old = streak if streak is not None and streak.away == away else Streak(0, moment, moment, away)
+    count = old.count + 1
+    return Streak(count, old.since, moment + BACKOFF.pause_seconds(count), away)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A service said that it has no more until a trial ends.
+
+    Attributes:
+        ended: How many trials had ended when it was asked.
+        until: Monotonic time at which it is asked again even if none has ended since.
+    """
+
+    ended: int
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One reconcile's view of the world.
+
+    Attributes:
+        experiment: The experiment.
+        suggestion: Its Suggestion.
+        is_ready: Whether the service can be asked.
+        waiting_for: What keeps it from that; empty when nothing in particular does.
+        failure: Why it never will be ready; empty while it may.
+        call: The call under way or answered: with a reply to a Question, nothing to a validation.
+        streak: Its failures in a row.
+        taken: Names of trials.
+        earlier: What became of the earlier trials; None without a warm start.
+        ended: How many trials of the experiment have ended.
+        active: How many are there that have not.
+        wait: What the service waits for by its last answer; None when it waits for nothing.
+    """
+
+    experiment: Experiment
+    suggestion: Suggestion
+    is_ready: bool = False
+    waiting_for: str = ""
+    failure: str = ""
+    call: SeenCall[Purpose] | None = None
+    streak: Streak | None = None
+    taken: Container[str] = ()
+    earlier: EarlierTrialsStatus | None = None
+    ended: int = 0
+    active: int = 0
+    wait: Wait | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What to do, in this order.
+
+    Attributes:
+        status: To store.
+        forgets_call: Whether the call has served its purpose.
+        streak: Failures in a row from now on.
+        wait: What the service waits for from now on.
+        warnings: Events to record, as reason and message.
+        call: What to call the service for.
+        retry_after_seconds: When to look again without being woken; None for never.
+    """
+
+    status: SuggestionStatus
+    forgets_call: bool = False
+    streak: Streak | None = None
+    wait: Wait | None = None
+    warnings: tuple[tuple[str, str], ...] = ()
+    call: Purpose | None = None
+    retry_after_seconds: float | None = None
+
+
+def next_step(seen: Seen, settings: ControllerSettings, *, now: datetime, moment: float) -> Step:
+    """Return the next step.
+
+    Args:
+        seen: What was seen.
+        settings: How patient we are.
+        now: Stamps conditions.
+        moment: Monotonic time, by which patience is measured.
+
+    Raises:
+        BaseException: What the call raised, if it is no error of ours: a bug somewhere.
+    """
+    status = with_start(seen.suggestion.status, "Suggestion", now)
+    conditions = status.conditions
+    if seen.is_ready and not seen.failure:
+        conditions = states.deployment_ready(conditions, now)
+    status = _with(status, conditions, start_time=status.start_time or now, earlier_trials=seen.earlier)
+    if status is not seen.suggestion.status:
+        seen = replace(seen, suggestion=structs.replace(seen.suggestion, status=status))
+    if seen.failure or not seen.is_ready:
+        return _without_service(seen, status, now)
+    if seen.streak is not None and seen.streak.next_try > moment:
+        return Step(status, streak=seen.streak, retry_after_seconds=seen.streak.next_try - moment)
+    is_accepted = is_true(status.conditions, SuggestionCondition.RUNNING)
+    purpose: Purpose | None = open_question(seen.suggestion, seen.ended) if is_accepted else "validate"
+    if purpose != "validate" and seen.suggestion.spec.initial_trials and _has_initial_trials(seen):
+        status, purpose = with_initial_trials(seen.experiment, seen.suggestion, seen.taken), None
+    if purpose is None:
+        conditions = without_condition(status.conditions, states.UNAVAILABLE, states.WAITING)
+        return Step(_with(status, conditions), forgets_call=True)
+    wait = seen.wait
+    asks = seen.call is None and isinstance(purpose, Question)
+    if asks and wait is not None and seen.ended == wait.ended and moment < wait.until:  # the answer would be the same
+        return Step(status, streak=seen.streak, wait=wait, retry_after_seconds=wait.until - moment)
+    made = None if seen.call is None else seen.call.purpose
+    is_same_question = isinstance(made, Question) and isinstance(purpose, Question) and made.base == purpose.base
+    serves = made == purpose or is_same_question  # also when more or fewer assignments are wanted by now
+    if seen.call is None or (seen.call.is_done and not serves):
+        return Step(status, streak=seen.streak, call=purpose)
+    return _after_call(seen, seen.call, settings, status, now, moment)
+
+
+def _after_call(
+    seen: Seen,
+    call: SeenCall[Purpose],
+    settings: ControllerSettings,
+    status: SuggestionStatus,
+    now: datetime,
+    moment: float,
+) -> Step:
+    """Return the next step with a call for what is needed."""
+    if not call.is_done:
+        return Step(status, streak=seen.streak)  # the answer wakes us
+    try:
+        if call.error is not None:
+            raise call.error
+        if isinstance(call.purpose, Question) and call.answer is not None:
+            stored = accepted(seen.experiment, seen.suggestion, call.purpose, call.answer, taken=seen.taken, now=now)
+        else:
+            stored = _with(status, states.running(status.conditions, now))
+        stored = _with(stored, without_condition(stored.conditions, states.UNAVAILABLE))
+        if call.answer is not None and call.answer.waits:
+            return _waiting_for_trials(seen, call, stored, moment)
+        return Step(stored, forgets_call=True)
+    except InvalidError as error:
+        return _given_up(status, f"Validation failed: {error}", now)
+    except (KatibError, MalformedReplyError) as error:
+        return _failed_once(seen, settings, status, error, now, moment)
+
+
+def _without_service(seen: Seen, status: SuggestionStatus, now: datetime) -> Step:
+    if seen.failure:
+        return _given_up(status, seen.failure, now)
+    conditions = states.deployment_not_ready(status.conditions, seen.waiting_for, now)
+    if not seen.waiting_for:
+        return Step(_with(status, conditions), streak=seen.streak)
+    is_new = seen.waiting_for != states.unavailable_cause(conditions)
+    warnings = (("SuggestionServiceWaiting", seen.waiting_for),) if is_new else ()
+    conditions = states.unavailable(conditions, seen.waiting_for, now)
+    return Step(_with(status, conditions), streak=seen.streak, warnings=warnings)
+
+
+def _waiting_for_trials(seen: Seen, call: SeenCall[Purpose], status: SuggestionStatus, moment: float) -> Step:
+    """Return the step after an answer with fewer assignments than asked, and more once a trial ends.
+
+    Raises:
+        MalformedReplyError: There is no trial that could end: the service would be waited for forever.
+    """
+    ended = call.purpose.ended if isinstance(call.purpose, Question) else seen.ended
+    if not seen.active and not waiting_assignments(structs.replace(seen.suggestion, status=status), seen.taken):
+        if ended == seen.ended:
+            raise MalformedReplyError("it waits for a running trial to end, and none is running")
+        return Step(status, forgets_call=True, retry_after_seconds=0.0)
+    wait = Wait(ended, moment + WAIT_SECONDS)
+    pause = 0.0 if ended != seen.ended else WAIT_SECONDS
+    return Step(status, forgets_call=True, wait=wait, retry_after_seconds=pause)
+
+
+def _has_initial_trials(seen: Seen) -> bool:
+    """Return whether initial trials come next: not while the service is asked, whose answer would be lost."""
+    asks = seen.call is not None and isinstance(seen.call.purpose, Question)
+    outstanding = seen.suggestion.spec.requests - seen.suggestion.status.suggestion_count
+    return outstanding > 0 and initial_trials_left(seen.suggestion) > 0 and not asks
+
+
+def _failed_once(
+    seen: Seen, settings: ControllerSettings, status: SuggestionStatus, error: Exception, now: datetime, moment: float
+) -> Step:
+    streak = longer_streak(seen.streak, moment, away=isinstance(error, UnavailableError))
+    words = str(error)
+    failed = ("SuggestionServiceFailed", words)
+    pause = streak.next_try - moment
+    if streak.away:
+        if streak.count >= FAILURES_TO_TELL and not states.unavailable_cause(status.conditions):
+            status = _with(status, states.unavailable(status.conditions, words, now))
+    elif streak.count >= settings.service_attempts and moment - streak.since >= settings.service_patience_seconds:
+        return _given_up(status, f"Suggestion service failed {streak.count} times in a row: {words}", now, failed)
+    return Step(status, forgets_call=True, streak=streak, warnings=(failed,), retry_after_seconds=pause)
+
+
+def _given_up(status: SuggestionStatus, message: str, now: datetime, *warnings: tuple[str, str]) -> Step:
+    failed = _with(status, states.failed(status.conditions, message, now))
+    return Step(failed, forgets_call=True, warnings=(*warnings, ("SuggestionFailed", message)))
+
+
+def _with(status: SuggestionStatus, conditions: Conditions, **changes: Any) -> SuggestionStatus:
+    """Return the status with what differs replaced; the very same status when nothing does."""
+    changes["conditions"] = conditions
+    for name, value in changes.items():
+        if getattr(status, name) != value:
+            return structs.replace(status, **changes)
+    return status

@@ -1,0 +1,215 @@
+"""Reconciles a Suggestion: has its service ready, has the experiment accepted, and gets the assignments asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from msgspec import structs
+
+from katib.engine.controllers.cached_trial import TakenNames
+from katib.engine.controllers.caches import Caches
+from katib.engine.controllers.calls import PendingCalls, mapped, then
+from katib.engine.controllers.freshness import Freshness
+from katib.engine.controllers.kinds import is_owned_by, key_of, with_status
+from katib.engine.controllers.ports import EventRecorder, ServiceDirectory, SuggestionService, SuggestionsReply
+from katib.engine.controllers.settings import ControllerSettings
+from katib.engine.controllers.suggestion import states
+from katib.engine.controllers.suggestion.earlier import EarlierTrialsReader
+from katib.engine.controllers.suggestion.plan import Purpose, Seen, Step, Streak, Wait, next_step
+from katib.engine.controllers.suggestion.replies import (
+    Question,
+    asked_about,
+    waiting_assignments,
+    waiting_trials,
+)
+from katib.engine.runtime.clock import Clock
+from katib.engine.runtime.controller import Result
+from katib.engine.runtime.objects import Key, ObjectStore
+from katib.errors import NotFoundError, TerminalError
+from katib.model.types import EarlyStoppingRule, Experiment, SuggestionStatus, Trial
+
+LONG_HISTORY = 1_000
+"""From how many trials on a question is prepared on a thread of its own: encoding tens of thousands for the first time
+takes seconds, and all experiments of one machine share the thread of the controllers."""
+
+PREPARED_AT_ONCE = 8
+
+
+class SuggestionReconciler:
+    """Talks to suggestion services for one key at a time; never waits for them.
+
+    Args:
+        store: Where objects are.
+        caches: What is known of them.
+        services: Finds the service of an experiment.
+        events: Records notable moments.
+        clock: Time.
+        settings: Times and limits.
+        wake: Has a Suggestion looked at again.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        caches: Caches,
+        services: ServiceDirectory,
+        events: EventRecorder,
+        clock: Clock,
+        settings: ControllerSettings,
+        wake: Callable[[Key], None],
+    ) -> None:
+        self._store = store
+        self._caches = caches
+        self._services = services
+        self._events = events
+        self._clock = clock
+        self._settings = settings
+        self._pool = ThreadPoolExecutor(PREPARED_AT_ONCE, thread_name_prefix="questions")  # without threads until used
+        self._calls: PendingCalls[Purpose] = PendingCalls(wake)
+        self._patience: dict[Key, tuple[Streak | None, Wait | None]] = {}
+        self._earlier = EarlierTrialsReader(caches.trials_of)
+        self._fresh = Freshness()
+        self._served: dict[Key, Experiment] = {}
+
+    def reconcile(self, key: Key) -> Result:
+        """Move one Suggestion a step closer to what is asked of it."""
+        suggestion = self._caches.suggestions.get(key)
+        experiment = self._caches.experiments.get(key)
+        if suggestion is None or experiment is None or not is_owned_by(suggestion, experiment):
+            self._close(key)
+            return Result()
+        if experiment.metadata.deletion_timestamp is not None:
+            self._close(key, experiment)
+            return Result()
+        if self._fresh.is_stale(suggestion):
+            return Result()
+        if states.is_closed(suggestion.status.conditions):
+            self._close(key, experiment)
+            return Result()
+        served = self._served.get(key)
+        if served is not None and served.metadata.uid != experiment.metadata.uid:
+            self._close(key)  # what a deleted experiment of this name asked is not answered to the new one
+        self._served[key] = experiment
+        client, waiting_for, failure = None, "", ""
+        try:
+            client = self._services.service_for(experiment)
+        except TerminalError as error:
+            failure = str(error)
+        if client is None and not failure:
+            waiting_for = self._services.waiting_for(experiment)
+        earlier = self._earlier.read(key, experiment)
+        streak, wait = self._patience.get(key, (None, None))
+        ended, active = self._caches.ledger.ended_and_active(key)
+        seen = Seen(
+            experiment,
+            suggestion,
+            is_ready=client is not None,
+            waiting_for=waiting_for,
+            failure=failure,
+            call=self._calls.find(key),
+            streak=streak,
+            taken=TakenNames(self._caches.trials, key.namespace),
+            earlier=earlier.status,
+            ended=ended,
+            active=active,
+            wait=wait,
+        )
+        try:
+            step = next_step(seen, self._settings, now=self._clock.now(), moment=self._clock.monotonic())
+        except Exception:
+            self._calls.finish(key)  # the next attempt asks again instead of stumbling over the same answer
+            raise
+        return self._take(key, seen, step, client, earlier.trials)
+
+    def _close(self, key: Key, experiment: Experiment | None = None) -> None:
+        """End the conversation: no answer is wanted any more and the service may go idle.
+
+        A known experiment is released even if it was never served here: a controller before this one may have done so.
+        """
+        self._calls.finish(key)
+        self._patience.pop(key, None)
+        to_release = self._served.get(key, experiment)
+        if to_release is not None:
+            self._services.release(to_release)
+        self._earlier.forget(key)
+        self._served.pop(key, None)  # after the release, which is tried again if it fails
+
+    def _take(
+        self, key: Key, seen: Seen, step: Step, client: SuggestionService | None, earlier: Sequence[Trial]
+    ) -> Result:
+        if step.status != seen.suggestion.status:  # first: what the store refuses is no failure of the service
+            with suppress(NotFoundError):  # it went away meanwhile; the event of that is on its way
+                written = self._store.update_status(with_status(seen.suggestion, step.status))
+                self._fresh.wrote(seen.suggestion, written)
+        if step.status.earlier_trials is not None and seen.suggestion.status.earlier_trials is None:
+            used = str(step.status.earlier_trials)
+            self._events.record(seen.suggestion, warning=False, reason="WarmStart", message=used)
+        if step.forgets_call:
+            self._calls.finish(key)
+        self._patience[key] = step.streak, step.wait
+        for reason, message in step.warnings:
+            self._events.record(seen.suggestion, warning=True, reason=reason, message=message)
+        if step.call is not None and client is not None:
+            asked, service = step.call, client
+            self._calls.ask(key, asked, partial(self._start, seen, step.status, service, asked, earlier))
+        return Result(requeue_after_seconds=step.retry_after_seconds)
+
+    def _start(
+        self,
+        seen: Seen,
+        status: SuggestionStatus,
+        client: SuggestionService,
+        asked: Purpose,
+        earlier: Sequence[Trial],
+    ) -> Future[Any]:
+        if not isinstance(asked, Question):
+            return client.validate(seen.experiment)
+        suggestion = seen.suggestion
+        if status is not suggestion.status:
+            suggestion = structs.replace(suggestion, status=status)
+        experiment = asked_about(seen.experiment, suggestion)
+        trials: Sequence[Trial] = ()
+        if client.reads_history or experiment.spec.early_stopping is not None:
+            waiting = waiting_assignments(suggestion, seen.taken)
+            known = self._caches.trials_of(key_of(suggestion))
+            trials = known.followed_by(waiting_trials(experiment, waiting, self._clock.now()))
+
+        ask = partial(
+            client.get_suggestions,
+            experiment,
+            trials,
+            current_request=asked.wanted,
+            total_request=asked.base - asked.initial + asked.wanted,  # it knows no initial trials
+            earlier=earlier,
+        )
+        if experiment.spec.early_stopping is not None:
+            ask = partial(_with_rules, client, experiment, trials, ask)
+        if len(trials) + len(earlier) < LONG_HISTORY:
+            return ask()
+        return then(self._pool.submit(ask), lambda answer: answer)
+
+
+def _with_rules(
+    client: SuggestionService,
+    experiment: Experiment,
+    trials: Sequence[Trial],
+    suggestions: Callable[[], Future[SuggestionsReply]],
+) -> Future[Any]:
+    """Ask for suggestions and the rules that they start with: none where the service judges trials while they run.
+
+    It knows more then than it knows now. Otherwise rules first: they can be asked for again, while assignments that are
+    not stored are lost on some services.
+    """
+
+    def add(rules: Sequence[EarlyStoppingRule]) -> Future[SuggestionsReply]:
+        return mapped(suggestions(), lambda reply: replace(reply, rules=tuple(rules)))
+
+    def rules_first(judges: bool) -> Future[Any]:
+        return suggestions() if judges else then(client.get_early_stopping_rules(experiment, trials), add)
+
+    return then(client.judges(experiment), rules_first)

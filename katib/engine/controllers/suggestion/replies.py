@@ -1,0 +1,229 @@
+"""What is asked of a service, and what its reply means for a Suggestion. Pure: no I/O, no clock.
+
+Theory of operation: `suggestionCount` counts every assignment ever accepted and never falls; `suggestions` keeps those
+that no trial has taken. An assignment's name comes from its number, so accepting the same reply twice gives the same
+names, and the compare-and-set on the object lets only one of the two through.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from operator import attrgetter
+
+from msgspec import structs
+
+from katib.engine.controllers.ports import SuggestionsReply
+from katib.engine.controllers.suggestion import states
+from katib.model.algorithms import with_free_resource
+from katib.model.conditions import set_condition, without_condition
+from katib.model.names import BY_USER, CHOSEN_BY_LABEL, trial_name
+from katib.model.space import check_assignments
+from katib.model.types import (
+    AlgorithmSetting,
+    AlgorithmSpec,
+    EarlyStoppingRule,
+    Experiment,
+    ObjectMeta,
+    Suggestion,
+    SuggestionStatus,
+    Trial,
+    TrialAssignment,
+    TrialCondition,
+    TrialSpec,
+    TrialStatus,
+)
+
+_NAME = attrgetter("name")
+_DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+class MalformedReplyError(Exception):
+    """A service answered something that cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the services are asked for, and from which position.
+
+    Attributes:
+        base: `suggestionCount` when it was asked.
+        wanted: How many assignments were asked for.
+        ended: How many trials had ended by then: what was known when it was asked.
+        initial: How many of those counted are initial trials, of which the service knows nothing.
+    """
+
+    base: int
+    wanted: int
+    ended: int = 0
+    initial: int = 0
+
+
+def open_question(suggestion: Suggestion, ended: int = 0) -> Question | None:
+    """Return what is to be asked now; None when nothing is outstanding.
+
+    Args:
+        suggestion: The Suggestion.
+        ended: How many trials of the experiment have ended.
+    """
+    wanted = suggestion.spec.requests - suggestion.status.suggestion_count
+    if wanted <= 0 or states.is_exhausted(suggestion.status.conditions):
+        return None
+    return Question(suggestion.status.suggestion_count, wanted, ended, suggestion.status.initial_trials_given)
+
+
+def initial_trials_left(suggestion: Suggestion) -> int:
+    """Return how many initial trials have not become assignments yet."""
+    return max(len(suggestion.spec.initial_trials) - suggestion.status.initial_trials_given, 0)
+
+
+def with_initial_trials(experiment: Experiment, suggestion: Suggestion, taken: Container[str]) -> SuggestionStatus:
+    """Return the status of a Suggestion in which as many initial trials as are wanted have become assignments."""
+    status, given = suggestion.status, suggestion.status.initial_trials_given
+    wanted = max(suggestion.spec.requests - status.suggestion_count, 0)
+    chosen = suggestion.spec.initial_trials[given : given + wanted]
+    waiting = waiting_assignments(suggestion, taken)
+    names = _UsedNames(set(map(_NAME, waiting)), taken)
+    new: list[TrialAssignment] = []
+    for i, trial in enumerate(chosen, status.suggestion_count):
+        name = trial_name(experiment.namespace, experiment.name, i, names)
+        names.waiting.add(name)
+        labels = {CHOSEN_BY_LABEL: BY_USER}
+        new.append(TrialAssignment(name=name, parameter_assignments=trial.parameter_assignments, labels=labels))
+    return structs.replace(
+        status,
+        suggestions=(*waiting, *new),
+        suggestion_count=status.suggestion_count + len(new),
+        initial_trials_given=given + len(new),
+    )
+
+
+def waiting_assignments(suggestion: Suggestion | None, taken: Container[str]) -> tuple[TrialAssignment, ...]:
+    """Return the assignments that no trial has taken.
+
+    Args:
+        suggestion: The Suggestion; None counts as one without assignments.
+        taken: Names of the experiment's trials.
+    """
+    if suggestion is None:
+        return ()
+    return tuple([a for a in suggestion.status.suggestions if a.name not in taken])
+
+
+def accepted(
+    experiment: Experiment,
+    suggestion: Suggestion,
+    asked: Question,
+    reply: SuggestionsReply,
+    *,
+    taken: Container[str],
+    now: datetime,
+) -> SuggestionStatus:
+    """Return the status of a Suggestion that takes a reply.
+
+    Raises:
+        MalformedReplyError: The reply has the wrong number of assignments, or one that is not a point of the search
+            space, or a name that cannot be a trial's.
+    """
+    conditions = suggestion.status.conditions
+    given = len(reply.assignments)
+    if given > asked.wanted or (given < asked.wanted and not reply.exhausted and not reply.waits):
+        raise MalformedReplyError(f"{given} assignments were given where {asked.wanted} were asked for")
+    if given == asked.base == 0 and not reply.waits:
+        raise MalformedReplyError("the very first answer holds no assignment; a search space has at least one point")
+    if reply.waits:
+        conditions = states.waiting_for_trials(conditions, reply.explanation, now)
+    else:
+        conditions = without_condition(conditions, states.WAITING)
+        conditions = states.exhausted(conditions, now) if reply.exhausted else conditions
+    waiting = waiting_assignments(suggestion, taken)
+    names = _UsedNames(set(map(_NAME, waiting)), taken)
+    new: list[TrialAssignment] = []
+    for i, suggested in enumerate(reply.assignments):
+        assignment = _assignment(experiment, suggested, asked.base + i, reply.rules, names)
+        names.waiting.add(assignment.name)
+        new.append(assignment)
+    return structs.replace(
+        suggestion.status,
+        suggestions=(*waiting, *new),
+        suggestion_count=asked.base + len(new),
+        algorithm_settings=merged_settings(suggestion.status.algorithm_settings, reply.algorithm_settings),
+        conditions=conditions,
+        explanation=reply.explanation or suggestion.status.explanation,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _UsedNames:
+    """The names that waiting assignments or trials have."""
+
+    waiting: set[str]
+    taken: Container[str]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.waiting or name in self.taken
+
+
+def _assignment(
+    experiment: Experiment,
+    suggested: TrialAssignment,
+    index: int,
+    rules: tuple[EarlyStoppingRule, ...],
+    used: Container[str],
+) -> TrialAssignment:
+    if experiment.spec.parameters:
+        algorithm = experiment.spec.algorithm or AlgorithmSpec()
+        parameters = with_free_resource(algorithm.algorithm_settings, experiment.spec.parameters)
+        errors = check_assignments(parameters, suggested.parameter_assignments)
+        if errors:
+            raise MalformedReplyError("; ".join(f"{e.path}: {e.cause}" for e in errors))
+    name = suggested.name or trial_name(experiment.namespace, experiment.name, index, used)
+    if name in used:
+        raise MalformedReplyError(f'trial name "{name}" is taken')
+    if not _DNS_LABEL.fullmatch(name):
+        raise MalformedReplyError(f'trial name "{name}" is not a DNS label')
+    return TrialAssignment(
+        name=name,
+        parameter_assignments=suggested.parameter_assignments,
+        early_stopping_rules=rules,
+        labels=suggested.labels,
+    )
+
+
+def merged_settings(old: Sequence[AlgorithmSetting], new: Sequence[AlgorithmSetting]) -> tuple[AlgorithmSetting, ...]:
+    """Return the old settings with equally named ones replaced in place and the others appended."""
+    if not old and not new:
+        return ()
+    merged = {s.name: s for s in old} | {s.name: s for s in new}
+    return tuple(merged.values())
+
+
+def asked_about(experiment: Experiment, suggestion: Suggestion) -> Experiment:
+    """Return the experiment as it is asked about: its settings overridden by those the service gave."""
+    algorithm = experiment.spec.algorithm or AlgorithmSpec()
+    settings = merged_settings(algorithm.algorithm_settings, suggestion.status.algorithm_settings)
+    if algorithm is experiment.spec.algorithm and settings == algorithm.algorithm_settings:
+        return experiment
+    spec = structs.replace(experiment.spec, algorithm=structs.replace(algorithm, algorithm_settings=settings))
+    return structs.replace(experiment, spec=spec)
+
+
+def waiting_trials(experiment: Experiment, waiting: Sequence[TrialAssignment], now: datetime) -> tuple[Trial, ...]:
+    """Return the trials that waiting assignments will become, so that the service counts them as under way."""
+    conditions = set_condition((), TrialCondition.CREATED, "TrialCreated", "Trial is created", now)
+    return tuple(
+        Trial(
+            metadata=ObjectMeta(
+                name=a.name, namespace=experiment.namespace, uid=f"waiting-{a.name}", resource_version="0"
+            ),
+            spec=TrialSpec(
+                objective=experiment.spec.objective,
+                parameter_assignments=a.parameter_assignments,
+                labels=a.labels,
+            ),
+            status=TrialStatus(conditions=conditions),
+        )
+        for a in waiting
+    )

@@ -1,0 +1,179 @@
+"""What the trial controller asks of the observation log, without a worker waiting for a log across a network.
+
+Theory of operation. With a pool, each call runs there; the reconcile that needs it ends, and the answer wakes the
+trial. A log that hangs holds up the threads of the pool and what needs the log, but no worker: everything else goes on.
+Without a pool the log is at hand, and is asked in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any, TypeVar
+
+from katib.engine.controllers.calls import PendingCalls
+from katib.engine.controllers.kinds import key_of
+from katib.engine.controllers.ports import TrialReport
+from katib.engine.runtime.clock import Clock
+from katib.engine.runtime.objects import Key
+from katib.model.at_best import POINTS, with_at_best
+from katib.model.leases import outcome_of
+from katib.model.metrics import BatchId, MetricLog, ObservationLog
+from katib.model.summary import observation_of, with_means
+from katib.model.types import Trial
+
+T = TypeVar("T")
+
+_Purpose = tuple[str, str, tuple[tuple[object, ...], ...]]
+
+_OUTCOME = "outcome/"
+"""With the id of the request, the reporter of the readings with which a caller ends a trial: they are stored once,
+however often it is tried."""
+
+
+class TrialLogs:
+    """The logs of trials. Thread-safe.
+
+    Every call raises UnavailableError when the log cannot be reached.
+
+    Args:
+        log: Where they are.
+    """
+
+    def __init__(self, log: ObservationLog) -> None:
+        self._log = log
+
+    def begin(self, trial: Trial) -> None:
+        """Make the log of a trial empty, before its job is created.
+
+        Raises:
+            InvalidError: The trial cannot have a log under its name.
+        """
+        self._log.within(trial.namespace).delete(trial.name)
+
+    def take_status(self, trial: Trial, readings: Sequence[MetricLog]) -> None:
+        """Store what the status of a trial's job says, unless it is stored, or something else reports the metric.
+
+        A status is known by the time of its readings: a whole second, which a collector's have as good as never.
+        """
+        log, new = self._log.within(trial.namespace), list[MetricLog]()
+        for reading in readings:
+            last = next(iter(log.newest(trial.name, limit=1, metric_name=reading.name)), None)
+            if last is None or (last.time.microsecond == 0 and last.value != reading.value):
+                new.append(reading)
+        if new:
+            log.report(trial.name, new)
+
+    def summarize(self, trial: Trial, from_status: Sequence[MetricLog] = ()) -> TrialReport:
+        """Return what was observed.
+
+        Args:
+            trial: Whose log is read.
+            from_status: Readings in the status of its job, which are taken before.
+        """
+        objective = trial.spec.objective
+        if objective is None:
+            return TrialReport()
+        if from_status:
+            self.take_status(trial, from_status)
+        log = self._log.within(trial.namespace)
+        observation = log.summarize(trial.name, objective.metric_names)
+
+        def last(metric: str, count: int) -> Sequence[MetricLog]:
+            if count:
+                return log.newest(trial.name, limit=count, metric_name=metric)
+            return log.read(trial.name, metric_name=metric)
+
+        observation = with_means(objective, observation, last)
+        return TrialReport(with_at_best(objective, observation, lambda metric: log.curve(trial.name, metric, POINTS)))
+
+    def conclude(self, trial: Trial, *, is_empty: bool = False) -> TrialReport:
+        """Store the last readings of a trial that its caller ended, once, and return what was observed.
+
+        They stand at the step that was reported last, as the value that a function returns.
+
+        Args:
+            trial: With its outcome.
+            is_empty: Whether its log is known to have no readings.
+        """
+        outcome, log = outcome_of(trial), self._log.within(trial.namespace)
+        if outcome is None or not outcome.values:
+            return TrialReport() if is_empty else self.summarize(trial)
+        step = None if is_empty else next((reading.step for reading in log.newest(trial.name, limit=1)), None)
+        readings = [MetricLog(outcome.time, name, value, step) for name, value in outcome.values.items()]
+        log.report(trial.name, readings, BatchId(f"{_OUTCOME}{outcome.tell_id}", 0))
+        objective = trial.spec.objective
+        if objective is None or not is_empty:
+            return self.summarize(trial)
+        observation = observation_of(objective.metric_names, outcome.values.items())
+        observation = with_means(objective, observation, lambda metric, _: [r for r in readings if r.name == metric])
+        return TrialReport(
+            with_at_best(objective, observation, lambda metric: [one for one in readings if one.name == metric])
+        )
+
+    def end(self, trial: Trial) -> None:
+        """Take no more readings of a trial: its end is stored, and its observation is made. Repeating it is fine.
+
+        Where the log is at hand there is nothing to do: who may report is decided where reports come in.
+        """
+
+    def delete(self, trial: Trial) -> None:
+        """Remove the log of a trial."""
+        self._log.within(trial.namespace).delete(trial.name)
+
+
+class ObservationCalls:
+    """Calls of the log, one per trial at a time. Thread-safe.
+
+    Attributes:
+        answered_at: When the log answered last.
+
+    Args:
+        logs: Whose methods are called.
+        pool: Where calls run; None: in place.
+        wake: Has a trial looked at again.
+        clock: Says when the log answered last.
+    """
+
+    def __init__(self, logs: TrialLogs, pool: Executor | None, wake: Callable[[Key], None], clock: Clock) -> None:
+        self.logs = logs
+        self._pool = pool
+        self._calls: PendingCalls[_Purpose] = PendingCalls(wake)
+        self._clock = clock
+        self.answered_at = clock.now()
+
+    def is_beginning(self, trial: Trial) -> bool:
+        """Return whether the log of a trial is being emptied for it, or was just now."""
+        return self._calls.purpose_of(key_of(trial)) == _purpose(trial, self.logs.begin)
+
+    def ask(self, trial: Trial, call: Callable[..., T], *readings: Sequence[MetricLog]) -> tuple[T] | None:
+        """Have a method of `logs` called with a trial; return its answer once, None while it is not there.
+
+        Raises what the call raised. A call with other readings, whatever their times, is another one.
+        """
+        pool = self._pool
+        if pool is None:
+            return (call(trial, *readings),)
+        key, purpose = key_of(trial), _purpose(trial, call, *readings)
+        self._calls.ask(key, purpose, lambda: pool.submit(self._noting, partial(call, trial, *readings)))
+        seen = self._calls.find(key)
+        if seen is None or not seen.is_done or seen.purpose != purpose:
+            return None
+        self._calls.finish(key)
+        if seen.error is not None:
+            raise seen.error
+        return (seen.answer,)
+
+    def forget(self, trial: Trial) -> None:
+        """Want no answer any more. A call that runs goes on; the next one for a trial of this name comes after it."""
+        self._calls.abandon(key_of(trial))
+
+    def _noting(self, call: Callable[[], Any]) -> Any:
+        answer = call()
+        self.answered_at = self._clock.now()
+        return answer
+
+
+def _purpose(trial: Trial, call: Callable[..., Any], *readings: Sequence[MetricLog]) -> _Purpose:
+    return trial.metadata.uid, call.__name__, tuple(one[1:] for given in readings for one in given)

@@ -1,0 +1,393 @@
+"""One SQLite file, shared by the rooms that keep something in it.
+
+Theory of operation. The file is in WAL mode: readers never wait for the writer and see the last commit. SQLite allows
+one writer at a time, so a process writes through one connection guarded by a lock and never meets its own threads as
+`SQLITE_BUSY`; a writer in another process (a backup, a curious `sqlite3`) is waited for. `synchronous=NORMAL` may lose
+the last commits when the machine loses power, never when the process is killed, and never leaves a broken file.
+
+Each room owns its tables and numbers their layout by itself (`katib.engine.databases.migrations`). A file written by a newer
+version is refused before anything in it is touched.
+
+A file that is only to be read is opened so that SQLite cannot write to it. Where its directory may be written, SQLite
+may put its own files beside it (`-wal`, `-shm`), by which readers and a writer that starts meanwhile see each other.
+
+There are two ways in: `snapshot` and `transaction` on the driver's connections, for few statements that have to be
+quick, and `read` and `write` on SQLAlchemy's, for tables that are laid out on servers, too. SQLAlchemy is imported when
+the second way is first taken: a command that shows objects would wait longer for the import than for everything else.
+Exceptions of both stop here: what is raised are errors of `katib.errors`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sqlite3
+import tempfile
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Self, TypeVar
+from urllib.parse import quote
+
+from katib.errors import Backoff, InternalError, TerminalError, UnavailableError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from katib.engine.databases.sqlite_engine import Engines
+
+R = TypeVar("R")
+
+LOCK_TIMEOUT_SECONDS = 30.0
+"""Longer than any backup of a small file takes; anyone who waits longer wants to know."""
+
+_TURNING = Backoff(0.001, 0.1, jitter=0.5)
+"""Pauses between attempts to set the journal mode of a file that others open for the first time, too."""
+
+_IDLE_READERS = 8
+"""As many as read at the same time in a busy server; more are opened when they are needed."""
+
+_NO_SPACE = "free some space on that disk; a run that waits for it goes on by itself"
+_REMEDIES = {
+    sqlite3.SQLITE_BUSY: (UnavailableError, "end the process that holds the lock, or wait for it"),
+    sqlite3.SQLITE_LOCKED: (UnavailableError, "end the process that holds the lock, or wait for it"),
+    sqlite3.SQLITE_FULL: (UnavailableError, _NO_SPACE),
+    sqlite3.SQLITE_IOERR: (UnavailableError, _NO_SPACE),
+    sqlite3.SQLITE_CANTOPEN: (UnavailableError, "check that its directory exists and may be written"),
+    sqlite3.SQLITE_READONLY: (TerminalError, "check the permissions of the file and its directory"),
+    sqlite3.SQLITE_PERM: (TerminalError, "check the permissions of the file and its directory"),
+    sqlite3.SQLITE_CORRUPT: (TerminalError, "restore a backup or move the file away to start with a new one"),
+    sqlite3.SQLITE_NOTADB: (TerminalError, "restore a backup or move the file away to start with a new one"),
+}
+
+
+_INCREMENTAL = 2
+_SET_INCREMENTAL = f"PRAGMA auto_vacuum={_INCREMENTAL}"
+_PAGE_COUNTS = ("auto_vacuum", "freelist_count", "page_count")
+_KEPT_PAGES = 256
+"""Of 4 KiB: free room that the next rows take, so that a file does not shrink and grow in turns."""
+
+_STEP_PAGES = 500
+"""How many pages are given back in one transaction: some milliseconds, in which nobody else writes."""
+
+_REWRITTEN_PAGES = 25_000
+"""Up to how many pages in use a file is written anew: 100 MB take a second, in which nobody else writes."""
+
+
+class OutdatedError(TerminalError):
+    """The tables are of an earlier version and the database is open for reading only."""
+
+
+class Database:
+    """An open SQLite file. Safe to call from any thread; close it after the last use.
+
+    Use `open_database`.
+    """
+
+    versions_table = "schema_versions"
+    elsewhere = "--data-dir"
+
+    def __init__(
+        self,
+        path: Path,
+        connect: Callable[[], sqlite3.Connection],
+        lock_timeout_seconds: float,
+        *,
+        read_only: bool = False,
+    ) -> None:
+        self.path = path
+        self._connect = connect
+        self._read_only = read_only
+        self._lock_timeout_seconds = lock_timeout_seconds
+        self._write_lock = threading.Lock()
+        self._writer: sqlite3.Connection | None = None
+        self._readers: deque[sqlite3.Connection] = deque()
+        self._engines: Engines | None = None
+        self._making_engines = threading.Lock()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[sqlite3.Connection]:
+        """Run a block on one consistent snapshot of the file, on the driver's connection.
+
+        Raises:
+            UnavailableError: The file cannot be read now.
+            TerminalError: It is damaged, or no database.
+        """
+        try:
+            try:
+                driver = self._readers.pop()
+            except IndexError:
+                driver = self._connect()
+            is_sound = True  # whatever else the block raises, the connection is good and is used again
+            try:
+                driver.execute("BEGIN")
+                yield driver
+            except sqlite3.Error:
+                is_sound = False  # what a failed connection remembers is not worth trusting
+                raise
+            finally:
+                if is_sound and len(self._readers) < _IDLE_READERS:
+                    driver.rollback()
+                    self._readers.append(driver)
+                else:
+                    driver.close()
+        except sqlite3.Error as error:
+            raise self._translate(error) from error
+
+    @contextmanager
+    def transaction(self, on_commit: Callable[[], None] | None = None) -> Iterator[sqlite3.Connection]:
+        """Run a block as one transaction that writes, on the driver's connection; rolled back when it raises.
+
+        The block does not write through this database in another way.
+
+        Args:
+            on_commit: Called after the commit, before any other writer: what it announces is in order.
+
+        Raises:
+            UnavailableError: The lock could not be had in time, the disk is full or does not answer.
+            TerminalError: The file is damaged, read-only, or no database.
+        """
+        if not self._write_lock.acquire(timeout=self._lock_timeout_seconds):
+            raise self._locked()
+        try:
+            driver = self._writer or self._open_writer()
+            driver.execute("BEGIN IMMEDIATE")
+            try:
+                yield driver
+            except BaseException:  # also an interrupt: no transaction stays open
+                driver.rollback()
+                raise
+            driver.commit()
+        except sqlite3.Error as error:
+            self._drop_writer()
+            raise self._translate(error) from error
+        else:
+            if on_commit is not None:
+                on_commit()
+        finally:
+            self._write_lock.release()
+
+    def _locked(self) -> UnavailableError:
+        return UnavailableError(f"{self.path}: still being written to; wait for the writer to finish")
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Run a block on a snapshot on SQLAlchemy's connection; as `snapshot` otherwise."""
+        try:
+            with self._sqlalchemy().reading() as connection:
+                yield connection
+        except sqlite3.Error as error:
+            raise self._translate(error) from error
+
+    @contextmanager
+    def write(self, on_commit: Callable[[], None] | None = None) -> Iterator[Connection]:
+        """Run a block as one transaction on SQLAlchemy's connection; as `transaction` otherwise. Not to be nested."""
+        if not self._write_lock.acquire(timeout=self._lock_timeout_seconds):
+            raise self._locked()
+        try:
+            with self._sqlalchemy().writing(self._open_writer()) as connection:
+                yield connection
+            if on_commit is not None:
+                on_commit()
+        except sqlite3.Error as error:
+            self._drop_writer()
+            raise self._translate(error) from error
+        finally:
+            self._write_lock.release()
+
+    def give_back(self) -> None:
+        """Return the room of deleted rows to the file system, a little at a time: other writers come in between.
+
+        A file of an earlier version cannot do so before it was written anew, which happens when that takes a moment.
+
+        Raises:
+            UnavailableError: The lock could not be had in time, or the disk is full; the room stays in the file.
+        """
+        with self.snapshot() as driver:
+            mode, free, pages = (driver.execute(f"PRAGMA {name}").fetchone()[0] for name in _PAGE_COUNTS)
+        if free < _KEPT_PAGES or free < pages // 4:
+            return
+        if mode == _INCREMENTAL:
+            while free > _KEPT_PAGES:
+                with self.transaction() as driver:
+                    driver.execute(f"PRAGMA incremental_vacuum({_STEP_PAGES})").fetchall()
+                    left = driver.execute("PRAGMA freelist_count").fetchone()[0]
+                if left >= free:
+                    return
+                free = left
+        elif pages - free < _REWRITTEN_PAGES and self._write_lock.acquire(timeout=self._lock_timeout_seconds):
+            try:
+                driver = self._writer or self._open_writer()
+                driver.execute(_SET_INCREMENTAL)
+                driver.execute("VACUUM")
+            except sqlite3.Error as error:
+                self._drop_writer()
+                raise self._translate(error) from error
+            finally:
+                self._write_lock.release()
+
+    def schema_version(self, room: str) -> int:
+        """Return the version of a room's tables in the file; 0: it has none yet."""
+        with self.snapshot() as driver:
+            if not driver.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (self.versions_table,)).fetchone():
+                return 0
+            query = f"SELECT version FROM {self.versions_table} WHERE room = ?"  # noqa: S608 - a constant
+            found = driver.execute(query, (room,)).fetchone()
+        return int(found[0]) if found else 0
+
+    def exclusive(self, _purpose: str, /) -> AbstractContextManager[Connection]:
+        """Run a block that may change tables: SQLite lets one process write at a time.
+
+        Raises:
+            OutdatedError: The file is open for reading only.
+        """
+        if self._read_only:
+            raise OutdatedError(f"{self.path}: written by an earlier version; start `katib serve` there once")
+        return self.write()
+
+    def upgrade(self, room: str, version: int, migrate: Callable[[sqlite3.Connection, int], None]) -> None:
+        """Bring a room's tables to a version, all or nothing; see `katib.engine.databases.migrations.upgrade`."""
+        if self.schema_version(room) != version:
+            from katib.engine.databases.migrations import upgrade
+            from katib.engine.databases.sqlite_engine import driver_connection
+
+            upgrade(self, room, version, lambda connection, found: migrate(driver_connection(connection), found))
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def close(self) -> None:
+        """Close all connections. Closing twice is fine."""
+        with self._write_lock:
+            self._drop_writer()
+        if self._engines is not None:
+            self._engines.dispose()
+        while self._readers:
+            self._readers.pop().close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _sqlalchemy(self) -> Engines:
+        with self._making_engines:
+            if self._engines is None:
+                from katib.engine.databases.sqlite_engine import Engines
+
+                self._engines = Engines(self.path, self._connect)
+            return self._engines
+
+    def _open_writer(self) -> sqlite3.Connection:
+        if self._writer is None:
+            writer = self._connect()
+            try:
+                writer.execute(_SET_INCREMENTAL)  # without effect where there are tables already
+                self._turn_to_wal(writer)
+            except BaseException:  # also an interrupt: no connection stays open
+                writer.close()
+                raise
+            self._writer = writer
+        return self._writer
+
+    def _turn_to_wal(self, writer: sqlite3.Connection) -> None:
+        """Set the journal mode; only a writer does: reading must leave a file that is to be refused as it was.
+
+        Of several that turn a new file at once, SQLite refuses all but one without waiting, since they would wait for
+        each other.
+        """
+        deadline, refusals = time.monotonic() + self._lock_timeout_seconds, 0
+        while True:
+            try:
+                writer.execute("PRAGMA journal_mode=WAL")
+            except sqlite3.OperationalError as error:
+                if _primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                    raise
+            else:
+                return
+            refusals += 1
+            time.sleep(_TURNING.pause_seconds(refusals, random.random()))
+
+    def _drop_writer(self) -> None:
+        """Close the writer: what a failed connection remembers is not worth trusting."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            if self._engines is not None:
+                self._engines.forget_writer()
+            writer.close()
+
+    def _translate(self, error: BaseException) -> Exception:
+        code = _primary_code(error)
+        if code in _REMEDIES:
+            error_class, remedy = _REMEDIES[code]
+            return error_class(f"{self.path}: {error}; {remedy}")
+        return InternalError(f"{self.path}: {error}")
+
+
+def _primary_code(error: BaseException) -> int:
+    """Return what kind of error of SQLite it is: the low byte of its code."""
+    return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)) & 0xFF
+
+
+def open_database(
+    path: Path, *, lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS, read_only: bool = False
+) -> Database:
+    """Open a SQLite file, or create it in an existing directory.
+
+    Args:
+        path: The file.
+        lock_timeout_seconds: How long a write waits for other writers, of this process or another.
+        read_only: Whether to leave the file as it is; it has to exist.
+
+    Raises:
+        UnavailableError: It cannot be opened.
+        TerminalError: It is not a database.
+    """
+
+    def connect() -> sqlite3.Connection:
+        return _connect(path, lock_timeout_seconds, _reading_mode(path) if read_only else "mode=rwc")
+
+    database = Database(path, connect, lock_timeout_seconds, read_only=read_only)
+    try:
+        database.schema_version("")
+    except BaseException:  # as above: no connection stays open
+        database.close()
+        raise
+    return database
+
+
+def open_copy(path: Path) -> Database:
+    """Open a copy of a file, which may be changed and is gone with its last user. Raises as `open_database`."""
+    directory = tempfile.mkdtemp(prefix=f"katib-{os.getpid()}-")  # the next engine removes that of a killed process
+    database = open_database(Path(directory) / path.name)
+    weakref.finalize(database, shutil.rmtree, directory, ignore_errors=True)
+    with (
+        closing(_connect(path, LOCK_TIMEOUT_SECONDS, _reading_mode(path))) as source,
+        closing(sqlite3.connect(database.path)) as target,
+    ):
+        source.backup(target)
+    return database
+
+
+def _connect(path: Path, timeout_seconds: float, mode: str) -> sqlite3.Connection:
+    uri = f"file:{quote(str(path.absolute()))}?{mode}"
+    driver = sqlite3.connect(uri, uri=True, timeout=timeout_seconds, isolation_level=None, check_same_thread=False)
+    driver.execute("PRAGMA synchronous=NORMAL")
+    driver.execute("PRAGMA foreign_keys=ON")
+    return driver
+
+
+def _reading_mode(path: Path) -> str:
+    """Return how to open a file so that nothing is written to it.
+
+    Where the directory may not be written either, SQLite cannot share the file with a writer; a file without a log
+    beside it has no writer, so it is read as one that never changes.
+    """
+    has_log = path.with_name(f"{path.name}-wal").exists()
+    return "mode=ro" if has_log or os.access(path.parent, os.W_OK) else "mode=ro&immutable=1"

@@ -1,0 +1,113 @@
+"""What became of a report whose commit was under way when the connection broke.
+
+Each report leaves a receipt before its commit: on PostgreSQL the number of the transaction, of which the server knows
+how it ended; on MySQL the number of a row, which is there or not. A server that crashed may give both numbers away once
+more, so the readings are looked at, too. A report of unknown outcome is remembered with its
+receipt. When the same batch comes again, as it does from a reporter that keeps what could not be stored, the receipt
+decides whether it is still to be stored.
+
+It costs one short question for each report. What it does not cover: the memory ends with the process, and a caller who
+gives up waiting while the report goes through cannot know either.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, bindparam, select, text
+from sqlalchemy.types import BigInteger
+
+from katib.engine.observations.tables import Transactions
+from katib.engine.observations.tables import observation_logs as table
+from katib.errors import UnavailableError
+from katib.model.metrics import MetricLog
+
+MAX_REMEMBERED = 10_000
+"""The oldest are forgotten: an outage leaves one for each call under way, and a few for each caller that gave up."""
+
+_TRANSACTION = text("SELECT txid_current()")
+# A number that a crash took back lies in the future until it is given away again; to ask for it would be an error.
+_STATUS = text("SELECT CASE WHEN :number < txid_current() THEN txid_status(:number) END").bindparams(
+    bindparam("number", type_=BigInteger)
+)
+_FIRST_ROW = text("SELECT LAST_INSERT_ID()")
+
+Batch = Mapping[str, Sequence[MetricLog]]
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The number by which a database knows a transaction; of what, depends on its dialect."""
+
+    dialect: str
+    number: int
+
+
+class Unconfirmed:
+    """The reports of unknown outcome. Thread-safe."""
+
+    def __init__(self, database: Transactions) -> None:
+        self._database = database
+        self._lock = threading.Lock()
+        self._receipts: OrderedDict[bytes, Receipt] = OrderedDict()
+
+    def remember(self, batch: Batch, receipt: Receipt | None) -> None:
+        """Keep the receipt of a report of unknown outcome; without one nothing can be found out."""
+        if receipt is not None:
+            with self._lock:
+                self._receipts[_digest(batch)] = receipt
+                while len(self._receipts) > MAX_REMEMBERED:
+                    self._receipts.popitem(last=False)
+
+    def turned_out_stored(self, batch: Batch) -> bool:
+        """Return whether this very batch is remembered and was stored; then, and if it was not, it is forgotten.
+
+        Raises:
+            UnavailableError: The database does not say yet.
+        """
+        if not self._receipts:
+            return False
+        key = _digest(batch)
+        with self._lock:
+            receipt = self._receipts.get(key)
+        if receipt is None:
+            return False
+        with self._database.write() as connection:
+            stored = _took_effect(connection, receipt, batch)
+        with self._lock:
+            return self._receipts.pop(key, None) is receipt and stored
+
+
+def receipt_of(connection: Connection) -> Receipt | None:
+    """Return the receipt of the transaction under way; None where no commit is ever in doubt."""
+    question = {"postgresql": _TRANSACTION, "mysql": _FIRST_ROW}.get(connection.dialect.name)
+    if question is None:
+        return None
+    return Receipt(connection.dialect.name, connection.execute(question).scalar_one())
+
+
+def _took_effect(connection: Connection, receipt: Receipt, batch: Batch) -> bool:
+    readings = select(table.c.trial_name, table.c.time, table.c.metric_name, table.c.value)
+    if receipt.dialect == "postgresql":
+        status = connection.execute(_STATUS, {"number": receipt.number}).scalar()
+        if status == "in progress":
+            raise UnavailableError("the report is still being committed; try again")
+        if status != "committed":
+            return False
+        trial_name, log = next((trial_name, logs[-1]) for trial_name, logs in batch.items() if logs)
+        row = (table.c.trial_name == trial_name, table.c.metric_name == log.name, table.c.time == log.time)
+        return connection.execute(readings.where(*row, table.c.value == log.value).limit(1)).first() is not None
+    # The lock makes the answer wait for a transaction that is not yet undone or committed.
+    found = connection.execute(readings.where(table.c.id == receipt.number).with_for_update()).first()
+    return found is not None and tuple(found[1:]) in (log[:3] for log in batch.get(found[0], ()))
+
+
+def _digest(batch: Batch) -> bytes:
+    digest = hashlib.sha256()
+    for trial_name, logs in batch.items():
+        digest.update(repr((trial_name, *map(tuple, logs))).encode())
+    return digest.digest()

@@ -1,0 +1,133 @@
+"""Where the databases need different statements for the same thing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from io import BytesIO
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Executable,
+    Select,
+    Text,
+    TextClause,
+    cast,
+    delete,
+    func,
+    literal_column,
+    select,
+    text,
+)
+
+from katib.engine.observations.tables import NO_STEP
+from katib.engine.observations.tables import observation_logs as table
+from katib.model.metrics import MetricLog
+
+_DELETE_MYSQL = text("DELETE FROM observation_logs WHERE trial_name = :trial_name LIMIT :count")
+
+Row = tuple[str, datetime, str, str, int]
+"""A reading as it is stored: trial, time, metric, value, step."""
+
+_WITHOUT_ZONE = len("0001-01-01 00:00:00.000000")
+_COLUMNS = ("trial_name", "time", "metric_name", "value", "step")
+_COPY_ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
+
+
+def insert(connection: Connection, rows: Sequence[Row], *, has_steps: bool = True) -> None:
+    """Append rows in as few statements as the database takes; without their steps where there is no column for them.
+
+    SQLite's driver runs its prepared statement for each row, and MySQL's makes one statement of many rows. PostgreSQL's
+    would wait for an answer to each row, so they are copied.
+    """
+    columns = _COLUMNS if has_steps else _COLUMNS[:-1]
+    if connection.dialect.name == "postgresql":
+        statement = f"COPY {table.name} ({', '.join(columns)}) FROM STDIN"
+        text_of = _copied if has_steps else _copied_without_step
+        _with_cursor(connection, "execute", statement, stream=BytesIO("".join(map(text_of, rows)).encode()))
+    elif connection.dialect.name == "sqlite":
+        marks = ", ".join("?" * len(columns))
+        statement = f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608 - constants
+        _with_cursor(connection, "executemany", statement, [bound_row(row)[: len(columns)] for row in rows])
+    else:
+        connection.execute(table.insert(), [dict(zip(columns, row, strict=False)) for row in rows])
+
+
+def fetch_readings(connection: Connection, query: Select[Any]) -> list[Sequence[Any]]:
+    """Return the rows of a query of readings: time, metric, value, step, id.
+
+    PostgreSQL's driver decodes each column of each row in Python. There the rows come as one text of JSON, which takes
+    half the time; it is held whole, so this is for as many readings as a caller wants at once.
+    """
+    if connection.dialect.name != "postgresql":
+        return list(connection.execute(query).all())
+    rows = query.subquery()
+    row = func.json_build_array(*rows.c)
+    whole = connection.execute(select(cast(func.json_agg(row), Text))).scalar()
+    found: list[list[Any]] = [] if whole is None else json.loads(whole)
+    return [(datetime.fromisoformat(time).replace(tzinfo=UTC), *others) for time, *others in found]
+
+
+def _with_cursor(connection: Connection, call: str, *arguments: Any, **keywords: Any) -> None:
+    """Call the driver itself: what SQLAlchemy does for each row takes longer than the database."""
+    cursor: Any = connection.connection.cursor()
+    try:
+        getattr(cursor, call)(*arguments, **keywords)
+    finally:
+        cursor.close()
+
+
+def bound_row(row: Row) -> tuple[Any, ...]:
+    """Return a row as `katib.engine.observations.tables.UtcTime` has SQLite store it."""
+    trial_name, time, name, value, step = row
+    time = time if time.tzinfo is UTC else time.astimezone(UTC)
+    return trial_name, time.isoformat(" ", "microseconds")[:_WITHOUT_ZONE], name, value, step
+
+
+def rows_of(batch: Mapping[str, Sequence[MetricLog]]) -> Iterator[Row]:
+    """Yield the rows of readings by trial name."""
+    for trial_name, readings in batch.items():
+        for time, metric_name, value, step in readings:
+            yield trial_name, time, metric_name, value, NO_STEP if step is None else step
+
+
+def _plain(time: datetime) -> datetime:
+    """Return a time in UTC, without its zone."""
+    return (time if time.tzinfo is UTC else time.astimezone(UTC)).replace(tzinfo=None)
+
+
+def delete_some(dialect: str, trial_name: str, count: int) -> Executable:
+    """Return the statement that removes at most so many readings of a trial."""
+    if dialect == "mysql":
+        # It would search the whole table for what an inner query finds.
+        statement: TextClause = _DELETE_MYSQL.bindparams(trial_name=trial_name, count=count)
+        return statement
+    some = select(table.c.id).where(table.c.trial_name == trial_name).limit(count)
+    return delete(table).where(table.c.id.in_(some))
+
+
+def metric_is(dialect: str, name: str | ColumnElement[str]) -> Iterator[ColumnElement[bool]]:
+    """Yield the conditions under which a reading is one of this metric.
+
+    A table that Katib's DB manager made on MySQL takes `Loss` for `loss` when it compares, and any table there takes a
+    name for the same one with a blank behind it; its index finds both.
+    """
+    yield table.c.metric_name == name
+    if dialect == "mysql":
+        yield literal_column("BINARY CONVERT(metric_name USING utf8mb4)") == name
+
+
+def _copied(row: Row) -> str:
+    """Return a row in PostgreSQL's text format."""
+    return f"{_copied_without_step(row)[:-1]}\t{row[4]}\n"
+
+
+def _copied_without_step(row: Row) -> str:
+    trial_name, time, metric_name, value, _ = row
+    names = (
+        f"{trial_name.translate(_COPY_ESCAPES)}\t{_plain(time).isoformat(' ')}\t{metric_name.translate(_COPY_ESCAPES)}"
+    )
+    return f"{names}\t{value.translate(_COPY_ESCAPES)}\n"

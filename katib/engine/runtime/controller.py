@@ -1,0 +1,160 @@
+"""The loop around a reconciler: take a key, reconcile it, decide when to look again."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
+
+from katib.engine.runtime.objects import Key
+from katib.engine.runtime.shared_thread import SharedThread
+from katib.engine.runtime.work_queue import WorkQueue
+from katib.errors import ConflictError, ForbiddenError, InvalidError, TerminalError, UnavailableError
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a reconcile ended well.
+
+    Attributes:
+        requeue_after_seconds: When to look again even if nothing changes; None: only on the next change.
+    """
+
+    requeue_after_seconds: float | None = None
+
+
+DONE = Result()
+"""Nothing more to do until something changes."""
+
+_current: ContextVar[tuple[str, Key, int] | None] = ContextVar("reconcile", default=None)
+"""Name of the controller, key and number of the reconcile; made into text only where it is logged."""
+
+
+def current_reconcile() -> Mapping[str, str]:
+    """Return `controller`, `key` and `reconcile_id` of the reconcile that this thread is in; empty outside of one.
+
+    For logs: whatever is logged on the way, by a store or a connection, can then be found by the id of its reconcile.
+    """
+    if (current := _current.get()) is None:
+        return {}
+    controller, key, number = current
+    return {"controller": controller, "key": str(key), "reconcile_id": f"{controller}-{number}"}
+
+
+Reconcile = Callable[[Key], Result]
+OnError = Callable[[Key, Exception], None]
+
+
+def _ignore(_key: Key, _error: Exception) -> None:
+    """Do nothing about an error beyond logging it."""
+
+
+class Controller:
+    """Workers that reconcile the keys of a queue.
+
+    What the reconciler raises decides what follows:
+
+    - ConflictError: the cache was behind. Tried again with back-off; neither logged nor reported.
+    - UnavailableError, ForbiddenError: tried again with back-off.
+    - TerminalError, InvalidError: not tried again until the object changes.
+    - Anything else is a bug somewhere: tried again with back-off, logged with its traceback.
+
+    Every failure is logged once, here, with `controller`, `key` and `reconcile_id` as extra fields of the record. Other
+    records of a reconcile get them from `current_reconcile`.
+
+    Args:
+        name: For logs and thread names.
+        reconcile: Moves one key a step closer to its spec. Called from several threads, never at once for one key.
+        queue: Where keys come from. Watchers of objects add to it; `stop` shuts it down.
+        workers: How many keys are reconciled at once.
+        thread: Where keys are reconciled one at a time, between the turns of others; the reconciler must not wait then.
+            None: on threads of its own, as many as there are workers.
+        on_error: Called with every failure but conflicts, on the worker's thread.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        reconcile: Reconcile,
+        queue: WorkQueue[Key] | None = None,
+        *,
+        workers: int = 1,
+        thread: SharedThread | None = None,
+        on_error: OnError = _ignore,
+    ) -> None:
+        self.name = name
+        self.queue: WorkQueue[Key] = WorkQueue() if queue is None else queue
+        self._reconcile = reconcile
+        self._on_error = on_error
+        self._ids = itertools.count(1)
+        self._participant = None if thread is None else thread.participant(partial(self.process_next, 0.0))
+        self._threads = [
+            threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True)
+            for number in range(workers if thread is None else 0)
+        ]
+
+    def start(self) -> None:
+        """Start the workers."""
+        if self._participant is not None:
+            self.queue.tell(self._participant.wake)
+            self._participant.wake()
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Let running reconciles finish, drop the rest, and wait for the workers to end."""
+        self.queue.shut_down()
+        if self._participant is not None:
+            self._participant.leave()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
+
+    def _work(self) -> None:
+        while not self.queue.is_shut_down:
+            self.process_next()
+
+    def process_next(self, timeout_seconds: float | None = None) -> float | None:
+        """Reconcile one key on this thread, if one comes in time; return in how many seconds the queue has another."""
+        key = self.queue.get(timeout_seconds)
+        if key is None:
+            return self.queue.seconds_to_next()
+        outside = _current.set((self.name, key, next(self._ids)))
+        succeeded = False
+        try:
+            result = self._reconcile(key)
+            succeeded = True
+            if result.requeue_after_seconds is not None:
+                self.queue.add_after(key, result.requeue_after_seconds)
+        except ConflictError:
+            self.queue.add_rate_limited(key)
+        except Exception as error:  # noqa: BLE001 - the loop outlives every reconciler; the log gets the traceback
+            self._fail(key, error)
+        finally:
+            _current.reset(outside)
+            next_seconds = self.queue.done(key, succeeded=succeeded)
+        return next_seconds
+
+    def _fail(self, key: Key, error: Exception) -> None:
+        extra = current_reconcile()
+        match error:
+            case TerminalError() | InvalidError():
+                self.queue.forget(key)
+                _log.error("Reconcile failed for good: %s", error, extra=extra)
+            case UnavailableError() | ForbiddenError():
+                delay = self.queue.add_rate_limited(key)
+                facts = {"retry_after_seconds": delay, "sentence": str(error)}
+                _log.warning("Reconcile postponed: %s", error, extra={**extra, **facts})
+            case _:
+                delay = self.queue.add_rate_limited(key)
+                _log.error("Reconcile failed", extra={**extra, "retry_after_seconds": delay}, exc_info=error)
+        try:
+            self._on_error(key, error)
+        except Exception:  # noqa: BLE001 - a broken hook must not end the worker
+            _log.exception("Error hook failed", extra=extra)

@@ -1,7 +1,0 @@
-"""One pod as process groups of this machine: what the kubelet does on a cluster.
-
-Belongs here: containers, their environment, directories, volumes, output and exit codes. Does not belong here: which
-pods a Job needs (`katib.local.jobs`), starting a single process (`katib.local.processes`).
-
-`pod` and `container` live on the one `loop` thread.
-"""

@@ -1,0 +1,201 @@
+"""Budgets in what people pay: hours, hours of a resource, and money.
+
+A budget is written as amounts with a comma between: `8h` of time, `20 gpu-hours`, `$50`. Money needs prices of an hour:
+`gpu=2.50, cpu=0.04, trial=0.10`. What a trial has is what its job requests, for as long as it runs; a job that requests
+nothing has `trial=1`, as every trial does.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from katib.errors import FieldError, InvalidError
+from katib.model.names import BUDGET_ANNOTATION, PRICES_ANNOTATION
+from katib.model.quantities import parse_quantity
+from katib.model.wording import path_to, shown
+
+HOURS: Final = "hours"
+"""Unit of time: the hours during which at least one trial ran."""
+
+MONEY: Final = "$"
+"""Unit of money, whatever the currency of the prices."""
+
+TRIAL: Final = "trial"
+"""The resource of which every trial has one."""
+
+RESOURCES: Final = ("gpu", "cpu", TRIAL)
+
+_SECONDS: Final = {"s": 1, "m": 60, "min": 60, "h": 3600, "hour": 3600, "hours": 3600, "d": 86_400}
+_NUMBER = r"(\d+(?:\.\d+)?)"
+_TIME = re.compile(rf"{_NUMBER}\s*({'|'.join(_SECONDS)})")
+_RESOURCE_HOURS = re.compile(rf"{_NUMBER}\s*({'|'.join(RESOURCES)})-hours?")
+_MONEY_AMOUNT = re.compile(rf"\${_NUMBER}")
+_PAIR = re.compile(rf"({'|'.join(RESOURCES)})\s*=\s*{_NUMBER}")
+_HOUR = 3600.0
+_COUNTS = ("replicas", "parallelism", "numNodes")
+"""Fields of jobs that say how many pods come of what stands beside them."""
+
+_GPU = "/gpu"
+_LARGEST = 1e12
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What the trials of an experiment may use together.
+
+    Attributes:
+        limits: By unit: `hours`, a resource (in hours of it), or `$`.
+        prices: What an hour of each resource costs.
+    """
+
+    limits: Mapping[str, float]
+    prices: Mapping[str, float] = field(default_factory=dict)
+
+    def used(self, unit: str, seconds: float, held: Mapping[str, float]) -> float:
+        """Return how much of a unit is used.
+
+        Args:
+            unit: One of the limits.
+            seconds: During which trials ran.
+            held: Seconds of each resource.
+        """
+        if unit == HOURS:
+            return seconds / _HOUR
+        if unit == MONEY:
+            return math.fsum(held.get(name, 0.0) * price for name, price in self.prices.items()) / _HOUR
+        return held.get(unit, 0.0) / _HOUR
+
+
+def budget_of(annotations: Mapping[str, str]) -> Budget | None:
+    """Return the budget of an experiment; None where it has none, or one that cannot be read."""
+    text = annotations.get(BUDGET_ANNOTATION)
+    return None if text is None else _read(text, annotations.get(PRICES_ANNOTATION, ""))[0]
+
+
+def changed_budget(stored: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
+    """Return the annotations of a budget that differ in a document of an experiment that is stored already.
+
+    Raises:
+        InvalidError: The budget is wrong.
+    """
+    names = (BUDGET_ANNOTATION, PRICES_ANNOTATION)
+    changed = {name: wanted[name] for name in names if name in wanted and wanted[name] != stored.get(name)}
+    if errors := budget_errors({**stored, **changed}) if changed else ():
+        raise InvalidError(errors)
+    return changed
+
+
+def doubled(text: str) -> str:
+    """Return a budget of twice as much."""
+    return re.sub(_NUMBER, lambda match: f"{2 * float(match[1]):g}", text)
+
+
+def budget_errors(annotations: Mapping[str, str]) -> list[FieldError]:
+    """Return what is wrong with the budget of an experiment."""
+    text = annotations.get(BUDGET_ANNOTATION)
+    return [] if text is None else list(_read(text, annotations.get(PRICES_ANNOTATION, ""))[1])
+
+
+@functools.lru_cache(maxsize=256)
+def _read(text: str, prices: str) -> tuple[Budget | None, tuple[FieldError, ...]]:
+    errors: list[FieldError] = []
+    limits = _amounts(text, errors)
+    costs = _prices(prices, errors)
+    if MONEY in limits and not costs and not errors:
+        cause = "a budget of money needs prices"
+        remedy = f'add the annotation {PRICES_ANNOTATION}: "gpu=2.50, cpu=0.04", dollars for an hour of each'
+        errors.append(FieldError(path_to("metadata.annotations", BUDGET_ANNOTATION), cause, remedy, "budget-prices"))
+    return (None if errors else Budget(limits, costs)), tuple(errors)
+
+
+def _amounts(text: str, errors: list[FieldError]) -> dict[str, float]:
+    """Return the limit of each unit; the smaller one of two."""
+    found: dict[str, float] = {}
+    for part in map(str.strip, text.split(",")):
+        if match := _TIME.fullmatch(part):
+            unit, amount = HOURS, float(match[1]) * _SECONDS[match[2]] / _HOUR
+        elif match := _RESOURCE_HOURS.fullmatch(part):
+            unit, amount = match[2], float(match[1])
+        elif match := _MONEY_AMOUNT.fullmatch(part):
+            unit, amount = MONEY, float(match[1])
+        else:
+            unit, amount = "", 0.0
+        if not 0 < amount < _LARGEST:
+            remedy = "write it as 8h, 90m, 2d, 20 gpu-hours, 100 cpu-hours or $50, with a comma between several"
+            where = path_to("metadata.annotations", BUDGET_ANNOTATION)
+            errors.append(FieldError(where, f"{shown(part)} is not a budget", remedy, "budget-format"))
+        else:
+            found[unit] = min(amount, found.get(unit, amount))
+    return found
+
+
+def _prices(text: str, errors: list[FieldError]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        match = _PAIR.fullmatch(part)
+        if match is None:
+            remedy = f"write it as gpu=2.50, with one of {', '.join(RESOURCES)}, and dollars for an hour"
+            where = path_to("metadata.annotations", PRICES_ANNOTATION)
+            errors.append(FieldError(where, f"{shown(part)} is not a price", remedy, "budget-prices"))
+        else:
+            found[match[1]] = float(match[2])
+    return found
+
+
+def holds_of(run_spec: Mapping[str, Any] | None) -> dict[str, float]:
+    """Return how much of each resource a trial has while its job runs: what all its pods request together."""
+    found = {TRIAL: 1.0}
+    for name, amount in _requested(run_spec or {}, 1):
+        found[name] = found.get(name, 0.0) + amount
+    return found
+
+
+def holds_text(holds: Mapping[str, float]) -> str:
+    """Return what a trial has as text of its annotation."""
+    return ", ".join(f"{name}={amount:.12g}" for name, amount in sorted(holds.items()))
+
+
+@functools.lru_cache(maxsize=256)
+def read_holds(text: str) -> Mapping[str, float]:
+    """Return what the annotation of a trial says that it has; what cannot be read is left out."""
+    pairs = (match for part in text.split(",") if (match := _PAIR.fullmatch(part.strip())))
+    return {match[1]: float(match[2]) for match in pairs}
+
+
+def _requested(node: Any, pods: int) -> Iterator[tuple[str, float]]:
+    """Yield what a part of a job requests, times the number of pods that come of it."""
+    if isinstance(node, list):
+        for item in node:
+            yield from _requested(item, pods)
+    if not isinstance(node, Mapping):
+        return
+    for name in _COUNTS:
+        count = node.get(name)
+        if isinstance(count, int) and count >= 0:
+            pods *= count
+    for name, item in node.items():
+        if name in {"resources", "resourcesPerNode"} and isinstance(item, Mapping):
+            yield from _amounts_of({**_mapping(item.get("limits")), **_mapping(item.get("requests"))}, pods)
+        elif name != "initContainers":
+            yield from _requested(item, pods)
+
+
+def _amounts_of(amounts: Mapping[str, Any], pods: int) -> Iterator[tuple[str, float]]:
+    for name, value in amounts.items():
+        resource = "gpu" if name.endswith(_GPU) else name
+        if resource in RESOURCES:
+            try:
+                amount = float(parse_quantity(value))
+            except (ValueError, ArithmeticError):
+                continue
+            if 0 <= amount < _LARGEST:
+                yield resource, amount * pods
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,90 @@
+"""Which experiments another one learns from: those that it names, and those that were found for it.
+
+`auto` is given experiments of the same namespace by itself. They are looked for once, when it is submitted, and written
+down as an annotation: so it is seen what it learns from, and a restart changes nothing. Found are the newest ones that
+have ended, seek the same metric in the same direction, have every parameter of the new one with the same type, and had
+their best trial at a point of the new search space. What their trials are worth is for the algorithm to find out.
+
+A search with a seed is meant to be repeated, so nothing is looked for; nor with several objectives, where the models of
+`auto` do not learn from other experiments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from katib.errors import FieldError
+from katib.model.algorithms import SEED
+from katib.model.conditions import has_ended
+from katib.model.defaults import default_algorithm, with_defaults
+from katib.model.names import LEARNS_FROM_ANNOTATION, NOTHING
+from katib.model.types import Experiment, ParameterAssignment, ParameterSpec
+
+MOST_FOUND = 5
+LEAST_ENDED = 10
+"""Trials with a value that an experiment has to have: fewer say little of a search space."""
+MOST_ENDED = 1_000
+"""Trials of an experiment that are sent along with each question; those of a larger one have to be asked for."""
+
+_LEARNING = "auto"
+_SEEDS = ("random_state", SEED.name)
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+CheckPoint = Callable[[Sequence[ParameterSpec], Sequence[ParameterAssignment]], Sequence[FieldError]]
+"""Returns what keeps assignments from being a point of the space of these parameters."""
+
+
+def learned_experiments(experiment: Experiment) -> tuple[str, ...]:
+    """Return the names of the experiments whose trials are history for this one."""
+    start = experiment.spec.warm_start
+    noted = experiment.metadata.annotations.get(LEARNS_FROM_ANNOTATION, NOTHING)
+    if start is None and noted == NOTHING:
+        return ()
+    found = (name.strip() for name in ("" if noted.strip() == NOTHING else noted).split(","))
+    named = start.experiments if start is not None else ()
+    return tuple(dict.fromkeys((*named, *(name for name in found if name not in ("", experiment.name)))))
+
+
+def looks_for_experiments(experiment: Experiment) -> bool:
+    """Return whether a new experiment is given others to learn from."""
+    spec = experiment.spec
+    if LEARNS_FROM_ANNOTATION in experiment.metadata.annotations or spec.warm_start is not None:
+        return False
+    algorithm = default_algorithm(spec)
+    if algorithm is None or algorithm.algorithm_name != _LEARNING:
+        return False
+    is_seeded = any(setting.name in _SEEDS for setting in algorithm.algorithm_settings)
+    return not is_seeded and bool(spec.parameters) and spec.objective is not None and not spec.objective.objectives
+
+
+def found_experiments(
+    experiment: Experiment, others: Iterable[Mapping[str, Any]], check_point: CheckPoint
+) -> tuple[str, ...]:
+    """Return the names of those among others, as they are stored, that a new experiment learns from; newest first."""
+    wanted = with_defaults(experiment)
+    completed = (Experiment.read(other) for other in others if (other.get("status") or {}).get("completionTime"))
+    alike = [other for other in completed if _is_alike(wanted, other, check_point)]
+    alike.sort(key=lambda other: (other.status.completion_time or _NEVER, other.name), reverse=True)
+    return tuple(other.name for other in alike[:MOST_FOUND])
+
+
+def _is_alike(experiment: Experiment, other: Experiment, check_point: CheckPoint) -> bool:
+    spec, status = other.spec, other.status
+    measured = status.trials_succeeded + status.trials_early_stopped
+    if other.name == experiment.name or not has_ended(status.conditions) or not LEAST_ENDED <= measured <= MOST_ENDED:
+        return False
+    wanted, sought = experiment.spec.objective, spec.objective
+    if wanted is None or sought is None or sought.objectives or other.metadata.deletion_timestamp is not None:
+        return False
+    if (sought.objective_metric_name, sought.type) != (wanted.objective_metric_name, wanted.type):
+        return False
+    types = {parameter.name: parameter.parameter_type for parameter in spec.parameters}
+    parameters = experiment.spec.parameters
+    if any(types.get(parameter.name) != parameter.parameter_type for parameter in parameters):
+        return False
+    names = {parameter.name for parameter in parameters}
+    best = [known for known in status.current_optimal_trial.parameter_assignments if known.name in names]
+    errors = check_point(parameters, best)
+    return bool(best) and all(error.origin == "assignment-not-absent" for error in errors)

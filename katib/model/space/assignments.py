@@ -1,0 +1,103 @@
+"""Whether the assignments of a suggestion service can become a trial."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import lru_cache
+
+from katib.errors import FieldError
+from katib.model.space.build import build_parameter
+from katib.model.space.conditions import absent_parameters, build_conditions
+from katib.model.space.parameters import Value, finite_number, whole_number
+from katib.model.types import Distribution, ParameterAssignment, ParameterCondition, ParameterSpec, ParameterType
+
+_parameter_of = lru_cache(maxsize=1024)(build_parameter)
+"""The same specifications are looked at for each assignment of an experiment."""
+
+_BELL = (Distribution.NORMAL, Distribution.LOG_NORMAL)
+
+
+def check_assignments(
+    parameters: Sequence[ParameterSpec], assignments: Sequence[ParameterAssignment]
+) -> list[FieldError]:
+    """Return what is wrong with a reply: a parameter missing, repeated, unknown or absent, a value outside its space.
+
+    Services of other makers are given some room: another spelling of a number, a value between two steps (most of
+    Katib's own services pass over the step), and for normal and logNormal a value beyond the bounds.
+    """
+    specs, conditional = dict[str, ParameterSpec](), list[ParameterSpec]()
+    for spec in parameters:
+        specs[spec.name] = spec
+        if spec.when is not None:
+            conditional.append(spec)
+    values = {assignment.name: assignment.value for assignment in assignments}
+    absent = _absent(specs, conditional, values) if conditional else frozenset()
+    errors = [_missing(name) for name in specs if name not in values and name not in absent]
+    if len(values) < len(assignments):
+        counts = Counter(assignment.name for assignment in assignments)
+        errors += [_repeated(name) for name, count in counts.items() if count > 1 and name in specs]
+    for i, assignment in enumerate(assignments):
+        path = f"parameterAssignments[{i}]"
+        if assignment.name in absent:
+            errors.append(_not_absent(specs[assignment.name], f"{path}.name"))
+        else:
+            errors += _check_one(specs.get(assignment.name), assignment, path)
+    return errors
+
+
+def _absent(
+    specs: Mapping[str, ParameterSpec], conditional: Sequence[ParameterSpec], texts: Mapping[str, str]
+) -> AbstractSet[str]:
+    """Return the parameters that may have no value; none where the conditions themselves are wrong."""
+    parents = {
+        spec.when.parameter: parameter
+        for spec in conditional
+        if spec.when and spec.when.parameter in specs and (parameter := _parameter_of(specs[spec.when.parameter]))
+    }
+
+    def value_of(name: str) -> Value | None:
+        try:
+            return parents[name].nearest(texts[name])
+        except (KeyError, ValueError):
+            return None
+
+    try:
+        return absent_parameters(build_conditions(conditional, parents), value_of)
+    except (KeyError, ValueError):
+        return frozenset()
+
+
+def _not_absent(spec: ParameterSpec, path: str) -> FieldError:
+    when = spec.when or ParameterCondition()
+    cause = f"{spec.name} has a value, but {when.parameter} is none of {', '.join(when.values)}"
+    return FieldError(path, cause, "leave it out", "assignment-not-absent")
+
+
+def _check_one(spec: ParameterSpec | None, assignment: ParameterAssignment, path: str) -> list[FieldError]:
+    if spec is None:
+        cause, remedy = f'unknown parameter "{assignment.name}"', "name parameters of the experiment only"
+        return [FieldError(f"{path}.name", cause, remedy, "assignment-unknown")]
+    parameter, text = _parameter_of(spec), assignment.value
+    try:
+        if parameter is not None and spec.feasible_space.distribution not in _BELL:
+            parameter.nearest(text)
+        elif spec.parameter_type == ParameterType.INT:
+            whole_number(text)
+        elif spec.parameter_type == ParameterType.DOUBLE:
+            finite_number(text)
+        elif parameter is not None:
+            parameter.parse(text)
+    except ValueError as error:
+        cause = f"{spec.name}: {error}"
+        return [FieldError(f"{path}.value", cause, "stay in the feasible space", "assignment-infeasible")]
+    return []
+
+
+def _missing(name: str) -> FieldError:
+    return FieldError("parameterAssignments", f"{name} has no value", "assign every parameter", "assignment-missing")
+
+
+def _repeated(name: str) -> FieldError:
+    return FieldError("parameterAssignments", f"{name} has several values", "assign it once", "assignment-duplicate")

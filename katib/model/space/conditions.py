@@ -1,0 +1,67 @@
+"""Which parameters have a value in a trial, where some have one only next to certain values of another.
+
+Notation: a *child* is a parameter with a condition, its *parent* the parameter that decides. Each child has one parent,
+so parents and children are a forest; a parameter without a condition is a root, and in every trial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from katib.model.space.parameters import Parameter, Value
+from katib.model.types import ParameterSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A parameter has a value only where its parent has one of these."""
+
+    parameter: str
+    parent: str
+    values: frozenset[Value]
+
+
+def build_conditions(specs: Sequence[ParameterSpec], parameters: dict[str, Parameter]) -> tuple[Condition, ...]:
+    """Return the conditions of a search space that `check_conditions` accepts, parents first."""
+    given = {
+        spec.name: Condition(
+            spec.name, spec.when.parameter, frozenset(map(parameters[spec.when.parameter].parse, spec.when.values))
+        )
+        for spec in specs
+        if spec.when is not None
+    }
+    return tuple(given[name] for name in parents_first(given, given))
+
+
+def absent_parameters(conditions: Sequence[Condition], value_of: Callable[[str], Value | None]) -> AbstractSet[str]:
+    """Return the names of the parameters that have no value.
+
+    Args:
+        conditions: Parents first.
+        value_of: The value of a parent by name; None when it has none that is known. Not asked for an absent one.
+    """
+    absent: set[str] = set()
+    for condition in conditions:
+        if condition.parent in absent or value_of(condition.parent) not in condition.values:
+            absent.add(condition.parameter)
+    return absent
+
+
+def parents_first(names: Iterable[str], conditions: Mapping[str, Condition]) -> list[str]:
+    """Return the names in the order given, except that each comes after its parent where that is one of them.
+
+    Args:
+        names: Of parameters.
+        conditions: By the name of the child.
+    """
+    wanted, ordered = set(names), dict[str, None]()
+    for name in names:
+        line = dict[str, None]()
+        at = name
+        while at in wanted and at not in ordered and at not in line:
+            line[at] = None
+            at = conditions[at].parent if at in conditions else ""
+        ordered.update(reversed(line.items()))
+    return list(ordered)

@@ -1,0 +1,298 @@
+"""Parameters as values that cannot be illegal: built once from a checked specification, then only used.
+
+A parameter is an interval (every float between two bounds), a grid (numbers at equal distances; every int is one) or a
+choice (a list of texts). All three offer the same operations, so an algorithm needs to look closer only where it knows
+how to make use of it.
+
+Laws: `parse(format(v)) == v`; `from_unit(u)` is feasible for every u in [0, 1]; `from_unit(to_unit(v)) == v` on grids
+and choices of up to about a million values, and up to rounding on intervals.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from fractions import Fraction
+from random import Random
+from typing import cast
+
+from typing_extensions import override
+
+from katib.model.space.spread import Spread
+from katib.model.types import Distribution
+
+Value = float | int | str
+
+_TOLERANCE = 1e-9  # relative; other programs write fewer digits than a float has
+_STEP_TOLERANCE = 1e-6  # of a step: twelve digits of a value are enough for a million steps
+_MAX_EXACT = 2**53
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter(ABC):
+    """One dimension of the search space. Immutable and safe to share between threads."""
+
+    name: str
+
+    @property
+    @abstractmethod
+    def size(self) -> int | None:
+        """Number of feasible values; None when there is no end of them."""
+
+    @abstractmethod
+    def parse(self, text: str) -> Value:
+        """Return the feasible value that the text stands for.
+
+        Raises:
+            ValueError: There is none; the message says why.
+        """
+
+    @abstractmethod
+    def nearest(self, text: str) -> Value:
+        """Return the feasible value closest to what the text stands for, for values from a coarser or finer grid.
+
+        Raises:
+            ValueError: The text stands for nothing between the bounds.
+        """
+
+    @abstractmethod
+    def at(self, index: int) -> Value:
+        """Return the index-th feasible value, counting from 0 in natural order; only for a parameter with a size."""
+
+    @abstractmethod
+    def index_of(self, value: Value) -> int:
+        """Return the index of a feasible value; only for a parameter with a size."""
+
+    @abstractmethod
+    def to_unit(self, value: Value) -> float:
+        """Return the place of a feasible value in [0, 1], where equal lengths are equally probable."""
+
+    @abstractmethod
+    def from_unit(self, u: float) -> Value:
+        """Return the feasible value at a place in [0, 1]."""
+
+    def format(self, value: Value) -> str:
+        """Return the text of an assignment: ints as ints, floats in the shortest form that reads back the same."""
+        return value if isinstance(value, str) else repr(value)
+
+    def contains(self, text: str) -> bool:
+        """Return whether the text stands for a feasible value."""
+        try:
+            self.parse(text)
+        except ValueError:
+            return False
+        return True
+
+    def sample(self, random: Random) -> Value:
+        """Draw a value from the distribution, with one number of the random source."""
+        return self.from_unit(random.random())
+
+
+@dataclass(frozen=True, slots=True)
+class Interval(Parameter):
+    """Every float between two different bounds."""
+
+    spread: Spread
+
+    @property
+    @override
+    def size(self) -> int | None:
+        return None
+
+    @override
+    def parse(self, text: str) -> float:
+        low, high = self.spread.low, self.spread.high
+        x = finite_number(text)
+        slack = _TOLERANCE * max(abs(low), abs(high)) if not low <= x <= high else 0.0
+        if not low - slack <= x <= high + slack:
+            raise ValueError(f"{text} is not between {low!r} and {high!r}")
+        return min(max(x, low), high)
+
+    nearest = parse
+
+    @override
+    def at(self, index: int) -> float:
+        raise IndexError(f"{self.name} has no {index}-th value: it is continuous")
+
+    @override
+    def index_of(self, value: Value) -> int:
+        raise IndexError(f"{self.name} has no index of {value}: it is continuous")
+
+    @override
+    def to_unit(self, value: Value) -> float:
+        return self.spread.share(float(value))
+
+    @override
+    def from_unit(self, u: float) -> float:
+        return self.spread.value(u) + 0.0  # turns -0.0 into 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Grid(Parameter):
+    """The numbers `low + k * step` for k = 0 .. count - 1, all of them ints or all floats.
+
+    Attributes:
+        spread: Distribution over the bounds that the user gave; None for equal weights. A logarithmic one reaches half
+            a step beyond both ends, so that the end points get their full weight; a bell's ends are cut at the bounds.
+    """
+
+    low: Fraction
+    step: Fraction
+    count: int
+    whole: bool
+    spread: Spread | None = None
+
+    @property
+    @override
+    def size(self) -> int | None:
+        return self.count
+
+    @override
+    def parse(self, text: str) -> Value:
+        k, distance = self._locate(text)
+        # Far from zero two floats may be further apart than the tolerance.
+        if distance > max(_STEP_TOLERANCE, 2 * math.ulp(float(self._number(k))) / float(self.step)):
+            raise ValueError(f"{text} is not {self._number(0)!r} plus a multiple of {self._as_number(self.step)!r}")
+        return self._number(k)
+
+    @override
+    def nearest(self, text: str) -> Value:
+        return self._number(self._locate(text)[0])
+
+    @override
+    def at(self, index: int) -> Value:
+        if not 0 <= index < self.count:
+            raise IndexError(f"{self.name} has {self.count} values, there is none at {index}")
+        return self._number(index)
+
+    @override
+    def index_of(self, value: Value) -> int:
+        exact = _exact(value if self.whole else float(value))
+        return min(max(round((exact - self.low) / self.step), 0), self.count - 1)
+
+    @override
+    def to_unit(self, value: Value) -> float:
+        if self.spread is None:
+            return float(Fraction(2 * self.index_of(value) + 1, 2 * self.count))
+        return self.spread.share(float(value))
+
+    @override
+    def from_unit(self, u: float) -> Value:
+        if self.spread is None:
+            k = int(u * self.count) if self.count < _MAX_EXACT else int(Fraction(u) * self.count)
+            return self._number(min(k, self.count - 1))
+        return self._number(self.index_of(self.spread.value(u) if not self.whole else round(self.spread.value(u))))
+
+    def _locate(self, text: str) -> tuple[int, float]:
+        """Return the nearest index and how far off the value is, in steps."""
+        x = whole_number(text) if self.whole else _exact(finite_number(text))
+        place = (x - self.low) / self.step
+        slack = Fraction(_TOLERANCE)
+        if not -slack <= place <= (self.count - 1) + slack:
+            last = self._number(self.count - 1)
+            # A grid that does not reach the upper bound still has room for another program's values below it.
+            if place < 0 or place >= self.count:
+                raise ValueError(f"{text} is not between {self._number(0)!r} and {last!r}")
+        k = min(max(round(place), 0), self.count - 1)
+        return k, float(abs(place - k))
+
+    def _number(self, k: int) -> Value:
+        return self._as_number(self.low + k * self.step)
+
+    def _as_number(self, exact: Fraction) -> Value:
+        return int(exact) if self.whole else float(exact)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Parameter):
+    """A list of texts. An *ordered* one (discrete, all numbers) has its values in numeric order in `values`.
+
+    Texts are returned as they were given; equal texts count once.
+    """
+
+    values: tuple[str, ...]
+    ordered: bool = False
+    _index: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_index", {text: i for i, text in enumerate(self.values)})
+
+    @property
+    @override
+    def size(self) -> int | None:
+        return len(self.values)
+
+    @override
+    def parse(self, text: str) -> str:
+        if text in self._index:
+            return text
+        if self.ordered:
+            x = finite_number(text)
+            for value in self.values:
+                if math.isclose(x, float(value), rel_tol=_TOLERANCE):
+                    return value
+        raise ValueError(f'"{text}" is not one of {", ".join(self.values)}')
+
+    @override
+    def nearest(self, text: str) -> str:
+        return self.parse(text)
+
+    @override
+    def at(self, index: int) -> str:
+        if not 0 <= index < len(self.values):
+            raise IndexError(f"{self.name} has {len(self.values)} values, there is none at {index}")
+        return self.values[index]
+
+    @override
+    def index_of(self, value: Value) -> int:
+        return self._index[cast("str", value)]
+
+    @override
+    def to_unit(self, value: Value) -> float:
+        return (self.index_of(value) + 0.5) / len(self.values)
+
+    @override
+    def from_unit(self, u: float) -> str:
+        return self.values[min(int(u * len(self.values)), len(self.values) - 1)]
+
+
+def finite_number(text: str) -> float:
+    """Return the number a text stands for; ValueError when it is none, NaN or infinite."""
+    try:
+        x = float(text)
+    except ValueError:
+        raise ValueError(f'"{text}" is not a number') from None
+    if not math.isfinite(x):
+        raise ValueError(f"{text} is not a finite number")
+    return x
+
+
+def whole_number(text: str) -> int:
+    """Return the whole number a text stands for; `3.0` and `1e3` are whole."""
+    try:
+        return int(text)
+    except ValueError:
+        x = finite_number(text)
+    if x != int(x):
+        raise ValueError(f"{text} is not a whole number")
+    return int(x)
+
+
+def exact_number(text: str) -> Fraction:
+    """Return a decimal text as an exact fraction, so that 0.1 + 2 * 0.1 is 0.3.
+
+    It goes through the shortest text of the float, which bounds the exponent: `1e-999999999` would fill the memory.
+    """
+    return _exact(finite_number(text))
+
+
+def _exact(x: float | str) -> Fraction:
+    return Fraction(x) if isinstance(x, int) else Fraction(repr(float(x)))
+
+
+def uniform_or(distribution: str) -> Distribution:
+    """Return the distribution of that name; none, `unknown` and the empty text mean uniform."""
+    if distribution in ("", Distribution.UNKNOWN):
+        return Distribution.UNIFORM
+    return Distribution(distribution)

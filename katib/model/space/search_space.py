@@ -1,0 +1,140 @@
+"""The search space: all parameters of an experiment together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from random import Random
+
+from katib.errors import FieldError, InvalidError, invalid
+from katib.model.conditional_parameters import check_conditions
+from katib.model.search_space import check_parameters
+from katib.model.space.build import build_parameter
+from katib.model.space.conditions import Condition, absent_parameters, build_conditions
+from katib.model.space.counting import Counting
+from katib.model.space.parameters import Parameter, Value
+from katib.model.types import ParameterSpec
+
+Point = Mapping[str, Value]
+"""Values by name, in the order of the parameters. A *whole* point has one for every parameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSpace:
+    """The parameters of an experiment, in the order the user gave them.
+
+    Some may have a value only next to certain values of another parameter, and be absent from a trial. An algorithm
+    need not know: the points it gets are whole, with the value in the middle of the unit interval where a parameter is
+    absent, and of the whole points that it returns `format` leaves out what is absent. So two trials that do not differ
+    have equal points. `conditions` has the rules, and `active` returns points without their absent parameters.
+
+    Attributes:
+        parameters: All of them, absent or not.
+        conditions: For each parameter that may be absent the values next to which it is present; parents first.
+    """
+
+    parameters: tuple[Parameter, ...]
+    conditions: tuple[Condition, ...] = ()
+    _counting: Counting | None = field(init=False, repr=False, compare=False)
+    _by_name: Mapping[str, Parameter] = field(init=False, repr=False, compare=False)
+    _parents: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {parameter.name: parameter for parameter in self.parameters})
+        object.__setattr__(self, "_parents", frozenset(condition.parent for condition in self.conditions))
+        is_finite = all(parameter.size is not None for parameter in self.parameters)
+        object.__setattr__(self, "_counting", Counting(self.parameters, self.conditions) if is_finite else None)
+
+    @classmethod
+    def of(cls, specs: Sequence[ParameterSpec], path: str = "spec.parameters") -> SearchSpace:
+        """Build the space from specifications.
+
+        Raises:
+            InvalidError: Everything that is wrong with them.
+        """
+        parameters = {spec.name: parameter for spec in specs if (parameter := build_parameter(spec)) is not None}
+        if not specs:
+            raise invalid(path, "there are no parameters", "give at least one", "parameters-empty")
+        if len(parameters) < len(specs):
+            errors = list(check_parameters(specs, path))
+            remedy = "use double, int, discrete or categorical"
+            untyped = FieldError(path, "a parameter is of the type unknown", remedy, "parameter-type")
+            raise InvalidError(errors or [untyped])  # Katib's admission accepts that type
+        if errors := list(check_conditions(specs, path)):
+            raise InvalidError(errors)
+        try:
+            conditions = build_conditions(specs, parameters)
+        except ValueError as error:  # what `check_conditions` passes over, since the parent's specification is odd
+            raise invalid(path, str(error), "list values of that parameter", "condition-value-unknown") from error
+        return cls(tuple(parameters.values()), conditions)
+
+    @property
+    def size(self) -> int | None:
+        """Number of different points, absent parameters not counted; None when a parameter is continuous."""
+        return None if self._counting is None else self._counting.size
+
+    def at(self, index: int) -> Point:
+        """Return the index-th whole point of a finite space in natural order: the last parameter changes fastest.
+
+        Parents come before their children, where the user gave them in another order. Costs the same for every index,
+        however large the space.
+
+        Raises:
+            IndexError: There is no such point.
+        """
+        if self._counting is None:
+            [endless, *_] = [parameter.name for parameter in self.parameters if parameter.size is None]
+            raise IndexError(f"the space has no {index}-th point: {endless} is continuous")
+        if not 0 <= index < self._counting.size:
+            raise IndexError(f"the space has {self.size} points, there is none at {index}")
+        return self.complete(self._counting.at(index))
+
+    def sample(self, random: Random) -> Point:
+        """Draw a whole point, each parameter from its own distribution, with one number of the random source each."""
+        return self.complete({parameter.name: parameter.sample(random) for parameter in self.parameters})
+
+    def absent(self, point: Point) -> frozenset[str]:
+        """Return the names of the parameters that are absent from the trial of a point, whole or not."""
+        return frozenset(absent_parameters(self.conditions, point.get))
+
+    def active(self, point: Point) -> Point:
+        """Return a point without the values of its absent parameters."""
+        absent = self.absent(point)
+        return {p.name: point[p.name] for p in self.parameters if p.name not in absent}
+
+    def complete(self, point: Point) -> Point:
+        """Return the whole point of a trial, with the value in the middle for each absent parameter."""
+        absent = self.absent(point)
+        return {p.name: p.from_unit(0.5) if p.name in absent else point[p.name] for p in self.parameters}
+
+    def format(self, point: Point) -> dict[str, str]:
+        """Return the texts of a point, whole or not, by name; none for a parameter that is absent."""
+        absent = self.absent(point)
+        return {p.name: p.format(point[p.name]) for p in self.parameters if p.name not in absent}
+
+    def drop_absent(self, texts: Mapping[str, str]) -> Mapping[str, str]:
+        """Return texts by parameter name without those of absent parameters; other names pass."""
+        absent = absent_parameters(self.conditions, self._parent_values(texts).get)
+        return {name: text for name, text in texts.items() if name not in absent}
+
+    def nearest(self, assignments: Iterable[tuple[str, str]]) -> Point | None:
+        """Return the feasible whole point closest to the assignments of a trial; None when there is none.
+
+        That is when a parameter which is not absent has no value, or one out of bounds. Assignments of other names,
+        and of absent parameters, are passed over.
+        """
+        texts = dict(assignments)
+        absent = absent_parameters(self.conditions, self._parent_values(texts).get)
+        try:
+            return {p.name: p.from_unit(0.5) if p.name in absent else p.nearest(texts[p.name]) for p in self.parameters}
+        except (KeyError, ValueError):
+            return None
+
+    def _parent_values(self, texts: Mapping[str, str]) -> dict[str, Value]:
+        """Return the values of the parameters that decide, where they can be read."""
+        values: dict[str, Value] = {}
+        for name in self._parents:
+            with suppress(KeyError, ValueError):
+                values[name] = self._by_name[name].nearest(texts[name])
+        return values

@@ -1,0 +1,27 @@
+"""Trial templates: placeholders, rendering, the rules a template must obey, and condition paths.
+
+Belongs here: pure functions from a template and an assignment to the object a trial runs as, and from the status of
+that object to a verdict. Does not belong here: reading ConfigMaps, running anything, the schema of one job kind.
+"""
+
+from __future__ import annotations
+
+from katib.model.templates.check import check_template
+from katib.model.templates.condition_path import ConditionPath, Satisfied, check_condition, parse
+from katib.model.templates.placeholders import find_placeholders, has_placeholder
+from katib.model.templates.render import CompiledTemplate, compile_template, render
+from katib.model.templates.source import template_text
+
+__all__ = [
+    "CompiledTemplate",
+    "ConditionPath",
+    "Satisfied",
+    "check_condition",
+    "check_template",
+    "compile_template",
+    "find_placeholders",
+    "has_placeholder",
+    "parse",
+    "render",
+    "template_text",
+]

@@ -1,0 +1,186 @@
+"""The kinds of `kubeflow.org/v1beta1` and the types they share, field for field as Katib serves them.
+
+The types are frozen structs: a change is a copy (`msgspec.structs.replace`). Words that Katib spells as strings stay
+strings, so that an invalid object can be read and all its errors reported at once; the enums beside them name the valid
+ones, and being string enums they compare equal.
+
+Encoding follows Katib's JSON shape: what is empty is dropped, except nullable numbers that were given (`goal: 0`) and
+the few objects that are always written.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from katib.model.types.words import (
+    API_VERSION,
+    CAMEL_CASE,
+    GROUP,
+    UNAVAILABLE,
+    VERSION,
+    CollectorKind,
+    ComparisonType,
+    ConditionStatus,
+    Distribution,
+    ExperimentCondition,
+    FileFormat,
+    FileSystemKind,
+    MetricStrategy,
+    ObjectiveType,
+    ParameterType,
+    ResumePolicy,
+    SuggestionCondition,
+    TrialCondition,
+    TrialState,
+)
+
+if TYPE_CHECKING:
+    from katib.model.types.blocks import (
+        AlgorithmSetting,
+        AlgorithmSpec,
+        CollectorSpec,
+        ConfigMapSource,
+        EarlierTrial,
+        EarlyStoppingRule,
+        FeasibleSpace,
+        FileSystemPath,
+        FilterSpec,
+        GraphConfig,
+        InitialTrial,
+        Metric,
+        MetricConstraint,
+        MetricsCollectorSpec,
+        MetricStrategySpec,
+        MetricValue,
+        NasConfig,
+        ObjectiveSpec,
+        ObjectiveTerm,
+        Observation,
+        Operation,
+        ParameterAssignment,
+        ParameterCondition,
+        ParameterSpec,
+        SourceSpec,
+        TrialParameterSpec,
+        TrialTemplate,
+        WarmStartSpec,
+    )
+    from katib.model.types.model import (
+        DecimalText,
+        Flag,
+        Int32,
+        Model,
+        Number,
+        PlainText,
+        Time,
+        format_time,
+    )
+    from katib.model.types.resources import (
+        BudgetUsage,
+        Condition,
+        EarlierTrialsStatus,
+        Experiment,
+        ExperimentSpec,
+        ExperimentStatus,
+        ObjectMeta,
+        OptimalTrial,
+        OwnerReference,
+        ParetoSet,
+        Resource,
+        Suggestion,
+        SuggestionSpec,
+        SuggestionStatus,
+        Trial,
+        TrialAssignment,
+        TrialSpec,
+        TrialStatus,
+    )
+
+__all__ = [
+    "API_VERSION",
+    "CAMEL_CASE",
+    "GROUP",
+    "UNAVAILABLE",
+    "VERSION",
+    "AlgorithmSetting",
+    "AlgorithmSpec",
+    "BudgetUsage",
+    "CollectorKind",
+    "CollectorSpec",
+    "ComparisonType",
+    "Condition",
+    "ConditionStatus",
+    "ConfigMapSource",
+    "DecimalText",
+    "Distribution",
+    "EarlierTrial",
+    "EarlierTrialsStatus",
+    "EarlyStoppingRule",
+    "Experiment",
+    "ExperimentCondition",
+    "ExperimentSpec",
+    "ExperimentStatus",
+    "FeasibleSpace",
+    "FileFormat",
+    "FileSystemKind",
+    "FileSystemPath",
+    "FilterSpec",
+    "Flag",
+    "GraphConfig",
+    "InitialTrial",
+    "Int32",
+    "Metric",
+    "MetricConstraint",
+    "MetricStrategy",
+    "MetricStrategySpec",
+    "MetricValue",
+    "MetricsCollectorSpec",
+    "Model",
+    "NasConfig",
+    "Number",
+    "ObjectMeta",
+    "ObjectiveSpec",
+    "ObjectiveTerm",
+    "ObjectiveType",
+    "Observation",
+    "Operation",
+    "OptimalTrial",
+    "OwnerReference",
+    "ParameterAssignment",
+    "ParameterCondition",
+    "ParameterSpec",
+    "ParameterType",
+    "ParetoSet",
+    "PlainText",
+    "Resource",
+    "ResumePolicy",
+    "SourceSpec",
+    "Suggestion",
+    "SuggestionCondition",
+    "SuggestionSpec",
+    "SuggestionStatus",
+    "Time",
+    "Trial",
+    "TrialAssignment",
+    "TrialCondition",
+    "TrialParameterSpec",
+    "TrialSpec",
+    "TrialState",
+    "TrialStatus",
+    "TrialTemplate",
+    "WarmStartSpec",
+    "format_time",
+]
+
+_MODELS = ("resources", "blocks", "model")
+
+
+def __getattr__(name: str) -> Any:
+    """Import the models when one is asked for: a command that shows objects needs the words only, and no struct."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    for module in _MODELS:
+        found = vars(import_module(f"{__name__}.{module}"))
+        globals().update({exported: found[exported] for exported in __all__ if exported in found})
+    return globals()[name]

@@ -1,0 +1,25 @@
+"""Validation: which experiments are accepted. Every rule gets its say; all errors come back at once.
+
+Belongs here: rules about the experiment alone, one module for each block of the spec. Does not belong here: what is
+inside a trial template (`check_template` of the caller), what only a suggestion service knows, and anything that does
+I/O. Rules look at an experiment with defaults. `docs/reference/errors.md` lists every origin with its rule, cause and
+cure.
+"""
+
+from __future__ import annotations
+
+from katib.model.validation.admission import admit, admit_update
+from katib.model.validation.experiment import TemplateCheck, find_warnings, validate_experiment
+from katib.model.validation.update import awaits_restart, describe_changes, is_restartable, validate_update
+
+__all__ = [
+    "TemplateCheck",
+    "admit",
+    "admit_update",
+    "awaits_restart",
+    "describe_changes",
+    "find_warnings",
+    "is_restartable",
+    "validate_experiment",
+    "validate_update",
+]

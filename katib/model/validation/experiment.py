@@ -1,0 +1,181 @@
+"""All rules of one experiment together, with those about its counts and the frame of its trial template."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from katib.errors import FieldError
+from katib.model.algorithms import MOST_PARALLEL, AlgorithmCatalog, find_cut_amounts
+from katib.model.checkpoints import checkpoint_directory
+from katib.model.job_kinds import misspelt_kind
+from katib.model.leases import LOST_LEASES, is_asked
+from katib.model.names import LOST_LEASES_ANNOTATION
+from katib.model.search_space import check_search_space, find_odd_values
+from katib.model.types import CollectorKind, Experiment, ExperimentSpec, ParameterSpec, TrialTemplate
+from katib.model.validation.algorithm import (
+    check_algorithm,
+    check_early_stopping,
+    check_needs,
+    check_resume_policy,
+)
+from katib.model.validation.history import PointCheck, check_initial_trials, check_warm_start, no_point_errors
+from katib.model.validation.metadata import check_metadata
+from katib.model.validation.metrics_collector import check_metrics_collector
+from katib.model.validation.objective import check_means, check_objective
+from katib.model.wording import one_of, shown
+
+TemplateCheck = Callable[[TrialTemplate, Sequence[ParameterSpec]], list[FieldError]]
+"""Returns what is wrong inside a template whose frame is sound, given the search space: its ConfigMap, placeholders and
+references, and whether the object can run here. Never raises."""
+
+ALL_COLLECTORS: tuple[str, ...] = tuple(CollectorKind)
+_WITHOUT_JOB = (CollectorKind.PUSH, CollectorKind.NONE)
+
+
+def validate_experiment(
+    experiment: Experiment,
+    *,
+    catalog: AlgorithmCatalog,
+    check_template: TemplateCheck,
+    check_point: PointCheck = no_point_errors,
+    collectors: Collection[str] = ALL_COLLECTORS,
+) -> list[FieldError]:
+    """Return everything that is wrong with an experiment; an empty list means that it is accepted.
+
+    Args:
+        experiment: With defaults.
+        catalog: Algorithms that are offered here.
+        check_template: Looks into the template.
+        check_point: Looks at the values of initial trials.
+        collectors: Kinds of metrics collectors that can run here.
+    """
+    spec = experiment.spec
+    return [
+        *check_metadata(experiment.metadata),
+        *check_counts(spec),
+        *check_resume_policy(spec.resume_policy),
+        *check_objective(spec.objective),
+        *check_means(spec),
+        *check_algorithm(spec, catalog),
+        *check_early_stopping(spec, catalog),
+        *check_search_space(spec),
+        *check_initial_trials(spec, check_point),
+        *check_warm_start(spec, experiment.name),
+        *check_needs(spec, catalog),
+        *_check_template(spec, check_template),
+        *check_metrics_collector(spec.metrics_collector_spec, collectors),
+        *_check_callers(experiment),
+    ]
+
+
+def find_warnings(spec: ExperimentSpec, catalog: AlgorithmCatalog) -> list[FieldError]:
+    """Return what is accepted but hardly meant."""
+    algorithm = spec.algorithm
+    info = catalog.find(algorithm.algorithm_name) if algorithm is not None else None
+    warnings = list(find_odd_values(spec.parameters))
+    if algorithm is not None and info is not None:
+        path = "spec.algorithm.algorithmSettings"
+        warnings += find_cut_amounts(info, algorithm.algorithm_settings, spec.parameters, path)
+    return warnings
+
+
+def _check_template(spec: ExperimentSpec, check_inside: TemplateCheck) -> Iterator[FieldError]:
+    template = spec.trial_template
+    if template is None:  # callers evaluate the trials
+        return
+    frame_errors, source_errors = list(check_frame(template)), list(check_source(template))
+    yield from frame_errors + source_errors
+    if template.trial_parameters and not source_errors:
+        yield from (error for error in check_inside(template, spec.parameters) if error not in frame_errors)
+
+
+def _check_callers(experiment: Experiment) -> Iterator[FieldError]:
+    """Check what needs a job where there is none, because callers evaluate the trials."""
+    if not is_asked(experiment):
+        return
+    spec, policy = experiment.spec, experiment.metadata.annotations.get(LOST_LEASES_ANNOTATION)
+    collector = spec.metrics_collector_spec
+    if collector is not None and collector.kind in tuple(CollectorKind) and collector.kind not in _WITHOUT_JOB:
+        cause = f"{collector.kind} reads what a job leaves, and without spec.trialTemplate there is no job"
+        remedy = "remove it, since callers report their metrics, or add spec.trialTemplate"
+        yield FieldError("spec.metricsCollectorSpec.collector.kind", cause, remedy, "collector-without-template")
+    if checkpoint_directory(spec.algorithm):
+        cause = "its checkpoints are handed from job to job, and without spec.trialTemplate there is no job"
+        yield FieldError("spec.algorithm", cause, "add spec.trialTemplate", "checkpoints-without-template")
+    if policy is not None and policy not in LOST_LEASES:
+        path = f'metadata.annotations["{LOST_LEASES_ANNOTATION}"]'
+        yield FieldError(path, f"{shown(policy)} is not known", one_of(LOST_LEASES), "lost-leases")
+
+
+_PATH = "spec.trialTemplate"
+
+
+def check_frame(template: TrialTemplate) -> Iterator[FieldError]:
+    """Check what must be there beside the template's source."""
+    if not template.primary_container_name:
+        remedy = "name the container that prints the metrics"
+        yield FieldError(f"{_PATH}.primaryContainerName", "it is missing", remedy, "primary-container-missing")
+    conditions = {"successCondition": template.success_condition, "failureCondition": template.failure_condition}
+    misspelt = misspelt_kind(template.trial_spec, f"{_PATH}.trialSpec") if not all(conditions.values()) else []
+    yield from misspelt
+    for name, condition in conditions.items():
+        if not condition and not misspelt:  # the kind that is meant has them
+            remedy = "give a GJSON path over the job's status; only known kinds of an inline template have a default"
+            yield FieldError(f"{_PATH}.{name}", "it is missing", remedy, "condition-missing")
+    if not template.trial_parameters:
+        remedy = "list name and reference of each placeholder of the template"
+        yield FieldError(f"{_PATH}.trialParameters", "it is missing", remedy, "trial-parameters-missing")
+
+
+def check_source(template: TrialTemplate) -> Iterator[FieldError]:
+    """Check that the template has exactly one source, and that it is complete."""
+    inline, config_map = template.trial_spec is not None, template.config_map
+    if not inline and config_map is None:
+        remedy = "give the object a trial runs as in trialSpec, or its place in configMap"
+        yield FieldError(_PATH, "it has neither trialSpec nor configMap", remedy, "template-source-missing")
+    elif inline and config_map is not None:
+        yield FieldError(_PATH, "it has both trialSpec and configMap", "keep one of them", "template-source-both")
+    elif config_map is not None:
+        for name, value, meaning in (
+            ("configMapName", config_map.config_map_name, "the ConfigMap"),
+            ("configMapNamespace", config_map.config_map_namespace, "the namespace of the ConfigMap"),
+            ("templatePath", config_map.template_path, "the key in the ConfigMap"),
+        ):
+            if not value:
+                where = f"{_PATH}.configMap.{name}"
+                yield FieldError(where, "it is missing", f"name {meaning}", "config-map-field-missing")
+
+
+def check_counts(spec: ExperimentSpec) -> Iterator[FieldError]:
+    """Check each count alone, then against `maxTrialCount`."""
+    limit = spec.max_trial_count
+    if limit is not None and limit <= 0:
+        yield FieldError("spec.maxTrialCount", f"{limit} is not above 0", "use at least 1", "max-trials-not-positive")
+        limit = None
+    yield from _check_parallel(spec.parallel_trial_count, limit)
+    yield from _check_max_failed(spec.max_failed_trial_count, limit)
+
+
+def _check_parallel(parallel: int | None, limit: int | None) -> Iterator[FieldError]:
+    path = "spec.parallelTrialCount"
+    if parallel is None:
+        return
+    if parallel <= 0:
+        yield FieldError(path, f"{parallel} is not above 0", "use at least 1", "parallel-not-positive")
+    elif limit is not None and parallel > limit:
+        remedy = f"use at most {limit} or raise maxTrialCount"
+        yield FieldError(path, f"{parallel} is above maxTrialCount {limit}", remedy, "parallel-above-max")
+    elif parallel > MOST_PARALLEL:
+        cause = f"{parallel} is more than an algorithm is asked for at once"
+        yield FieldError(path, cause, f"use at most {MOST_PARALLEL}", "parallel-too-many")
+
+
+def _check_max_failed(failed: int | None, limit: int | None) -> Iterator[FieldError]:
+    path = "spec.maxFailedTrialCount"
+    if failed is None:
+        return
+    if failed < 0:
+        yield FieldError(path, f"{failed} is negative", "use 0 or more, or remove it", "max-failed-negative")
+    elif limit is not None and failed > limit:
+        remedy = f"use at most {limit} or raise maxTrialCount"
+        yield FieldError(path, f"{failed} is above maxTrialCount {limit}", remedy, "max-failed-above-max")

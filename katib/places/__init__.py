@@ -1,0 +1,1 @@
+"""The two homes where trials run: one machine and a Kubernetes cluster."""

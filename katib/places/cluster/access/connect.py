@@ -1,0 +1,93 @@
+"""Connecting to a cluster for a user: with the rights of that user, and an answer when Katib is not there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from katib.errors import ForbiddenError, KindNotInstalledError, UnavailableError
+from katib.model.types import API_VERSION
+from katib.places.cluster.client import Connection
+from katib.places.cluster.client.configuration import Access, access
+from katib.places.cluster.environment import await_answer, core_namespace
+
+SETTLING_SECONDS = 30.0
+"""For so long after an outage a server that has only just started may not know rights and custom kinds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """One cluster as a user sees it.
+
+    Attributes:
+        connection: To its API server.
+        core_namespace: Where Katib's own parts run.
+        access: How it is reached, for what needs a connection of its own.
+    """
+
+    connection: Connection
+    core_namespace: str
+    access: Access
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the context, or of the pod we run in."""
+        return self.connection.namespace
+
+
+def await_api_server(kubeconfig: Path | None, context: str | None, pause: Callable[[float], bool]) -> bool:
+    """Return True as soon as the API server answers, False when a pause was ended before that.
+
+    Args:
+        kubeconfig: As `connect` takes it.
+        context: As above.
+        pause: As `katib.places.cluster.environment.await_answer` takes it.
+
+    Raises:
+        KatibError: As `connect` does, but for an API server that does not answer.
+    """
+    settled_at: float | None = None  # None: there was no outage
+
+    def ask() -> bool:
+        nonlocal settled_at
+        try:
+            connection.request("GET", "/version")
+            if settled_at is not None:
+                connect(kubeconfig, context).connection.close()
+        except UnavailableError:
+            settled_at = time.monotonic() + SETTLING_SECONDS
+            raise
+        except (ForbiddenError, KindNotInstalledError) as error:
+            if settled_at is None or time.monotonic() >= settled_at:
+                raise
+            raise UnavailableError(str(error)) from error
+        return True
+
+    with Connection(access(kubeconfig, context), user_agent="katib-server") as connection:
+        return await_answer(ask, pause) is not None
+
+
+def connect(kubeconfig: Path | None = None, context: str | None = None, *, user_agent: str = "katib") -> Cluster:
+    """Connect as a kubeconfig file, its context, or the pod we run in says.
+
+    Raises:
+        InvalidError: The file cannot be read, or has no such context.
+        UnavailableError: There is no configuration, or the API server does not answer.
+        KindNotInstalledError: The cluster does not know Katib's kinds.
+    """
+    found = access(kubeconfig, context)
+    connection = Connection(found, user_agent=user_agent)
+    try:
+        connection.discovery.resource(API_VERSION, "Experiment")
+    except KindNotInstalledError as error:
+        connection.close()
+        raise KindNotInstalledError(
+            f"the cluster at {connection.host} does not serve {API_VERSION} Experiment: Katib is not installed there; "
+            "install it with `kubectl apply -k manifests/installs/standalone`, or choose another context"
+        ) from error
+    except BaseException:
+        connection.close()
+        raise
+    return Cluster(connection, core_namespace(), found)

@@ -1,0 +1,32 @@
+"""The connection to a Kubernetes API server: configuration, raw requests in JSON, errors of our tree, discovery.
+
+Belongs here: what any client of Kubernetes needs. Does not belong here: kinds of ours, caches, controllers.
+"""
+
+from katib.places.cluster.client.answers import NamespaceGoneError, NotServedError, NotThisObjectError, watch_error_of
+from katib.places.cluster.client.connection import Connection, open_connection
+from katib.places.cluster.client.discovery import ApiResource, Discovery
+from katib.places.cluster.client.guarded import GuardedConnection, OpenStreams
+from katib.places.cluster.client.requests import RequestInfo, request_info
+from katib.places.cluster.client.reviews import KEPT_SECONDS, AccessReviews, NotPermittedError, Subject
+from katib.places.cluster.client.stream import Stream
+
+__all__ = [
+    "KEPT_SECONDS",
+    "AccessReviews",
+    "ApiResource",
+    "Connection",
+    "Discovery",
+    "GuardedConnection",
+    "NamespaceGoneError",
+    "NotPermittedError",
+    "NotServedError",
+    "NotThisObjectError",
+    "OpenStreams",
+    "RequestInfo",
+    "Stream",
+    "Subject",
+    "open_connection",
+    "request_info",
+    "watch_error_of",
+]

@@ -1,0 +1,340 @@
+"""A connection to an API server: requests in plain JSON, tried again where that is safe, errors of our tree."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, Self
+from urllib.parse import urlencode
+
+import urllib3
+
+from katib.errors import Backoff, ConflictError, InvalidError, KatibError, UnavailableError, invalid, one_line
+from katib.places.cluster.client.answers import error_of
+from katib.places.cluster.client.configuration import Access, Way, access
+from katib.places.cluster.client.discovery import Discovery
+from katib.places.cluster.client.requests import RequestInfo, request_info
+from katib.places.cluster.client.stream import Stream
+
+CONNECT_SECONDS = 5.0
+READ_SECONDS = 40.0
+"""Longer than a webhook may take to admit an object (30 s)."""
+RELOAD_SECONDS = 5.0
+"""How often a refused login may have the credentials read again."""
+
+RETRIED_STATUSES = frozenset((429, 500, 502, 503, 504))
+BACKOFF = Backoff(0.05, 2.0, factor=4.0, jitter=0.5)
+MAX_ATTEMPTS = 5
+"""About four seconds in all: it outlasts a hiccup. The caller has a work queue with patience for real outages."""
+LONGEST_RETRY_AFTER_SECONDS = 10.0
+"""A server that asks for more is believed, but not waited for: a worker thread has other things to do."""
+
+_CREDENTIALS_KEPT_SECONDS = 5.0
+"""Asking the package for them costs as much as the rest of a request; its own sources change by the minute."""
+
+_ANY_FORM = {"Accept": "*/*"}
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+Hook = Callable[[RequestInfo, int], None]
+
+_log = logging.getLogger(__name__)
+
+
+class Outgoing(NamedTuple):
+    """A request as it is sent.
+
+    Attributes:
+        method: Of HTTP.
+        path: From the root, quoted.
+        query: Parameters of the path.
+        body: Encoded; None for none.
+        headers: Beside those of every request.
+        timeout_seconds: How long one attempt may wait for the answer, or for more of it; None: as long as it takes.
+        on_doubt: Called before it is sent again when its first sending may have taken effect.
+        is_stream: Whether the answer goes on.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, str] | None = None
+    body: bytes | None = None
+    headers: Mapping[str, str] = NO_HEADERS
+    timeout_seconds: float | None = READ_SECONDS
+    on_doubt: Callable[[], None] = lambda: None
+    is_stream: bool = False
+
+    @property
+    def info(self) -> RequestInfo:
+        """What it asks for."""
+        return request_info(self.method, self.path, self.query)
+
+
+class Session:
+    """A pool of connections with fixed TLS settings and credentials that renew themselves.
+
+    Bodies pass through as bytes: the package's models would cost more than the request itself.
+    """
+
+    def __init__(self, way: Way) -> None:
+        self.host = way.host
+        self._pool = way.pool
+        self._read_credentials = way.credentials
+        self._lock = threading.Lock()
+        self._credentials: Mapping[str, str] = {}
+        self._renewed = float("-inf")
+
+    def send(self, request: Outgoing, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
+        """Send one request once, with these headers, too.
+
+        Raises:
+            urllib3.exceptions.HTTPError: No answer.
+            UnavailableError: The credentials cannot be had now.
+        """
+        url = f"{self.host}{request.path}" + (f"?{urlencode(request.query)}" if request.query else "")
+        response: urllib3.BaseHTTPResponse = self._pool.urlopen(
+            request.method,
+            url,
+            body=request.body,
+            headers={**headers, **request.headers, **self._current_credentials()},
+            timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=request.timeout_seconds),
+            retries=False,
+            redirect=False,
+            preload_content=not request.is_stream,
+        )
+        return response
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self._pool.clear()
+
+    def _current_credentials(self) -> Mapping[str, str]:
+        now = time.monotonic()
+        if now - self._renewed > _CREDENTIALS_KEPT_SECONDS:
+            with self._lock:  # a plugin that fetches tokens runs once, not once a thread
+                if now - self._renewed > _CREDENTIALS_KEPT_SECONDS:
+                    self._credentials = self._read_credentials()
+                    self._renewed = time.monotonic()
+        return self._credentials
+
+
+def pause_before(attempt: int, retry_after_seconds: float = 0.0) -> float | None:
+    """Return how long to wait before an attempt (the second is 2); None when it is not worth it."""
+    if attempt > MAX_ATTEMPTS or retry_after_seconds > LONGEST_RETRY_AFTER_SECONDS:
+        return None
+    return retry_after_seconds + BACKOFF.pause_seconds(attempt - 1, random.random())
+
+
+def retry_after(headers: Mapping[str, str]) -> float:
+    """Return what the Retry-After header asks for in seconds; 0 when it is absent or a date."""
+    text = headers.get("Retry-After", "")
+    return float(text) if text.isdecimal() else 0.0
+
+
+class Connection:
+    """Talks to one API server. Safe to call from any thread.
+
+    Requests are tried again, a few times within some seconds, when the server cannot be reached, is overloaded (429) or
+    fails (5xx). A write may then have happened although its answer was lost; `on_doubt` of `request` is called then.
+
+    Args:
+        access: Where the server is and who we are.
+        user_agent: What the server's log calls us.
+    """
+
+    def __init__(self, access: Access, *, user_agent: str = "katib") -> None:
+        self.namespace = access.namespace
+        self.discovery = Discovery(lambda path: self.request("GET", path))
+        self._access = access
+        self._headers = {"Accept": "application/json", "User-Agent": user_agent}
+        self._hooks: list[Hook] = []
+        self._closing = threading.Event()
+        self._lock = threading.Lock()
+        self._session = Session(access.load())
+        self._loaded = time.monotonic()
+
+    @property
+    def host(self) -> str:
+        """The server's address: `https://10.0.0.1:6443`."""
+        return self._session.host
+
+    def observe(self, hook: Hook) -> None:
+        """Register a callback for each request and its answer's status, 0 when none came. It must be fast."""
+        self._hooks.append(hook)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        accept: str = "",
+        timeout_seconds: float = READ_SECONDS,
+        on_doubt: Callable[[], None] = lambda: None,
+    ) -> dict[str, Any]:
+        """Send a request and return the answer's JSON.
+
+        Args:
+            method: `GET`, `POST`, `PUT`, `PATCH` or `DELETE`.
+            path: From the root, quoted.
+            query: Parameters of the path.
+            body: JSON value to send.
+            content_type: Of the body; patches have several.
+            accept: Form of the answer if not the plain one, such as metadata only.
+            timeout_seconds: How long one attempt may wait for the answer.
+            on_doubt: Called before a request is sent again whose first sending may have taken effect.
+
+        Raises:
+            KatibError: As `katib.places.cluster.client.answers` says.
+        """
+        data = None if body is None else _encoded(body)
+        headers = {"Content-Type": content_type} if body is not None else {}
+        if accept:
+            headers["Accept"] = accept
+        response = self._answer(Outgoing(method, path, query, data, headers, timeout_seconds, on_doubt))
+        return _decoded(response.data, path)
+
+    def pages(
+        self, path: str, *, query: Mapping[str, str] | None = None, page_size: int | None = None, accept: str = ""
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the pages of a list, at least one; none of them is held while the next one is fetched.
+
+        Args:
+            path: Of the list.
+            query: Selectors.
+            page_size: How many objects a page has; None: all.
+            accept: Form of the answer if not whole objects.
+
+        Raises:
+            ExpiredError: The server does not know the revision of the first page any more.
+            KatibError: As `request`.
+        """
+        query = {**(query or {}), **({} if page_size is None else {"limit": str(page_size)})}
+        following: str | None = ""
+        while following is not None:
+            answer = self.request("GET", path, query=query, accept=accept)
+            following = (answer.get("metadata") or {}).get("continue") or None
+            query = {**query, "continue": following or ""}
+            yield answer
+            del answer
+
+    def stream(
+        self,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        read_timeout_seconds: float | None = None,
+    ) -> Stream:
+        """Open an answer that goes on; without a read timeout it may be silent forever."""
+        request = Outgoing("GET", path, query, None, _ANY_FORM, read_timeout_seconds, is_stream=True)
+        return Stream(self._answer(request), request.info.subject)
+
+    def close(self) -> None:
+        """Give up waiting for further attempts and close idle connections. Streams are closed by their owners."""
+        self._closing.set()
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _answer(self, request: Outgoing) -> urllib3.BaseHTTPResponse:
+        """Send a request until an answer below 400 comes or it is not worth it any more."""
+        info = request.info
+        relogged = False
+        attempt = 1
+        while True:
+            session, asked_to_wait = self._session, 0.0
+            try:
+                response = session.send(request, self._headers)
+                refusal = response.data if response.status >= 400 else b""  # noqa: PLR2004 - HTTP's own number
+            except (urllib3.exceptions.HTTPError, OSError) as error:
+                self._notify(info, 0)
+                reason = one_line(error) or type(error).__name__
+                failure: KatibError = UnavailableError(
+                    f"{info.subject}: no answer from {session.host}, {reason}; check the API server and the network"
+                )
+                cause: Exception | None = error
+                doubtful = not isinstance(error, urllib3.exceptions.NewConnectionError)
+            else:
+                self._notify(info, response.status)
+                if response.status < 400:  # noqa: PLR2004 - HTTP's own number
+                    return response
+                failure, cause = error_of(response.status, refusal, info), None
+                if response.status == 401 and not relogged:  # noqa: PLR2004 - HTTP's own number
+                    relogged = True
+                    if self._log_in_again(session):
+                        continue
+                if not _is_worth_retrying(request.method, response.status, failure):
+                    raise failure
+                asked_to_wait = retry_after(response.headers)
+                doubtful = response.status >= 500  # noqa: PLR2004 - HTTP's own number
+            attempt += 1
+            pause = pause_before(attempt, asked_to_wait)
+            if pause is None or self._closing.wait(pause):
+                raise failure from cause
+            if doubtful:
+                request.on_doubt()
+
+    def _log_in_again(self, session: Session) -> bool:
+        """Read the credentials again, for all threads once; return whether there are others to try."""
+        with self._lock:
+            if self._session is not session:
+                return True
+            if time.monotonic() - self._loaded < RELOAD_SECONDS:
+                return False
+            self._loaded = time.monotonic()
+            self._session = Session(self._access.load())
+            session.close()
+            return True
+
+    def _notify(self, info: RequestInfo, status: int) -> None:
+        for hook in self._hooks:
+            try:
+                hook(info, status)
+            except Exception:  # noqa: BLE001 - a counter must not break what it counts
+                _log.exception("Observer of requests failed", extra={"observer": repr(hook)})
+
+
+def open_connection(kubeconfig: str | Path | None = None, context: str | None = None) -> Connection:
+    """Connect as a kubeconfig file, its context, or the pod we run in says (`configuration.access`).
+
+    Nothing is sent yet.
+    """
+    return Connection(access(kubeconfig, context))
+
+
+def _is_worth_retrying(method: str, status: int, failure: KatibError) -> bool:
+    """Return whether another attempt may succeed; some failures of the server are the request's own fault.
+
+    Creations that count against the same quota are in each other's way for a moment.
+    """
+    is_contention = method == "POST" and isinstance(failure, ConflictError)
+    return is_contention or (status in RETRIED_STATUSES and not isinstance(failure, InvalidError))
+
+
+def _encoded(body: Any) -> bytes:
+    try:
+        return json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError) as error:
+        remedy = "use only text, numbers, lists and maps"
+        raise invalid("object", f"not JSON: {error}", remedy, "not-json") from error
+
+
+def _decoded(data: bytes, path: str) -> dict[str, Any]:
+    try:
+        answer = json.loads(data)
+    except ValueError as error:
+        raise UnavailableError(f"{path}: the answer is not JSON; check what stands before the API server") from error
+    if not isinstance(answer, dict):
+        raise UnavailableError(f"{path}: the answer is not an object; check what stands before the API server")
+    return answer

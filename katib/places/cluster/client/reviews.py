@@ -1,0 +1,141 @@
+"""What users other than ourselves may do: the API server's own answer, remembered for some seconds.
+
+The question is the one that the API server would ask itself if the user sent the request: verb, group, version,
+resource, subresource, namespace and name. We may ask it with the right to create `subjectaccessreviews`, which gives
+no power to act as another user, as the right to impersonate would.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from katib.errors import ForbiddenError, UnavailableError
+from katib.places.cluster.client.answers import denial
+from katib.places.cluster.client.connection import Connection
+from katib.places.cluster.client.requests import RequestInfo
+
+KEPT_SECONDS = 5.0
+"""How long an answer holds: so long at most does a right last that was taken away, or is one missed that was given."""
+MOST_KEPT = 10_000
+"""Answers remembered; a listing of all namespaces asks for each of them."""
+
+_PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+_SERVICE_ACCOUNT = "system:serviceaccount:"
+
+
+class NotPermittedError(ForbiddenError):
+    """A user on whose behalf we ask may not do this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A user, as RBAC sees it.
+
+    Attributes:
+        name: Of the user.
+        groups: Of the user, from a trusted source, beside those that Kubernetes gives to every user.
+    """
+
+    name: str
+    groups: tuple[str, ...] = ()
+
+    def all_groups(self) -> tuple[str, ...]:
+        """Return all groups that the user is in, as after a login at the API server itself."""
+        return ("system:authenticated", *_groups_of_service_account(self.name), *self.groups)
+
+
+class AccessReviews:
+    """Asks what users may do. Thread-safe.
+
+    Args:
+        connection: To the API server, of an account that may create `subjectaccessreviews`.
+        kept_seconds: How long an answer is remembered.
+        monotonic: Seconds that never run backwards.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        kept_seconds: float = KEPT_SECONDS,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._connection = connection
+        self._kept_seconds = kept_seconds
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._known: dict[tuple[Subject, RequestInfo], tuple[bool, float]] = {}
+
+    def permit(self, subject: Subject, request: RequestInfo) -> None:
+        """Return when a user may send a request.
+
+        Raises:
+            NotPermittedError: The user may not.
+            UnavailableError: The API server does not say.
+        """
+        if not self._allows(subject, request):
+            raise NotPermittedError(denial(subject.name, request))
+
+    def _allows(self, subject: Subject, request: RequestInfo) -> bool:
+        if not _is_about_objects(request):
+            return False
+        question = subject, request
+        known = self._known.get(question)
+        if known is not None and self._monotonic() < known[1]:
+            return known[0]
+        asked = self._monotonic()  # an answer is as old as its question
+        try:
+            answer = self._connection.request("POST", _PATH, body=_review(subject, request))
+        except ForbiddenError as error:
+            raise UnavailableError(f"access of {subject.name} cannot be checked: {error}") from error
+        allowed = (answer.get("status") or {}).get("allowed") is True
+        with self._lock:
+            self._known.pop(question, None)  # so that the order is that of age
+            self._known[question] = allowed, asked + self._kept_seconds
+            if len(self._known) > MOST_KEPT:
+                del self._known[next(iter(self._known))]
+        return allowed
+
+
+def _is_about_objects(request: RequestInfo) -> bool:
+    """Return whether a request is about objects, and about just those that it seems to be about.
+
+    Nothing else is asked for on behalf of users. No object has a name with a slash; a request for one would lead
+    elsewhere than the question.
+    """
+    parts = (request.namespace, request.resource, request.name, request.subresource)
+    return bool(request.resource) and not any(
+        part in {".", ".."} or "/" in part or "%" in part or not part.isprintable() for part in parts
+    )
+
+
+def _review(subject: Subject, request: RequestInfo) -> dict[str, Any]:
+    attributes = {
+        "namespace": request.namespace,
+        "verb": request.verb,
+        "group": request.api_group,
+        "version": request.api_version.rpartition("/")[2],
+        "resource": request.resource,
+        "subresource": request.subresource,
+        "name": request.name,
+    }
+    return {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": subject.name,
+            "groups": list(subject.all_groups()),
+            "resourceAttributes": {name: value for name, value in attributes.items() if value},
+        },
+    }
+
+
+def _groups_of_service_account(name: str) -> tuple[str, ...]:
+    namespace, colon, account = name.removeprefix(_SERVICE_ACCOUNT).partition(":")
+    if not name.startswith(_SERVICE_ACCOUNT) or not colon or not account:
+        return ()
+    return "system:serviceaccounts", f"system:serviceaccounts:{namespace}"

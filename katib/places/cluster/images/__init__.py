@@ -1,0 +1,11 @@
+"""The commands of images, from their registries: what a container without `command` runs.
+
+Belongs here: references of images, the OCI distribution API, credentials for it, a cache.
+Does not belong here: which containers need it.
+"""
+
+from __future__ import annotations
+
+from katib.places.cluster.images.commands import REMEDY, ImageCommands
+
+__all__ = ["REMEDY", "ImageCommands"]

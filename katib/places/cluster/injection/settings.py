@@ -1,0 +1,100 @@
+"""What the injection needs to know beyond the pod: settings, and where the metrics of its trial are written."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from katib.errors import invalid
+from katib.model.defaults import DEFAULT_METRICS_FILE
+from katib.model.types import CollectorKind, FileSystemKind, MetricsCollectorSpec, Trial
+from katib.places.cluster.configuration.models import MetricsCollectorConfig
+from katib.wire.rpc.credentials import NO_CREDENTIALS, Credentials
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeClaim:
+    """A claim that the primary container sees: where trials of one experiment share files.
+
+    Attributes:
+        mount_path: Directory in the primary container.
+        claim_name: The PersistentVolumeClaim.
+        sub_path: This trial's part of the volume.
+    """
+
+    mount_path: str
+    claim_name: str
+    sub_path: str
+
+
+@dataclass(frozen=True, slots=True)
+class InjectionSettings:
+    """How pods of one trial are to be changed.
+
+    Attributes:
+        db_manager_address: `host:port` of the DB manager.
+        credentials: What the reporting program brings to the DB manager.
+        status_address: `host:port` at which programs post the status of Kubeflow Trainer; empty: nowhere.
+        collectors: Entries by collector kind.
+        inject_security_context: Whether the collector gets the security context of the primary container as it is.
+        early_stopping_address: `host:port` of the early stopping service; empty when the experiment has none.
+        suggestion_volume: The claim of the algorithm setting `suggestion_trial_dir`, when it is set.
+    """
+
+    db_manager_address: str
+    collectors: Mapping[str, MetricsCollectorConfig] = field(default_factory=dict)
+    inject_security_context: bool = False
+    early_stopping_address: str = ""
+    suggestion_volume: VolumeClaim | None = None
+    credentials: Credentials = NO_CREDENTIALS
+    status_address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsPath:
+    """A metrics file or directory, and the directory that pod and collector share."""
+
+    path: str
+    directory: str
+
+
+def collector_kind(trial: Trial) -> str:
+    """Return the kind of the trial's collector."""
+    return trial.spec.metrics_collector.kind
+
+
+def metrics_path(trial: Trial) -> MetricsPath | None:
+    """Return where metrics are written; None for kinds that read no file.
+
+    Raises:
+        InvalidError: The directory cannot be a volume of its own.
+    """
+    path, kind = _path_and_kind(trial.spec.metrics_collector, collector_kind(trial))
+    if not path:
+        return None
+    directory = posixpath.dirname(path) if kind == FileSystemKind.FILE else path
+    if not posixpath.isabs(directory) or posixpath.normpath(directory).strip("/") == "":
+        cause = f"{path!r} does not lie in a directory of its own, which collector and program could share"
+        remedy = "choose a path such as /var/log/katib/metrics.log"
+        where = "spec.metricsCollectorSpec.source.fileSystemPath.path"
+        raise invalid(where, cause, remedy, "metrics-directory")
+    return MetricsPath(path, directory)
+
+
+def http_get(trial: Trial) -> Mapping[str, Any]:
+    """Return the endpoint that the collector's source names."""
+    source = trial.spec.metrics_collector.source
+    return (source and source.http_get) or {}
+
+
+def _path_and_kind(spec: MetricsCollectorSpec, kind: str) -> tuple[str, str]:
+    if kind == CollectorKind.STDOUT:
+        return DEFAULT_METRICS_FILE, FileSystemKind.FILE
+    if kind not in {CollectorKind.FILE, CollectorKind.TENSORFLOW_EVENT, CollectorKind.CUSTOM}:
+        return "", ""
+    source = spec.source
+    if source is None or source.file_system_path is None:
+        return "", ""
+    return source.file_system_path.path, source.file_system_path.kind

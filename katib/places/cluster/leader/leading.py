@@ -1,0 +1,288 @@
+"""What only the leader does: caches, controllers, suggestion services, and the watch over pods.
+
+Experiment -> controllers -> Trial -> Job (any kind) -> pods with the injected collector
+|                                                |
++-- Deployment per Suggestion (gRPC) <--- DB manager <---+
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+from katib.engine.controllers import retention
+from katib.engine.controllers.assembly import Ports, Queues, assemble
+from katib.engine.controllers.caches import Caches
+from katib.engine.controllers.ledger import creation_second
+from katib.engine.controllers.metrics import ControllerMetrics
+from katib.engine.controllers.ports import EventRecorder, PodUpdate
+from katib.engine.controllers.retention import Retention
+from katib.engine.controllers.settings import ControllerSettings
+from katib.engine.controllers.trial.jobs import Jobs
+from katib.engine.controllers.trial.observing import TrialLogs
+from katib.engine.runtime.clock import Clock
+from katib.engine.runtime.manager import Startable
+from katib.engine.runtime.objects import Kind, Object
+from katib.engine.runtime.periodic import Periodic
+from katib.errors import FieldError
+from katib.model.decoding import decode_stored
+from katib.model.defaults import with_defaults
+from katib.model.job_kinds import nested, suspended_at
+from katib.model.names import ALGORITHM_ANNOTATION
+from katib.model.types import Experiment, Trial
+from katib.places.cluster.configuration.source import ConfigSource
+from katib.places.cluster.leader.stores import LeaderStores
+from katib.places.cluster.leader.stray_jobs import StrayJobs
+from katib.places.cluster.leader.trial_logs import DbManagerTrialLogs
+from katib.places.cluster.pods.missed import FindTrial, MissedPods
+from katib.places.cluster.pods.reading import TrialPods
+from katib.places.cluster.pods.refusals import ListEvents, Refusals
+from katib.places.cluster.pods.repair import PERIOD_SECONDS, PodRepair
+from katib.places.cluster.pods.starts import NOT_STARTING, SlowStarts
+from katib.places.cluster.pods.workloads import Workloads
+from katib.places.cluster.services.directory import ClusterServices
+from katib.places.cluster.services.objects import LogPlace
+from katib.service.tuning.editing import suspend_experiment
+from katib.wire.rpc.db_manager_client import DbManagerClient
+from metrics_collector.uncollected import UncollectedTrials
+
+CLUSTER_SETTINGS = ControllerSettings(
+    discards_before_start=True, explanation_seconds=3.0, summary_interval_seconds=0.5, workers=8
+)
+"""A store across a network: more workers, for they mostly wait, and fewer writes of counts. Readings outlive a job that
+a user deletes."""
+
+_SYNC_SECONDS = 10.0
+"""How long to wait for the pods that missed their collector before trials are judged: one that may not list pods
+works without."""
+
+
+OBSERVATION_CALLS = 8
+"""Calls of the DB manager at once: as many as it serves at once, less what the collectors need."""
+
+
+_KEPT = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "ownerReferences",
+    "annotations",
+    "deletionTimestamp",
+    "finalizers",
+)
+"""What of a foreign object's metadata is looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """What the leader works with.
+
+    Attributes:
+        stores: Where objects are.
+        db_manager: How we reach the observation log; it answers the controllers of its namespaces.
+        log_place: The same log, as early stopping services see it.
+        list_events: Lists events.
+        config: The KatibConfig in force.
+        events: Records notable moments.
+        check: What is wrong with an experiment that no webhook has seen.
+        find_trial: Walks the owners of a pod.
+        metrics: Counts.
+        clock: Where time is measured.
+        serves: Whether the cluster knows a kind now.
+        grpc_probes: Whether containers of services get gRPC probes.
+        has_optimization_jobs: Whether the cluster knows OptimizationJobs.
+        settings: Knobs of the controllers.
+    """
+
+    stores: LeaderStores
+    db_manager: DbManagerClient
+    log_place: LogPlace
+    list_events: ListEvents
+    config: ConfigSource
+    events: EventRecorder
+    check: Callable[[Experiment], Sequence[FieldError]]
+    find_trial: FindTrial
+    metrics: ControllerMetrics
+    clock: Clock
+    serves: Callable[[Kind], bool]
+    grpc_probes: bool = False
+    has_optimization_jobs: bool = False
+    settings: ControllerSettings = CLUSTER_SETTINGS
+
+
+@contextmanager
+def leading(dependencies: Dependencies) -> Iterator[None]:
+    """Do the leader's part of a controller for as long as the context lasts.
+
+    Raises (on entering):
+        UnavailableError: The API server does not answer.
+    """
+    stores = dependencies.stores
+    with ExitStack() as stack:
+        caches = Caches.of(
+            stores.main,
+            [],
+            dependencies.clock,
+            decode_experiment=decode_experiment,
+            decode_job=judged_part,
+            follows_new_jobs=True,
+            job_store=stores.jobs,
+            shows_labelled_jobs=True,
+            order_of=creation_second,
+            offered=stores.offered,
+            has_optimization_jobs=dependencies.has_optimization_jobs,
+        )
+        dependencies.metrics.follow(caches)
+        strays = StrayJobs(stores.unlabelled_jobs, caches.jobs, dependencies.clock)
+        pods = TrialPods(stores.main, dependencies.clock)
+        missed = MissedPods(stores.missed_pods, dependencies.find_trial, dependencies.clock)
+        repair = PodRepair(
+            store=stores.all_pods,
+            trials=caches.trials,
+            missed=missed,
+            events=dependencies.events,
+            clock=dependencies.clock,
+        )
+        refusals = Refusals(
+            trials=caches.trials,
+            pods=pods,
+            missed=missed,
+            find_job=Jobs(stores.main, caches.jobs).find,
+            find_trial=dependencies.find_trial,
+            list_events=dependencies.list_events,
+            clock=dependencies.clock,
+        )
+        starts = SlowStarts(caches.trials, pods, dependencies.list_events, dependencies.clock)
+        workloads = Workloads(stores.main, dependencies.serves, dependencies.clock)
+        caches.trials.add_handler(pods.follow)
+        services = ClusterServices(
+            stores.main,
+            suggestion_of=caches.suggestions.get,
+            config=dependencies.config,
+            db_manager=dependencies.log_place,
+            grpc_probes=dependencies.grpc_probes,
+            all_pods=stores.all_pods,
+            clock=dependencies.clock,
+        )
+        logs = DbManagerTrialLogs(dependencies.db_manager, dependencies.config, caches.suggestions.get, stores.leads)
+        queues = Queues.of(dependencies.clock)
+        # Its threads wait for the DB manager, so that no worker does; what hangs at the end is not waited for.
+        log_pool = ThreadPoolExecutor(OBSERVATION_CALLS, thread_name_prefix="observations")
+        stack.callback(log_pool.shutdown, wait=False, cancel_futures=True)
+        manager = assemble(
+            stores.main,
+            caches,
+            queues,
+            Ports(
+                services=services,
+                logs=logs,
+                given_rules=UncollectedTrials(dependencies.db_manager),
+                log_pool=log_pool,
+                events=dependencies.events,
+                check=dependencies.check,
+                pods=_ClusterPods(pods, repair, refusals, starts, workloads),
+                suspend=partial(suspend_experiment, stores.main),
+                is_ours=lambda job: ALGORITHM_ANNOTATION in job.metadata.annotations,  # Trainer may have a controller
+            ),
+            dependencies.clock,
+            settings=dependencies.settings,
+        )
+        services.on_change(queues.wake_suggestion)
+        pods.on_change(queues.trials.add)
+        strays.on_found(queues.trials.add)
+        refusals.on_change(queues.trials.add)
+        starts.on_change(queues.trials.add)
+        workloads.on_change(queues.trials.add)
+        looks = (repair.look, refusals.look, starts.look, workloads.look)
+        care = Periodic("pods", looks, PERIOD_SECONDS, dependencies.clock, complaint="Pods not checked")
+        missed.on_new(care.wake)
+        stack.callback(services.close)
+        services.start()
+        _keep_logs(stack, dependencies, caches, logs)
+        _run(stack, strays)
+        _run(stack, workloads)
+        _run(stack, pods.informer)  # not waited for: what pods say explains, nothing is decided by its absence
+        _run(stack, missed.informer)
+        missed.informer.wait_for_sync(_SYNC_SECONDS)  # without a leader, a pod may have run and ended unseen
+        _run(stack, manager)
+        _run(stack, care)
+        yield
+
+
+def _keep_logs(stack: ExitStack, dependencies: Dependencies, caches: Caches, logs: TrialLogs) -> None:
+    """Remove the logs of trials that are over, as the configuration says."""
+    config, clock = dependencies.config, dependencies.clock
+    look = Retention(
+        caches.experiments.all, caches.trials.all, logs, lambda: config().runtime.metrics_retention, clock
+    ).look
+    _run(stack, Periodic("retention", [look], retention.PERIOD_SECONDS, clock, complaint=retention.COMPLAINT))
+
+
+def _run(stack: ExitStack, part: Startable) -> None:
+    """Start something, and stop it when the stack ends."""
+    part.start()
+    stack.callback(part.stop)
+
+
+@dataclass(frozen=True, slots=True)
+class _ClusterPods:
+    """Says what there is to know of a trial's pods. Fits `katib.engine.controllers.ports.PodWatcher`.
+
+    Attributes:
+        pods: The pods that have collectors.
+        repair: Knows those that have none.
+        refusals: Knows why there is none at all.
+        starts: Knows why one does not start.
+        workloads: Knows why the job waits in a queue.
+    """
+
+    pods: TrialPods
+    repair: PodRepair
+    refusals: Refusals
+    starts: SlowStarts
+    workloads: Workloads
+
+    def update_of(self, trial: Trial) -> PodUpdate:
+        """Return what is known of the pods of a trial."""
+        update, starts = self.pods.update_of(trial), self.starts.of(trial)
+        return replace(
+            update,
+            waiting=update.waiting or starts,
+            is_trouble=bool(update.waiting) or NOT_STARTING in starts,
+            uncollected=self.repair.uncollected(trial),
+            refusal=self.refusals.of(trial),
+            queued=self.workloads.words_of(trial),
+        )
+
+    def is_ending(self, trial: Trial) -> bool:
+        """Return whether a pod of a trial may still run: most jobs go before their pods do."""
+        return self.pods.is_any_active(trial)
+
+    def has_queues(self) -> bool:
+        """Return whether the cluster has Kueue."""
+        return self.workloads.are_served()
+
+
+def judged_part(job: Object) -> Object:
+    """Return what of a job is looked at: who it is, whose, whether it is suspended, and its status.
+
+    Of a foreign one, that it is there.
+    """
+    metadata = job["metadata"]
+    owners = metadata.get("ownerReferences") or ()
+    kept = {key: metadata[key] for key in _KEPT if key in metadata}
+    if not any(owner.get("kind") == "Trial" for owner in owners):
+        return {"metadata": {key: kept[key] for key in ("name", "namespace", "uid") if key in kept}}
+    part = {"apiVersion": job.get("apiVersion", ""), "kind": job.get("kind", ""), "metadata": kept}
+    if path := suspended_at(job):
+        part = {**part, **nested(path, True)}
+    return {**part, "status": job["status"]} if "status" in job else part
+
+
+def decode_experiment(obj: Object) -> Experiment:
+    """Return an experiment with defaults, also where no webhook has filled them in."""
+    return with_defaults(decode_stored(obj))

@@ -1,0 +1,68 @@
+"""Jobs of trials without the label by which jobs are followed: created before there was one, or by Katib.
+
+Caches follow only what has the label, so all other jobs cost nothing. When a kind is followed first,
+those without it are listed once, a page at a time and nothing but their metadata. Which of them belong to trials is
+noted, and the Trial controller asks for those by name until they are gone. Nothing is written: to label them would take
+a right to change other people's objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from katib.engine.controllers.job_caches import JobCaches
+from katib.engine.controllers.kinds import TRIAL
+from katib.engine.runtime.clock import Clock
+from katib.engine.runtime.controller import DONE, Controller, Result
+from katib.engine.runtime.objects import Key, Kind, Object, ObjectList
+from katib.engine.runtime.work_queue import WorkQueue
+from katib.errors import ExpiredError, UnavailableError
+
+ListUnlabelled = Callable[[Kind], Iterator[ObjectList]]
+"""Yields the objects of a kind without the label of jobs, a page at a time; their metadata is enough."""
+
+
+class StrayJobs:
+    """Looks for strays of each kind that is followed, once, from a thread of its own; tries again until it succeeds.
+
+    Args:
+        unlabelled: Lists jobs without the label.
+        caches: Say which kinds are followed; receive the strays.
+        clock: Where time is measured.
+    """
+
+    def __init__(self, unlabelled: ListUnlabelled, caches: JobCaches, clock: Clock) -> None:
+        self._unlabelled = unlabelled
+        self._caches = caches
+        self._wake: Callable[[Key], None] = lambda _trial: None
+        queue: WorkQueue[Key] = WorkQueue(clock=clock)
+        self._controller = Controller("stray-jobs", self._survey, queue)
+        caches.on_follow(lambda kind: queue.add(Key(*kind)))
+
+    def on_found(self, wake: Callable[[Key], None]) -> None:
+        """Register a callback for each stray job, to wake its trial. Before the start."""
+        self._wake = wake
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._controller.start()
+
+    def stop(self) -> None:
+        """Stop looking."""
+        self._controller.stop()
+
+    def _survey(self, key: Key) -> Result:
+        kind = Kind(*key)
+        try:
+            for page in self._unlabelled(kind):
+                for job in filter(_is_of_trial, page.items):
+                    self._caches.strays.add((kind, Key.of(job)))
+                    self._wake(Key.of(job))
+        except ExpiredError as error:  # some are found already; the next look begins again
+            raise UnavailableError(str(error)) from error
+        return DONE
+
+
+def _is_of_trial(job: Object) -> bool:
+    owners = job["metadata"].get("ownerReferences") or ()
+    return any((owner.get("apiVersion"), owner.get("kind")) == TRIAL for owner in owners)

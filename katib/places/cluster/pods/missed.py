@@ -1,0 +1,152 @@
+"""Pods that the webhook did not see, and the trials that own them.
+
+A pod of a trial bears the trial's label from its first moment, for the webhook adds it. So the pods to look at are
+those without it, and of these only the pods of jobs: what runs forever bears the label of its ReplicaSet, StatefulSet
+or DaemonSet. The API server leaves all others out; a watch costs nothing while nothing is missed. The owners of a pod
+do not change, so each pod is looked up once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+from katib.engine.runtime.clock import Clock
+from katib.engine.runtime.informer import Informer, InformerEvent
+from katib.engine.runtime.objects import Key, Object, ObjectStore
+from katib.errors import ForbiddenError
+from katib.model.names import TRIAL_LABEL
+from katib.model.types import Trial
+from katib.places.cluster.pods.owners import OwningTrial
+from katib.places.cluster.pods.reading import POD
+
+MISSED_SELECTOR = f"!{TRIAL_LABEL},!pod-template-hash,!controller-revision-hash"
+"""The pods that a watch has to see: those that have no trial's label and may have missed it."""
+
+
+_log = logging.getLogger(__name__)
+
+FindTrial = Callable[[Object, str], OwningTrial | None]
+"""Returns the trial of a pod of a namespace, found through its owners; None when it has none. May raise ForbiddenError
+and UnavailableError."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissedPod:
+    """What is kept of a pod without a trial's label.
+
+    Attributes:
+        key: Namespace and name.
+        uid: Which pod of that name.
+        owners: Its owner references.
+        labels: Its labels.
+        containers: Names of its containers.
+        phase: Its phase.
+        is_going: Whether it is being deleted.
+    """
+
+    key: Key
+    uid: str
+    owners: Sequence[Mapping[str, Any]] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    containers: tuple[str, ...] = ()
+    phase: str = ""
+    is_going: bool = False
+
+
+def missed_pod(pod: Object) -> MissedPod:
+    """Return what is kept of a pod; of one that cannot be a trial's, only that it is there."""
+    metadata, key = pod["metadata"], Key.of(pod)
+    owners, labels = metadata.get("ownerReferences") or (), metadata.get("labels") or {}
+    if not owners or TRIAL_LABEL in labels:
+        return MissedPod(key, metadata["uid"])
+    return MissedPod(
+        key=key,
+        uid=metadata["uid"],
+        owners=tuple(owners),
+        labels=labels,
+        containers=tuple(str(container.get("name")) for container in pod["spec"].get("containers") or ()),
+        phase=(pod.get("status") or {}).get("phase", ""),
+        is_going="deletionTimestamp" in metadata,
+    )
+
+
+def concerns(pod: MissedPod, trial: Trial) -> bool:
+    """Return whether metrics of a trial were to come from a pod.
+
+    A pod that failed is no matter any more: its job has failed with it, or another pod takes its place.
+    """
+    is_primary = trial.spec.primary_pod_labels.items() <= pod.labels.items()
+    is_read = trial.spec.primary_container_name in pod.containers
+    return is_primary and is_read and not pod.is_going and pod.phase != "Failed"
+
+
+class MissedPods:
+    """Follows the pods without a trial's label. Thread-safe.
+
+    Args:
+        store: Shows pods; best only those of `MISSED_SELECTOR`.
+        find_trial: Walks the owners of a pod.
+        clock: For the informer.
+    """
+
+    def __init__(self, store: ObjectStore, find_trial: FindTrial, clock: Clock) -> None:
+        self.informer = Informer(
+            store, POD, missed_pod, lambda pod: pod.key.namespace if pod.owners else None, clock=clock
+        )
+        self.informer.add_handler(self._forget_deleted)
+        self._find_trial = find_trial
+        self._lock = Lock()
+        self._owners: dict[str, str] = {}
+
+    def on_new(self, wake: Callable[[], None]) -> None:
+        """Register a callback for pods to look at. Before the informer starts."""
+
+        def changed(event: InformerEvent[MissedPod]) -> None:
+            if event.old is None and event.new is not None and event.new.owners:
+                wake()
+
+        self.informer.add_handler(changed)
+
+    def is_any_in(self, namespace: str) -> bool:
+        """Return whether a namespace has pods that may be a trial's. Costs nothing."""
+        return self.informer.count(namespace) > 0
+
+    def by_trial(self, namespace: str) -> Mapping[str, Sequence[MissedPod]]:
+        """Return the pods of trials in a namespace, by the trial's uid.
+
+        Pods whose owners may not be read are left out until they may.
+
+        Raises:
+            UnavailableError: An owner cannot be read now.
+        """
+        found: dict[str, list[MissedPod]] = defaultdict(list)
+        for pod in self.informer.group(namespace):
+            if uid := self._trial_uid(pod):
+                found[uid].append(pod)
+        return found
+
+    def _trial_uid(self, pod: MissedPod) -> str:
+        """Return the uid of the trial of a pod; empty when it has none, or none that we may see."""
+        with self._lock:
+            known = self._owners.get(pod.uid)
+        if known is not None:
+            return known
+        try:
+            trial = self._find_trial({"metadata": {"ownerReferences": pod.owners}}, pod.key.namespace)
+        except ForbiddenError as error:
+            _log.debug("Owners of a pod not read", extra={"pod": str(pod.key), "cause": str(error)})
+            return ""
+        uid = "" if trial is None else trial.uid
+        with self._lock:
+            self._owners[pod.uid] = uid
+        return uid
+
+    def _forget_deleted(self, event: InformerEvent[MissedPod]) -> None:
+        if event.new is None and event.old is not None:
+            with self._lock:
+                self._owners.pop(event.old.uid, None)

@@ -1,0 +1,156 @@
+"""What Kueue says of the jobs of trials that name a queue.
+
+Kueue suspends such a job, makes a Workload of it, which the job owns, and lets it go on once the queue has room. Why it
+waits, or was evicted, stands in the conditions of the Workload. Kueue may give a queue to a job that names none. So
+Workloads are followed from the first job on that names a queue or is suspended, where the cluster has Kueue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+from katib.engine.controllers.kinds import key_of
+from katib.engine.runtime.clock import Clock
+from katib.engine.runtime.informer import Informer, InformerEvent
+from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.model.job_kinds import IN_QUEUE, queue_of
+from katib.model.types import Trial
+from katib.service.tuning.reading import is_suspended_trial
+
+WORKLOADS = tuple(Kind(f"kueue.x-k8s.io/{version}", "Workload") for version in ("v1beta2", "v1beta1"))
+"""In the order in which they are looked for: newer versions of Kueue serve both."""
+
+_LONGEST_REASON = 500
+"""Kueue names every flavor that does not fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadFacts:
+    """What is kept of a Workload.
+
+    Attributes:
+        job: What owns it, whose name is its trial's; without a name where nothing does.
+        queue: Where the job waits.
+        reason: Why it waits; empty while nothing is said, and once it is admitted.
+    """
+
+    job: Key
+    queue: str
+    reason: str
+
+
+def workload_facts(workload: Object) -> WorkloadFacts:
+    """Return what is worth keeping of a Workload."""
+    metadata = workload["metadata"]
+    owner: Mapping[str, Any] = next((o for o in metadata.get("ownerReferences") or () if o.get("controller")), {})
+    queue = (workload.get("spec") or {}).get("queueName") or ""
+    return WorkloadFacts(Key(metadata.get("namespace", ""), owner.get("name", "")), queue, waiting_reason(workload))
+
+
+def waiting_reason(workload: Object) -> str:
+    """Return why the job of a Workload does not run, in Kueue's words: why it was evicted, and what it waits for."""
+    status = workload.get("status") or {}
+    said = {each["type"]: each for each in status.get("conditions") or ()}
+    if _holds(said.get("Admitted")) and not _holds(said.get("Evicted")):
+        return ""
+    text = "; ".join(dict.fromkeys(_sentences(said, status)))
+    return text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 3]}..."
+
+
+def _sentences(said: Mapping[str, Mapping[str, Any]], status: Mapping[str, Any]) -> Iterator[str]:
+    evicted, reserved = said.get("Evicted"), said.get("QuotaReserved")
+    if evicted is not None and _holds(evicted):
+        yield _words(evicted)
+    if reserved is not None and not _holds(reserved):
+        yield _words(reserved)
+    for check in status.get("admissionChecks") or ():
+        if check.get("state") != "Ready":
+            yield f"admission check {check.get('name')}: {_words(check) or check.get('state')}"
+
+
+def _holds(condition: Mapping[str, Any] | None) -> bool:
+    return condition is not None and condition.get("status") == "True"
+
+
+def _words(condition: Mapping[str, Any]) -> str:
+    return " ".join(str(condition.get("message") or condition.get("reason") or "").split()).rstrip(".")
+
+
+class Workloads:
+    """Follows Kueue's Workloads where there are any, once a trial may have one. Thread-safe.
+
+    Args:
+        store: Where they are.
+        serves: Whether the cluster knows a kind now.
+        clock: For the informer.
+    """
+
+    def __init__(self, store: ObjectStore, serves: Callable[[Kind], bool], clock: Clock) -> None:
+        self._store = store
+        self._serves = serves
+        self._clock = clock
+        self._wake: Callable[[Key], None] = lambda _key: None
+        self._lock = Lock()
+        self._informer: Informer[WorkloadFacts] | None = None
+        self._is_wanted = self._is_stopped = False
+
+    def on_change(self, wake: Callable[[Key], None]) -> None:
+        """Register a callback for jobs of which Kueue says something else."""
+        self._wake = wake
+
+    def are_served(self) -> bool:
+        """Return whether the cluster has Kueue, which starts the jobs that name a queue. They are followed then.
+
+        Raises:
+            UnavailableError: The API server does not say.
+        """
+        kind = next(filter(self._serves, WORKLOADS), None)
+        if kind is not None:
+            self._follow(kind)
+        return kind is not None
+
+    def look(self) -> None:
+        """Begin to follow them where a trial has asked for it whose job an earlier controller made, or Kueue queued."""
+        if self._is_wanted and self._informer is None:
+            self._is_wanted = False
+            self.are_served()
+
+    def words_of(self, trial: Trial) -> str:
+        """Return where the job of a trial waits while Kueue has it suspended, and why as far as that is known.
+
+        Empty where it is in no queue, and where the cluster has no Kueue.
+        """
+        queue, reason = queue_of(trial.spec.run_spec or {}), ""
+        if self._informer is None:
+            self._is_wanted = self._is_wanted or bool(queue) or is_suspended_trial(trial)
+            return ""
+        for facts in self._informer.group(key_of(trial)):
+            queue, reason = facts.queue or queue, facts.reason
+        return f"{IN_QUEUE}{queue}{f': {reason}' if reason else ''}" if queue else ""
+
+    def start(self) -> None:
+        """Do nothing: they are followed when they are needed."""
+
+    def stop(self) -> None:
+        """Follow them no more."""
+        with self._lock:
+            self._is_stopped = True
+        if self._informer is not None:
+            self._informer.stop()
+
+    def _follow(self, kind: Kind) -> None:
+        with self._lock:
+            if self._informer is not None or self._is_stopped:
+                return
+            informer = Informer(self._store, kind, workload_facts, lambda facts: facts.job, clock=self._clock)
+            informer.add_handler(self._changed)
+            informer.start()
+            self._informer = informer
+
+    def _changed(self, event: InformerEvent[WorkloadFacts]) -> None:
+        facts = event.new or event.old
+        if event.old != event.new and facts is not None:
+            self._wake(facts.job)  # a foreign one is no trial's key, and costs nothing

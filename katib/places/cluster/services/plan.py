@@ -1,0 +1,181 @@
+"""The services of an experiment: containers to run, or addresses of services that are not managed here. Pure.
+
+Their objects are found by the kinds, names and labels given here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from katib.engine.algorithm_services.plan import SUGGESTION_HEALTH, ServiceId
+from katib.engine.runtime.objects import Kind
+from katib.errors import UnavailableError
+from katib.model.algorithms import AlgorithmInfo
+from katib.model.checkpoints import checkpoint_directory
+from katib.model.types import AlgorithmSpec, ResumePolicy, Suggestion
+from katib.places.cluster.configuration.models import EarlyStoppingConfig, KatibConfig, SuggestionConfig
+from suggestion_services.algorithms import ENTRIES
+
+DEPLOYMENT = Kind("apps/v1", "Deployment")
+SERVICE = Kind("v1", "Service")
+SERVICE_ACCOUNT = Kind("v1", "ServiceAccount")
+ROLE = Kind("rbac.authorization.k8s.io/v1", "Role")
+ROLE_BINDING = Kind("rbac.authorization.k8s.io/v1", "RoleBinding")
+VOLUME_CLAIM = Kind("v1", "PersistentVolumeClaim")
+VOLUME = Kind("v1", "PersistentVolume")
+POD = Kind("v1", "Pod")
+
+DEPLOYMENT_LABEL = "katib.kubeflow.org/deployment"
+SUGGESTION_LABEL = "katib.kubeflow.org/suggestion"
+
+SERVICE_SELECTORS = {DEPLOYMENT: SUGGESTION_LABEL, SERVICE: SUGGESTION_LABEL}
+"""Label selectors of the kinds that are watched, so that a store can leave foreign objects out of watches and lists."""
+
+SUGGESTION_PORT = 6789
+EARLY_STOPPING_PORT = 6788
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One service to talk to.
+
+    Attributes:
+        id: Which service.
+        health_service: What to ask `grpc.health.v1.Health` about.
+        port: On the Service of the suggestion.
+        address: Where it listens when it is not managed here; empty when it runs on the Service.
+        call_seconds: Deadline of each call.
+    """
+
+    id: ServiceId
+    health_service: str
+    port: int
+    address: str = ""
+    call_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan:
+    """How a suggestion is served.
+
+    Attributes:
+        name: Of all its objects.
+        endpoints: The suggestion service, then the early stopping service if there is one.
+        suggestion: Configuration of the suggestion service's container; None when it runs elsewhere.
+        early_stopping: The same for early stopping.
+        has_volume: Whether a volume outlives the containers.
+        keeps_checkpoints: Whether the suggestion service provides the checkpoints of trials on that volume.
+    """
+
+    name: str
+    endpoints: tuple[Endpoint, ...]
+    suggestion: SuggestionConfig | None
+    early_stopping: EarlyStoppingConfig | None
+    has_volume: bool
+    keeps_checkpoints: bool = False
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether anything runs in the cluster for it."""
+        return self.suggestion is not None or self.early_stopping is not None
+
+    @property
+    def ports(self) -> tuple[Endpoint, ...]:
+        """The endpoints on the Service."""
+        return tuple(endpoint for endpoint in self.endpoints if not endpoint.address)
+
+
+def object_name(suggestion: str, algorithm: str) -> str:
+    """Return the name of all objects that serve a suggestion."""
+    return f"{suggestion}-{algorithm}"
+
+
+def plan_for(suggestion: Suggestion, config: KatibConfig) -> ClusterPlan:
+    """Return how a suggestion is served.
+
+    Raises:
+        UnavailableError: An algorithm is not in the KatibConfig, or no longer; it may be put back.
+    """
+    algorithm = _name(suggestion.spec.algorithm)
+    service = ServiceId(algorithm)
+    entry = config.suggestion(algorithm)
+    if entry is None:
+        raise _not_offered(service, "suggestions")
+    endpoints = [Endpoint(service, SUGGESTION_HEALTH, SUGGESTION_PORT, entry.address, entry.call_seconds)]
+    stopping = None
+    if suggestion.spec.early_stopping is not None:
+        stopping_service = ServiceId(_name(suggestion.spec.early_stopping), early_stopping=True)
+        stopping = config.early_stopping(stopping_service.algorithm)
+        if stopping is None:
+            raise _not_offered(stopping_service, "earlyStoppings")
+        endpoints.append(Endpoint(stopping_service, "", EARLY_STOPPING_PORT, stopping.address, stopping.call_seconds))
+    keeps_checkpoints = bool(checkpoint_directory(suggestion.spec.algorithm)) and not entry.address
+    from_volume = suggestion.spec.resume_policy == ResumePolicy.FROM_VOLUME and not entry.address
+    return ClusterPlan(
+        object_name(suggestion.name, algorithm),
+        tuple(endpoints),
+        suggestion=None if entry.address else entry,
+        early_stopping=None if stopping is None or stopping.address else stopping,
+        has_volume=from_volume or keeps_checkpoints,
+        keeps_checkpoints=keeps_checkpoints,
+    )
+
+
+def early_stopping_address(suggestion: Suggestion, config: KatibConfig) -> str:
+    """Return where the sidecars of its trials report an early stop; empty when the suggestion stops nothing early."""
+    if suggestion.spec.early_stopping is None:
+        return ""
+    entry = config.early_stopping(_name(suggestion.spec.early_stopping))
+    if entry is not None and entry.address:
+        return entry.address
+    name = object_name(suggestion.name, _name(suggestion.spec.algorithm))
+    return f"{name}.{suggestion.namespace}:{EARLY_STOPPING_PORT}"
+
+
+def _name(algorithm: AlgorithmSpec | None) -> str:
+    return "" if algorithm is None else algorithm.algorithm_name
+
+
+def _not_offered(service: ServiceId, section: str) -> UnavailableError:
+    return UnavailableError(
+        f"{service} is not offered here: the KatibConfig has no entry for it; add one under runtime.{section}"
+    )
+
+
+_OURS = {(entry.info.name, entry.info.early_stopping): entry.info for entry in ENTRIES}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCatalog:
+    """Fits `katib.model.algorithms.AlgorithmCatalog`.
+
+    What is known of one of our algorithms holds whatever image serves it, since all accept the settings of Katib. Of
+    others nothing is known: their service alone checks settings, and gets the trials.
+
+    Attributes:
+        config: Returns the KatibConfig in force.
+    """
+
+    config: Callable[[], KatibConfig]
+
+    def find(self, name: str, *, early_stopping: bool = False) -> AlgorithmInfo | None:
+        """Return an algorithm by name, None when it is not offered."""
+        config = self.config()
+        entry = config.early_stopping(name) if early_stopping else config.suggestion(name)
+        return None if entry is None else _info(name, early_stopping=early_stopping)
+
+    def all(self) -> Sequence[AlgorithmInfo]:
+        """Return every algorithm, suggestion algorithms first."""
+        runtime = self.config().runtime
+        searching = dict.fromkeys(entry.algorithm_name for entry in runtime.suggestions)
+        stopping = dict.fromkeys(entry.algorithm_name for entry in runtime.early_stoppings)
+        return [
+            *(_info(name, early_stopping=False) for name in searching),
+            *(_info(name, early_stopping=True) for name in stopping),
+        ]
+
+
+def _info(name: str, *, early_stopping: bool) -> AlgorithmInfo:
+    known = _OURS.get((name, early_stopping))
+    return known or AlgorithmInfo(name, early_stopping=early_stopping)

@@ -1,0 +1,226 @@
+"""How one suggestion is served, and what to do next for it. Pure: a state and what was seen in, a state out.
+
+    Deployment missing ----> available? ----> asked for its health ----> ready
+                                ^  |                                       |
+                                |  +--- no: its pods say why               |
+                                +------------------------------------------+  not available any more
+
+Trouble is what keeps a service from the next state: words of its pods, of the API server, or of gRPC. A service that is
+merely slow has none, as long as its Deployment's own deadline allows. Trouble of the service that lasts longer than the
+patience is a failure, and final. Trouble of the cluster that may pass, such as no room on any node, is reported and
+waited out: an experiment of days is worth more than an hour without a node.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from katib.engine.algorithm_services.states import User
+from katib.engine.runtime.objects import Key, Object
+from katib.errors import Backoff
+from katib.places.cluster.services.plan import ClusterPlan
+from katib.places.cluster.services.trouble import NO_TROUBLE, Trouble, is_available
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterTiming:
+    """How long things may take, in seconds.
+
+    Attributes:
+        patience: For how long something of its own may be wrong with a service before its experiment fails for it.
+        first_look: Until the pods of a Deployment that is not available are looked at.
+        look: Between two such looks.
+        probe: Until a service that does not answer is asked again.
+        retry: Until an object that could not be created is tried again.
+        settle: How long after its creation an object may be missing in the cache.
+        grace: For how long trouble is reported before the service counts as failing: a container starts before it
+            listens.
+    """
+
+    patience: float = 120.0
+    first_look: float = 2.0
+    look: float = 10.0
+    probe: Backoff = Backoff(0.05, 1.0)
+    retry: float = 2.0
+    settle: float = 10.0
+    grace: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """How one suggestion is served now; times are monotonic.
+
+    Attributes:
+        user: The experiment.
+        owner_uid: Of its Suggestion.
+        plan: What has to be there.
+        reads_history: Whether the suggestion service needs the trials.
+        created_at: When its objects were created, if that was by us.
+        blocked: Why they cannot be created.
+        retry_at: When to try that again.
+        trouble: What keeps it from being ready.
+        trouble_since: Since when something of its own does.
+        crash: The last trouble of its own that its pods reported, since it was ready: while a program starts again and
+            again, that says more than the connections it refuses.
+        next_look: When to look at its pods.
+        next_probe: When to ask for its health.
+        failed_probes: How often it did not answer, in a row.
+        asking: The endpoints that were asked and have not answered.
+        healthy: The endpoints that answered.
+        ready: Whether it can be used.
+        failure: Why it never will be; empty while it may.
+    """
+
+    user: User
+    owner_uid: str
+    plan: ClusterPlan
+    reads_history: bool = True
+    created_at: float | None = None
+    blocked: Trouble = NO_TROUBLE
+    retry_at: float = 0.0
+    trouble: Trouble = NO_TROUBLE
+    trouble_since: float | None = None
+    crash: Trouble = NO_TROUBLE
+    next_look: float | None = None
+    next_probe: float = 0.0
+    failed_probes: int = 0
+    asking: frozenset[int] = frozenset()
+    healthy: frozenset[int] = frozenset()
+    ready: bool = False
+    failure: str = ""
+
+    @property
+    def key(self) -> Key:
+        """Key of its Deployment and its Service."""
+        return Key(self.user[0], self.plan.name)
+
+    def is_failing(self, timing: ClusterTiming, now: float) -> bool:
+        """Return whether a person should look at it."""
+        lasting = self.trouble_since is not None and now - self.trouble_since >= timing.grace
+        return bool(self.failure) or self.trouble.may_pass or lasting
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What to do for a service.
+
+    Attributes:
+        served: Its state from now on.
+        creates: Whether to notify its experiment, so that its objects are created.
+        looks_at_pods: Whether its pods are to be asked what is wrong.
+        asks: The endpoints to ask for their health.
+        due: When to look again without being woken; None for never.
+    """
+
+    served: Served
+    creates: bool = False
+    looks_at_pods: bool = False
+    asks: tuple[int, ...] = ()
+    due: float | None = None
+
+
+def next_step(served: Served, deployment: Object | None, timing: ClusterTiming, now: float) -> Step:
+    """Return the next step.
+
+    Args:
+        served: Its state.
+        deployment: Its Deployment, None when there is none.
+        timing: How long things may take.
+        now: Monotonic time.
+    """
+    if served.failure:
+        return Step(served)
+    if not served.plan.has_objects:
+        return Step(_ready(served))
+    if deployment is None:
+        return _missing(_unready(served), timing, now)
+    if not is_available(deployment):
+        return _unavailable(_unready(served), timing, now)
+    return Step(served) if served.ready else _probe(served, now)
+
+
+def after_creation(served: Served, now: float) -> Served:
+    """Return the state after its objects were created."""
+    return replace(served, blocked=NO_TROUBLE, created_at=now)
+
+
+def after_block(served: Served, trouble: Trouble, timing: ClusterTiming, now: float) -> Served:
+    """Return the state after its objects could not be created."""
+    return replace(served, blocked=trouble, created_at=None, retry_at=now + timing.retry)
+
+
+def after_look(served: Served, trouble: Trouble, timing: ClusterTiming, now: float) -> Served:
+    """Return the state after its pods reported what is wrong."""
+    crash = trouble if trouble and not trouble.may_pass else served.crash
+    return _held_against(replace(served, crash=crash), trouble, timing, now)
+
+
+def after_answer(served: Served, endpoint: int, refusal: str, timing: ClusterTiming, now: float) -> Served:
+    """Return the state after an endpoint was asked for its health; without a refusal, it serves."""
+    asking = served.asking - {endpoint}
+    if not refusal:
+        return replace(served, asking=asking, healthy=served.healthy | {endpoint}, failed_probes=0)
+    failed = served.failed_probes + 1
+    waiting = replace(served, asking=asking, failed_probes=failed, next_probe=now + timing.probe.pause_seconds(failed))
+    return _held_against(waiting, served.crash or Trouble(refusal), timing, now)
+
+
+def is_notable(old: Served, new: Served) -> bool:
+    """Return whether the experiment has to be looked at again after a change."""
+    other_trouble = new.trouble.may_pass and new.trouble != old.trouble
+    return (old.ready, old.failure) != (new.ready, new.failure) or other_trouble
+
+
+def _missing(served: Served, timing: ClusterTiming, now: float) -> Step:
+    """Nothing is there yet: have it created, or wait until the cache shows it."""
+    served = _held_against(served, served.blocked, timing, now)
+    if served.failure:
+        return Step(served)
+    if served.created_at is not None and now - served.created_at < timing.settle:
+        return Step(served, due=served.created_at + timing.settle)
+    if now < served.retry_at:
+        return Step(served, due=served.retry_at)
+    retry_at = now + timing.retry
+    return Step(replace(served, retry_at=retry_at), creates=True, due=retry_at)
+
+
+def _unavailable(served: Served, timing: ClusterTiming, now: float) -> Step:
+    first_look = now + timing.first_look if served.next_look is None else served.next_look
+    if now < first_look:
+        return Step(replace(served, blocked=NO_TROUBLE, next_look=first_look), due=first_look)
+    next_look = now + timing.look
+    return Step(replace(served, blocked=NO_TROUBLE, next_look=next_look), looks_at_pods=True, due=next_look)
+
+
+def _probe(served: Served, now: float) -> Step:
+    """Ask the services that have not answered yet, or say that all have."""
+    ours = frozenset(i for i, endpoint in enumerate(served.plan.endpoints) if not endpoint.address)
+    if served.healthy >= ours:
+        return Step(_ready(served))
+    if now < served.next_probe:
+        return Step(served, due=served.next_probe)
+    asks = ours - served.healthy - served.asking
+    return Step(replace(served, asking=served.asking | asks), asks=tuple(sorted(asks)))  # the answer wakes us
+
+
+def _ready(served: Served) -> Served:
+    if served.ready:
+        return served
+    untroubled = replace(served, blocked=NO_TROUBLE, trouble=NO_TROUBLE, trouble_since=None, crash=NO_TROUBLE)
+    return replace(untroubled, ready=True, next_look=None)
+
+
+def _unready(served: Served) -> Served:
+    return replace(served, ready=False, healthy=frozenset())
+
+
+def _held_against(served: Served, trouble: Trouble, timing: ClusterTiming, now: float) -> Served:
+    """Return the state with what keeps a service, none for nothing; failed if it lasts longer than the patience."""
+    if not trouble or trouble.may_pass:
+        return replace(served, trouble=trouble, trouble_since=None)
+    since = now if served.trouble_since is None else served.trouble_since
+    failure = served.failure
+    if now - since >= timing.patience:
+        service = served.plan.endpoints[0].id
+        failure = f"{service} did not become ready within {timing.patience:g} s: {trouble.words}"
+    return replace(served, trouble=trouble, trouble_since=since, failure=failure)

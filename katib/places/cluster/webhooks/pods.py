@@ -1,0 +1,203 @@
+"""The webhook of pods: pods of trials get their collector, all others pass.
+
+| found | answer |
+|---|---|
+| no trial among the owners | the pod as it is |
+| an owner that may not be read, or not now | the pod as it is, with a warning: it might be a trial's |
+| the trial, but not what belongs to it or what its image runs | a refusal to try again: the job's controller does |
+| a pod that cannot be collected from | a refusal with the remedy, also as an event of the trial |
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from msgspec import ValidationError
+
+from katib.engine.controllers.kinds import SUGGESTION, TRIAL
+from katib.engine.controllers.ports import EventRecorder
+from katib.engine.runtime.clock import Clock, SystemClock
+from katib.engine.runtime.objects import Key, Object, ObjectStore
+from katib.errors import ForbiddenError, InvalidError, NotFoundError, TerminalError, UnavailableError
+from katib.model.checkpoints import checkpoint_directory
+from katib.model.names import EXPERIMENT_LABEL
+from katib.model.types import Suggestion, Trial
+from katib.places.cluster.admission.reviews import ALLOWED, Handler, Review, Verdict
+from katib.places.cluster.configuration.models import KatibConfig
+from katib.places.cluster.images import REMEDY, ImageCommands
+from katib.places.cluster.injection import container_to_complete, inject, missing_primary_container
+from katib.places.cluster.injection.settings import InjectionSettings, VolumeClaim
+from katib.places.cluster.pods.owners import OwningTrial, TrialFinder
+from katib.places.cluster.services.plan import early_stopping_address, object_name
+from katib.wire.rpc.credentials import NO_CREDENTIALS, Credentials
+
+PATH = "/mutate-pod"
+
+_log = logging.getLogger(__name__)
+
+
+class PodAdmission:
+    """Decides about pods. Thread-safe.
+
+    Args:
+        store: Holds trials, jobs, and what is between a job and its pods.
+        settings_for: Returns the settings of a trial.
+        events: Records what a trial's user has to know.
+        images: Finds the commands of images; None: a container without command is refused.
+        clock: Says how long what was read about owners counts.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        settings_for: Callable[[Trial], InjectionSettings],
+        *,
+        events: EventRecorder | None = None,
+        images: ImageCommands | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._store = store
+        self._settings_for = settings_for
+        self._events = events
+        self._images = images
+        self._finder = TrialFinder(store, clock or SystemClock())
+
+    def handlers(self) -> dict[str, Handler]:
+        """Return the handlers by path."""
+        return {PATH: self.mutate}
+
+    def mutate(self, review: Review) -> Verdict:
+        """Answer a review of a pod."""
+        if review.operation != "CREATE" or review.subresource or review.resource not in {"", "pods"}:
+            return ALLOWED
+        try:
+            found = self._finder.trial_of(review.object, review.namespace)
+        except (ForbiddenError, UnavailableError) as error:
+            warning = f"if this pod is a trial's, its metrics are not collected: {error}"
+            _log.warning("Owners of a pod not read", extra={"namespace": review.namespace, "cause": str(error)})
+            return Verdict(allowed=True, warnings=(warning,))
+        return ALLOWED if found is None else self._inject(review, self._trial(found))
+
+    def trial_of(self, pod: Object, namespace: str) -> OwningTrial | None:
+        """Return the trial that owns a pod at whatever distance; None when there is none.
+
+        For those who ask again and again: what may not be read is asked for again only after a while.
+
+        Raises:
+            ForbiddenError: An owner may not be read.
+            UnavailableError: An owner cannot be read now.
+        """
+        return self._finder.trial_of(pod, namespace, patient=True)
+
+    def _trial(self, owner: OwningTrial) -> Trial:
+        key = owner.key
+        stored = self._store.get(TRIAL, key)
+        if stored["metadata"]["uid"] != owner.uid:
+            raise NotFoundError(f"Trial {key} that owns this pod is gone; another has its name")
+        try:
+            return Trial.decode(stored)
+        except ValidationError as error:
+            raise TerminalError(f"Trial {key} cannot be read: {error}") from error
+
+    def _inject(self, review: Review, trial: Trial) -> Verdict:
+        try:
+            settings = self._settings_for(trial)
+            injected = inject(self._with_command(review, trial, settings), trial, settings)
+        except InvalidError as error:
+            self._record(review, trial, "PodRefused", "; ".join(map(str, error.errors)))
+            raise
+        sentence = missing_primary_container(review.object, trial)
+        if sentence:
+            self._record(review, trial, "NoPrimaryContainer", sentence)
+        return Verdict(allowed=True, patched=injected, warnings=(sentence,) if sentence else ())
+
+    def _with_command(self, review: Review, trial: Trial, settings: InjectionSettings) -> Object:
+        """Return the pod, with the command of its image in the primary container if that has none and needs one.
+
+        Raises:
+            UnavailableError: It is not known now.
+        """
+        index = container_to_complete(review.object, trial, settings)
+        if index is None or self._images is None:
+            return review.object
+        spec = review.object["spec"]
+        try:
+            container = self._images.complete(spec, spec["containers"][index], review.namespace)
+        except UnavailableError as error:
+            raise UnavailableError(f"spec.containers[{index}].command: it is missing; {error}; {REMEDY}") from error
+        everyone = [*spec["containers"][:index], container, *spec["containers"][index + 1 :]]
+        return {**review.object, "spec": {**spec, "containers": everyone}}
+
+    def _record(self, review: Review, trial: Trial, reason: str, message: str) -> None:
+        if self._events is not None and not review.dry_run:
+            self._events.record(trial, warning=True, reason=reason, message=message)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialSettings:
+    """Finds the injection settings of trials. Thread-safe.
+
+    Attributes:
+        store: Where Suggestions are.
+        config: Returns the KatibConfig in force.
+        db_manager_address: Where pods reach the DB manager.
+        inject_security_context: Whether the collector gets the primary container's security context.
+        credentials: Returns what a trial brings to the DB manager.
+        status_address: Where trials post the status of Kubeflow Trainer; empty: nowhere.
+    """
+
+    store: ObjectStore
+    config: Callable[[], KatibConfig]
+    db_manager_address: str
+    inject_security_context: bool
+    credentials: Callable[[Trial], Credentials] = lambda _trial: NO_CREDENTIALS
+    status_address: str = ""
+
+    def settings_for(self, trial: Trial) -> InjectionSettings:
+        """Return how the pods of a trial are to be changed.
+
+        Raises:
+            UnavailableError: Its Suggestion is not there, though early stopping rules ask for a service.
+        """
+        config = self.config()
+        suggestion = self._suggestion_of(trial)
+        return InjectionSettings(
+            db_manager_address=self.db_manager_address,
+            collectors={entry.kind: entry for entry in config.runtime.metrics_collectors},
+            inject_security_context=self.inject_security_context,
+            early_stopping_address=self._early_stopping(trial, suggestion, config),
+            suggestion_volume=_volume(trial, suggestion, config),
+            credentials=self.credentials(trial),
+            status_address=self.status_address,
+        )
+
+    def _suggestion_of(self, trial: Trial) -> Suggestion | None:
+        name = trial.metadata.labels.get(EXPERIMENT_LABEL, "")
+        try:
+            return Suggestion.decode(self.store.get(SUGGESTION, Key(trial.namespace, name)))
+        except NotFoundError:
+            return None
+
+    def _early_stopping(self, trial: Trial, suggestion: Suggestion | None, config: KatibConfig) -> str:
+        if not trial.spec.early_stopping_rules:
+            return ""
+        if suggestion is None:
+            raise UnavailableError(
+                f"trial {trial.name}: its Suggestion is gone, which knows the early stopping service"
+            )
+        return early_stopping_address(suggestion, config)
+
+
+def _volume(trial: Trial, suggestion: Suggestion | None, config: KatibConfig) -> VolumeClaim | None:
+    """Return the claim where the trials of an experiment share checkpoints, if it has one."""
+    algorithm = suggestion.spec.algorithm if suggestion is not None else None
+    directory = checkpoint_directory(algorithm)
+    if suggestion is None or algorithm is None or not directory:
+        return None
+    entry = config.suggestion(algorithm.algorithm_name)
+    if entry is not None and entry.address:
+        return None  # a service that is not managed here shares nothing with trials
+    claim = object_name(suggestion.name, algorithm.algorithm_name)
+    return VolumeClaim(directory, claim, f"{suggestion.name}/{trial.name}")

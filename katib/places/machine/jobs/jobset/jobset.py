@@ -1,0 +1,298 @@
+"""JobSet as a kind of job, and TrainJob: a JobSet made of it and its runtime, and the variables of its nodes.
+
+The runtime is looked up when the job starts and remembered: what becomes of it later changes nothing for the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from katib.engine.runtime.objects import Kind, Object
+from katib.errors import invalid
+from katib.places.machine.findings import Part, integer, mapping, mapping_at, mappings
+from katib.places.machine.jobs.batch.job import INDEX_ANNOTATION, BatchJob
+from katib.places.machine.jobs.conditions import (
+    OWN_TYPES,
+    conditions_of,
+    deadline_of,
+    earliest,
+    end_of,
+    overdue,
+    true_condition,
+    with_condition,
+    with_suspension,
+    without_probes,
+)
+from katib.places.machine.jobs.jobset.plan import plan
+from katib.places.machine.jobs.jobset.resolve import (
+    ADDRESSES,
+    HOST_DIRECTORY,
+    HOST_FILE,
+    NODE,
+    RESERVED,
+    TrainingSet,
+    node_variables,
+    training_set,
+)
+from katib.places.machine.jobs.jobset.rules import (
+    TRAIN_JOB_MANAGER,
+    check_jobset_rules,
+    check_node_names,
+    check_peers,
+    check_train_job,
+    is_readable,
+    written_at,
+)
+from katib.places.machine.jobs.jobset.runtimes import TRAINER_VERSION, Find, runtime_of
+from katib.places.machine.jobs.jobset.spec import (
+    API_VERSION,
+    PREFIX,
+    REPLICATED_JOB_LABEL,
+    JobSetSpec,
+    child_job,
+    job_labels,
+    job_template,
+    subdomain_of,
+)
+from katib.places.machine.jobs.kind import (
+    NewPod,
+    Observed,
+    Plan,
+    PodLabels,
+    PodStart,
+    Wiring,
+    container_names,
+    names_in_domain,
+)
+
+JOB_SET = Kind(API_VERSION, "JobSet")
+
+_SET_LATER: Final = (
+    "coordinator",
+    "global-replicas",
+    "group-name",
+    "job-global-index",
+    "job-key",
+    "jobset-name",
+    "jobset-uid",
+    "replicatedjob-replicas",
+    "restart-attempt",
+)
+"""Labels of `job_labels` that are known only when the job runs."""
+
+
+class JobSet:
+    """The kind JobSet. Fits `katib.places.machine.jobs.kind.JobKind`."""
+
+    kind = JOB_SET
+
+    plan = staticmethod(plan)
+
+    def pod(self, job: Object, start: PodStart, wiring: Wiring) -> NewPod:
+        """Describe a pod of one of its Jobs, as the controllers of JobSet and Job make it."""
+        replicated, index = JobSetSpec.of(job).replicated_job(start.role)
+        pod = BatchJob().pod(child_job(job, replicated, index), start, wiring)
+        marks = job_labels(job, replicated, index, start.details.get("attempt", 0))
+        return replace(
+            pod,
+            path=replicated.path,
+            labels={**pod.labels, **marks},
+            annotations={**pod.annotations, **marks},
+            aliases=_aliases(job, pod.hostname),
+        )
+
+    def check(self, job: Part) -> None:
+        """Find what keeps a JobSet from running here, but for its pod templates."""
+        check_jobset_rules(job["spec"])
+
+    def variables_with_addresses(self, _job: Object) -> str:
+        """Return nothing: a JobSet gives its pods no addresses."""
+        return ""
+
+    def check_peer_names(self, job: Part) -> None:
+        """Find names of pods that are spelled out, which lead nowhere on the network of this machine."""
+        check_peers(job["spec"])
+
+    def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
+        """Return the pod templates of its replicated jobs with the pods that run together."""
+        found: dict[str, tuple[Mapping[str, Any], int]] = {}
+        for position, item in mappings(mapping(job.get("spec")).get("replicatedJobs")):
+            spec = mapping_at(item, "template.spec")
+            replicas, parallelism = integer(item.get("replicas")), integer(spec.get("parallelism"))
+            count = (1 if replicas is None else replicas) * (1 if parallelism is None else parallelism)
+            found[f"spec.replicatedJobs[{position}].template.spec.template"] = (mapping(spec.get("template")), count)
+        return found
+
+    def pod_labels(self, job: Object) -> Sequence[PodLabels]:
+        """Return the labels of its pods, for each replicated job that has any."""
+        found = []
+        for _, item in mappings(mapping(job.get("spec")).get("replicatedJobs")):
+            replicas, (pods,) = integer(item.get("replicas", 1)), BatchJob().pod_labels({"spec": job_template(item)})
+            if replicas == 0:
+                continue
+            indexes = range(replicas) if replicas and replicas > 0 else None
+            marks = {REPLICATED_JOB_LABEL: str(item.get("name")), f"{PREFIX}/job-index": indexes}
+            later = dict.fromkeys(f"{PREFIX}/{name}" for name in _SET_LATER)
+            found.append(PodLabels({**pods.own, **marks}, {**pods.others, **later}))
+        return found
+
+
+def _aliases(jobset: Object, host: str) -> tuple[str, ...]:
+    """Return the names of a pod on a cluster, of which one leads to all pods of the JobSet."""
+    if not host or jobset["spec"].get("network", {}).get("enableDNSHostnames") is False:
+        return ()
+    subdomain, namespace = subdomain_of(jobset), jobset["metadata"].get("namespace", "")
+    return (subdomain, *names_in_domain(subdomain, namespace), *names_in_domain(host, subdomain, namespace))
+
+
+TRAIN_JOB = Kind(TRAINER_VERSION, "TrainJob")
+
+_TERMINAL: Final = {"Completed": "Complete", "Failed": "Failed"}
+_SHARED_DIRECTORY: Final = "../initializer"
+"""Beside the directories of the pods, so that all of them see it."""
+
+
+class TrainJob:
+    """The kind TrainJob. Fits `katib.places.machine.jobs.kind.JobKind`.
+
+    Args:
+        find: Where users' runtimes are.
+    """
+
+    kind = TRAIN_JOB
+
+    def __init__(self, find: Find) -> None:
+        self._find = find
+
+    def plan(self, observed: Observed) -> Plan:
+        """Decide what follows for a TrainJob."""
+        status = dict(observed.job.get("status") or {})
+        if observed.job["spec"].get("managedBy", TRAIN_JOB_MANAGER) != TRAIN_JOB_MANAGER or end_of(status):
+            return Plan(status, memory=observed.memory)
+        training: TrainingSet | None = observed.memory.get("training")
+        if training is None:
+            job, runtime = Part(observed.job, observed.job["kind"]), runtime_of(observed.job, self._find)
+            check_train_job(job, runtime)  # changed since admission, perhaps
+            if job.findings.errors or runtime is None:
+                reason, message = "TrainingRuntimeNotSupported", "; ".join(map(str, job.findings.errors))
+                now = observed.moment.wall
+                failed = with_condition((), "Failed", reason=reason, message=message, now=now)
+                return Plan({"conditions": without_probes(failed)})
+            training = training_set(observed.job, runtime)
+        return _plan(observed, training)
+
+    def pod(self, job: Object, start: PodStart, wiring: Wiring) -> NewPod:
+        """Describe a pod of one of its Jobs."""
+        training: TrainingSet | None = start.details.get("training") or self._resolve(job)
+        if training is None:
+            raise invalid("spec.runtimeRef.name", "the runtime is gone", "apply it again", "runtime-missing")
+        return _with_variables(JobSet().pod(training.jobset, start, wiring), training, start, wiring)
+
+    def check(self, job: Part) -> None:
+        """Find what keeps a TrainJob from running here, but for its pod templates."""
+        check_train_job(job, runtime_of(job.value, self._find))
+
+    def variables_with_addresses(self, job: Object) -> str:
+        """Return which variables hold the address of the first node; empty when none do."""
+        training = self._resolve(job)
+        return ADDRESSES.get(training.policy, "") if training is not None and training.has_trainer else ""
+
+    def check_peer_names(self, job: Part) -> None:
+        """Find names of nodes that are spelled out, which lead nowhere on the network of this machine."""
+        training = self._resolve(job.value)
+        if training is not None:
+            check_node_names(training, job["spec"])
+
+    def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
+        """Return the pod templates that its runtime has with what the TrainJob says."""
+        training = self._resolve(job)
+        return {} if training is None else JobSet().templates(training.jobset)
+
+    def written_at(self, job: Object, place: str) -> str:
+        """Return where its author wrote what stands at a place of a template; empty for what a runtime brings."""
+        training = self._resolve(job)
+        return place if training is None else written_at(job, training, place)
+
+    def pod_labels(self, job: Object) -> Sequence[PodLabels]:
+        """Return the labels of its pods, as its runtime makes them."""
+        training = self._resolve(job)
+        return () if training is None else JobSet().pod_labels(training.jobset)
+
+    def primary_labels(self, job: Object) -> Mapping[str, str]:
+        """Return the labels of the launcher where its runtime uses MPI, else of the first node that trains."""
+        training = self._resolve(job)
+        if training is None or not training.trainer:
+            return {}
+        first = {} if training.policy == "mpi" else {INDEX_ANNOTATION: "0"}
+        return {REPLICATED_JOB_LABEL: training.trainer, **first}
+
+    def _resolve(self, job: Object) -> TrainingSet | None:
+        runtime = runtime_of(job, self._find) if is_readable(job) else None
+        return None if runtime is None else training_set(job, runtime)
+
+
+# --- the plan ---------------------------------------------------------------------------------------------------------
+
+
+def _plan(observed: Observed, training: TrainingSet) -> Plan:
+    """Plan the JobSet, and describe it in the words of a TrainJob."""
+    suspend = observed.job["spec"].get("suspend", False)
+    jobset = {
+        **training.jobset,
+        "spec": {**training.jobset["spec"], "suspend": suspend},
+        "status": observed.memory.get("status", {}),
+    }
+    seconds, now = observed.job["spec"].get("activeDeadlineSeconds"), observed.moment.steady
+    deadline = deadline_of(seconds, observed.started_at or now)
+    ending = None if suspend else overdue(seconds, observed.started_at or now, now)
+    decision = plan(replace(observed, job=jobset), ending, moves=True)
+    return replace(
+        decision,
+        status=_status(observed, training, decision.status),
+        start=tuple(replace(s, details={**s.details, "training": training}) for s in decision.start),
+        wake_at=earliest(decision.wake_at, deadline) if ending is None else None,
+        delete=False,
+        memory={**decision.memory, "training": training, "status": decision.status},
+    )
+
+
+def _status(observed: Observed, training: TrainingSet, of_jobset: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the status of a TrainJob: there is no condition while it runs."""
+    before = conditions_of(observed.job.get("status") or {})
+    now, conditions = observed.moment.wall, tuple(c for c in before if c["type"] not in OWN_TYPES - {"Suspended"})
+    theirs = conditions_of(of_jobset)
+    suspended = true_condition(theirs, "Suspended") is not None
+    conditions = with_suspension(conditions, "TrainJob is", ("Suspended", "Resumed"), now, suspended=suspended)
+    kept = [c for c in theirs if c["type"] in {*_TERMINAL, "Retrying"}]
+    ends = tuple({**c, "type": _TERMINAL.get(c["type"], c["type"])} for c in kept)
+    running = end_of(of_jobset) is None and not suspended
+    waiting = {"ready": int(running), "succeeded": 0, "failed": 0, "active": int(running), "suspended": 0}
+    return {
+        "conditions": without_probes(conditions + ends),
+        "jobsStatus": [*({"name": name, **waiting} for name in training.idle), *of_jobset["replicatedJobsStatus"]],
+    }
+
+
+# --- the pods ---------------------------------------------------------------------------------------------------------
+
+
+def _with_variables(pod: NewPod, training: TrainingSet, start: PodStart, wiring: Wiring) -> NewPod:
+    """Return a pod with the variables of its node and the directories that it shares."""
+    replicated, _ = JobSetSpec.of(training.jobset).replicated_job(start.role)
+    if training.shared:
+        pod = replace(pod, rewrites={**pod.rewrites, training.shared: _SHARED_DIRECTORY})
+    if replicated.name != training.trainer or NODE not in container_names(pod.template):
+        return pod
+    if training.policy == "mpi":
+        files, rewrites = {HOST_FILE: f"localhost slots={training.slots}\n"}, {**pod.rewrites, HOST_DIRECTORY: "mpi"}
+        pod = replace(pod, files=files, rewrites=rewrites, processes=training.slots, slots=training.slots)
+    if not training.has_trainer:
+        return pod
+    variables = node_variables(training, start.index or 0, wiring)
+    if training.policy not in RESERVED:
+        node = next(c for c in pod.template["spec"]["containers"] if c["name"] == NODE)
+        own = {entry["name"] for entry in node.get("env") or ()}
+        variables = {name: value for name, value in variables.items() if name not in own}
+    return replace(pod, variables={**pod.variables, NODE: {**pod.variables.get(NODE, {}), **variables}})

@@ -1,0 +1,419 @@
+"""From a pod as its job wants it to a pod that is ready to start: names, labels, directories, commands.
+
+On disk jobs and their pods are in `root/<namespace>/<job>/<pod>/`. A pod that takes the place of one of the same name
+has a directory with a number behind it, so that what the earlier one printed stays. For a container that runs in its
+image nothing is rewritten: all that it knows is mounted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import random
+import re
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from katib.engine.runtime.objects import Key, Object, ObjectStore
+from katib.errors import FieldError, InvalidError, UnavailableError, invalid
+from katib.model.checkpoints import DIRECTORY_VARIABLE
+from katib.model.files.private_directories import make_below
+from katib.model.names import SUFFIX_ALPHABET
+from katib.model.quantities import parse_quantity
+from katib.places.machine.jobs.dependencies import (
+    JobOwner,
+    JobSettings,
+    Machine,
+    PodMetrics,
+    Provision,
+    checkpoint_container,
+)
+from katib.places.machine.jobs.kind import NewPod, PodStart
+from katib.places.machine.jobs.run import JobRun
+from katib.places.machine.pods.environment import (
+    ContainerCommand,
+    PodContext,
+    Rewriter,
+    container_command,
+    declared_variables,
+    expand,
+    thread_variables,
+)
+from katib.places.machine.pods.images import ImageRun, Mount, Pull
+from katib.places.machine.pods.objects import ContainerPlan, PodPlan, Role, read_note
+from katib.places.machine.pods.references import LocalObjects, PodIdentity, Volumes
+from katib.places.machine.pods.tokens import VISIBLE_CARDS, Capacity, Request
+
+DEFAULT_GRACE_SECONDS = 30
+TRIAL_KIND = "Trial"
+
+_EARLIER_NOTE = "job.json"
+"""In the directory of a job, where earlier versions kept its uid."""
+_SUFFIX_LENGTH = 5
+_RANDOM = random.SystemRandom()  # whatever a program that embeds us seeds
+_OWN_WORKSPACE = "workspace"
+_WRITES_PROGRAM = re.compile(r'printf "%s" "\$SCRIPT" > "[^$/]')
+"""The Kubeflow SDK's way to carry a function in a command: it is written to a file beside which it is run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """What pods are made with: the store has the ConfigMaps and Secrets that they refer to."""
+
+    store: ObjectStore
+    machine: Machine
+    settings: JobSettings
+    owner: JobOwner
+    metrics: PodMetrics
+
+
+def begun_by(directory: Path) -> str | None:
+    """Return the uid of the job that last began to run here; None when none did, or its files are gone."""
+    with contextlib.suppress(OSError, ValueError, LookupError):
+        return str(json.loads((directory / _EARLIER_NOTE).read_text())["uid"])
+    for pod in directory.glob("*/"):
+        with contextlib.suppress(OSError, ValueError, LookupError):
+            return str(read_note(pod)["job"])
+    return None
+
+
+def clear_directory(directory: Path) -> None:
+    """Remove what an earlier run or an older job of that name left.
+
+    Raises:
+        UnavailableError: The disk cannot be written.
+    """
+    try:
+        if directory.exists():
+            shutil.rmtree(directory)
+    except OSError as error:
+        cause = f"cannot write {directory}: {error.strerror}"
+        raise UnavailableError(f"{cause}; free space or change its rights") from error
+
+
+def trial_name(job: Object) -> str:
+    """Return the name of the Trial that controls a job, the job's own name when none does."""
+    return trial_owner(job) or str(job["metadata"]["name"])
+
+
+def trial_owner(job: Object) -> str | None:
+    """Return the name of the Trial that controls a job; None where none does."""
+    for owner in job["metadata"].get("ownerReferences") or ():
+        if owner.get("controller") and owner.get("kind") == TRIAL_KIND:
+            return str(owner["name"])
+    return None
+
+
+def prepare_pod(run: JobRun, wanted: NewPod, start: PodStart, tools: Preparation) -> PodPlan:
+    """Create the directory of a new pod and resolve its commands. Reads ConfigMaps and Secrets from the store.
+
+    A template that cannot run on this machine gives a plan whose `cannot_start` says why.
+
+    Raises:
+        UnavailableError: The store or the disk cannot be used now.
+    """
+    if tools.machine.place is not None:
+        placement = tools.owner.placement(run.job, wanted.path)
+        wanted = replace(wanted, annotations={**wanted.annotations, **placement})
+    identity, provision = _identity(run.job, wanted), tools.owner.provision(run.job)
+    directory = wanted_directory = run.directory / identity.name
+    numbers = itertools.count(2)
+    while directory.exists():  # of an earlier pod of this name
+        directory = wanted_directory.with_name(f"{identity.name}.{next(numbers)}")
+    request, problem = Request(), ""
+    containers: tuple[ContainerPlan, ...] = ()
+    spec, checkpoint = wanted.template.get("spec") or {}, provision.checkpoint
+    is_kept = run.is_kept or (checkpoint is not None and checkpoint.is_kept and tools.machine.place is None)
+    try:
+        make_below(tools.settings.root, directory)
+        if wanted.files:
+            _write_files(wanted.files, directory)
+        request = _granted_request(wanted, tools.machine.capacity)
+        containers = _containers(run, wanted, identity, directory, tools, provision)
+        if checkpoint is not None:
+            containers = (checkpoint_container(checkpoint, run.directory), *containers)
+    except OSError as error:
+        raise UnavailableError(
+            f"cannot create {directory}: {error.strerror}; free space or choose another directory"
+        ) from error
+    except InvalidError as error:
+        problem = "; ".join(map(str, error.errors))
+    return PodPlan(
+        name=identity.name,
+        index=start.index,
+        role=start.role,
+        after=start.after,
+        uid=identity.uid,
+        labels=dict(identity.labels),
+        directory=directory,
+        containers=containers,
+        grace_seconds=spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS),
+        request=request,
+        cannot_start=problem,
+        annotations=dict(identity.annotations),
+        images={
+            container.get("name", ""): container.get("image", "")
+            for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+        },
+        holder=f"experiment {provision.experiment}" if provision.experiment else f"job {Key.of(run.job).name}",
+        group=run.uid if is_kept else "",  # what it prints is in its log then, however this engine ends
+        slots=wanted.slots,
+        checkpoint=None if checkpoint is None else checkpoint.directory,
+    )
+
+
+def impossible_pod(run: JobRun, start: PodStart, problem: str) -> PodPlan:
+    """Return the plan of a pod that its kind cannot even describe, so that the job fails and says why."""
+    index = "" if start.index is None else str(start.index)
+    name, uid = "-".join(filter(None, (run.job["metadata"]["name"], start.role, index))), str(uuid.uuid4())
+    return PodPlan(name, start.index, uid, {}, run.directory / name, (), 0.0, Request(), problem, role=start.role)
+
+
+def _write_files(files: Mapping[str, str], directory: Path) -> None:
+    for name, text in files.items():
+        path = directory / name
+        make_below(directory, path.parent)
+        path.write_text(text)
+        if text.startswith("#!"):
+            path.chmod(0o755)
+
+
+def _identity(job: Object, wanted: NewPod) -> PodIdentity:
+    name = wanted.name
+    if name.endswith("-"):
+        name += "".join(_RANDOM.choices(SUFFIX_ALPHABET, k=_SUFFIX_LENGTH))
+    own = wanted.template.get("metadata") or {}
+    return PodIdentity(
+        name=name,
+        namespace=job["metadata"]["namespace"],
+        uid=str(uuid.uuid4()),
+        hostname=wanted.hostname or name,
+        aliases=wanted.aliases,
+        labels={**(own.get("labels") or {}), **wanted.labels},
+        annotations={**(own.get("annotations") or {}), **wanted.annotations},
+        service_account=(wanted.template.get("spec") or {}).get("serviceAccountName", "default"),
+    )
+
+
+def _granted_request(wanted: NewPod, capacity: Capacity) -> Request:
+    path = f"{wanted.path}.spec"
+    try:
+        request = Request.of_template(wanted.template)
+    except ValueError as error:
+        raise invalid(
+            f"{path}.resources", str(error), "write quantities such as 500m or 2Gi, and whole GPUs", "quantity"
+        ) from error
+    if not request.is_empty and (excess := request.excess_over(capacity)):
+        raise invalid(f"{path}.containers", excess, "lower the resource requests", "resources-exceed-machine")
+    return request
+
+
+def _containers(
+    run: JobRun, wanted: NewPod, identity: PodIdentity, directory: Path, tools: Preparation, provision: Provision
+) -> tuple[ContainerPlan, ...]:
+    collection, (workspace, checkpoint, _) = tools.metrics.collection(run.job, identity.labels), provision
+    objects = LocalObjects(tools.store, identity.namespace)
+    capacity, in_images = tools.machine.capacity, tools.machine.runs_images
+    any_user = tools.machine.images is not None
+    spec, spec_path = wanted.template.get("spec") or {}, f"{wanted.path}.spec"
+    volumes = Volumes(spec, spec_path, directory, objects, identity, any_user=any_user)
+    further = {prefix: directory / name for prefix, name in {**collection.rewrites, **wanted.rewrites}.items()}
+    for target in (directory, *further.values()):
+        make_below(directory, target)
+        if any_user:
+            target.chmod(0o777)  # a program of another user writes there; the directories above are the engine's own
+    trial = trial_name(run.job)
+    ours = {
+        **wanted.defaults,
+        **collection.variables,
+        "KATIB_TRIAL_NAME": trial,
+        "KATIB_TRIAL_DIR": str(directory),
+    }
+    if checkpoint is not None:
+        further[checkpoint.mount_path] = checkpoint.directory
+        ours[DIRECTORY_VARIABLE] = checkpoint.mount_path if in_images else str(checkpoint.directory)
+    init, mains = spec.get("initContainers") or (), spec.get("containers") or ()
+    inherited = tools.settings.inherited if tools.machine.inherits(identity.annotations) else {}
+    if capacity.gpus:  # which of them a pod sees is known when it starts
+        inherited = {name: value for name, value in inherited.items() if name != VISIBLE_CARDS}
+    context = PodContext(
+        identity=identity,
+        objects=objects,
+        capacity=capacity,
+        inherited=inherited,
+        ours=ours,
+        forced=wanted.variables,
+        containers=(*init, *mains),
+        processes=wanted.processes,
+        spec=spec,
+        directory=directory,
+        workspace=workspace,
+        paths=further,
+        visible=tools.settings.visible,
+        network=run.network,
+        labels={"katib.namespace": identity.namespace, "katib.trial": trial, "katib.pod": identity.name},
+    )
+    plans: list[ContainerPlan] = []
+    errors: list[FieldError] = []
+    for container, path, role in _in_order(spec, spec_path, collection.companions):
+        try:
+            mounted, outside = volumes.mounted(container, path)
+            image: ImageRun | None = None
+            start = workspace
+            if in_images:
+                command, image = image_container(container, path, context, mounted)
+                if tools.machine.node_images is not None:  # on a node the command runs the image
+                    command, image = tools.machine.node_images(image, inherited, container), None
+            else:
+                command = container_command(container, path, context, Rewriter({**further, **mounted}))
+                start = _start(container, workspace, directory)
+            plans.append(
+                ContainerPlan(
+                    role=role,
+                    command=command,
+                    directory=start / command.working_directory,
+                    restart_on_failure=wanted.restarts_on_failure,
+                    restart_always=role is Role.SIDECAR and container.get("restartPolicy") == "Always",
+                    volumes=outside,
+                    image=image,
+                )
+            )
+        except InvalidError as error:
+            errors += error.errors
+    if errors:
+        raise InvalidError(errors)
+    return tuple(plans)
+
+
+def _in_order(
+    spec: Mapping[str, Any], spec_path: str, companions: Sequence[tuple[str, Mapping[str, Any]]]
+) -> Iterator[tuple[Mapping[str, Any], str, Role]]:
+    """Yield the containers of a pod in the order in which they start, with where each is described, and its role."""
+    for i, container in enumerate(spec.get("initContainers") or ()):
+        is_sidecar = container.get("restartPolicy") == "Always"
+        yield container, f"{spec_path}.initContainers[{i}]", Role.SIDECAR if is_sidecar else Role.INIT
+    for path, container in companions:
+        yield container, path, Role.SIDECAR
+    for i, container in enumerate(spec.get("containers") or ()):
+        yield container, f"{spec_path}.containers[{i}]", Role.MAIN
+
+
+def _start(container: Mapping[str, Any], workspace: Path, directory: Path) -> Path:
+    """Return the directory that relative paths of a container start from.
+
+    It is the workspace; an empty one of the pod for a command that first writes the program that it runs, as the
+    Kubeflow SDK has it: in the workspace it would replace a file of the user, or the program of another trial.
+    """
+    if not any(map(_WRITES_PROGRAM.search, (*(container.get("command") or ()), *(container.get("args") or ())))):
+        return workspace
+    own = directory / _OWN_WORKSPACE
+    own.mkdir(exist_ok=True)
+    return own
+
+
+_POLICIES = {"Always": Pull.ALWAYS, "IfNotPresent": Pull.MISSING, "Never": Pull.NEVER}
+_UID_DIGITS = 8
+_WRITABLE = ("emptyDir", "hostPath")
+
+_SYSTEM = frozenset(
+    {"/", "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc", "/run", "/sbin", "/sys", "/usr", "/var"}
+)
+"""Directories that an image has of its own; one of this machine in their place would hide the image."""
+
+
+# --- containers that run in their images ------------------------------------------------------------------------------
+
+
+def image_container(
+    container: Mapping[str, Any], path: str, context: PodContext, volumes: Mapping[str, Path]
+) -> tuple[ContainerCommand, ImageRun]:
+    """Return what a container runs.
+
+    Args:
+        container: As in the template.
+        path: Where it stands in the job, for errors.
+        context: Its pod.
+        volumes: The directories of its volumes, by the paths that it knows them by.
+
+    Raises:
+        InvalidError: It has no image, or a value it needs is missing; all such errors at once.
+    """
+    image = str(container.get("image") or "")
+    if not image:
+        raise invalid(f"{path}.image", "it is missing", "name an image", "image-missing")
+    name = container.get("name", "")
+    declared = {**declared_variables(container, path, context), **context.forced.get(name, {})}
+    entrypoint = tuple(expand(str(word), declared) for word in container.get("command") or ())
+    arguments = tuple(expand(str(word), declared) for word in container.get("args") or ())
+    environment = {"PYTHONUNBUFFERED": "1", "HOSTNAME": context.identity.hostname, **context.ours, **declared}
+    directory = container.get("workingDir") or ""
+    environment |= thread_variables(container, path, context, environment)
+    rights = {**(context.spec.get("securityContext") or {}), **(container.get("securityContext") or {})}
+    capabilities = rights.get("capabilities") or {}
+    limits = (container.get("resources") or {}).get("limits") or {}
+    user, group, files_group = (rights.get(field) for field in ("runAsUser", "runAsGroup", "fsGroup"))
+    groups = [*(rights.get("supplementalGroups") or ()), *(() if files_group is None else (files_group,))]
+    run = ImageRun(
+        name=f"katib-{context.identity.name}-{name}-{context.identity.uid[:_UID_DIGITS]}",
+        image=image,
+        pull=_POLICIES.get(container.get("imagePullPolicy") or "", Pull.MISSING),
+        entrypoint=entrypoint,
+        arguments=arguments,
+        environment=environment,
+        working_directory=str(context.workspace / directory) if directory else "",
+        hostname=context.identity.hostname,
+        aliases=context.identity.aliases,
+        mounts=_mounts(container, context, volumes, environment),
+        labels={**context.labels, "katib.container": name},
+        user="" if user is None else f"{user}" if group is None else f"{user}:{group}",
+        groups=tuple(dict.fromkeys(groups)),
+        cpus=_quantity(limits, "cpu", path),
+        memory_bytes=None if (memory := _quantity(limits, "memory", path)) is None else int(memory),
+        network=context.network,
+        read_only=rights.get("readOnlyRootFilesystem") is True,
+        privileged=rights.get("privileged") is True,
+        capabilities_added=tuple(capabilities.get("add") or ()),
+        capabilities_dropped=tuple(capabilities.get("drop") or ()),
+        no_new_privileges=rights.get("allowPrivilegeEscalation") is False,
+    )
+    return ContainerCommand(name, (*entrypoint, *arguments), environment, run.working_directory), run
+
+
+def _mounts(
+    container: Mapping[str, Any], context: PodContext, volumes: Mapping[str, Path], environment: Mapping[str, str]
+) -> tuple[Mount, ...]:
+    """Return the mounts, one for each target; the user's come last and win."""
+    named = {str(file): file for file in context.visible if any(str(file) in value for value in environment.values())}
+    found = {target: Mount(source, target, read_only=True) for target, source in named.items()}
+    if str(context.workspace) not in _SYSTEM:
+        found[str(context.workspace)] = Mount(context.workspace, str(context.workspace))
+    found[str(context.directory)] = Mount(context.directory, str(context.directory))
+    for target, source in context.paths.items():
+        found[_normal(target)] = Mount(source, _normal(target))
+    volumes_of_pod: Sequence[Mapping[str, Any]] = context.spec.get("volumes") or ()
+    writable = {volume["name"] for volume in volumes_of_pod if any(kind in volume for kind in _WRITABLE)}
+    mounts: Sequence[Mapping[str, Any]] = container.get("volumeMounts") or ()
+    sealed = {m["mountPath"] for m in mounts if m.get("readOnly") is True or m.get("name") not in writable}
+    for target, source in volumes.items():
+        found[_normal(target)] = Mount(source, _normal(target), read_only=target in sealed)
+    return tuple(sorted(found.values(), key=lambda mount: (len(PurePosixPath(mount.target).parts), mount.target)))
+
+
+def _normal(target: str) -> str:
+    return target.rstrip("/") or "/"
+
+
+def _quantity(limits: Mapping[str, Any], name: str, path: str) -> Decimal | None:
+    if name not in limits:
+        return None
+    try:
+        return parse_quantity(limits[name])
+    except (ValueError, ArithmeticError) as error:
+        where = f"{path}.resources.limits.{name}"
+        raise invalid(where, str(error), "write quantities such as 500m or 2Gi", "quantity") from error

@@ -1,0 +1,254 @@
+"""What is known about a container that runs in its image, and what a pod needs of the program that runs it.
+
+A runtime (podman, docker) is a command of this machine. Its client stays attached while the container runs, so it is
+the process of the container for everybody else: its output and its exit code are those of the container, and it passes
+signals on.
+Only what the client cannot do by being a process is asked for apart: the end by force, and the removal.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from katib.errors import KatibError
+from katib.model.failure_text import OUT_OF_MEMORY
+from katib.places.machine.pods.environment import ContainerCommand
+from katib.places.machine.pods.loop import Loop
+from katib.places.machine.processes.client import Processes
+from katib.places.machine.processes.handle import Exit, SpawnError
+
+HOST_NETWORK = "host"
+
+
+class Pull(StrEnum):
+    """When an image is fetched, in the words that podman and docker share."""
+
+    ALWAYS = "always"
+    MISSING = "missing"
+    NEVER = "never"
+
+
+class Mount(NamedTuple):
+    """A path of this machine that a container knows by another.
+
+    Attributes:
+        source: Of this machine.
+        target: Absolute, as the container knows it.
+        read_only: Whether the container cannot write there.
+    """
+
+    source: Path
+    target: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRun:
+    """A container that is to run in its image.
+
+    Attributes:
+        name: Unique on this machine; every start adds a number to it.
+        image: As the template names it.
+        pull: When it is fetched.
+        entrypoint: Replaces that of the image, and its arguments too; empty: that of the image.
+        arguments: Replace those of the image; empty: those of the image, if the entry point is.
+        environment: What is added to the variables of the image.
+        working_directory: Empty: that of the image.
+        hostname: Its own name.
+        aliases: Further names that lead to it in a network of its own.
+        mounts: Nearer to the root first.
+        labels: For people who look at it.
+        user: `uid` or `uid:gid`; empty: that of the image.
+        groups: Further groups.
+        cpus: How many cores it may use; None without limit.
+        memory_bytes: How much memory it may use; None without limit.
+        gpus: Identifiers of the cards it may use.
+        network: `host`, or the name of a network of the runtime.
+        read_only: Whether its own files cannot be changed.
+        privileged: Whether it has all rights of the runtime.
+        capabilities_added: Without `CAP_`.
+        capabilities_dropped: Likewise; `ALL` for all of them.
+        no_new_privileges: Whether its programs cannot gain rights.
+    """
+
+    name: str
+    image: str
+    pull: Pull = Pull.MISSING
+    entrypoint: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    working_directory: str = ""
+    hostname: str = ""
+    aliases: tuple[str, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    user: str = ""
+    groups: tuple[int, ...] = ()
+    cpus: Decimal | None = None
+    memory_bytes: int | None = None
+    gpus: tuple[str, ...] = ()
+    network: str = HOST_NETWORK
+    read_only: bool = False
+    privileged: bool = False
+    capabilities_added: tuple[str, ...] = ()
+    capabilities_dropped: tuple[str, ...] = ()
+    no_new_privileges: bool = False
+
+
+class ImageRuntime(Protocol):
+    """Runs images. Every method returns at once; commands are for the guard to start."""
+
+    @property
+    def has_names(self) -> bool:
+        """Whether containers find each other by name in a network of their own."""
+
+    def has_image(self, image: str) -> ContainerCommand:
+        """Return the command that succeeds where an image is on this machine."""
+
+    def pull(self, image: str) -> ContainerCommand:
+        """Return the command that fetches an image."""
+
+    def pull_failure(self, run: ImageRun, output: str, *, is_here: bool) -> SpawnError:
+        """Return why an image could not be fetched.
+
+        Args:
+            run: What was to run.
+            output: The end of what the command printed.
+            is_here: Whether the image is on this machine all the same, of an earlier fetch.
+        """
+
+    def make_network(self, name: str) -> ContainerCommand:
+        """Return the command that makes a network, unless it is there."""
+
+    def remove_network(self, name: str) -> ContainerCommand:
+        """Return the command that removes a network."""
+
+    def start(self, run: ImageRun, name: str) -> ContainerCommand:
+        """Return the command that runs a container until its end, and removes it then.
+
+        Where it names a working directory, that is made for this start; otherwise any will do.
+        """
+
+    def kill(self, name: str) -> ContainerCommand:
+        """Return the command that kills a container; it fails where there is none."""
+
+    def remove(self, name: str) -> ContainerCommand:
+        """Return the command that removes a container whatever its state; where there is none, it changes nothing."""
+
+    def failure(self, run: ImageRun, name: str, code: int, output: str) -> SpawnError | None:
+        """Return why a container did not start; None when its program ran, and the exit code is that of the program.
+
+        Args:
+            run: What was to run.
+            name: Of the container.
+            code: Exit code of the command.
+            output: The end of what this start printed.
+        """
+
+    def ran_out_of_memory(self, name: str) -> bool:
+        """Return whether the runtime has noted that a container took more memory than its limit."""
+
+    def forget(self, name: str) -> None:
+        """Remove what was noted about a container that has ended."""
+
+
+_PATIENCE_SECONDS = 20.0
+"""How long the runtime may take to kill or remove; then we go on without it, and the next engine removes."""
+
+_KILLED = 137
+_OF_THE_RUNTIME = frozenset({125, 126, 127})
+"""Exit codes of a client whose container did not start. Programs may exit with them too."""
+
+
+class ImageProcess:
+    """Names each start of a container and asks its runtime for what has to be done beside it. Lives on the loop.
+
+    Args:
+        run: What runs.
+        runtime: Which program runs it.
+        processes: Starts that program.
+        loop: Where callbacks are called.
+    """
+
+    def __init__(self, run: ImageRun, runtime: ImageRuntime, *, processes: Processes, loop: Loop) -> None:
+        self._run = run if run.pull is Pull.NEVER else replace(run, pull=Pull.MISSING)  # it was fetched before
+        self._runtime = runtime
+        self._processes = processes
+        self._loop = loop
+        self._starts = 0
+
+    def next_command(self) -> ContainerCommand:
+        """Return the command of the next start; a container of an earlier one may still be on its way out."""
+        self._starts += 1
+        return self._runtime.start(self._run, self._name)
+
+    def kill(self, otherwise: Callable[[], object]) -> None:
+        """Kill what runs.
+
+        Args:
+            otherwise: Called when that failed, as while the image is still fetched.
+        """
+        self._execute(self._runtime.kill(self._name), lambda done: None if done else otherwise())
+
+    def failure(self, code: int, output: str) -> SpawnError | None:
+        """Return why the container did not start; None when it did."""
+        return self._runtime.failure(self._run, self._name, code, output) if code else None
+
+    def exit_text(self, ended: Exit) -> str:
+        """Return how it ended, in words."""
+        if ended.code != _KILLED or self._run.memory_bytes is None or ended.lost:
+            return str(ended)
+        limit = f"{self._run.memory_bytes / 2**20:g}Mi"
+        if self.ran_out_of_memory(ended):
+            return f"{OUT_OF_MEMORY}: its limit is {limit}"
+        return f"was killed by SIGKILL, probably for want of memory: its limit is {limit}"
+
+    def ran_out_of_memory(self, ended: Exit) -> bool:
+        """Return whether it was killed because it took more memory than its limit; false where that is unknown."""
+        return ended.code == _KILLED and not ended.lost and self._runtime.ran_out_of_memory(self._name)
+
+    def clear(self, ended: Exit, then: Callable[[], None]) -> None:
+        """Remove what may be left of the container, and call `then`. A client that came to its end has removed it."""
+        self._runtime.forget(self._name)
+        if ended.lost or ended.signal or ended.code in _OF_THE_RUNTIME:
+            self._execute(self._runtime.remove(self._name), lambda _done: then())
+        else:
+            then()
+
+    @property
+    def _name(self) -> str:
+        return f"{self._run.name}-{self._starts}"
+
+    def _execute(self, command: ContainerCommand, then: Callable[[bool], object]) -> None:
+        """Run a command of the runtime and say, once and on the loop, whether it succeeded."""
+        waiting = [then]
+
+        def answer(done: bool) -> None:
+            timer.cancel()
+            if waiting:
+                waiting.pop()(done)
+
+        timer = self._loop.call_later(_PATIENCE_SECONDS, partial(answer, False))
+        execute(command, self._processes, lambda done: self._loop.call_soon(partial(answer, done)))
+
+
+def execute(command: ContainerCommand, processes: Processes, then: Callable[[bool], None] = lambda _done: None) -> None:
+    """Run a command beside everything else, and say from any thread whether it succeeded."""
+    output = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        start = processes.launch(
+            command.argv, command.env, Path("/"), output, on_exit=lambda _handle, exit_: then(exit_.code == 0)
+        )
+    except KatibError:
+        then(False)
+        return
+    finally:
+        os.close(output)
+    start.answer.add_done_callback(lambda future: then(False) if future.exception() else None)

@@ -1,0 +1,377 @@
+"""What is decided about a pod; the pod as an object, as the kubelet of a cluster would show it; and its note on disk.
+
+The object is kept small: of the template only the names and images of containers, which is all that a reader asks for.
+
+In its note, `pod.json`, a pod writes down what it is: which job began it, what it runs, how it ended. The file has one
+JSON object in each line, and what a later line says is added to what stands before it. A line is written at once and
+nothing is ever written over, so that a crash at any moment leaves all that stood there. The first line is there before
+any process of the pod is. Earlier versions wrote all of it as one object.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum, auto
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from katib.engine.runtime.clock import SteadyTime
+from katib.engine.runtime.objects import Object
+from katib.errors import UnavailableError
+from katib.model.files.private_directories import make_below
+from katib.model.names import REPLICA_ANNOTATION
+from katib.model.types import format_time
+from katib.places.machine.pods.environment import ContainerCommand
+from katib.places.machine.pods.images import ImageRun
+from katib.places.machine.pods.records import ContainerState, Phase, PodRecord
+from katib.places.machine.pods.references import ADDRESS, NODE
+from katib.places.machine.pods.tokens import Request
+from katib.places.machine.processes.handle import ProcessHandle
+
+
+class Role(Enum):
+    """What a container is to its pod."""
+
+    INIT = auto()
+    SIDECAR = auto()
+    MAIN = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerPlan:
+    """What a container is to do.
+
+    Attributes:
+        role: What it is to its pod.
+        command: What to execute.
+        directory: Where.
+        restart_on_failure: Whether it is started again when it failed.
+        restart_always: Whether it is started again whenever it ends.
+        volumes: Directories outside of the pod's own that must exist.
+        image: What is run by a runtime in place of the command; None: the command is a process of this machine.
+    """
+
+    role: Role
+    command: ContainerCommand
+    directory: Path
+    restart_on_failure: bool
+    restart_always: bool
+    volumes: tuple[Path, ...] = ()
+    image: ImageRun | None = None
+
+
+PROCESS_ID = "process://"
+"""A container's id is that of its process behind this, where a cluster has the id that its runtime gave it."""
+
+NO_STATUS: Object = MappingProxyType({})
+PULLING = "pulling image"
+_CREATING = "ContainerCreating"
+_SIGNAL_BASE = 128
+_LARGEST_SIGNAL = 64
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlan:
+    """Everything decided about a pod before it starts.
+
+    Attributes:
+        role: As in its record.
+        after: Role of the pod of its gang whose containers must have started before its own; empty for none.
+        containers: In the order in which they start.
+        cannot_start: Why it cannot start at all; then there are no containers.
+        images: What its template calls the image of each container.
+        holder: For whom it leases resources, as shown to users of other engines.
+        replica: As in its record.
+        group: Under which its processes outlive this engine, or at least what they print; empty: neither does.
+        slots: How many processes it starts by MPI, each with its share of the request, wherever its host files say.
+        checkpoint: The folder of its trial's checkpoint; None where that keeps none.
+    """
+
+    name: str
+    index: int | None
+    uid: str
+    labels: dict[str, str]
+    directory: Path
+    containers: tuple[ContainerPlan, ...]
+    grace_seconds: float
+    request: Request
+    cannot_start: str = ""
+    role: str = ""
+    after: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    images: Mapping[str, str] = field(default_factory=dict)
+    holder: str = ""
+    replica: str = ""
+    group: str = ""
+    slots: int = 0
+    checkpoint: Path | None = None
+
+
+def pod_object(plan: PodPlan, record: PodRecord, steady: SteadyTime, now: datetime, before: Object = NO_STATUS) -> Json:
+    """Return a pod as an object, but for its namespace and its owner.
+
+    Args:
+        plan: What was decided about it.
+        record: How it is.
+        steady: Where its times were measured.
+        now: Transition time of the conditions that changed.
+        before: Its status as it was stored last; empty for none.
+    """
+    names = {container.command.name: container.role is Role.MAIN for container in plan.containers}
+    spec = {
+        "nodeName": NODE,
+        "containers": [_container(plan, name) for name, is_main in names.items() if is_main],
+    }
+    if others := [_container(plan, name) for name, is_main in names.items() if not is_main]:
+        spec["initContainers"] = others
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": pod_metadata(plan),
+        "spec": spec,
+        "status": _status(plan, record, steady, now, before),
+    }
+
+
+def pod_metadata(plan: PodPlan) -> Json:
+    """Return by what others know a pod, but for its namespace and its owner."""
+    replica = replica_of(plan.role, plan.index)
+    mark = {REPLICA_ANNOTATION: replica} if replica else {}
+    return {
+        "name": plan.name,
+        "uid": plan.uid,
+        "labels": dict(plan.labels),
+        "annotations": {**plan.annotations, **mark},
+    }
+
+
+def replica_of(role: str, index: int | None) -> str:
+    """Return what a replica is called within its job: `worker-1`; empty for a pod that has neither role nor index."""
+    return "-".join(filter(None, (role.lower(), "" if index is None else str(index))))
+
+
+def _container(plan: PodPlan, name: str) -> Json:
+    return {"name": name, "image": plan.images.get(name, "")}
+
+
+def _status(plan: PodPlan, record: PodRecord, steady: SteadyTime, now: datetime, before: Object) -> Json:
+    status: Json = {"phase": str(record.phase), "hostIP": ADDRESS, "podIP": ADDRESS}
+    if record.started_at is not None:
+        status["startTime"] = format_time(record.started_at)
+    since = {(c["type"], c["status"]): c.get("lastTransitionTime") for c in before.get("conditions", ())}
+    status["conditions"] = [
+        {**condition, "lastProbeTime": None, "lastTransitionTime": since.get(key) or format_time(now)}
+        for condition in _conditions(plan, record)
+        for key in ((condition["type"], condition["status"]),)
+    ]
+    status.update({name: text for name, text in zip(("reason", "message"), _reason(record), strict=True) if text})
+    failed = next((c.name for c in record.containers if c.exit is not None and c.exit.code), "")
+    outputs = {failed: record.last_output} if record.last_output else {}
+    containers = record.containers or _not_started(plan, record)
+    statuses = [(c.is_main, _container_status(c, plan.images, outputs, steady)) for c in containers]
+    for _, found in statuses:
+        waits = (found.get("state") or {}).get("waiting") or {}
+        if waits.get("reason") == _CREATING and record.pulling == found["image"] != "":
+            waits["message"] = pulling_words(record.pulling)
+    if statuses:
+        status["containerStatuses"] = [found for is_main, found in statuses if is_main]
+    if others := [found for is_main, found in statuses if not is_main]:
+        status["initContainerStatuses"] = others
+    return status
+
+
+def _conditions(plan: PodPlan, record: PodRecord) -> Iterator[Json]:
+    """Yield the conditions of a pod as a kubelet sets them, without times."""
+    if record.waiting:
+        yield {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": record.waiting}
+        return
+    states = {container.name: container for container in record.containers}
+    first = [c.command.name for c in plan.containers if c.role is not Role.MAIN and not _is_initialized(states, c)]
+    main = [c.command.name for c in plan.containers if c.role is not Role.INIT]
+    unready = [name for name in main if name not in states or not states[name].is_running]
+    completed = {"reason": "PodCompleted"} if record.phase is Phase.SUCCEEDED else {}
+    over = completed or ({"reason": "PodFailed"} if record.phase is Phase.FAILED else {})
+    yield {"type": "PodScheduled", "status": "True"}
+    yield _condition("Initialized", [] if over else first, "ContainersNotInitialized", "incomplete") | completed
+    for type_ in ("ContainersReady", "Ready"):
+        condition = _condition(type_, unready, "ContainersNotReady", "unready")
+        yield {"type": type_, "status": "False", **over} if over else condition
+
+
+def _is_initialized(states: Mapping[str, ContainerState], container: ContainerPlan) -> bool:
+    """Return whether an init container has succeeded, or a sidecar has started."""
+    state = states.get(container.command.name)
+    if state is None or container.role is Role.SIDECAR:
+        return state is not None and state.began is not None
+    return state.is_over and state.exit is not None and state.exit.code == 0
+
+
+def _condition(type_: str, names: Sequence[str], reason: str, what: str) -> Json:
+    """Return a condition that holds if it has no container against it."""
+    if not names:
+        return {"type": type_, "status": "True"}
+    message = f"containers with {what} status: [{' '.join(names)}]"
+    return {"type": type_, "status": "False", "reason": reason, "message": message}
+
+
+def pulling_words(image: str) -> str:
+    """Return that an image is being fetched, as the rest of a sentence about a pod."""
+    return f'{PULLING} "{image}"'
+
+
+def _not_started(plan: PodPlan, record: PodRecord) -> tuple[ContainerState, ...]:
+    """Return the containers of a pod none of which has run; none while nothing is to be said of them."""
+    if not record.pulling or record.is_finished:
+        return ()
+    names = {container.command.name: container.role is Role.MAIN for container in plan.containers}
+    return tuple(ContainerState(name, is_main, 0, 0, None, None, None, False) for name, is_main in names.items())
+
+
+def _reason(record: PodRecord) -> tuple[str, str]:
+    """Return why a pod is in its phase, as one word and as a sentence; empty where its containers say it."""
+    if record.cannot_start:
+        return "PodCannotStart", record.cannot_start
+    if record.evicted:
+        return "Evicted", record.evicted
+    if record.reason:
+        return record.reason, record.message
+    if record.verdict:
+        return "EarlyStopped", record.verdict
+    if record.stopping:
+        return ("Stopped", "its job ended it") if record.is_finished else ("Terminating", "its job ends it")
+    return "", record.message if record.phase is not Phase.SUCCEEDED else ""
+
+
+def _container_status(
+    container: ContainerState, images: Mapping[str, str], outputs: Mapping[str, str], steady: SteadyTime
+) -> Json:
+    ended = _terminated(container, outputs.get(container.name, ""), steady)
+    status: Json = {
+        "name": container.name,
+        "image": images.get(container.name, ""),
+        "imageID": "",
+        "ready": container.is_running,
+        "restartCount": container.restarts,
+    }
+    if container.pid:
+        status["containerID"] = f"{PROCESS_ID}{container.pid}"
+    if container.is_running and container.began is not None:
+        status["state"] = {"running": {"startedAt": format_time(steady.at(container.began))}}
+    elif container.exit is not None and container.is_over:
+        status["state"] = {"terminated": ended}
+    elif container.exit is not None:
+        status["state"] = {"waiting": {"reason": "CrashLoopBackOff"}}
+    else:
+        status["state"] = {"waiting": {"reason": _CREATING}}
+    if (earlier := container.earlier) is not None:
+        before = container._replace(began=earlier.began, ended=earlier.ended, exit=earlier.exit)
+        status["lastState"] = {"terminated": _terminated(before, earlier.output, steady)}
+    return status
+
+
+def _terminated(container: ContainerState, output: str, steady: SteadyTime) -> Json:
+    """Return how a container ended last; empty when it has not."""
+    end = container.exit
+    if end is None:
+        return {}
+    reason = "ContainerStatusUnknown" if end.lost else "Error" if end.code else "Completed"
+    if end.out_of_memory:
+        reason = "OOMKilled"
+    found: Json = {"exitCode": end.code, "reason": reason}
+    if _SIGNAL_BASE < end.code <= _SIGNAL_BASE + _LARGEST_SIGNAL:
+        found["signal"] = end.code - _SIGNAL_BASE
+    if output:
+        found["message"] = output
+    for name, moment in (("startedAt", container.began), ("finishedAt", container.ended)):
+        if moment is not None:
+            found[name] = format_time(steady.at(moment))
+    return found
+
+
+NOTE_FILE = "pod.json"
+
+
+def begin_note(plan: PodPlan, job_uid: str) -> None:
+    """Write down which pod it is, and that a job of this uid is about to start it.
+
+    Raises:
+        UnavailableError: The disk cannot be written.
+    """
+    note = {
+        "job": job_uid,
+        "name": plan.name,
+        "uid": plan.uid,
+        "role": plan.role,
+        "index": plan.index,
+        "replica": plan.replica,
+        "labels": plan.labels,
+        "containers": [container.command.name for container in plan.containers],
+        "inImage": any(container.image is not None for container in plan.containers),
+    }
+    try:
+        make_below(plan.directory.parents[2], plan.directory)
+        _append(plan.directory, note)
+    except OSError as error:
+        cause = f"cannot write {plan.directory}: {error.strerror}"
+        raise UnavailableError(f"{cause}; free space or change its rights") from error
+
+
+def note_processes(plan: PodPlan, container: str = "", handle: ProcessHandle | None = None) -> None:
+    """Write down that a pod has begun, and a process that it has started on this machine, to clean up by hand."""
+    processes: list[Json] = []
+    if handle is not None:
+        known = {"pid": handle.pid, "startTime": handle.start_time, "program": handle.program}
+        processes = [{"container": container, **known}]
+    with contextlib.suppress(OSError):  # the disk is full; the pod does not need its note
+        _append(plan.directory, {"processes": processes})
+
+
+def note_end(plan: PodPlan, end: PodRecord, steady: SteadyTime, *, is_measured: bool) -> None:
+    """Write down how a pod ended: replicas are known by it when their pods are gone with the job.
+
+    Args:
+        plan: What was decided about it.
+        end: How it ended.
+        steady: Where its times were measured.
+        is_measured: Whether the objective metric was found in what it wrote.
+    """
+    with contextlib.suppress(OSError):
+        _append(
+            plan.directory,
+            {"pod": pod_object(plan, end, steady, end.finished_at or steady.now()), "isMeasured": is_measured},
+        )
+
+
+def read_note(directory: Path) -> Json:
+    """Return what the pod of a directory wrote down.
+
+    It has `job` once the job is about to start it, and `processes` or `pod` once it has begun. Earlier versions wrote
+    it when it had begun, without `job`.
+
+    Raises:
+        OSError: There is no such file, or it cannot be read.
+        ValueError: Nothing in it can be understood.
+    """
+    note: Json = {}
+    for line in (directory / NOTE_FILE).read_text().splitlines():
+        with contextlib.suppress(json.JSONDecodeError):  # cut off by a crash, or by a full disk
+            added = json.loads(line)
+            if isinstance(added, dict):
+                if "processes" in added:
+                    added["processes"] = [*note.get("processes", ()), *added["processes"]]
+                note |= added
+    if not note:
+        raise ValueError(f"{directory / NOTE_FILE} says nothing")
+    return note
+
+
+def _append(directory: Path, said: Json) -> None:
+    with (directory / NOTE_FILE).open("a") as file:
+        file.write(f"\n{json.dumps(said)}")  # the break comes first: the line before may have been cut off

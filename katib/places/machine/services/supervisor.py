@@ -1,0 +1,388 @@
+"""Keeps one service process running for as long as it is used: a thread around its life cycle.
+
+The thread starts the process, asks until it serves, then sleeps until the process exits, its users have been gone for a
+while, or it is stopped. What follows is decided by the life cycle, which is pure: a state and what happened in, a state
+out.
+
+    STARTING --serves--> READY --exits--> STARTING (after a pause that grows)
+    STARTING, READY --unused--> STOPPED        STARTING, READY --exits again and again--> FAILED
+
+A process that answered at least one call wipes out the failures before it: a service that crashes on one in a hundred
+requests goes on, one that crashes on every request ends as FAILED with its last words. One that is ended from outside,
+by the kernel for want of memory for example, or cannot be started for now, or whose last words speak of a shortage of
+the machine, never fails for that: the cause may pass.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import wait
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from katib.engine.algorithm_services.plan import ServicePlan, resolve_command
+from katib.engine.algorithm_services.states import Phase, ServiceState, Timing, User
+from katib.engine.runtime.clock import Clock
+from katib.errors import Backoff, ShortageError, TerminalError, UnavailableError, shortage_in, shortage_of
+from katib.places.machine.services.files import ServiceLog, SocketDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class Lifecycle:
+    """Where a service is in its life; times are monotonic.
+
+    Attributes:
+        plan: How it is started.
+        timing: How long things may take.
+        idle_since: When it was used last.
+        users: The experiments that use it.
+        phase: Where it is.
+        stopping: Whether it is to end; then it takes no user any more.
+        failures: Processes in a row that answered nothing.
+        faults: The newest of them that ended for a cause of their own.
+        last_error: How the last of them ended; in the phase FAILED, why the service did.
+        waiting_for: What keeps it from answering that may pass, once that has lasted; the same words each time.
+    """
+
+    plan: ServicePlan
+    timing: Timing
+    idle_since: float
+    users: frozenset[User] = frozenset()
+    phase: Phase = Phase.STARTING
+    stopping: bool = False
+    failures: int = 0
+    faults: int = 0
+    last_error: str = ""
+    waiting_for: str = ""
+
+    def used(self, user: User | None, now: float) -> Lifecycle | None:
+        """Return the state with a user more, None for one that only puts off the idle end.
+
+        Returns:
+            None when it can be used no more; one that comes new to a failed service gets a new attempt elsewhere.
+        """
+        if self.stopping or self.phase is Phase.STOPPED or (self.phase is Phase.FAILED and user not in self.users):
+            return None
+        return replace(self, idle_since=now, users=self.users if user is None else self.users | {user})
+
+    def released(self, user: User, now: float) -> Lifecycle:
+        """Return the state without a user."""
+        return replace(self, idle_since=now, users=self.users - {user})
+
+    def at(self, now: float) -> Lifecycle:
+        """Return the state at a moment: it stops when it was not used for long."""
+        left = self.seconds_until_idle(now)
+        return replace(self, stopping=True) if left is not None and left <= 0 else self
+
+    def seconds_until_idle(self, now: float) -> float | None:
+        """Return after which time without a user it stops; None while it has one."""
+        return None if self.users else max(0.0, self.idle_since + self.timing.idle - now)
+
+    def after_exit(self, ending: str, details: str, *, may_pass: bool, answered: bool, seconds: float) -> Lifecycle:
+        """Return the state after its process ended by itself.
+
+        Args:
+            ending: How it ended.
+            details: What else there is to say.
+            may_pass: Whether the cause is not its own, so that the next process may fare better.
+            answered: Whether it answered any call.
+            seconds: How long it ran.
+        """
+        failures = 0 if answered or seconds > self.timing.settled else self.failures + 1
+        faults = 0 if may_pass or not failures else self.faults + 1
+        times = f" ({failures} times in a row)" if failures > 1 else ""
+        lasting = failures >= self.timing.max_failures
+        return replace(
+            self,
+            phase=Phase.FAILED if faults >= self.timing.max_failures else Phase.STARTING,
+            failures=failures,
+            faults=faults,
+            last_error=f"{self.plan.id} {ending}{times}{details}",
+            waiting_for=f"{self.plan.id} {ending}" if lasting else "",
+        )
+
+    @property
+    def pause_seconds(self) -> float:
+        """How long to wait before the next process is started."""
+        return self.timing.restart.pause_seconds(max(1, self.failures))
+
+    def state_for(self, user: User) -> ServiceState | None:
+        """Return how the service is doing, to one of its users; None to others."""
+        if user not in self.users:
+            return None
+        given_up = self.phase is Phase.FAILED
+        state = "ready" if self.phase is Phase.READY else "failing" if given_up or self.failures else "starting"
+        attempts = max(1, self.failures) if given_up else self.failures + 1
+        return ServiceState(self.plan.id, state, attempts, self.last_error, " ".join(self.plan.command))
+
+
+if TYPE_CHECKING:
+    from katib.places.machine.processes.client import Processes
+    from katib.places.machine.processes.handle import Exit, ProcessHandle
+    from katib.wire.rpc.connection import Connection
+
+_log = logging.getLogger(__name__)
+
+_PROBE = Backoff(0.005, 0.1, factor=1.1)
+"""Quick services are found quickly, slow ones not woken all the time."""
+
+
+@dataclass(slots=True)
+class _Process:
+    """One process, from its start to its end.
+
+    Attributes:
+        trouble: What was wrong with it, if not simply its exit.
+        passes: Whether that is a shortage of the machine, or another cause that may pass.
+    """
+
+    handle: ProcessHandle | None = None
+    exit: Exit | None = None
+    connection: Connection | None = None
+    answered_before: int = 0
+    trouble: str = ""
+    passes: bool = False
+
+    @property
+    def may_pass(self) -> bool:
+        return self.passes or (not self.trouble and self.exit is not None and self.exit.from_outside)
+
+    @property
+    def answered(self) -> bool:
+        return self.connection is not None and self.connection.answer_count > self.answered_before
+
+
+class Supervisor:
+    """Keeps one service process. Thread-safe; no method waits for the process, except `join`.
+
+    Args:
+        plan: What to start.
+        processes: Starts it.
+        log: Takes its output.
+        sockets: Gives it a place to listen.
+        timing: How long things may take.
+        clock: Where that is measured.
+        on_change: Called on the thread of the service, with its users, when it became ready, has failed, or waits for
+            something else than before.
+    """
+
+    def __init__(
+        self,
+        plan: ServicePlan,
+        processes: Processes,
+        log: ServiceLog,
+        sockets: SocketDirectory,
+        timing: Timing,
+        clock: Clock,
+        on_change: Callable[[frozenset[User]], None],
+    ) -> None:
+        self._plan = plan
+        self._processes = processes
+        self._log = log
+        self._sockets = sockets
+        self._timing = timing
+        self._clock = clock
+        self._on_change = on_change
+        self._changed = threading.Condition()
+        self._woken = False
+        self._state = Lifecycle(plan, timing, clock.monotonic())
+        self._connection: Connection | None = None
+        self._shortage: ShortageError | None = None
+        self._thread = threading.Thread(target=self._run, name=plan.id.file_name, daemon=True)
+
+    def start(self) -> None:
+        """Begin; returns before the process is there."""
+        self._thread.start()
+
+    def use(self, user: User | None = None) -> bool:
+        """Keep the service for a user, None to put off its idle end; False when it is too late for that."""
+        with self._changed:
+            used = self._state.used(user, self._clock.monotonic())
+            self._state = used or self._state
+            return used is not None
+
+    def release(self, user: User) -> None:
+        """Forget a user."""
+        self._change(lambda state: state.released(user, self._clock.monotonic()), wake=True)
+
+    def connection(self) -> Connection | None:
+        """Return the connection when the service is ready, None while it starts.
+
+        Raises:
+            TerminalError: It failed for good, with the cause.
+        """
+        with self._changed:
+            if self._state.phase is Phase.FAILED:
+                raise TerminalError(self._state.last_error)
+            return self._connection
+
+    def state_for(self, user: User) -> ServiceState | None:
+        """Return how the service is doing, to one of its users; None to others."""
+        return self._state.state_for(user)
+
+    def waiting_for(self, user: User) -> str:
+        """Return what keeps the service from answering one of its users that may pass; empty where nothing does."""
+        state = self._state
+        return state.waiting_for if user in state.users and state.phase is Phase.STARTING else ""
+
+    def stop(self) -> None:
+        """Say that the service is not needed any more."""
+        self._change(lambda state: replace(state, stopping=True), wake=True)
+
+    def join(self) -> None:
+        """Wait until the process is gone."""
+        self._thread.join()
+
+    # --- the thread ---------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._is_over():
+                began = self._clock.monotonic()
+                process = self._run_process()
+                if self._is_over():
+                    break
+                state = self._note_exit(process, self._clock.monotonic() - began)
+                if state.phase is Phase.FAILED:
+                    return
+                self._sleep(state.pause_seconds)
+        except TerminalError as error:
+            self._set(Phase.FAILED, error=str(error))
+        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait for the service must learn it
+            _log.exception("Service is given up", extra={"service": str(self._plan.id)})
+            self._set(Phase.FAILED, error=f"{self._plan.id} cannot be kept up: {error}")
+        else:
+            self._set(Phase.STOPPED)
+
+    def _run_process(self) -> _Process:
+        """Start a process and stay with it to its end."""
+        process = _Process()
+        socket_path = self._sockets.new_path()
+        try:
+            command, address = resolve_command(self._plan, socket_path)
+            process.handle = self._spawn(process, command)
+            if self._await_ready(process, address):
+                self._set(Phase.READY, process.connection)
+                while process.exit is None and not self._is_over():
+                    self._sleep(self._state.seconds_until_idle(self._clock.monotonic()))
+        except (UnavailableError, OSError) as error:
+            process.trouble, process.passes = f"cannot be started: {error}", True
+        except (MemoryError, ImportError, RuntimeError) as error:  # of what is needed to talk to it
+            if (shortage := shortage_of(error)) is None:
+                raise
+            process.trouble, process.passes = f"cannot be started: {shortage}", True
+        finally:
+            self._set(Phase.STARTING)
+            self._discard(process)
+            socket_path.unlink(missing_ok=True)
+        return process
+
+    def _spawn(self, process: _Process, command: list[str]) -> ProcessHandle:
+        def exited(_: ProcessHandle, exit_: Exit) -> None:
+            process.exit = exit_
+            self._wake()
+
+        output = self._log.open()
+        # The token of the server opens more than a service needs.
+        inherited = {name: value for name, value in os.environ.items() if name != "KATIB_TOKEN"}
+        try:
+            return self._processes.spawn(
+                command,
+                {**inherited, **self._plan.environment},
+                self._plan.directory or self._log.path.parent,
+                output,
+                on_exit=exited,
+            )
+        except TerminalError as error:
+            raise TerminalError(f"{self._plan.id} cannot be started: {error}") from error
+        finally:
+            os.close(output)
+
+    def _await_ready(self, process: _Process, address: str) -> bool:
+        # Late: the process starts while we import what it takes to talk to it.
+        from katib.engine.algorithm_services.readiness import accepts_connections, is_serving
+        from katib.wire.rpc.connection import Connection
+
+        deadline = self._clock.monotonic() + self._timing.start
+        attempts = 0
+        while process.exit is None and not self._is_over():
+            if accepts_connections(address):
+                if process.connection is None:
+                    process.connection = Connection(address, peer=str(self._plan.id), timeout_seconds=self._timing.call)
+                if is_serving(process.connection, self._plan.health_service):
+                    process.answered_before = process.connection.answer_count
+                    return True
+            if self._clock.monotonic() > deadline:
+                process.trouble = f"did not serve within {self._timing.start:g} s"
+                return False
+            attempts += 1
+            self._sleep(_PROBE.pause_seconds(attempts))
+        return False
+
+    def _discard(self, process: _Process) -> None:
+        """End what is left of a process, politely first, and fail the calls in flight."""
+        if process.connection is not None:
+            process.connection.close()
+        if process.handle is None:
+            return
+        if process.exit is None:
+            self._processes.signal(process.handle, signal.SIGTERM)
+            deadline = self._clock.monotonic() + self._timing.stop
+            while (left := deadline - self._clock.monotonic()) > 0 and process.exit is None:
+                self._sleep(left)
+        wait([self._processes.kill_tree(process.handle)], self._timing.stop)
+
+    # --- state --------------------------------------------------------------------------------------------------------
+
+    def _change(self, changed: Callable[[Lifecycle], Lifecycle], *, wake: bool = False) -> Lifecycle:
+        with self._changed:
+            self._state = state = changed(self._state)
+            if wake:
+                self._wake()
+        return state
+
+    def _set(self, phase: Phase, connection: Connection | None = None, error: str = "") -> None:
+        with self._changed:
+            self._connection = connection
+            self._state = state = replace(self._state, phase=phase, last_error=error or self._state.last_error)
+        if phase in (Phase.READY, Phase.FAILED):
+            self._on_change(state.users)
+
+    def _note_exit(self, process: _Process, seconds: float) -> Lifecycle:
+        words = self._log.last_lines()
+        if not process.trouble and (shortage := shortage_in(words.rpartition(" | ")[2]) or shortage_in(words)):
+            if self._shortage is None or self._shortage.lack != shortage.lack:
+                self._shortage = shortage  # otherwise the former words, which users know
+            process.trouble, process.passes = f"ended: {self._shortage}", True
+            words = ""
+        details = f"{f': {words}' if words else ''}; its output is in {self._log.path}"
+        ending = process.trouble or str(process.exit)
+        before = self._state
+        state = self._change(
+            lambda state: state.after_exit(
+                ending, details, may_pass=process.may_pass, answered=process.answered, seconds=seconds
+            )
+        )
+        if state.phase is Phase.FAILED or state.waiting_for != before.waiting_for:
+            self._on_change(state.users)
+        return state
+
+    def _is_over(self) -> bool:
+        """Return whether it is time to stop; once it is, no user can come any more."""
+        return self._change(lambda state: state.at(self._clock.monotonic())).stopping
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._woken = True
+            self._changed.notify_all()
+
+    def _sleep(self, seconds: float | None) -> None:
+        """Wait, but not past an exit, a stop or a release. Look at the world again afterwards."""
+        with self._changed:
+            if not self._woken:
+                self._clock.wait(self._changed, seconds)
+            self._woken = False

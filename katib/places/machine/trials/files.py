@@ -1,0 +1,526 @@
+"""What trials leave on one machine: the output of their containers, by pod, when its lines came, how it is removed."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import re
+import shutil
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+from katib.engine.controllers.kinds import key_of
+from katib.engine.runtime.objects import Key, Object
+from katib.errors import NotFoundError, invalid
+from katib.model.failure_text import LAST_OUTPUT_BYTES, last_line
+from katib.model.files.checkpoint_folders import remove_checkpoint
+from katib.model.names import REPLICA_ANNOTATION, TRIAL_LABEL
+from katib.model.types import Trial
+from katib.places.machine.layout import Layout
+from katib.places.machine.pods.log_file import RUN_BEGINS, TIME_RECORD, log_parts, read_end, times_of
+from katib.places.machine.pods.objects import read_note, replica_of
+from katib.service.tuning.ports import ALL, Part, TimedLines
+from katib.service.tuning.reading import failure_of, is_completed, objective_value
+from katib.service.tuning.replicas import (
+    Json,
+    find_replica,
+    has_failed,
+    has_role,
+    is_over,
+    is_primary,
+    named_replica,
+    newest_of_each,
+    no_container,
+    replica_name,
+    was_stopped,
+)
+
+if TYPE_CHECKING:  # reading the output of a trial needs neither
+    from katib.engine.runtime.clock import Clock
+    from katib.engine.stores.events import EventLog
+
+_NOTES = ("directory", "containers", "replica", "index", "isMeasured")
+"""What is kept of a pod beside what an object has."""
+
+_CHUNK_BYTES = 64 << 10
+_MOMENT_SECONDS = 0.001
+_POLL_SECONDS = 0.1
+"""How often a followed file is looked at: quick to the eye, nothing to the machine."""
+
+
+class Piece(NamedTuple):
+    """Some bytes of a log, the open file that they were read from, and where they stand in it."""
+
+    file: BinaryIO
+    place: int
+    chunk: bytes
+
+
+Shape = Callable[[Iterable[Piece], Path], Iterator[bytes]]
+"""Makes what is shown of what is read of a file."""
+
+
+class TrialFiles:
+    """Reads and removes the files of trials. Fits `katib.service.tuning.ports.TimedOutput`. Thread-safe."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def directory(self, trial: Key) -> Path:
+        """Return the directory of a trial."""
+        return self._layout.trial(trial.namespace, trial.name)
+
+    def log_file(self, trial: Trial, replica: str = "", container: str = "") -> Path | None:
+        """Return the output of a container of a trial, None when it has not run.
+
+        Args:
+            trial: Whose output is read.
+            replica: Which pod, as `worker-1` or by its name, the newest of that name; empty: the one by which the trial
+                failed, else the primary one whose output counts.
+            container: Which container of it; empty: the primary one, or another where that has not run.
+
+        Raises:
+            NotFoundError: There are replicas, and none of that name; or no such container in it.
+        """
+        chosen = self._chosen_pods(trial, replica)
+        logs = _logs_of(chosen)
+        wanted = container or trial.spec.primary_container_name
+        paths = [path for path in logs if path.stem == wanted]
+        if not paths and container and logs:
+            names = [name for pod in chosen for name in pod.get("containers") or ()] or [path.stem for path in logs]
+            if container not in names:  # it does not only start later
+                raise no_container(container, sorted(set(names)), _title(trial, replica))
+        elif not paths and (replica or failure_of(trial)):
+            paths = logs
+        return max(paths, key=_modified_at, default=None)
+
+    def _chosen_pods(self, trial: Trial, replica: str) -> Sequence[Object]:
+        """Return the pods of a replica, or of the one by which the trial failed, or of the primary one that counts.
+
+        Of a job whose pods have no roles, any of them is a primary one.
+        """
+        found = self._noted_pods(trial)
+        if replica:
+            return find_replica(found, replica, trial.name) if found else ()
+        if failed := [pod for pod in found if replica_name(pod) == named_replica(trial)]:
+            return failed
+        primary = [pod for pod in found if "labels" not in pod["metadata"] or is_primary(pod, trial)]  # or may be
+        primary = primary or ([] if any(map(has_role, found)) else found)
+        if not any(pod.get("replica") for pod in primary):
+            return primary
+        leading = min(newest_of_each(map(dict, primary)), key=partial(_rank, trial=trial))
+        return [pod for pod in primary if replica_name(pod) == replica_name(leading)]
+
+    def past_pods(self, trial: Trial) -> Sequence[Object]:
+        """Return the pods of a job with several replicas as they ended, the newest of each name."""
+        ended = [pod for pod in self._noted_pods(trial) if "status" in pod]
+        return [
+            {name: value for name, value in pod.items() if name not in _NOTES}
+            for pod in {pod["metadata"]["name"]: pod for pod in ended}.values()
+        ]
+
+    def _noted_pods(self, trial: Trial) -> list[Object]:
+        """Return what pods wrote down about themselves, the oldest first, each with its directory."""
+        key = key_of(trial)
+        with contextlib.suppress(FileNotFoundError):  # what an earlier try left is being removed
+            directories = [path for path in self.directory(key).glob("*/") if path.is_dir()]
+            pods = [_noted_pod(path, key) for path in sorted(directories, key=lambda path: path.stat().st_ctime)]
+            return [pod for pod in pods if pod is not None]
+        return []
+
+    def read(self, trial: Trial, part: Part = ALL) -> Iterator[bytes]:
+        """Yield the output of one container of a trial in chunks.
+
+        Raises:
+            NotFoundError: It never ran here, its files were removed, or there is no such replica or container.
+        """
+        return self._read(trial, part, _plain)
+
+    def read_timed(self, trial: Trial, lines: TimedLines, part: Part = ALL) -> Iterator[bytes]:
+        """Yield some lines of output: `katib.service.tuning.ports.TimedOutput`."""
+        path = self.log_file(trial, part.replica, part.container)
+        if path is not None and path.stat().st_size and not any(path.parent.glob(f"{path.stem}.times.*")):
+            cause, remedy = "no times of its lines are kept", "leave out timestamps, since and previous"
+            raise invalid(_title(trial, part.replica), cause, remedy, "output-without-times")
+        shape = partial(timed_lines, since=lines.since, shows=lines.shows)
+        if not lines.previous:
+            return self._read(trial, part, shape)
+        if path is None:
+            raise _no_output(_title(trial, part.replica), part.container)
+        files = _opened(path)
+        try:
+            data = b"".join(shape(previous_run(files, path), path))
+        finally:
+            for file in files:
+                file.close()
+        found = data.splitlines(keepends=True)
+        return iter(found if part.tail_lines is None else found[max(0, len(found) - part.tail_lines) :])
+
+    def _read(self, trial: Trial, part: Part, shape: Shape) -> Iterator[bytes]:
+        find = partial(self.log_file, trial, part.replica, part.container)
+        path = find()
+        if path is not None:
+            return shape(self._pieces(path, part), path)
+        missing = _no_output(_title(trial, part.replica), part.container or trial.spec.primary_container_name)
+        if part.follow is not None and part.follow():
+            return self._awaited_chunks(find, missing, part, shape)
+        raise missing
+
+    def container_quoted(self, trial: Trial, text: str) -> str:
+        """Return which container printed the last line that a text quotes; empty for the primary one, or for none."""
+        newest = self.log_file(trial)
+        if newest is not None and _is_quoted(newest, text):
+            return ""
+        logs = _logs_of(self._chosen_pods(trial, ""))
+        quoted = [path for path in logs if _is_quoted(path, text)]
+        found = max(quoted, key=_modified_at, default=None)
+        return "" if found is None or found.stem == trial.spec.primary_container_name else found.stem
+
+    def tail(self, trial: Trial, lines: int, replica: str = "", container: str = "") -> tuple[str, ...]:
+        """Return the last lines of what a container printed, by default the primary one; none when it never ran."""
+        try:
+            path = self.log_file(trial, replica, container)
+        except NotFoundError:
+            return ()
+        if path is None:
+            return ()
+        data = b"".join(_plain(self._pieces(path, Part(tail_lines=lines)), path))
+        return tuple(data.decode(errors="replace").splitlines())
+
+    def program(self, trial: Trial) -> tuple[str, bool]:
+        """Return the full path of the program that the primary container ran last, and whether it ran in its image.
+
+        The path is empty when unknown, and in an image, where it is that of the runtime's client.
+        """
+        container = trial.spec.primary_container_name
+        path = self.log_file(trial)
+        if path is None:
+            return "", False
+        try:
+            note = read_note(path.parent)
+            if note.get("inImage"):
+                return "", True
+            found = (str(p["program"]) for p in reversed(note["processes"]) if p["container"] == container)
+            return next(found, ""), False
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return "", False
+
+    def remove(self, trial: Key) -> None:
+        """Remove the files of a trial that is gone, and with the last one of an experiment its directory."""
+        shutil.rmtree(self.directory(trial), ignore_errors=True)
+        for folder in self._layout.checkpoints.glob(f"{trial.namespace}/*/"):
+            remove_checkpoint(folder / trial.name)
+            with contextlib.suppress(OSError):  # others are in it
+                folder.rmdir()
+
+    def _awaited_chunks(
+        self, find: Callable[[], Path | None], missing: NotFoundError, part: Part, shape: Shape
+    ) -> Iterator[bytes]:
+        """Wait until there is a file. Empty chunks meanwhile let a reader who has gone away be noticed."""
+        goes_on = True
+        while (path := find()) is None:
+            if not goes_on:
+                raise missing
+            yield b""
+            time.sleep(_POLL_SECONDS)
+            goes_on = part.follow is not None and part.follow()
+        yield from shape(self._pieces(path, part), path)
+
+    def _pieces(self, path: Path, part: Part) -> Iterator[Piece]:
+        follow = part.follow
+        files: list[BinaryIO] = []
+        try:
+            try:
+                files = _opened(path)
+            except FileNotFoundError:  # what an earlier try left is being removed
+                return
+            if part.tail_lines is not None:
+                files = _from_tail(files, part.tail_lines)
+            while True:
+                goes_on = follow is not None and follow()  # asked first: what is written before the end is read below
+                while files:
+                    if follow is not None and len(files) == 1:  # asked before its end is read, as above
+                        files += _following(path, files[0])
+                    while chunk := files[0].read(_CHUNK_BYTES):
+                        yield Piece(files[0], files[0].tell() - len(chunk), chunk)
+                    if len(files) == 1:
+                        break
+                    files.pop(0).close()
+                if not goes_on:
+                    return
+                time.sleep(_POLL_SECONDS)
+                yield Piece(files[0], 0, b"")  # lets a reader who has gone away be noticed while nothing is printed
+        finally:
+            for file in files:
+                file.close()
+
+
+def _plain(pieces: Iterable[Piece], _path: Path) -> Iterator[bytes]:
+    return (piece.chunk for piece in pieces)
+
+
+class LocalAftermath:
+    """Fits `katib.service.tuning.ports.Aftermath`.
+
+    Args:
+        events: Notable moments.
+        files: Output of trials.
+        await_end: Waits until no process of a deleted trial is left; returns whether that was in time.
+        clock: Measures the timeout.
+    """
+
+    def __init__(
+        self, events: EventLog, files: TrialFiles, await_end: Callable[[Key, float], bool], clock: Clock
+    ) -> None:
+        self._events = events
+        self._files = files
+        self._await_end = await_end
+        self._clock = clock
+
+    def wait(self, _experiment: Key, trials: Sequence[Key], timeout_seconds: float) -> bool:
+        """Wait until no process of the trials is left."""
+        deadline = self._clock.monotonic() + timeout_seconds
+        return all(self._await_end(trial, deadline - self._clock.monotonic()) for trial in trials)
+
+    def forget(self, experiment: Key, trials: Sequence[Key]) -> None:
+        """Remove events and files."""
+        self._events.forget(experiment.namespace, experiment.name)
+        for trial in trials:
+            self._files.remove(trial)
+
+
+def _opened(path: Path) -> list[BinaryIO]:
+    """Return the files of a log, the oldest first, as they were at one moment, or a few bytes later."""
+    while True:
+        try:
+            newest = path.open("rb")
+            break
+        except FileNotFoundError:  # it was renamed this moment, and the next one is not there yet
+            if len(log_parts(path)) == 1:
+                raise
+            time.sleep(_MOMENT_SECONDS)
+    files: list[BinaryIO] = []
+    for part in log_parts(path)[:-1]:
+        with contextlib.suppress(FileNotFoundError):  # removed this moment
+            files.append(part.open("rb"))
+            if os.path.sameopenfile(files[-1].fileno(), newest.fileno()):
+                newest.close()
+                return files
+    return [*files, newest]
+
+
+def _following(path: Path, file: BinaryIO) -> list[BinaryIO]:
+    """Return the file of a log that comes after an open one; none while that one is still written to."""
+    status = os.fstat(file.fileno())
+    parts, position = log_parts(path), -1
+    for i, part in enumerate(parts):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(part.stat(), status):
+                position = i
+    for part in parts[position + 1 :]:  # all of them when the open one was removed: it was read too slowly
+        with contextlib.suppress(OSError):
+            return [part.open("rb")]
+    return []
+
+
+def _is_quoted(log: Path, text: str) -> bool:
+    line = last_line(read_end(log, LAST_OUTPUT_BYTES))
+    return bool(line) and line.rstrip(".") in text
+
+
+def _logs_of(pods: Sequence[Object]) -> list[Path]:
+    """Return the logs of pods; of one that is removed this moment there is none."""
+    logs: list[Path] = []
+    for pod in pods:
+        with contextlib.suppress(FileNotFoundError):
+            logs.extend(Path(pod["directory"]).glob("*.log"))
+    return logs
+
+
+def _modified_at(path: Path) -> float:
+    """Return when a file was modified last; 0 when it is removed this moment."""
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_mtime
+    return 0.0
+
+
+def _noted_pod(directory: Path, trial: Key) -> Object | None:
+    """Return what is known of a pod from its directory; labels are absent where they were not written down.
+
+    It is None while the pod has not begun.
+    """
+    note: Json = {}
+    with contextlib.suppress(OSError, ValueError):
+        note = read_note(directory)
+    if not note.keys() & {"processes", "pod"} and not any(directory.glob("*.log")):
+        return None
+    try:
+        metadata: dict[str, Any] = {"name": str(note["name"]), "namespace": trial.namespace}
+        replica = replica_of(note.get("role") or "", note.get("index"))
+        if "labels" in note:
+            metadata["labels"] = {**note["labels"], TRIAL_LABEL: trial.name}
+        if replica:
+            metadata["annotations"] = {REPLICA_ANNOTATION: replica}
+        ended = note.get("pod") or {}
+        known = {**ended.get("metadata", {}), **metadata}
+        if started := (ended.get("status") or {}).get("startTime"):
+            known["creationTimestamp"] = started
+    except (LookupError, TypeError, AttributeError):
+        return {"metadata": {"name": directory.name}, "directory": str(directory)}
+    kept = {name: note.get(name) for name in _NOTES}
+    return {**ended, **kept, "metadata": known, "directory": str(directory)}
+
+
+def _rank(pod: Json, trial: Trial) -> tuple[bool, bool, bool, bool, int]:
+    """Return how little a pod of several says about its trial.
+
+    While the trial runs, one that runs says most; afterwards one in which the objective was found, above all the value
+    of the trial. Of those that are alike it is the one with the lowest index, which is the first of its peers.
+    """
+    is_active, value = not is_completed(trial), objective_value(trial)
+    has_value = not is_active and value is not None and _prints(pod, trial, value)
+    unmeasured = is_over(pod) if is_active else not pod.get("isMeasured")
+    return unmeasured, not has_value, was_stopped(pod), has_failed(pod), pod.get("index") or 0
+
+
+def _prints(pod: Json, trial: Trial, value: str) -> bool:
+    """Return whether a value of a metric stands in the output of the primary container."""
+    path = Path(pod["directory"]) / f"{trial.spec.primary_container_name}.log"
+    with contextlib.suppress(OSError, ValueError), path.open("rb") as file:  # ValueError: it is empty
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return re.search(rb"(?<![\w.])" + re.escape(value.encode()) + rb"(?!\.?\w)", data) is not None
+    return False
+
+
+def _title(trial: Trial, replica: str) -> str:
+    return f'replica {replica} of trial "{trial.name}"' if replica else f'trial "{trial.name}"'
+
+
+def _no_output(title: str, container: str) -> NotFoundError:
+    return NotFoundError(f'{title} has no output: container "{container}" has not run here')
+
+
+def _from_tail(files: list[BinaryIO], lines: int) -> list[BinaryIO]:
+    """Return the files from the one on in which the last lines begin, at their begin; the others are closed.
+
+    They are read backwards, so that a huge log costs nothing.
+    """
+    found, at_end = 0, True
+    for i in reversed(range(len(files))):
+        position = files[i].seek(0, os.SEEK_END)
+        while position > 0 and lines > 0:
+            start = max(position - _CHUNK_BYTES, 0)
+            files[i].seek(start)
+            block = files[i].read(position - start)
+            stop = len(block) - 1 if at_end and block.endswith(b"\n") else len(block)
+            at_end = False
+            while (stop := block.rfind(b"\n", 0, stop)) >= 0:
+                found += 1
+                if found == lines:
+                    files[i].seek(start + stop + 1)
+                    return _kept(files, i)
+            position = start
+        if lines <= 0:
+            return _kept(files, i)
+        files[i].seek(0)
+    return files
+
+
+def _kept(files: list[BinaryIO], first: int) -> list[BinaryIO]:
+    for file in files[:first]:
+        file.close()
+    return files[first:]
+
+
+class _Times:
+    """When the bytes of one file of a log came, as far as that is known.
+
+    Args:
+        path: Of the log.
+        file: The file, open.
+
+    Attributes:
+        begins: Where in it a run of the container begins.
+    """
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self._path = times_of(path, os.fstat(file.fileno()))
+        self._places: list[int] = []
+        self._moments: list[int] = []
+        self.begins: list[int] = []
+
+    def refresh(self) -> None:
+        """Read the records that were written meanwhile."""
+        with suppress(OSError), self._path.open("rb") as file:
+            file.seek(len(self._places) * TIME_RECORD.size)
+            data = file.read()
+            for place, moment in TIME_RECORD.iter_unpack(data[: len(data) - len(data) % TIME_RECORD.size]):
+                self._places.append(place)
+                self._moments.append(moment & ~RUN_BEGINS)
+                if moment & RUN_BEGINS:
+                    self.begins.append(place)
+
+    def at(self, place: int) -> int:
+        """Return the microsecond since 1970 at which a byte came; 0 where nothing is known."""
+        return self._moments[max(0, bisect_right(self._places, place) - 1)] if self._moments else 0
+
+
+def timed_lines(
+    pieces: Iterable[Piece], path: Path, *, since: datetime | None = None, shows: bool = False
+) -> Iterator[bytes]:
+    """Yield the lines of a log that came at a moment or later.
+
+    Args:
+        pieces: What is read of it, in order.
+        path: Of the log.
+        since: The moment; None: all lines are wanted.
+        shows: Whether the time stands before each, in the form of Kubernetes.
+    """
+    earliest = 0 if since is None else int(since.timestamp() * 1e6)
+    current: BinaryIO | None = None
+    times: _Times | None = None
+    begins, keeps = True, True
+    for file, place, chunk in pieces:
+        if times is None or file is not current:
+            current, times = file, _Times(path, file)
+        times.refresh()
+        found, start = [], 0
+        while start < len(chunk):
+            if begins:
+                moment = times.at(place + start)
+                keeps = moment >= earliest
+                if keeps and shows:
+                    seconds, fraction = divmod(moment, 1_000_000)
+                    stamp = f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{fraction:06}Z "
+                    found.append(stamp.encode())
+            end = chunk.find(b"\n", start) + 1 or len(chunk)
+            found += [chunk[start:end]] if keeps else []
+            begins, start = chunk[end - 1 : end] == b"\n", end
+        yield b"".join(found)
+
+
+def previous_run(files: Sequence[BinaryIO], path: Path) -> Iterator[Piece]:
+    """Yield what a container printed in the run before its last one, as far as it is kept.
+
+    Args:
+        files: Those of its log, open, the oldest first.
+        path: Of the log.
+    """
+    begins: list[tuple[int, int]] = []
+    for number, file in enumerate(files):
+        times = _Times(path, file)
+        times.refresh()
+        begins += [(number, place) for place in times.begins]
+    first, last = ([(0, 0), *begins] if len(begins) == 1 else begins)[-2:] if begins else ((0, 0), (0, 0))
+    for number, file in enumerate(files[: last[0] + 1]):
+        start = first[1] if number == first[0] else 0
+        if number >= first[0]:
+            file.seek(start)
+            yield Piece(file, start, file.read(last[1] - start if number == last[0] else -1))

@@ -1,0 +1,321 @@
+"""Between trials and their jobs: what a job needs of its trial, and what the trial's controller reads of the job.
+
+Files of checkpoints on one machine: each trial's folder is `<data-dir>/checkpoints/<namespace>/<experiment>/<trial>/`.
+Those that no trial will start from are removed; see `katib.model.checkpoints.unneeded` for which these are. That begins
+with the folders that exist and with the store, not with caches, so what a crash left is removed at the next start, also
+of experiments that have ended. A folder is renamed before it is removed, so that none is ever half there.
+
+A suggestion that is on its way from the service has a parent that cannot be seen. So nothing is removed while one may
+be; one that waits to become a trial counts as running. The Suggestion is read before the trials.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from katib.engine.controllers.experiment.plan import is_stopped
+from katib.engine.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL, key_of
+from katib.engine.controllers.ledger import experiment_of
+from katib.engine.controllers.ports import NO_UPDATE, EventRecorder, PodUpdate
+from katib.engine.controllers.retention import best_names
+from katib.engine.controllers.trial.plan import is_stopping
+from katib.engine.runtime.informer import Informer
+from katib.engine.runtime.objects import Key, Object, ObjectStore
+from katib.errors import NotFoundError
+from katib.model.checkpoints import (
+    DEFAULT_DIRECTORY,
+    CheckpointOwner,
+    checkpoint_directory,
+    keeps_all,
+    parent_of,
+    unneeded,
+)
+from katib.model.files.checkpoint_folders import has_remains, remove_checkpoint
+from katib.model.names import (
+    CHECKPOINTS_ANNOTATION,
+    EXPERIMENT_LABEL,
+    HELD_WORDS,
+    KEPT,
+    SLURM_OPTIONS_ANNOTATION,
+    TRIAL_LABEL,
+    WORKSPACE_ANNOTATION,
+)
+from katib.model.templates.render import compile_template
+from katib.model.trials import ACTIVE, ELIGIBLE, trial_state
+from katib.model.types import Experiment, Suggestion, Trial, TrialAssignment
+from katib.model.wording import counted
+from katib.places.machine.jobs.controller import JobController
+from katib.places.machine.jobs.dependencies import Provision, TrialCheckpoint
+from katib.places.machine.jobs.prepare import trial_name, trial_owner
+from katib.places.machine.layout import Layout
+from katib.places.machine.pods.pulls import PullNews
+from katib.places.machine.trials.files import TrialFiles
+from katib.service.tuning.reading import format_duration, is_completed, objective_value
+
+_MINUTE_SECONDS = 60
+
+
+class TrialJobs:
+    """The trials that jobs belong to, each of which has the name of its job. Fits `JobOwner`.
+
+    Args:
+        files: What jobs leave; those of a job without a trial go with it.
+        layout: Where checkpoints are.
+        trials: Where the trial of a job is found.
+        experiments: Where its experiment is found.
+        events: Where fetches of images, in the words of a kubelet, and retries are noted.
+        wake: Has the controller look at a trial again.
+        went_on: Takes a trial whose programs ran on without an engine, and when they ended, on the monotonic clock.
+        is_interrupted: Returns whether an experiment is not for this engine.
+    """
+
+    def __init__(
+        self,
+        files: TrialFiles,
+        layout: Layout,
+        trials: Informer[Trial],
+        experiments: Informer[Experiment],
+        events: EventRecorder,
+        wake: Callable[[Key], None],
+        went_on: Callable[[Trial, float | None], None],
+        is_interrupted: Callable[[Experiment], bool],
+    ) -> None:
+        self._files = files
+        self._layout = layout
+        self._trials = trials
+        self._experiments = experiments
+        self._events = events
+        self._wake = wake
+        self._went_on = went_on
+        self._is_interrupted = is_interrupted
+        self._default_workspace = Path.cwd()
+
+    def provision(self, job: Object) -> Provision:
+        """Return what the pods of a job are given.
+
+        They run where its experiment was submitted from, else where the engine was started.
+        """
+        trial = self._trials.get(Key.of(job))
+        name = "" if trial is None else trial.metadata.labels.get(EXPERIMENT_LABEL, "")
+        experiment = None if trial is None else self._experiments.get(Key(trial.namespace, name))
+        if trial is None or experiment is None:
+            return Provision(self._default_workspace, experiment=name)
+        text, checkpoint = experiment.metadata.annotations.get(WORKSPACE_ANNOTATION, ""), None
+        mount = checkpoint_directory(experiment.spec.algorithm)
+        is_kept = experiment.metadata.annotations.get(CHECKPOINTS_ANNOTATION) == KEPT
+        if mount or is_kept:
+            folder = self._layout.checkpoints / experiment.namespace / experiment.name
+            parent = parent_of(trial.metadata.labels) if mount else ""
+            start = folder / parent if parent else None
+            checkpoint = TrialCheckpoint(mount or DEFAULT_DIRECTORY, folder / trial.name, start, is_kept)
+        return Provision(Path(text) if text else self._default_workspace, checkpoint, name)
+
+    def placement(self, job: Object, path: str) -> Mapping[str, str]:
+        """Return the options of Slurm, which may have changed since the job was made."""
+        trial = self._trials.get(Key.of(job))
+        name = "" if trial is None else trial.metadata.labels.get(EXPERIMENT_LABEL, "")
+        experiment = None if trial is None else self._experiments.get(Key(trial.namespace, name))
+        template = None if experiment is None else experiment.spec.trial_template
+        if trial is None or experiment is None or template is None or template.trial_spec is None:
+            return {}
+        compiled, spec = compile_template(template, None, experiment.spec.parameters or ()), trial.spec
+        found: Any = compiled.render(spec.parameter_assignments, trial.name, trial.namespace, spec.labels or {})
+        try:
+            for part in filter(None, re.split(r"[.\[\]]", path)):
+                found = found[int(part) if isinstance(found, list) else part]
+        except LookupError:  # it is made of a training runtime
+            return {}
+        annotations = (found.get("metadata") or {}).get("annotations") or {}
+        return {SLURM_OPTIONS_ANNOTATION: str(annotations.get(SLURM_OPTIONS_ANNOTATION) or "")}
+
+    def pod_labels(self, job: Object) -> Mapping[str, str]:
+        """Return what the pods of a trial's job are labelled with, as in a cluster."""
+        trial = self._trials.get(Key.of(job))
+        return {**(trial.metadata.labels if trial is not None else {}), TRIAL_LABEL: trial_name(job)}
+
+    def may_start(self, job: Object) -> bool:
+        """Return whether a new job is to run; no when its trial is being stopped, or waits for another engine."""
+        trial = self._trials.get(Key.of(job))
+        return trial is None or not (is_stopping(trial) or self.is_cut_off(trial))
+
+    def is_interrupted(self, job: Object) -> bool:
+        """Return whether a job waits for another engine, which runs it."""
+        trial = self._trials.get(Key.of(job))
+        return trial is not None and self.is_cut_off(trial)
+
+    def is_cut_off(self, trial: Trial) -> bool:
+        """Return whether a trial waits for another engine."""
+        experiment = self._experiments.get(experiment_of(trial))
+        return experiment is not None and self._is_interrupted(experiment)
+
+    def is_stopped(self, job: Object) -> bool:
+        """Return whether the user stopped the experiment of a job."""
+        trial = self._trials.get(Key.of(job))
+        experiment = None if trial is None else self._experiments.get(experiment_of(trial))
+        return experiment is not None and is_stopped(experiment)
+
+    def may_delete(self, job: Object) -> bool:
+        """Return whether a job that outlived its time to live may go; no while its trial is active."""
+        trial = self._trials.get(Key.of(job))
+        return trial is None or trial_state(trial) not in ACTIVE
+
+    def stands(self, job: Object) -> None:
+        """Have the controller look at the trial: its job runs, or waits for something else."""
+        self._wake(Key.of(job))
+
+    def went_on(self, job: Object, until: float | None) -> None:
+        """Count the time in which the programs of a job ran on without an engine."""
+        if (trial := self._trials.get(Key.of(job))) is not None:
+            self._went_on(trial, until)
+
+    def gone(self, job: Object) -> None:
+        """Have the controller look at the trial: nothing of its deleted job runs any more."""
+        if trial_owner(job) is None and self._trials.get(Key.of(job)) is None:
+            self._files.remove(Key.of(job))
+        self._wake(Key.of(job))
+
+    def pulled(self, job: Object, news: PullNews) -> None:
+        """Note what happened to an image of a job."""
+        if (trial := self._trials.get(Key.of(job))) is not None:
+            reason, message = _event(news)
+            self._events.record(trial, warning=bool(news.problem), reason=reason, message=message)
+            self._wake(Key.of(job))
+
+    def retried(self, job: Object, how: str) -> None:
+        """Note how a try of a job failed."""
+        if (trial := self._trials.get(Key.of(job))) is not None:
+            self._events.record(trial, warning=True, reason="JobRetrying", message=f"Job {trial.name}: {how}")
+
+
+CUT_OFF = PodUpdate("its experiment is interrupted", is_trouble=False, runs=False)
+
+
+class TrialPods:
+    """What the jobs of trials say of their pods. Fits `katib.engine.controllers.ports.PodWatcher`."""
+
+    def __init__(self, jobs: JobController, owner: TrialJobs) -> None:
+        self._jobs = jobs
+        self._owner = owner
+
+    def update_of(self, trial: Trial) -> PodUpdate:
+        """Return whether a trial runs and what it waits for."""
+        if (standing := self._jobs.standing(key_of(trial))) is None:
+            return CUT_OFF if self._owner.is_cut_off(trial) else NO_UPDATE
+        queued = HELD_WORDS if standing.waiting == HELD_WORDS else ""
+        return PodUpdate(standing.waiting, is_trouble=False, runs=standing.runs, place=standing.place, queued=queued)
+
+    def is_ending(self, trial: Trial) -> bool:
+        """Return whether programs of a deleted job may still run."""
+        return self._jobs.runs(key_of(trial))
+
+    def has_queues(self) -> bool:
+        """Return that jobs which name a queue start at once: nothing queues them here."""
+        return False
+
+
+def _event(news: PullNews) -> tuple[str, str]:
+    """Return the reason and the message of the event that a kubelet would write."""
+    if news.seconds is None:
+        return "Pulling", f'Pulling image "{news.image}"'
+    if news.problem:
+        return "Failed", f'Failed to pull image "{news.image}": {news.problem}'
+    took = f"{news.seconds:.1f}s" if news.seconds < _MINUTE_SECONDS else format_duration(news.seconds)
+    return "Pulled", f'Successfully pulled image "{news.image}" in {took}'
+
+
+class CheckpointRetention:
+    """Looks for checkpoints that may go. Used by one thread at a time.
+
+    Args:
+        layout: Where checkpoints are.
+        store: Where experiments, suggestions and trials are.
+        events: Where it is noted what was removed, and the room that the others take.
+    """
+
+    def __init__(self, layout: Layout, store: ObjectStore, events: EventRecorder) -> None:
+        self._layout = layout
+        self._store = store
+        self._events = events
+        self._done: set[str] = set()  # uids of experiments that have ended and were looked at since
+
+    def look(self) -> None:
+        """Remove what may go.
+
+        Raises:
+            KatibError: The store cannot be read; what is left goes the next time.
+        """
+        for folder in sorted(self._layout.checkpoints.glob("*/*/")):
+            key = Key(folder.parent.name, folder.name)
+            try:
+                experiment = Experiment.decode(self._store.get(EXPERIMENT, key))
+                suggestion = Suggestion.decode(self._store.get(SUGGESTION, key))
+            except NotFoundError:
+                continue
+            if suggestion.spec.requests <= suggestion.status.suggestion_count:
+                self._clean(experiment, suggestion.status.suggestions, folder)
+
+    def _clean(self, experiment: Experiment, waiting: Sequence[TrialAssignment], folder: Path) -> None:
+        algorithm, uid = experiment.spec.algorithm, experiment.metadata.uid
+        if not is_completed(experiment):
+            self._done.discard(uid)
+        elif uid in self._done:
+            return
+        else:
+            self._done.add(uid)
+        if keeps_all(algorithm) or not checkpoint_directory(algorithm):
+            return
+        labels = {EXPERIMENT_LABEL: experiment.name}
+        listed = self._store.list(TRIAL, experiment.namespace, labels=labels, owner_uid=uid).items
+        owners = {trial.name: _owner(trial) for trial in map(Trial.decode, listed)}
+        for given in waiting:
+            owners.setdefault(given.name, CheckpointOwner(given.name, given.labels, has_ended=False, is_measured=False))
+        best = set(best_names(experiment.status))
+        removed = [
+            folder / name for name in unneeded(list(owners.values())) if name not in best and has_remains(folder / name)
+        ]
+        freed = sum(map(_size, removed))
+        for path in removed:
+            remove_checkpoint(path)
+        if removed:
+            kept = [path for path in folder.iterdir() if not path.name.startswith(".")]
+            message = (
+                f"Removed {_count(len(removed))} that no trial starts from any more, {_shown(freed)}; "
+                f"{_count(len(kept))} kept, {_shown(sum(map(_size, kept)))}"
+            )
+            self._events.record(experiment, warning=False, reason="CheckpointsRemoved", message=message)
+
+
+def _owner(trial: Trial) -> CheckpointOwner:
+    state, value = trial_state(trial), objective_value(trial)
+    is_measured = state in ELIGIBLE and value is not None and math.isfinite(float(value))
+    return CheckpointOwner(trial.name, trial.metadata.labels, state not in ACTIVE, is_measured)
+
+
+def _size(folder: Path) -> int:
+    """Return the bytes of the files in a folder; what disappears meanwhile counts as nothing."""
+    total = 0
+    for place, _, files in os.walk(folder):
+        for name in files:
+            try:
+                total += Path(place, name).lstat().st_size
+            except OSError:
+                continue
+    return total
+
+
+def _count(number: int) -> str:
+    return counted(number, "checkpoint")
+
+
+def _shown(size_bytes: int) -> str:
+    size = float(size_bytes)
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:  # noqa: PLR2004
+            return f"{size:.0f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"

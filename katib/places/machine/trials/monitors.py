@@ -1,0 +1,637 @@
+"""From a pod to the observation log: one monitor for each primary container, of the kind that its trial asks for."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial, wraps
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, TypeVarTuple
+
+from katib.engine.algorithm_services.plan import free_port
+from katib.engine.controllers.ports import EventRecorder
+from katib.engine.runtime.clock import Clock
+from katib.engine.runtime.informer import Informer
+from katib.engine.runtime.objects import Key, Object
+from katib.errors import KatibError, UnavailableError
+from katib.model.metrics import NEW_TRY, ZERO_TIME, MetricLog, log_of_try
+from katib.model.types import CollectorKind, FileSystemKind, ObjectiveSpec, Trial
+from katib.places.machine.jobs.dependencies import Collection as PodCollection
+from katib.places.machine.jobs.networks import PUSHES_NOTHING
+from katib.places.machine.jobs.prepare import trial_owner
+from katib.places.machine.pods.objects import read_note
+from katib.places.machine.pods.output import Monitor
+from metrics_collector.collector import Collector, output_parser, wanted_names
+from metrics_collector.reporter import Reporter
+from metrics_collector.sources import Evidence, FileSource, FileTail, Output, Source
+
+if TYPE_CHECKING:
+    from metrics_collector.sources.scraping import Answer, Endpoint
+
+METRICS_PORT_VARIABLE = "KATIB_METRICS_PORT"
+"""Where a trial's program is to offer its metrics: trials run side by side, and one port serves one of them."""
+
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
+
+_IN_FILES = frozenset({CollectorKind.FILE, CollectorKind.TENSORFLOW_EVENT, CollectorKind.CUSTOM})
+_READ_AGAIN = frozenset({CollectorKind.STDOUT, CollectorKind.FILE, CollectorKind.TENSORFLOW_EVENT})
+_NEW_TRY = MetricLog(ZERO_TIME, NEW_TRY, "")
+_LEFT_TO_OTHERS = frozenset({CollectorKind.PUSH, CollectorKind.CUSTOM})
+_LASTING = _READ_AGAIN | {CollectorKind.NONE}
+
+_STORE_SECONDS = 10.0
+
+METRICS_DIRECTORY = "metrics"
+"""Below a pod's directory: stands for the directory of metrics that the template names by an absolute path."""
+
+S = TypeVar("S", Output, Source)
+M = TypeVar("M", bound="_TrialMonitor[Any]")
+Ts = TypeVarTuple("Ts")
+
+_log = logging.getLogger(__name__)
+
+
+class LogVariables(Protocol):
+    """Says in the environment of a trial where it sends metrics."""
+
+    def __call__(self, trial_name: str, metrics: Collection[str], /, *, pushes: bool) -> Mapping[str, str]:
+        """Return the variables of a trial.
+
+        Args:
+            trial_name: Its name.
+            metrics: What is stored of a status of Kubeflow Trainer.
+            pushes: Whether it may push, too.
+        """
+
+
+class RewindableLog(Protocol):
+    """What a monitor wants of the observation log beside the reporter that writes to it."""
+
+    def read(self, trial_name: str, /) -> Iterable[MetricLog]:
+        """Return the readings of a trial."""
+
+    def delete(self, trial_name: str, /) -> None:
+        """Remove the readings of a trial."""
+
+    def rewind(self, trial_name: str, step: int, /) -> None:
+        """Remove the readings of a step and of all later ones."""
+
+
+class TrialMonitors:
+    """Makes monitors for the primary containers of trials.
+
+    Attributes:
+        followed: By name, the trials whose readings are collected here.
+        keeps_checkpoint: Returns whether a try of a job that failed leaves its checkpoint to the next one.
+
+    Args:
+        trials: Where the trial of a job is found.
+        reporter: Takes the readings.
+        log: Has those of before, which are read, or removed when they are reported again.
+        events: Records additional metrics that were not found.
+        clock: Stamps readings that carry no time of their own: a curve needs an axis.
+        log_variables: What the environment of a trial says about where to send metrics.
+        sdk_variables: What else is in the environment of a trial with the collector Push.
+        host_file: In the directory of a pod, the name of the machine where it runs; empty: it runs on this one.
+    """
+
+    def __init__(
+        self,
+        trials: Informer[Trial],
+        reporter: Reporter,
+        log: RewindableLog,
+        events: EventRecorder,
+        clock: Clock,
+        log_variables: LogVariables = lambda _trial_name, _metrics, *, pushes: NO_VARIABLES,  # noqa: ARG005
+        sdk_variables: Mapping[str, str] = NO_VARIABLES,
+        host_file: str = "",
+    ) -> None:
+        self._host_file = host_file
+        self._log = log
+        self._stored: dict[str, StoredReadings] = {}
+        self._reached: dict[str, int | None] = {}
+        self._sdk_variables = sdk_variables
+        self._log_variables = log_variables
+        self._trials = trials
+        self._events = events
+        self._reporter = reporter
+        self._clock = clock
+        self.followed: dict[str, Trial] = {}
+        self.keeps_checkpoint: Callable[[Object], bool] = lambda _job: False
+        self._tries: dict[str, Try] = {}
+        self._ports: dict[str, int] = {}
+
+    def collection(self, job: Object, pod_labels: Mapping[str, str]) -> PodCollection:
+        """Return what is put into a pod with these labels.
+
+        Metrics are written to one path of the template, and every trial running here needs a place of its own.
+        """
+        if (trial := self._trial_of(job)) is None:
+            return PodCollection(NO_VARIABLES, {})
+        variables, kind = dict(NO_VARIABLES), trial.spec.metrics_collector.kind
+        if trial.spec.objective is not None and kind != CollectorKind.NONE:
+            names = wanted_names(trial.spec.objective.metric_names, trial.spec.early_stopping_rules)
+            variables |= self._log_variables(trial.name, names, pushes=kind not in PUSHES_NOTHING)
+            if kind == CollectorKind.PUSH:
+                variables |= self._sdk_variables
+            if kind == CollectorKind.PROMETHEUS_METRIC:
+                port = self._ports[trial.name] = free_port(self._ports.values())
+                variables[METRICS_PORT_VARIABLE] = str(port)
+        if kind not in _IN_FILES:
+            return PodCollection(variables, {})
+        rewrites = {directory: METRICS_DIRECTORY} if (directory := _directory(trial)) else {}
+        collector = trial.spec.metrics_collector.collector
+        if kind != CollectorKind.CUSTOM or collector is None or not _is_primary(trial, pod_labels):
+            return PodCollection(variables, rewrites)
+        own = collector.custom_collector
+        where = "spec.metricsCollectorSpec.collector.customCollector"
+        return PodCollection(variables, rewrites, [(where, own)] if own else ())
+
+    def needs_machine(self, job: Object) -> bool:
+        """Return whether metrics go to, or come from, an address of this machine."""
+        trial = self._trial_of(job)
+        return trial is not None and trial.spec.metrics_collector.kind not in PUSHES_NOTHING
+
+    def open(self, job: Object, pod_labels: dict[str, str], container: str, directory: Path) -> Monitor | None:
+        """Return a monitor when this is the primary container of a primary pod and its trial has an objective."""
+        trial = self._trial_of(job)
+        if trial is None or trial.spec.objective is None or container != trial.spec.primary_container_name:
+            return None
+        if not _is_primary(trial, pod_labels):
+            return None
+        self.followed[trial.name] = trial
+        if trial.spec.metrics_collector.kind == CollectorKind.STDOUT:
+            output = Output(output_parser(trial.spec, trial.spec.objective))
+            return self._monitor(OutputMonitor, output, job, trial, trial.spec.objective)
+        source = self._source(trial, trial.spec.objective, directory / METRICS_DIRECTORY)
+        return None if source is None else self._monitor(SourceMonitor, source, job, trial, trial.spec.objective)
+
+    def _source(self, trial: Trial, objective: ObjectiveSpec, directory: Path) -> Source | None:
+        """Return what is polled beside the output; None for what the monitor leaves to others."""
+        spec = trial.spec.metrics_collector
+        names = wanted_names(objective.metric_names, trial.spec.early_stopping_rules)
+        if spec.kind == CollectorKind.FILE:
+            directory.mkdir(exist_ok=True)
+            path = directory / Path(_path(trial)).name
+            return FileSource(FileTail(path), output_parser(trial.spec, objective), path.name)
+        if spec.kind == CollectorKind.TENSORFLOW_EVENT:
+            # Imported late, as below: few trials need them, and every start of the engine would wait.
+            from metrics_collector.sources.event_directory import EventDirectory
+
+            return EventDirectory(directory, names, _path(trial))
+        if spec.kind == CollectorKind.PROMETHEUS_METRIC:
+            from metrics_collector.sources.prometheus import PrometheusEndpoint
+            from metrics_collector.sources.scraping import Endpoint
+
+            http_get = (spec.source and spec.source.http_get) or {}
+            ports = [port] if (port := self._ports.get(trial.name)) else []
+            endpoints = [*(Endpoint.of(http_get, port) for port in ports), Endpoint.of(http_get)]
+            if self._host_file:
+                return PrometheusEndpoint(
+                    endpoints, names, scrape=partial(_scrape_at, directory.parent / self._host_file)
+                )
+            return PrometheusEndpoint(endpoints, names)
+        return None
+
+    def try_again(self, job: Object, failed: Sequence[Mapping[str, str]], others: Sequence[Mapping[str, str]]) -> None:
+        """Have the next monitor set aside what the tries before it reported, if all primary pods have failed."""
+        trial = self._trial_of(job)
+        if trial is None or trial.name in self._reached or trial.spec.objective is None:
+            return
+        if not any(_is_primary(trial, labels) for labels in failed) or any(_is_primary(trial, o) for o in others):
+            return
+        if trial.spec.metrics_collector.kind in _LEFT_TO_OTHERS:
+            if not self.keeps_checkpoint(job):
+                self._reporter.report(trial.name, [_NEW_TRY])
+            return
+        before = self._tries.get(trial.name)
+        self._tries[trial.name] = Try(self.keeps_checkpoint(job), before, partial(self._log.rewind, trial.name))
+
+    def may_outlive(self, job: Object) -> bool:
+        """Return whether everything that a trial reports is in its output or in files.
+
+        What is pushed, or offered at an endpoint, is lost while no engine takes it.
+        """
+        trial = self._trial_of(job)
+        return trial is not None and trial.spec.metrics_collector.kind in _LASTING
+
+    def resume(self, job: Object) -> None:
+        """Read what is stored of a trial: its monitors find all of it again."""
+        if (trial := self._trial_of(job)) is not None:
+            self._stored[trial.name] = StoredReadings(self._all_tries(trial.name))
+
+    def _all_tries(self, trial_name: str) -> Iterator[MetricLog]:
+        """Yield the readings of a trial and of its earlier tries: its output has them all."""
+        yield from self._log.read(trial_name)
+        number = 1
+        while readings := list(self._log.read(log_of_try(trial_name, number))):
+            yield from readings
+            number += 1
+
+    def go_on(self, job: Object, cut_off: Path | None = None) -> None:
+        """Note which steps are stored of a run that the next one continues, and store the rest of one that was cut off.
+
+        Raises:
+            UnavailableError: The rest cannot be stored now.
+        """
+        if (trial := self._trial_of(job)) is not None:
+            self._stored.pop(trial.name, None)
+            if cut_off is not None and trial.spec.objective is not None:
+                self._store_rest(job, trial, trial.spec.objective, cut_off)
+            steps = [reading.step for reading in self._log.read(trial.name) if reading.step is not None]
+            self._reached[trial.name] = max(steps, default=None)
+
+    def _store_rest(self, job: Object, trial: Trial, objective: ObjectiveSpec, directory: Path) -> None:
+        """Store what the last primary pod had written when the engine was killed, but for a line without an end."""
+        pod = _last_primary_pod(trial, directory)
+        if pod is None or trial.spec.metrics_collector.kind not in _READ_AGAIN:
+            return
+        log = FileTail(pod / f"{trial.spec.primary_container_name}.log")
+        is_printed = trial.spec.metrics_collector.kind == CollectorKind.STDOUT
+        source: Source | None = FileSource(log, output_parser(trial.spec, objective)) if is_printed else None
+        source = source or self._source(trial, objective, pod / METRICS_DIRECTORY)
+        if source is None:
+            return
+        self._stored[trial.name] = StoredReadings(self._all_tries(trial.name))
+        monitor, stored = self._monitor(SourceMonitor, source, job, trial, objective), threading.Event()
+        with closing(source):
+            for found in source.poll():
+                monitor.report(found)
+        self._stored.pop(trial.name)
+        self._reporter.flush(trial.name, stored.set)
+        if not stored.wait(_STORE_SECONDS):
+            raise UnavailableError(f"readings of {trial.name} cannot be stored; it goes on when they can")
+
+    def discard(self, job: Object) -> None:
+        """Forget the readings of a run that was cut off or thrown away: the next run reports them again."""
+        trial = self._trial_of(job)
+        if trial is not None:
+            self._stored.pop(trial.name, None)
+            self._reached.pop(trial.name, None)
+            self._tries.pop(trial.name, None)
+            self._reporter.discard(trial.name)
+            self._log.delete(trial.name)
+
+    def job_gone(self, job: Object) -> None:
+        """Forget what the last processes of a deleted job reported, if its trial is deleted too.
+
+        They had their grace period, while the log of the trial was removed with the trial. Another trial may bear its
+        name next, and those readings are none of its own.
+        """
+        for owner in job["metadata"].get("ownerReferences") or ():
+            trial = self._trials.get(Key(job["metadata"].get("namespace", ""), owner["name"]))
+            stays = trial is not None and trial.metadata.uid == owner["uid"]
+            if trial is None or not stays or trial.metadata.deletion_timestamp is not None:
+                self._reporter.discard(owner["name"])
+                self._log.delete(owner["name"])
+
+    def readings_wait(self, trial_names: Sequence[str], cause: str) -> None:
+        """Say that readings of these trials cannot be stored now; they are kept, and tried again."""
+        for name in trial_names:
+            if (trial := self.followed.get(name)) is not None:
+                self._events.record(trial, warning=True, reason="ObservationLogUnavailable", message=cause)
+
+    def forget(self, trial_name: str) -> None:
+        """Forget a trial that is over."""
+        self.followed.pop(trial_name, None)
+        self._stored.pop(trial_name, None)
+        self._reached.pop(trial_name, None)
+        self._tries.pop(trial_name, None)
+        self._ports.pop(trial_name, None)
+
+    def _trial_of(self, job: Object) -> Trial | None:
+        name = trial_owner(job)
+        return None if name is None else self._trials.get(Key(job["metadata"].get("namespace", ""), name))
+
+    def _next_try(self, job: Object, trial_name: str) -> Try:
+        """Return the try that a monitor reads: the one that waits for it, or that of the monitors beside it."""
+        current = self._tries.get(trial_name)
+        if current is None:
+            current = Try(self.keeps_checkpoint(job), None, partial(self._log.rewind, trial_name))
+            self._tries[trial_name] = current
+        current.monitors += 1
+        return current
+
+    def _monitor(self, kind: type[M], source: Evidence, job: Object, trial: Trial, objective: ObjectiveSpec) -> M:
+        name, *others = objective.metric_names
+        rules, reached = trial.spec.early_stopping_rules, self._reached.pop(trial.name, None)
+        return kind(
+            trial=trial,
+            source=source,
+            collector=Collector(name, others, source, rules, objective.type, self._clock.now),
+            reporter=self._reporter,
+            events=self._events,
+            stored=self._stored.get(trial.name),
+            current=self._next_try(job, trial.name),
+            rewind=None if reached is None else Rewind(reached, partial(self._log.rewind, trial.name)),
+        )
+
+
+def _scrape_at(host_file: Path, endpoint: Endpoint) -> Answer:
+    """Ask an endpoint of the machine that a file names.
+
+    Raises:
+        ScrapeError: There is no answer, or it is not known yet where the program runs.
+    """
+    from metrics_collector.sources.scraping import LOCAL_HOST, ScrapeError, scrape
+
+    try:
+        host = host_file.read_text().strip()
+    except OSError as error:
+        raise ScrapeError("is on a machine that is not known yet", is_unreachable=True) from error
+    return scrape(replace(endpoint, host=host) if endpoint.host == LOCAL_HOST else endpoint)
+
+
+def _is_primary(trial: Trial, pod_labels: Mapping[str, str]) -> bool:
+    return trial.spec.primary_pod_labels.items() <= pod_labels.items()
+
+
+def _last_primary_pod(trial: Trial, directory: Path) -> Path | None:
+    """Return the directory of the newest primary pod of a job; None where there was none."""
+    found = []
+    for pod in directory.glob("*/"):
+        with suppress(OSError, ValueError):
+            if _is_primary(trial, read_note(pod).get("labels") or {}):
+                found.append((pod.stat().st_ctime, pod))
+    return max(found)[1] if found else None
+
+
+def _path(trial: Trial) -> str:
+    """Return the path that the collector's source names; empty when it names none."""
+    source = trial.spec.metrics_collector.source
+    return source.file_system_path.path if source is not None and source.file_system_path is not None else ""
+
+
+def _directory(trial: Trial) -> str:
+    """Return the directory that the template knows metrics to be in; empty when it names none."""
+    source = trial.spec.metrics_collector.source
+    place = None if source is None else source.file_system_path
+    if place is None or not place.path:
+        return ""
+    return place.path if place.kind == FileSystemKind.DIRECTORY else str(Path(place.path).parent)
+
+
+@dataclass(slots=True)
+class Rewind:
+    """Has steps replaced that a run reports again which goes on from a checkpoint.
+
+    Attributes:
+        reached: The last step that is stored.
+        remove: Removes a step and all later ones from the log.
+        is_over: Whether it is known from which step the run goes on.
+    """
+
+    reached: int
+    remove: Callable[[int], None]
+    is_over: bool = False
+
+    def before(self, readings: Sequence[MetricLog]) -> None:
+        """Remove what these readings, the first of the run with a step, replace."""
+        steps = [reading.step for reading in readings if reading.step is not None]
+        if self.is_over or not steps:
+            return
+        self.is_over = True
+        if min(steps) <= self.reached:
+            try:
+                self.remove(min(steps))
+            except KatibError as error:
+                _log.warning("Steps that are reported again stay in the log twice", extra={"cause": str(error)})
+
+
+@dataclass(slots=True)
+class Try:
+    """One try of a trial: the readings of the one that ends it are its value, and those before it are set aside.
+
+    A try goes on with the series of the one before it where its first step is later than that one's, so that it has
+    read a checkpoint of its own; without steps, where the trial's checkpoint is kept here.
+
+    Attributes:
+        keeps_checkpoint: Whether a checkpoint of the try before is there.
+        before: The one that failed; None: it is the first.
+        rewind: Removes a step and all later ones from the log.
+        monitors: How many read it.
+        first: The first step that it reported.
+        has_begun: Whether it has reported something, or ended.
+    """
+
+    keeps_checkpoint: bool = False
+    before: Try | None = None
+    rewind: Callable[[int], None] = lambda _step: None
+    monitors: int = 0
+    first: int | None = None
+    has_begun: bool = False
+
+    def fail(self) -> None:
+        """Begin the next try with what reads this one."""
+        if self.has_begun:
+            self.before = replace(self)
+        self.first, self.has_begun = None, False
+
+    def begun(self, readings: list[MetricLog]) -> list[MetricLog]:
+        """Return the first readings, after what sets those of the try before aside, and note their first step."""
+        self.has_begun = True
+        before, self.before = self.before, None
+        self.first = min((reading.step for reading in readings if reading.step is not None), default=None)
+        if before is None:
+            return readings
+        if self.first is not None and before.first is not None:
+            if self.first > before.first:
+                self.rewind(self.first)
+                self.first = before.first
+                return readings
+        elif self.keeps_checkpoint:
+            self.first = before.first
+            return readings
+        return [_NEW_TRY, *readings]
+
+
+def _shielded(method: Callable[[M, *Ts], None]) -> Callable[[M, *Ts], None]:
+    """Have a method of a monitor do nothing once one of them has raised."""
+
+    @wraps(method)
+    def shielded(monitor: M, *arguments: *Ts) -> None:
+        if not monitor.failure:
+            try:
+                method(monitor, *arguments)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the log and the report get it
+                monitor.fail(error)
+
+    return shielded
+
+
+@dataclass(kw_only=True, slots=True)
+class _TrialMonitor(Generic[S]):
+    """Has the readings of a trial counted and stored.
+
+    Attributes:
+        trial: Whose readings these are.
+        source: Where they are found.
+        collector: Counts them.
+        reporter: Stores them.
+        events: Records additional metrics that were not found.
+        current: The try that it reads.
+        stored: Those that an earlier engine stored; None: there are none.
+        rewind: What is done before the first ones of a run that goes on; None: it begins.
+        failure: Why nothing more is read; empty while all is well.
+    """
+
+    trial: Trial
+    source: S
+    collector: Collector
+    reporter: Reporter
+    events: EventRecorder
+    stored: StoredReadings | None
+    rewind: Rewind | None
+    current: Try = field(default_factory=Try)
+    failure: str = ""
+
+    @property
+    def backlogged(self) -> bool:
+        """Whether storing is behind; never after a failure."""
+        return not self.failure and self.reporter.backlogged
+
+    @property
+    def verdict(self) -> str:
+        """Why the trial is to be stopped early."""
+        return "" if self.failure else self.collector.verdict
+
+    def report(self, readings: list[MetricLog]) -> None:
+        """Count readings, and have those stored that are not stored yet."""
+        taken = self.collector.take(readings)
+        if self.rewind is not None:
+            self.rewind.before(taken)
+        if self.stored is not None:
+            taken = self.stored.without(readings, taken)
+        if taken and not self.current.has_begun:
+            taken = self.current.begun(taken)
+        self.reporter.report(self.trial.name, taken)
+
+    def begin_again(self) -> None:
+        """Have the next readings set aside those of the program that failed, unless other pods report as well."""
+        if self.current.monitors == 1:
+            self.current.fail()
+
+    def close(self, done: Callable[[str], None]) -> None:
+        """Read the rest, say what was not found, and call back when all is stored, or at once when that fails."""
+        try:
+            problem = self._read_end()
+            if not self.current.has_begun:
+                self.reporter.report(self.trial.name, self.current.begun([]))
+            explanation = self.collector.explanation()
+            missing = "; ".join(filter(None, (self.collector.missing_metrics(), problem)))
+            if missing and not explanation:
+                self.events.record(self.trial, warning=True, reason="MetricsMissing", message=missing)
+            text = self.failure or "; ".join(filter(None, (explanation, problem)))
+            self.reporter.flush(self.trial.name, partial(done, text))
+        except Exception as error:  # noqa: BLE001 - a thread of a source may call it, which has no other handler
+            self.fail(error)
+            done(self.failure)
+
+    def _read_end(self) -> str:
+        """Read what the end of the program completes; return what is wrong with the source."""
+        self.report(self.source.finish())
+        return ""
+
+    def fail(self, error: Exception) -> None:
+        """Read nothing more: the pod goes on, and the report says why."""
+        self.failure = f"reading the metrics failed: {error}"
+        _log.error("Monitor failed", exc_info=error, extra={"trial": self.trial.name})
+
+
+class OutputMonitor(_TrialMonitor[Output]):
+    """Reads the output of a container."""
+
+    @_shielded
+    def feed(self, data: bytes) -> None:
+        """Read a chunk of output."""
+        self.report(self.source.feed(data))
+
+    def poll(self) -> None:
+        """Output comes by itself."""
+
+    def hasten(self) -> None:
+        """Output stays when its program goes."""
+
+
+class SourceMonitor(_TrialMonitor[Source]):
+    """Reads what a container writes or offers beside its output."""
+
+    def feed(self, data: bytes) -> None:
+        """Leave the output alone."""
+
+    @_shielded
+    def poll(self) -> None:
+        """Read what is new, unless storing is behind: others wait on this thread."""
+        for readings in self.source.poll():
+            self.report(readings)
+            if self.backlogged:
+                return
+
+    @_shielded
+    def hasten(self) -> None:
+        """Have the source read what goes with the program."""
+        self.source.hasten()
+
+    def close(self, done: Callable[[str], None]) -> None:
+        """Read the rest and call back when all is stored.
+
+        An answer of the program that is under way is part of the rest: it may have ended as soon as it was sent.
+        """
+        self._read_all()
+        self.source.settle(partial(super().close, done))
+
+    @_shielded
+    def _read_all(self) -> None:
+        for readings in self.source.poll():
+            self.report(readings)
+
+    def _read_end(self) -> str:
+        super()._read_end()
+        self.source.close()
+        return self.source.problem
+
+
+class StoredReadings:
+    """What the log of a trial holds already. All monitors of the trial share it; used by one thread.
+
+    A monitor reads everything from the beginning, in the order in which it was written, so the first readings of a
+    name, a value and a step are those that are stored. A reading with a time of its own is the one that has this time.
+    """
+
+    def __init__(self, readings: Iterable[MetricLog]) -> None:
+        self._times: dict[tuple[str, str, int | None], deque[datetime]] = defaultdict(deque)
+        for reading in readings:
+            self._times[reading.name, reading.value, reading.step].append(reading.time)
+
+    def without(self, found: list[MetricLog], taken: list[MetricLog]) -> list[MetricLog]:
+        """Return the readings that are not stored yet.
+
+        Args:
+            found: Readings as they were found.
+            taken: The same ones, or some of them in the same order, with times.
+        """
+        if not self._times:
+            return taken
+        untimed = any(reading.time is ZERO_TIME for reading in found)
+        return [reading for reading in taken if not self._is_stored(reading, untimed=untimed)]
+
+    def _is_stored(self, reading: MetricLog, *, untimed: bool) -> bool:
+        key = (reading.name, reading.value, reading.step)
+        times = self._times.get(key)
+        if not times:
+            return False
+        if untimed:
+            times.popleft()
+        elif reading.time in times:
+            times.remove(reading.time)
+        else:
+            return False
+        if not times:
+            del self._times[key]
+        return True

@@ -1,0 +1,1 @@
+"""Everything that a user can ask, implemented once over any store."""

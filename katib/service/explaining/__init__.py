@@ -1,0 +1,29 @@
+"""Progress of an experiment as shown to a user, and why it does not progress, or how it ended.
+
+Belongs here: pure functions from evidence to a Diagnosis (anyone who holds the objects gathers the evidence), and
+what the command line and `katib.tune` show alike of a run (`progress`, `lines`).
+Does not belong here: stores, processes, the live table (`katib.doors.cli.run`).
+"""
+
+from __future__ import annotations
+
+from katib.service.explaining.ended import cause_of_loss, common_cause, lost_sentence, more_trials
+from katib.service.explaining.evidence import LOCAL, Evidence, JobFacts, Place, ServiceFacts
+from katib.service.explaining.experiment import diagnose_experiment
+from katib.service.explaining.optimization_job import diagnose_optimization_job
+from katib.service.explaining.trial import diagnose_trial
+
+__all__ = [
+    "LOCAL",
+    "Evidence",
+    "JobFacts",
+    "Place",
+    "ServiceFacts",
+    "cause_of_loss",
+    "common_cause",
+    "diagnose_experiment",
+    "diagnose_optimization_job",
+    "diagnose_trial",
+    "lost_sentence",
+    "more_trials",
+]

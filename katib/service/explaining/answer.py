@@ -1,0 +1,188 @@
+"""A diagnosis while it is being put together, and the small sentences that both kinds share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import PurePath
+from statistics import fmean, median
+
+from katib.model.failure_text import readable
+from katib.model.metrics import parse_time
+from katib.model.types import Condition, Experiment, Resource
+from katib.service.explaining.evidence import Evidence, JobFacts, Place
+from katib.service.tuning.reading import (
+    assignments_of,
+    budget_words,
+    completed_count,
+    format_duration,
+    further_values,
+    has_several_objectives,
+    infeasible_words,
+    objective_values,
+    pareto_words,
+    short,
+    stops_early,
+)
+from katib.service.tuning.service import Diagnosis, RecordedEvent
+
+_SINCE = re.compile(r" since (\S+Z)$")
+_SHOWN_WARNINGS = 3
+_SHOWN_LINES = 10
+SAVINGS_SAMPLE = 100
+"""So many trials of a kind are looked at, the newest ones; more would not make the share of ten thousand more exact."""
+
+
+@dataclass(slots=True)
+class Answer:
+    """Verdict, findings and remedies, still growing."""
+
+    verdict: str
+    findings: list[str] = field(default_factory=list)
+    remedies: list[str] = field(default_factory=list)
+    log_tail: Sequence[str] = ()
+
+    def diagnosis(self, kind: str, name: str, state: str) -> Diagnosis:
+        """Return the finished diagnosis: nothing said twice, and no more output than fits a screen."""
+        return Diagnosis(
+            kind=kind,
+            name=name,
+            state=state,
+            verdict=self.verdict,
+            findings=tuple(dict.fromkeys(self.findings)),
+            remedies=tuple(dict.fromkeys(self.remedies)),
+            log_tail=tuple(readable(line.encode(errors="replace")) for line in self.log_tail[-_SHOWN_LINES:]),
+        )
+
+
+def namespace_option(obj: Resource, default_namespace: str) -> str:
+    """Return the option that names the namespace of an object in a command; empty where it goes without saying."""
+    namespace = obj.namespace
+    return f" -n {namespace}" if namespace not in ("", default_namespace) else ""
+
+
+def with_age(words: str, now: datetime) -> str:
+    """Return what something waits for; where it ends with a time, with how long ago that was."""
+    found = _SINCE.search(words)
+    time = parse_time(found[1]) if found else None
+    return words if time is None else f"{words}, for {since(time, now)}"
+
+
+def since(moment: datetime, now: datetime) -> str:
+    """Return how long ago a moment was."""
+    return format_duration((now - moment).total_seconds())
+
+
+def pick_warnings(events: Sequence[RecordedEvent], kind: str = "", name: str = "") -> list[RecordedEvent]:
+    """Return the newest few warnings, of one object or of all, one of each reason."""
+    newest: dict[str, RecordedEvent] = {}
+    for event in events:
+        if event.warning and kind in ("", event.kind) and name in ("", event.name):
+            newest.pop(event.reason, None)
+            newest[event.reason] = event
+    return list(newest.values())[-_SHOWN_WARNINGS:]
+
+
+def finding_of_event(event: RecordedEvent) -> str:
+    """Return a warning as a sentence."""
+    times = f" ({event.count} times)" if event.count > 1 else ""
+    return f"Warning {event.reason}: {event.message.rstrip('.')}{times}."
+
+
+def progress_sentence(experiment: Experiment) -> str:
+    """Return how many trials are done, running and waiting."""
+    status, limit = experiment.status, experiment.spec.max_trial_count
+    of = f" of {limit}" if limit is not None else ""
+    active = f"{status.trials_running} running, {status.trials_pending} waiting"
+    budget = f" Of its budget {words} are used." if (words := budget_words(experiment)) else ""
+    return f"{completed_count(experiment)}{of} trials are done, {active}.{budget}"
+
+
+def best_sentences(experiment: Experiment, evidence: Evidence) -> list[str]:
+    """Return which trial is the best so far, or that there is none."""
+    best = evidence.best
+    if best is None and (infeasible := infeasible_words(experiment)):
+        count = experiment.status.trials_infeasible
+        return [f"{infeasible[0].upper()}{infeasible[1:]}: all {count} that were measured are outside."]
+    if best is None:
+        return ["No trial has a usable objective value so far."]
+    values = ", ".join(f"{key}={short(value)}" for key, value in assignments_of(best).items())
+    metrics = (*objective_values(best), *further_values(best))
+    reached = ", ".join(f"{metric}={short(value)}" for metric, value in metrics)
+    if has_several_objectives(experiment):
+        first = f"The best of them in the first objective: {best.name} with {reached} ({values})."
+        return [f"Pareto set so far: {pareto_words(experiment)}.", first]
+    return [f"Best trial so far: {best.name} with {reached} ({values})."]
+
+
+def condition_words(condition: Condition) -> str:
+    """Return what a condition says, without a full stop."""
+    return (condition.message or condition.reason or "no reason was recorded").rstrip(".")
+
+
+def saved_share(
+    stopped_readings: Sequence[int], complete_readings: Sequence[int], *, stopped: int, complete: int
+) -> float | None:
+    """Return which share of all readings was saved; None when no trial ran to its end, so the whole is not known.
+
+    Args:
+        stopped_readings: How many readings of the objective some of the trials reported that were stopped.
+        complete_readings: The same of trials that ran to their end; their median is what the others would have had.
+        stopped: How many trials were stopped.
+        complete: How many ran to their end.
+    """
+    if not stopped_readings or not complete_readings:
+        return None
+    usual = median(complete_readings)
+    saved = stopped * fmean(max(0.0, usual - count) for count in stopped_readings)
+    reported = stopped * fmean(stopped_readings) + complete * fmean(complete_readings)
+    return saved / (saved + reported) if saved + reported else None
+
+
+def savings_sentence(experiment: Experiment, share: float | None) -> str:
+    """Return what the early stopping of an experiment saved, a sentence; empty when it has none or nothing ended yet.
+
+    Args:
+        experiment: The Experiment.
+        share: Which share of all readings was saved, None where it is not known.
+    """
+    status = experiment.status
+    stopped, complete = status.trials_early_stopped, status.trials_succeeded
+    if not stops_early(experiment) or not stopped + complete:
+        return ""
+    ended = f"Early stopping ended {stopped or 'none'} of {status.trials} trials"
+    return f"{ended}." if share is None else f"{ended} and saved about {share:.0%} of the readings."
+
+
+_MODULE_MISSING = re.compile(r"\bNo module named '?[\w.-]+|\bcannot import name\b")
+_FILE_MISSING = re.compile(r"\bNo such file or directory\b", re.IGNORECASE)
+_INPUT_MISSING = re.compile(r"\bEOF when reading a line\b")
+_FORBIDDEN = re.compile(r"\bPermission denied\b|\bOperation not permitted\b", re.IGNORECASE)
+_MAIN_MISSING = re.compile(r"\bPickl\w+Error\b.*\bon __main__\b")
+_PYTHON = re.compile(r"^python[\d.]*$")
+
+
+def known_remedy(cause: str, facts: JobFacts, place: Place, workspace: str = "") -> str:
+    """Return what to do about a failure, a sentence; empty when its cause is not a common one.
+
+    Args:
+        cause: As it is shown.
+        facts: What is known of the job; its program matters here.
+        place: What can be done where it ran.
+        workspace: Where relative paths of its commands start; empty where that is not known.
+    """
+    if _MODULE_MISSING.search(cause):
+        python = facts.program if _PYTHON.match(PurePath(facts.program).name) else ""
+        return place.module if not python else f"It ran with {python}. {place.module}"
+    if _FILE_MISSING.search(cause):
+        start = place.workspace.format(workspace) if workspace else ""
+        return f"{start} {place.file}".lstrip()
+    if _INPUT_MISSING.search(cause):
+        return "A trial has no input: give the program its answers as arguments or in a file."
+    if _FORBIDDEN.search(cause):
+        return place.permission
+    if _MAIN_MISSING.search(cause):
+        return "Put what other processes of the trial need into a module beside the script, and import it there."
+    return ""

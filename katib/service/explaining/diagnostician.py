@@ -1,0 +1,232 @@
+"""Gathers what is known about an experiment or a trial, and has it explained."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import NamedTuple, Protocol, TypeVar
+
+from katib.engine.controllers.kinds import OPTIMIZATION_JOB, TRIAL, key_of
+from katib.engine.runtime.clock import Clock
+from katib.engine.runtime.objects import Key, Kind, Object
+from katib.errors import ForbiddenError, KindNotInstalledError, NotFoundError, UnavailableError
+from katib.model.metrics import PROGRESS, MetricLog, ObservationReader
+from katib.model.names import EXPERIMENT_LABEL
+from katib.model.types import API_VERSION, Experiment, Resource, Suggestion, Trial
+from katib.model.types.optimization import OptimizationJob
+from katib.service.explaining import (
+    Evidence,
+    JobFacts,
+    Place,
+    ServiceFacts,
+    diagnose_experiment,
+    diagnose_optimization_job,
+    diagnose_trial,
+)
+from katib.service.explaining.answer import SAVINGS_SAMPLE, saved_share, savings_sentence
+from katib.service.tuning.ports import Records
+from katib.service.tuning.reading import is_completed, metric_of, state_of, stops_early
+from katib.service.tuning.service import Diagnosis, RecordedEvent
+
+_SAMPLE = 50
+"""Ended trials that are looked at; counts come from the experiment's status."""
+_DETAILED = 20
+"""Trials whose jobs and output are looked at: more would cost a request each and change no answer."""
+_UNEXPLAINED = ("Pending", "Running", "Failed", "MetricsUnavailable")
+
+R = TypeVar("R", bound=Resource)
+
+
+class HomeFacts(Protocol):
+    """What a home knows of what runs there, beyond what it keeps of experiments. Thread-safe."""
+
+    @property
+    def place(self) -> Place:
+        """What things are called there."""
+
+    def job(self, trial: Trial) -> JobFacts:
+        """Return what is known of the job of a Trial."""
+
+    def services(self, asked: Suggestion | Experiment) -> Iterable[ServiceFacts]:
+        """Return what is known of the services of a Suggestion, or of an Experiment that has none yet."""
+
+    def is_at_work(self) -> bool:
+        """Return whether controllers work on the objects, here or elsewhere."""
+
+    def disk_is_full(self) -> bool:
+        """Return whether nothing can be stored for want of room; events do not say so then, they are not stored."""
+
+
+class Diagnostician:
+    """Explains from the stores and from what runs jobs and services. Fits `katib.service.tuning.ports.Explain`.
+
+    What cannot be read at the moment, or may not be, is left out of the answer and does not fail it.
+
+    Args:
+        records: What is kept of experiments.
+        facts: What the home knows of what runs there.
+        clock: Tells now.
+    """
+
+    def __init__(self, records: Records, facts: HomeFacts, clock: Clock) -> None:
+        self._store = records.store
+        self._observations = records.observations
+        self._events = records.events
+        self._facts = facts
+        self._clock = clock
+
+    def explain(self, namespace: str, name: str) -> Diagnosis:
+        """Explain an experiment, a trial, or an OptimizationJob without an experiment, of that name.
+
+        Raises:
+            NotFoundError: There is none of them.
+        """
+        key = Key(namespace, name)
+        experiment = self._find(Experiment, key)
+        if experiment is not None:
+            sample = _sample(self._trials_of(key))
+            diagnosis = diagnose_experiment(experiment, self._evidence(experiment, sample.trials))
+            share = self._saved_share(experiment, sample)
+            return replace(diagnosis, savings=savings_sentence(experiment, share), saved_share=share)
+        trial = self._find(Trial, key)
+        if trial is None:
+            with suppress(NotFoundError, ForbiddenError, KindNotInstalledError):
+                job = OptimizationJob.read(self._store.get(OPTIMIZATION_JOB, key))
+                return diagnose_optimization_job(job, self._evidence(None, []))
+            raise NotFoundError(f'neither an experiment nor a trial "{name}" is in namespace {namespace}')
+        owner = trial.metadata.labels.get(EXPERIMENT_LABEL, "")
+        return diagnose_trial(trial, self._evidence(self._find(Experiment, Key(namespace, owner)), [trial]))
+
+    def _trials_of(self, experiment: Key) -> Iterator[Trial]:
+        for page in self._store.pages(TRIAL, experiment.namespace, labels={EXPERIMENT_LABEL: experiment.name}):
+            yield from map(Trial.read, page.items)
+
+    def _evidence(self, experiment: Experiment | None, trials: list[Trial]) -> Evidence:
+        key, best_name = Key("", ""), ""
+        if experiment is not None:
+            key, best_name = key_of(experiment), experiment.status.current_optimal_trial.best_trial_name
+        suggestion = self._find(Suggestion, key) if experiment is not None else None
+        readings = _Readings(self._observations, trials)
+        return Evidence(
+            now=self._clock.now(),
+            experiment=experiment,
+            suggestion=suggestion,
+            trials=trials,
+            best=self._find(Trial, Key(key.namespace, best_name)) if best_name else None,
+            jobs={trial.name: self._facts.job(trial) for trial in _doubtful(trials)},
+            services=self._services_of(suggestion, experiment),
+            events=self._events_of(key),
+            readings=readings.newest,
+            reading_counts=readings.counts,
+            progress=readings.progress,
+            readings_error=readings.error,
+            controllers_running=self._facts.is_at_work(),
+            disk_is_full=self._facts.disk_is_full(),
+            place=self._facts.place,
+        )
+
+    def _saved_share(self, experiment: Experiment, sample: _Sample) -> float | None:
+        """Return which share of all readings early stopping saved; None where that is not known."""
+        if not stops_early(experiment):
+            return None
+        status = experiment.status
+        with suppress(ForbiddenError, UnavailableError):
+            stopped, complete = map(self._reading_counts, (sample.stopped, sample.succeeded))
+            return saved_share(stopped, complete, stopped=status.trials_early_stopped, complete=status.trials_succeeded)
+        return None
+
+    def _reading_counts(self, trials: Iterable[Trial]) -> list[int]:
+        """Return how many readings of the objective each trial has reported."""
+        return [
+            self._observations.within(trial.namespace).count(trial.name, metric_name=metric_of(trial))
+            for trial in trials
+        ]
+
+    def _services_of(self, suggestion: Suggestion | None, experiment: Experiment | None) -> tuple[ServiceFacts, ...]:
+        """Ask for the services of a suggestion; before there is one, by the experiment, which bears the same name."""
+        asked = suggestion or experiment
+        return () if asked is None else tuple(self._facts.services(asked))
+
+    def _events_of(self, key: Key) -> tuple[RecordedEvent, ...]:
+        with suppress(ForbiddenError, UnavailableError):
+            return tuple(self._events.events_of("Experiment", key.namespace, key.name)) if key.name else ()
+        return ()
+
+    def _find(self, kind: type[R], key: Key) -> R | None:
+        with suppress(NotFoundError):
+            return kind.read(self._store.get(Kind(API_VERSION, kind.__name__), key))
+        return None
+
+
+class _Readings:
+    """Of every trial that still runs: the newest reading of its objective, how many there are, and its progress."""
+
+    def __init__(self, observations: ObservationReader, trials: list[Trial]) -> None:
+        self._observations = observations
+        self.newest: dict[str, MetricLog] = {}
+        self.counts: dict[str, int] = {}
+        self.progress: dict[str, str] = {}
+        self.error = ""
+        for trial in trials:
+            metric = metric_of(trial)
+            if metric and not is_completed(trial) and not self.error:
+                self._read(key_of(trial), metric)
+
+    def _read(self, key: Key, metric: str) -> None:
+        log, trial = self._observations.within(key.namespace), key.name
+        try:
+            newest = log.newest(trial, limit=1, metric_name=metric)
+            if newest:
+                self.newest[trial] = newest[-1]
+                self.counts[trial] = log.count(trial, metric_name=metric)
+            if progress := log.newest(trial, limit=1, metric_name=PROGRESS):
+                self.progress[trial] = progress[-1].value
+        except (UnavailableError, ForbiddenError) as error:
+            self.error = str(error)
+
+
+class _Sample(NamedTuple):
+    """What is looked at of the trials of an experiment.
+
+    Attributes:
+        trials: All active ones and the newest ended ones, oldest first.
+        stopped: The newest that were stopped early.
+        succeeded: The newest that ran to their end.
+    """
+
+    trials: list[Trial]
+    stopped: list[Trial]
+    succeeded: list[Trial]
+
+
+def _sample(trials: Iterable[Trial]) -> _Sample:
+    """Choose of trials that come oldest first, in one pass that holds no more than the answer."""
+    active: list[tuple[int, Trial]] = []
+    ended: deque[tuple[int, Trial]] = deque(maxlen=_SAMPLE)
+    newest: dict[str, deque[Trial]] = {state: deque(maxlen=SAVINGS_SAMPLE) for state in ("EarlyStopped", "Succeeded")}
+    for number, trial in enumerate(trials):
+        (ended if is_completed(trial) else active).append((number, trial))
+        if (state := state_of(trial)) in newest:
+            newest[state].append(trial)
+    chosen = sorted([*active, *ended], key=lambda pair: pair[0])
+    return _Sample([trial for _, trial in chosen], *map(list, newest.values()))
+
+
+def _doubtful(trials: list[Trial]) -> list[Trial]:
+    """Return the trials whose jobs explain something: active ones first in line, then the newest that were lost."""
+    unexplained = [trial for trial in trials if state_of(trial) in _UNEXPLAINED]
+    active = [trial for trial in unexplained if not is_completed(trial)][:_DETAILED]
+    lost = [trial for trial in unexplained if is_completed(trial)][-_DETAILED:]
+    return active + lost
+
+
+def attempt_of(job: Object) -> int:
+    """Return which try of a batch Job runs or ran last; 1 where that is not known."""
+    spec, status = job.get("spec") or {}, job.get("status") or {}
+    if (spec.get("completions") or 1) != 1 or (spec.get("parallelism") or 1) != 1:
+        return 1  # several pods run on purpose, and each of them counts
+    failed, active = status.get("failed"), status.get("active")
+    count = failed if isinstance(failed, int) else 0
+    return max(1, count + (1 if active else 0))

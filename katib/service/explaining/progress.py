@@ -1,0 +1,326 @@
+"""How far a run is: changes of objects in, moments worth telling out. Pure; time is an argument.
+
+Memory holds one word for each trial and the objects of the active ones, so that ten thousand trials are no burden.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from katib.errors import KatibError
+from katib.model.conditions import has_ended
+from katib.model.names import (
+    EXPERIMENT_INTERRUPTED,
+    EXPERIMENT_STOPPED,
+    RETRYING_REASON,
+    SERVICE_UNAVAILABLE,
+    TEMPLATE_MISSING,
+)
+from katib.model.trials import ACTIVE, ran_seconds
+from katib.model.types import Experiment, Trial
+from katib.model.validation import awaits_restart
+from katib.service.tuning.reading import (
+    active_count,
+    best_value,
+    completed_count,
+    failure_of,
+    has_several_objectives,
+    pareto_trials,
+    pareto_words,
+    running_condition,
+    state_of,
+    stops_early,
+)
+from katib.service.tuning.replicas import own_cause
+from katib.service.tuning.service import Change, TuningService
+
+
+@dataclass(frozen=True, slots=True)
+class TrialStarted:
+    """A trial began to run, or goes on after it had to wait.
+
+    Attributes:
+        again: Whether it ran before.
+    """
+
+    trial: Trial
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRetried:
+    """A try of a trial's job failed and another one follows."""
+
+    trial: Trial
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrialHeldUp:
+    """A trial's job cannot run for now."""
+
+    trial: Trial
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrialEnded:
+    """A trial ended, in whatever way."""
+
+    trial: Trial
+    done: int
+
+
+@dataclass(frozen=True, slots=True)
+class BestChanged:
+    """There is a better trial; with several objectives, the trials that none beats cover more.
+
+    Attributes:
+        name: Of the best one.
+        value: Its objective value.
+        pareto: Of several objectives, what is known of all that none beats.
+    """
+
+    name: str
+    value: str
+    pareto: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentHeldUp:
+    """No further trial can be made for now."""
+
+    experiment: Experiment
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailingAlike:
+    """The first trials of an experiment all failed at once, for the same cause: more of them will.
+
+    Attributes:
+        trial: One of them.
+        count: How many there were.
+        cause: What they have in common.
+        remedy: What to do, a sentence; empty until it was looked up, and when none is known.
+    """
+
+    trial: Trial
+    count: int
+    cause: str
+    remedy: str = ""
+
+
+Moment = TrialStarted | TrialRetried | TrialHeldUp | TrialEnded | BestChanged | FailingAlike | ExperimentHeldUp
+
+_ALIKE = 2
+"""So many trials failing the same way are no accident."""
+
+_AT_ONCE_SECONDS = 10.0
+"""A trial that fails later than that got somewhere; what ends it may depend on its parameters."""
+
+_GOING = frozenset(map(str, ACTIVE))
+"""States of trials that have not ended."""
+
+_NEWS: dict[str, type[TrialRetried | TrialHeldUp]] = {
+    RETRYING_REASON: TrialRetried,
+    "TrialWaiting": TrialHeldUp,
+    "TrialSuspended": TrialHeldUp,
+    "JobForbidden": TrialHeldUp,
+    "JobKindNotInstalled": TrialHeldUp,
+}
+"""Reasons of the condition Running that a user should see, and what they mean."""
+
+_ADDRESS = re.compile(r"\b0x[0-9a-f]+")
+_NEWS_BEGINS = re.compile(r"Trial (is running|cannot run|waits): |Trial waits for ")
+
+
+_OBSTACLES = (TEMPLATE_MISSING, EXPERIMENT_STOPPED, EXPERIMENT_INTERRUPTED, RETRYING_REASON, SERVICE_UNAVAILABLE)
+"""Reasons of the condition Running of an experiment that makes no further trial for now."""
+
+
+class Progress:
+    """The state of one run.
+
+    Args:
+        experiment: As submitted.
+        started_at: When this run began: trials that ended before belong to an earlier run and are not shown.
+    """
+
+    def __init__(self, experiment: Experiment, started_at: datetime) -> None:
+        self.experiment = experiment
+        self.started_at = started_at.replace(microsecond=0)  # times of objects have whole seconds
+        self.active: dict[str, Trial] = {}
+        self.deleted = False
+        self._states: dict[str, str] = {}
+        self._news: dict[str, str] = {}
+        self._started: set[str] = set()
+        self._ended = 0
+        self._ended_before = 0
+        self._best = ""
+        self._better: tuple[BestChanged, set[str]] | None = None  # not shown yet, with the trials whose ends come first
+        self._hypervolume = -1.0
+        self._pareto: set[str] = set()
+        self._failed_alike: list[Trial] | None = []  # None: not all failed alike, or it was shown
+        self._obstacle = ""
+
+    def observe(self, change: Change) -> Iterator[Moment]:
+        """Take a change and yield what is worth telling about it; all of it has to be read before the next change."""
+        if isinstance(change.object, Trial):
+            return self._observe_trial(change.object, change.type)
+        return iter(()) if change.object is None else self._observe_experiment(change.object, change.type)
+
+    @property
+    def limit(self) -> int | None:
+        """How many trials there will be; None when no limit is set."""
+        return self.experiment.spec.max_trial_count
+
+    @property
+    def done(self) -> int:
+        """How many trials have ended, in earlier runs too."""
+        return max(self._ended, completed_count(self.experiment))
+
+    @property
+    def finished(self) -> bool:
+        """Whether the experiment has ended and nothing of it runs any more."""
+        return self.deleted or (self.completed and not active_count(self.experiment))
+
+    @property
+    def all_reported(self) -> bool:
+        """Whether every trial that the experiment counts as ended was seen: its own changes may overtake theirs."""
+        return self.deleted or self._ended >= completed_count(self.experiment)
+
+    @property
+    def completed(self) -> bool:
+        """Whether the experiment has ended; trials that it no longer needs may still be stopping.
+
+        One that ended before and has got a larger budget since has not: its controller is about to take it up again.
+        """
+        return has_ended(self.experiment.status.conditions) and not awaits_restart(self.experiment)
+
+    def seconds_left(self, elapsed_seconds: float) -> float | None:
+        """Return the estimated time to the last trial at the pace so far; None without a pace or a limit."""
+        done_now = self.done - self._ended_before
+        if self.limit is None or done_now <= 0:
+            return None
+        return max(0.0, elapsed_seconds / done_now * (self.limit - self.done))
+
+    def _observe_trial(self, trial: Trial, change: str) -> Iterator[Moment]:
+        name, state = trial.name, trial.state.value
+        before = self._states.get(name)
+        if change == "DELETED":
+            self._states.pop(name, None)
+            self._started.discard(name)
+            self.active.pop(name, None)
+            return
+        self._states[name] = state
+        if state in _GOING:
+            self.active[name] = trial
+            if state == "Running" and before != "Running":
+                yield TrialStarted(trial, again=name in self._started)
+                self._started.add(name)
+            running = running_condition(trial)
+            news = _NEWS_BEGINS.sub("", running.message, count=1) if running.reason in _NEWS else ""
+            if news and news != self._news.get(name):
+                yield _NEWS[running.reason](trial, news)
+            self._news[name] = news
+            return
+        self.active.pop(name, None)
+        self._started.discard(name)
+        self._news.pop(name, None)
+        if before in (None, "Pending", "Running"):
+            self._ended += 1
+            end = trial.status.completion_time
+            if end is not None and end < self.started_at:
+                self._ended_before += 1
+            else:
+                yield TrialEnded(trial, self._ended)
+                yield from self._observe_failure(trial)
+            yield from self._tell_better()
+
+    def _observe_failure(self, trial: Trial) -> Iterator[Moment]:
+        """Yield once that the first trials fail alike; a first trial that ends otherwise rules that out."""
+        failed = self._failed_alike
+        if failed is None or state_of(trial) == "Killed":
+            return
+        if not _failed_at_once(trial) or (failed and _likeness(failed[0]) != _likeness(trial)):
+            self._failed_alike = None
+            return
+        failed.append(trial)
+        if len(failed) >= min(_ALIKE, self._failures_to_come):
+            self._failed_alike = None
+            yield FailingAlike(trial, len(failed), own_cause(trial))
+
+    @property
+    def _failures_to_come(self) -> int:
+        """How many trials can fail before there are no more."""
+        limits = (self.limit, self.experiment.spec.max_failed_trial_count)
+        return max(1, min((limit for limit in limits if limit is not None), default=_ALIKE))
+
+    def _observe_experiment(self, experiment: Experiment, change: str) -> Iterator[Moment]:
+        self.deleted, self.experiment = change == "DELETED", experiment
+        running = running_condition(experiment)
+        found = running.message if running.reason in _OBSTACLES else ""
+        if found and found != self._obstacle:
+            yield ExperimentHeldUp(experiment, found.removeprefix("Experiment waits for "))
+        self._obstacle = found
+        name, value = experiment.status.current_optimal_trial.best_trial_name, best_value(experiment)
+        if has_several_objectives(experiment):
+            self._observe_pareto_set(name, value)
+        elif name and name != self._best and value is not None:
+            self._best = name
+            self._better = BestChanged(name, value), {name}
+        yield from self._tell_better()
+
+    def _tell_better(self) -> Iterator[Moment]:
+        """Yield the better trial once its own end was shown: changes of the experiment may come first."""
+        if self._better is None:
+            return
+        moment, trials = self._better
+        if self.all_reported or all(self._states.get(name, "Pending") not in ("Pending", "Running") for name in trials):
+            self._better = None
+            yield moment
+
+    def _observe_pareto_set(self, name: str, value: str | None) -> None:
+        """Note that the hypervolume has grown: a new best trial of one objective need not be progress."""
+        found = self.experiment.status.pareto_set
+        volume = None if found is None else found.hypervolume
+        names = {trial.name for trial in pareto_trials(self.experiment)}
+        if volume is None or value is None or names <= self._pareto or volume <= self._hypervolume:
+            return  # the first trials move the point that it is measured from
+        self._hypervolume, self._pareto = volume, names
+        self._better = BestChanged(name, value, pareto_words(self.experiment)), names
+
+
+def _likeness(trial: Trial) -> str:
+    """Return what is equal of trials that failed alike: an object of Python is elsewhere in each."""
+    return _ADDRESS.sub("", own_cause(trial))
+
+
+def _failed_at_once(trial: Trial) -> bool:
+    took = ran_seconds(trial) or 0.0
+    return state_of(trial) == "Failed" and bool(failure_of(trial)) and took <= _AT_ONCE_SECONDS
+
+
+def savings_of(service: TuningService, experiment: Experiment) -> str:
+    """Return a sentence on what early stopping saved; empty where there is none, or that is not known."""
+    if not stops_early(experiment):
+        return ""
+    try:
+        return service.why(experiment.namespace, experiment.name).savings
+    except KatibError:  # the end of a run is worth telling without
+        return ""
+
+
+def with_remedy(moment: Moment, service: TuningService) -> Moment:
+    """Return a moment with what is known to help, when it asks for help."""
+    if not isinstance(moment, FailingAlike):
+        return moment
+    try:
+        remedies = service.why(moment.trial.namespace, moment.trial.name).remedies
+    except KatibError:  # the moment is worth telling without
+        return moment
+    return replace(moment, remedy=next(iter(remedies), ""))

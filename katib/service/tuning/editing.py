@@ -1,0 +1,227 @@
+"""Changing an experiment that exists: its counts, whether it goes on, its marks; marking and suspending a trial."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from msgspec import structs
+from pydantic.alias_generators import to_snake
+
+from katib.engine.controllers.experiment.plan import is_stopped
+from katib.engine.controllers.kinds import EXPERIMENT, TRIAL
+from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    InvalidError,
+    KatibError,
+    NotFoundError,
+    OutcomeUnknownError,
+    UnavailableError,
+    invalid,
+)
+from katib.model.conditions import has_ended
+from katib.model.decoding import decode_stored
+from katib.model.defaults import with_defaults
+from katib.model.job_kinds import IN_QUEUE, nested, suspend_field, value_at
+from katib.model.marks import MarkChanges, annotations_of, validate_marks
+from katib.model.names import (
+    ENGINE_ANNOTATION,
+    EXPERIMENT_LABEL,
+    PAUSED,
+    PAUSED_ANNOTATION,
+    STOPPED,
+    STOPPED_ANNOTATION,
+)
+from katib.model.trials import ACTIVE, trial_state, waiting_words
+from katib.model.types import Experiment, Trial
+from katib.model.validation import validate_update
+from katib.model.validation.update import COUNTS
+from katib.model.wording import one_of
+from katib.service.tuning.writing import until_written
+
+
+def edit_experiment(
+    store: ObjectStore,
+    key: Key,
+    *,
+    counts: Mapping[str, int | None],
+    stopped: bool | None = None,
+    marks: MarkChanges | None = None,
+) -> Object:
+    """Change the counts of an experiment, stop it, let it go on, or mark it; return it as stored.
+
+    One that is stopped makes no further trial; those that run go on to their ends. Raising `maxTrialCount` of one that
+    has used up its budget takes it up again where its resume policy allows that.
+
+    Args:
+        store: Where the experiment is.
+        key: Of the experiment.
+        counts: New value by field of the spec, such as `maxTrialCount`; None takes a limit away.
+        stopped: Whether it is to be stopped; None leaves that as it is. One that is interrupted goes on unless it is.
+        marks: What to note on it; None leaves that as it is.
+
+    Raises:
+        InvalidError: The change is not allowed.
+        NotFoundError: There is no such experiment.
+    """
+    for name in counts:
+        if name not in COUNTS:
+            raise invalid(f"spec.{name}", "it cannot be changed", f"change {one_of(COUNTS)}", "update-immutable")
+
+    _check(marks)
+
+    def attempt() -> Object:
+        found = store.get(EXPERIMENT, key)
+        old = with_defaults(decode_stored(found))
+        if old.metadata.deletion_timestamp is not None:
+            raise AlreadyExistsError(f'experiment "{old.name}" is being deleted')
+        changes = _changes(old, counts, stopped, marks or MarkChanges())
+        return store.patch(found, changes) if changes else found
+
+    return until_written(attempt, key.name, "try again")
+
+
+def mark_trial(store: ObjectStore, key: Key, marks: MarkChanges) -> Trial:
+    """Note tags, text, or that it is a favourite on a trial; return it as stored.
+
+    Raises:
+        InvalidError: A mark is not valid, or it is a project: a trial belongs to its experiment.
+        NotFoundError: There is no such trial.
+    """
+    _check(marks)
+    if marks.project is not None:
+        raise invalid("project", "a trial has none", "set that of its experiment", "trial-project")
+
+    def attempt() -> Trial:
+        found = store.get(TRIAL, key)
+        annotations = _new_annotations(Trial.read(found).metadata.annotations, marks)
+        return Trial.read(store.patch(found, {"metadata": {"annotations": annotations}}) if annotations else found)
+
+    return until_written(attempt, key.name, "try again")
+
+
+def _check(marks: MarkChanges | None) -> None:
+    if marks is not None and (errors := validate_marks(marks)):
+        raise InvalidError(errors)
+
+
+def _new_annotations(held: Mapping[str, str], marks: MarkChanges) -> dict[str, str | None]:
+    return {name: text for name, text in annotations_of(marks).items() if held.get(name) != text}
+
+
+def _changes(old: Experiment, counts: Mapping[str, int | None], stopped: bool | None, marks: MarkChanges) -> Object:
+    """Return what to patch, checked; empty when everything is so already."""
+    spec = structs.replace(old.spec, **{to_snake(name): value for name, value in counts.items()})
+    errors = validate_update(old, with_defaults(structs.replace(old, spec=spec)))
+    if errors:
+        raise InvalidError(errors)
+    changes: dict[str, Any] = {}
+    differ = {name: value for name, value in counts.items() if getattr(old.spec, to_snake(name)) != value}
+    if differ:
+        changes["spec"] = differ
+    annotations = _new_annotations(old.metadata.annotations, marks)
+    if stopped is not None and stopped != is_stopped(old):
+        if stopped and has_ended(old.status.conditions):
+            raise invalid(f"experiment {old.name}", "it has ended", "there is nothing to stop", "stop-ended")
+        annotations[STOPPED_ANNOTATION] = STOPPED if stopped else None
+    if stopped is False and ENGINE_ANNOTATION in old.metadata.annotations:
+        annotations[ENGINE_ANNOTATION] = None
+    if annotations:
+        changes["metadata"] = {"annotations": annotations}
+    return changes
+
+
+def _set_suspended(store: ObjectStore, job: Object, path: tuple[str, ...], *, suspended: bool) -> None:
+    if bool(value_at(job, path)) is suspended:
+        return
+    if bool(value_at(store.patch(job, nested(path, suspended)), path)) is not suspended:
+        cause = f"the API server dropped {'.'.join(path)} of its {Kind.of(job).kind}, which it does not know"
+        remedy = "a newer Kubernetes or operator is needed for it"
+        raise invalid(f"trial {Key.of(job).name}", cause, remedy, "suspend-unknown")
+
+
+def _note(*, suspended: bool) -> Object:
+    return {"metadata": {"annotations": {PAUSED_ANNOTATION: PAUSED if suspended else None}}}
+
+
+def suspend_trial(store: ObjectStore, key: Key, *, suspended: bool) -> Trial:
+    """Note on a trial that a user suspends it, and set the field of its job that does; return the Trial.
+
+    The note is first, so that no job is suspended by a user who may not write it.
+    The pods of a suspended job end, which is no failure, and another trial may run in its place. One that goes on
+    starts its pods again, from the beginning or from a checkpoint.
+
+    Args:
+        store: Where the trial and its job are.
+        key: Of the trial.
+        suspended: Whether the job is to be suspended.
+
+    Raises:
+        InvalidError: The trial has ended, nothing suspends a job of its kind, or Kueue decides when it goes on.
+        NotFoundError: There is no such trial.
+        UnavailableError: Its job is not there yet, or not any more.
+    """
+
+    def attempt() -> Trial:
+        found = store.get(TRIAL, key)
+        trial = Trial.read(found)
+        what = f"trial {key.name}"
+        if trial_state(trial) not in ACTIVE:
+            remedy = f"there is nothing to {'suspend' if suspended else 'resume'}"
+            raise invalid(what, "it has ended", remedy, "suspend-ended")
+        if (words := waiting_words(trial)).startswith(IN_QUEUE):
+            remedy = "Kueue decides when it runs; to hold it back, set spec.active of its Workload to false"
+            raise invalid(what, f"it {words.partition(':')[0]}", remedy, "suspend-queued")
+        run_spec = trial.spec.run_spec or {}
+        kind, path = Kind.of(run_spec), suspend_field(run_spec)
+        if not path:
+            cause = f"{kind.kind} ({kind.api_version}) has no field that suspends it"
+            remedy = "only a Job, a JobSet, a TrainJob and the training jobs of kubeflow.org can be suspended"
+            raise invalid(what, cause, remedy, "suspend-kind")
+        job: Object = {}
+        with suppress(NotFoundError):
+            job = store.get(kind, key)
+        owners = (job.get("metadata") or {}).get("ownerReferences") or ()
+        if trial.metadata.uid not in (owner.get("uid") for owner in owners):
+            raise UnavailableError(f"{what} has no {kind.kind} now; try again in a moment")
+        is_noted = (PAUSED_ANNOTATION in trial.metadata.annotations) is suspended
+        noted = found if is_noted else store.patch(found, _note(suspended=suspended))
+        try:
+            _set_suspended(store, job, path, suspended=suspended)
+        except (ConflictError, OutcomeUnknownError):
+            raise  # it is tried again, or may be suspended
+        except KatibError:
+            if not is_noted:
+                with suppress(KatibError):
+                    store.patch(noted, _note(suspended=not suspended))
+            raise
+        return Trial.read(noted)
+
+    return until_written(attempt, key.name, "try again")
+
+
+def suspend_experiment(store: ObjectStore, key: Key, suspended: bool) -> None:
+    """Stop an experiment and suspend its trials, or let all go on; a trial that ends meanwhile has ended.
+
+    The experiment is stopped first and goes on last, so that no trial starts in the place of one that is suspended.
+
+    Raises:
+        InvalidError: The experiment has ended, or its trials cannot be suspended.
+        NotFoundError: There is no such experiment.
+        UnavailableError: A trial has no job yet; what is done already stays.
+    """
+    if suspended:
+        edit_experiment(store, key, counts={}, stopped=True)
+    for found in store.list(TRIAL, key.namespace, labels={EXPERIMENT_LABEL: key.name}).items:
+        trial = Trial.read(found)
+        if trial_state(trial) in ACTIVE and (PAUSED_ANNOTATION in trial.metadata.annotations) is not suspended:
+            try:
+                suspend_trial(store, Key.of(found), suspended=suspended)
+            except InvalidError as error:
+                if error.errors[0].origin != "suspend-ended":
+                    raise
+    if not suspended:
+        edit_experiment(store, key, counts={}, stopped=False)

@@ -1,0 +1,455 @@
+"""What surfaces show of objects, or decide by: their states, values, times and messages in words. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeAlias
+
+from katib.model import types
+from katib.model.budgets import HOURS, MONEY
+from katib.model.conditions import find_condition, has_ended
+from katib.model.failure_text import trial_failure
+from katib.model.names import EXPERIMENT_INTERRUPTED, EXPERIMENT_STOPPED
+from katib.model.trials import (
+    ACTIVE,
+    ELIGIBLE,
+    bounds_of,
+    is_feasible,
+    metric_text,
+    objective_names,
+    ran_seconds,
+    trial_state,
+    waiting_words,
+)
+from katib.model.types import UNAVAILABLE, TrialState
+from katib.model.wording import counted, number_text
+
+if TYPE_CHECKING:
+    from katib.model.types import (
+        AlgorithmSpec,
+        Condition,
+        Experiment,
+        OptimalTrial,
+        ParameterAssignment,
+        ParameterSpec,
+        Suggestion,
+        Trial,
+    )
+
+    AnyObject: TypeAlias = Experiment | Trial | Suggestion
+
+TRIAL_STATES = tuple(state.value for state in TrialState)
+_EXTREMES = {"minimize": "min", "maximize": "max"}
+"""The strategy of a metric that was given none, by the objective's type."""
+
+_LONG_NUMBER = 8
+"""Numbers up to this length are shown as they were written."""
+_LONG_TEXT = 40
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+"""Such numbers are shown in full: seeds and identifiers differ in their last digits."""
+"""Other text up to this length is shown whole where there is little room: architectures have hundreds of characters."""
+
+
+def condition_of(obj: AnyObject | None, type_: str) -> Condition | None:
+    """Return the condition of that type if it holds."""
+    found = None if obj is None else find_condition(obj.status.conditions, type_)
+    return found if found is not None and found.status == "True" else None
+
+
+def held_condition(obj: AnyObject, type_: str) -> Condition:
+    """Return the condition of that type if it holds, else an empty one."""
+    return condition_of(obj, type_) or types.Condition()
+
+
+def running_condition(obj: AnyObject) -> Condition:
+    """Return the condition Running, whatever its status; an empty one where there is none."""
+    return find_condition(obj.status.conditions, "Running") or types.Condition()
+
+
+def last_condition(obj: AnyObject) -> Condition:
+    """Return the condition that changed last among those that hold; an empty one when none does."""
+    return next((c for c in reversed(obj.status.conditions) if c.status == "True"), types.Condition())
+
+
+def early_stop_reason(message: str) -> str:
+    """Return why a trial was stopped early, from the message of its condition; any other message as it is."""
+    return message.removeprefix("Trial is early stopped").removeprefix(": ")
+
+
+def failure_of(trial: Trial) -> str:
+    """Return why a trial failed; empty when it did not, or when the cause is unknown."""
+    failed = condition_of(trial, "Failed")
+    return "" if failed is None else trial_failure(failed.message).rstrip(".")
+
+
+def state_of(obj: AnyObject) -> str:
+    """Return "the state" as users know it."""
+    if isinstance(obj, types.Trial):
+        return trial_state(obj).value
+    if obj.metadata.deletion_timestamp is not None:
+        return "Terminating"
+    if is_interrupted(obj):
+        return "Interrupted"
+    return "Stopped" if is_stopped(obj) else last_condition(obj).type or "Created"
+
+
+def is_stopped(experiment: Experiment | Suggestion) -> bool:
+    """Return whether an experiment was stopped and nothing of it runs any more."""
+    running = running_condition(experiment)
+    return running.reason == EXPERIMENT_STOPPED and running.status != "True"
+
+
+def is_interrupted(experiment: Experiment | Suggestion) -> bool:
+    """Return whether an unfinished experiment waits until it is taken up again, and nothing of it runs."""
+    return running_condition(experiment).reason == EXPERIMENT_INTERRUPTED
+
+
+def is_at_rest(experiment: Experiment) -> bool:
+    """Return whether nothing of an unfinished experiment runs because it was stopped or interrupted."""
+    return is_stopped(experiment) or is_interrupted(experiment)
+
+
+def is_suspended_trial(trial: Trial) -> bool:
+    """Return whether a trial waits because its job is suspended."""
+    return running_condition(trial).reason == "TrialSuspended" and not is_completed(trial)
+
+
+def is_completed(obj: Experiment | Trial) -> bool:
+    """Return whether an Experiment or a Trial has ended."""
+    if isinstance(obj, types.Trial):
+        return trial_state(obj) not in ACTIVE
+    return has_ended(obj.status.conditions)
+
+
+def completed_count(experiment: Experiment) -> int:
+    """Return how many trials of an experiment have ended, in whatever way."""
+    status = experiment.status
+    return lost_count(experiment) + status.trials_succeeded + status.trials_killed + status.trials_early_stopped
+
+
+def lost_count(experiment: Experiment) -> int:
+    """Return how many trials of an experiment failed or ended without metrics."""
+    return experiment.status.trials_failed + experiment.status.trial_metrics_unavailable
+
+
+def active_count(experiment: Experiment) -> int:
+    """Return how many trials of an experiment run or wait."""
+    return experiment.status.trials_running + experiment.status.trials_pending
+
+
+def texts_of(assignments: Sequence[ParameterAssignment]) -> dict[str, str]:
+    """Return parameter values by name, in order."""
+    return {pair.name: pair.value for pair in assignments}
+
+
+def assignments_of(trial: Trial) -> dict[str, str]:
+    """Return the parameter values of a trial, in order."""
+    return texts_of(trial.spec.parameter_assignments)
+
+
+def metric_of(obj: Experiment | Trial) -> str:
+    """Return the name of the objective metric, the first of several; empty without an objective."""
+    return "" if obj.spec.objective is None else obj.spec.objective.objective_metric_name
+
+
+def algorithm_of(experiment: Experiment | Suggestion) -> str:
+    """Return the name of the algorithm; empty where none is named."""
+    return "" if experiment.spec.algorithm is None else experiment.spec.algorithm.algorithm_name
+
+
+def stops_early(experiment: Experiment) -> bool:
+    """Return whether an algorithm may stop trials of an experiment early."""
+    return experiment.spec.early_stopping not in (None, types.AlgorithmSpec())
+
+
+def algorithm_words(spec: AlgorithmSpec | None) -> str:
+    """Return an algorithm with its settings: `tpe (n_startup_trials=10)`; empty without one."""
+    if spec is None:
+        return ""
+    settings = ", ".join(f"{setting.name}={setting.value}" for setting in spec.algorithm_settings)
+    return f"{spec.algorithm_name}{f' ({settings})' if settings else ''}"
+
+
+def space_words(parameter: ParameterSpec) -> str:
+    """Return what values a parameter takes: `double 0.1 to 1 step 0.1 logUniform`, `categorical adam, sgd`."""
+    space = parameter.feasible_space
+    values = ", ".join(space.list) if space.list else f"{space.min} to {space.max}"
+    more = [f"step {space.step}"] if space.step else []
+    return " ".join([parameter.parameter_type, values, *more, *filter(None, [space.distribution])])
+
+
+def extreme_of(direction: str) -> str:
+    """Return the strategy of an objective that names none: `min` of one to minimize, `max` of one to maximize."""
+    return _EXTREMES.get(direction, "")
+
+
+def shown_text(trial: Trial, name: str) -> str | None:
+    """Return the value of a metric that is shown of a trial; None when it was not read.
+
+    Of a further metric it is what it was at the best reading of the objective, unless a strategy of its own says which
+    of its readings counts; one that is the same as the objective's may be a default.
+    """
+    objective, observation = trial.spec.objective, trial.status.observation
+    if objective is None or observation is None:
+        return None
+    by_default = objective.strategy_of(name) in ("", extreme_of(objective.type))
+    at_best = next((m.value for m in observation.at_best if m.name == name), "")
+    return at_best if at_best and by_default else metric_text(objective, observation, name)
+
+
+def metric_values(trial: Trial) -> list[tuple[str, str]]:
+    """Return each metric of a trial with the value that is shown of it, `unavailable` where there is none."""
+    observation = trial.status.observation
+    names = [metric.name for metric in observation.metrics] if observation is not None else []
+    return [(name, shown_text(trial, name) or UNAVAILABLE) for name in names]
+
+
+def metric_rows(trial: Trial) -> list[dict[str, str]]:
+    """Return what the observation of a trial holds of each metric: `value` is what it was at the best reading."""
+    observation = trial.status.observation
+    if observation is None:
+        return []
+    at_best = {metric.name: metric.value for metric in observation.at_best}
+    return [
+        {
+            "name": name,
+            "value": at_best.get(name, value),
+            "min": metric.min,
+            "max": metric.max,
+            "latest": metric.latest,
+        }
+        for (name, value), metric in zip(metric_values(trial), observation.metrics, strict=True)
+    ]
+
+
+def further_values(trial: Trial) -> list[tuple[str, str]]:
+    """Return each metric of a trial that is no objective, with the value that is shown of it."""
+    objectives = objective_names(trial.spec.objective)
+    return [(name, value) for name, value in metric_values(trial) if name not in objectives]
+
+
+def further_values_of_best(experiment: Experiment) -> list[tuple[str, str]]:
+    """Return each metric of the best trial that is no objective, with the value that is shown of it."""
+    best = best_trial_of(experiment)
+    return [] if best is None else further_values(best)
+
+
+def best_trial_of(experiment: Experiment) -> Trial | None:
+    """Return the best trial as the status has it: its name, assignments and metrics; None while there is none."""
+    best = experiment.status.current_optimal_trial
+    return _as_trial(best, experiment) if best.best_trial_name else None
+
+
+def objective_value(trial: Trial) -> str | None:
+    """Return the objective value of a trial as text; None while it has none."""
+    return metric_text(trial.spec.objective, trial.status.observation)
+
+
+def objective_values(trial: Trial) -> list[tuple[str, str]]:
+    """Return each objective of a trial with its value as text, `unavailable` while it has none."""
+    objective, observation = trial.spec.objective, trial.status.observation
+    return [(name, metric_text(objective, observation, name) or UNAVAILABLE) for name in objective_names(objective)]
+
+
+def objective_text(trial: Trial, *, longest: int = _LONG_TEXT) -> str | None:
+    """Return what a trial reached in one line: `loss=0.12`, or several of these; None while it has no value at all.
+
+    Args:
+        trial: The trial.
+        longest: As many characters of a value that is text, as a genotype is, are shown.
+    """
+    if objective_value(trial) is None:
+        return None
+    return " ".join(f"{name}={short(value, longest)}" for name, value in objective_values(trial))
+
+
+def has_several_objectives(obj: Experiment | Trial) -> bool:
+    """Return whether an Experiment or a Trial has more than one objective."""
+    return obj.spec.objective is not None and obj.spec.objective.has_several
+
+
+def objective_words(experiment: Experiment) -> str:
+    """Return what an experiment is to do: `maximize accuracy (goal 0.9), minimize seconds, with memory <= 8`."""
+    objective = experiment.spec.objective
+    words = ", ".join(
+        f"{term.type} {term.name}" + (f" (goal {number_text(term.goal)})" if term.goal is not None else "")
+        for term in (objective or types.ObjectiveSpec()).terms
+    )
+    bounds = constraint_words(experiment)
+    return f"{words}, with {bounds}" if bounds else words
+
+
+def constraint_words(obj: Experiment | Trial) -> str:
+    """Return the constraints of an Experiment or a Trial: `latency <= 30 and 1 <= layers <= 3`; empty without any."""
+    return " and ".join(
+        (f"{low:g} <= " if low is not None and high is not None else "")
+        + name
+        + (f" <= {high:g}" if high is not None else f" >= {low:g}" if low is not None else "")
+        for name, low, high in bounds_of(obj.spec.objective)
+    )
+
+
+def violates_constraints(trial: Trial) -> bool:
+    """Return whether a trial has a value and does not satisfy the constraints, so that it cannot be the best."""
+    return (
+        trial_state(trial) in ELIGIBLE
+        and not is_feasible(trial.spec.objective, trial.status.observation)
+        and objective_value(trial) is not None
+    )
+
+
+def infeasible_words(experiment: Experiment) -> str:
+    """Return that no trial satisfies the constraints; empty where one does, or where none was measured."""
+    if not experiment.status.trials_infeasible or best_value(experiment) is not None:
+        return ""
+    return f"no trial satisfies {constraint_words(experiment)}"
+
+
+def pareto_trials(experiment: Experiment) -> list[Trial]:
+    """Return the trials of the Pareto set that the status names, with what a Trial says of assignments and metrics."""
+    found = experiment.status.pareto_set
+    return [_as_trial(trial, experiment) for trial in found.trials] if found is not None else []
+
+
+def _as_trial(optimum: OptimalTrial, experiment: Experiment) -> Trial:
+    return types.Trial(
+        metadata=types.ObjectMeta(name=optimum.best_trial_name, namespace=experiment.namespace),
+        spec=types.TrialSpec(objective=experiment.spec.objective, parameter_assignments=optimum.parameter_assignments),
+        status=types.TrialStatus(observation=optimum.observation),
+    )
+
+
+def pareto_words(experiment: Experiment) -> str:
+    """Return the size of the Pareto set and what it covers: `4 trials that none beats, hypervolume 0.83`."""
+    found = experiment.status.pareto_set or types.ParetoSet()
+    count = found.trial_count
+    return f"{counted(count, 'trial')} that no other beats, hypervolume {found.hypervolume or 0:.6g}"
+
+
+def best_value(experiment: Experiment) -> str | None:
+    """Return the objective value of the best trial of an experiment as text; None while there is none."""
+    return metric_text(experiment.spec.objective, experiment.status.current_optimal_trial.observation)
+
+
+def time_of(text: object) -> datetime | None:
+    """Read a time of an object of another kind."""
+    if not isinstance(text, str) or not text:
+        return None
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except ValueError:
+        return None
+
+
+def time_text(moment: datetime | None) -> str:
+    """Return a time of an object as it is written there; empty where it has not happened."""
+    return "" if moment is None else types.format_time(moment)
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration in at most two units, as kubectl writes ages: `45s`, `3m20s`, `5h12m`, `3d4h`."""
+    total = max(0, int(seconds))
+    minutes, hours, days = total // 60, total // 3600, total // 86400
+    if total < 120:  # noqa: PLR2004 - kubectl counts seconds up to two minutes
+        return f"{total}s"
+    if hours < 1:
+        return _two_units(minutes, "m", total % 60, "s")
+    if days < 1:
+        return _two_units(hours, "h", minutes % 60, "m")
+    return _two_units(days, "d", hours % 24, "h")
+
+
+def format_run(seconds: float) -> str:
+    """Return how long something ran: as `format_duration`, below ten seconds with one decimal where there is one.
+
+    Times of objects are whole seconds, so a run that began and ended within one is `<1s`.
+    """
+    if 0 <= seconds < 0.05:  # noqa: PLR2004 - what one decimal would write as 0.0
+        return "<1s"
+    if (rounded := round(seconds, 1)) < 10 and not rounded.is_integer():  # noqa: PLR2004 - see above
+        return f"{max(rounded, 0.0):.1f}s"
+    return format_duration(seconds)
+
+
+def seconds_run(obj: Experiment | Trial, now: datetime) -> float | None:
+    """Return how long programs of an object have been running, or ran; None for one that has not run yet.
+
+    Of a trial that runs its start tells it, which moves on by the time that it did not run. Nothing else that passed is
+    in it: no night without an engine, no step of the clock.
+    """
+    status = obj.status
+    if isinstance(obj, types.Trial):
+        if trial_state(obj) is not TrialState.RUNNING:
+            return ran_seconds(obj) if status.completion_time is not None else ran_seconds(obj) or None
+        return None if status.start_time is None else max((now - status.start_time).total_seconds(), 0.0)
+    measured, since = obj.status.run_seconds, status.last_reconcile_time
+    if measured is None:
+        end = status.completion_time or now
+        return None if status.start_time is None else (end - status.start_time).total_seconds()
+    runs = obj.status.trials_running > 0 and status.completion_time is None and since is not None
+    return measured + (max((now - since).total_seconds(), 0.0) if runs and since is not None else 0.0)
+
+
+def budget_words(experiment: Experiment) -> str:
+    """Return how much of its budget is used: `45m of 8h, $1.20 of $50, 3.1 of 20 gpu-hours`; empty without one."""
+
+    def words(usage: types.BudgetUsage) -> str:
+        used, limit = float(usage.used), float(usage.limit)
+        if usage.unit == HOURS:
+            return f"{format_duration(round(3600 * used))} of {format_duration(round(3600 * limit))}"
+        if usage.unit == MONEY:
+            return f"${used:.2f} of ${limit:.2f}"
+        return f"{used:.3g} of {limit:.3g} {usage.unit}-hours"
+
+    return ", ".join(map(words, experiment.status.budget_usage))
+
+
+def duration_of(obj: Experiment | Trial) -> str:
+    """Return how long an object has been running, or ran; empty for one that has not run yet."""
+    seconds = seconds_run(obj, datetime.now(UTC))
+    return "" if seconds is None else format_duration(seconds)
+
+
+def message_of(trial: Trial) -> str:
+    """Return what a trial says of its state in one line: what it waits for, else its newest condition."""
+    return " ".join((waiting_words(trial) or last_condition(trial).message).split())
+
+
+def short(text: str, longest: int = _LONG_TEXT) -> str:
+    """Return a number with the digits that a person compares, and other text without the middle when it is long."""
+    if len(text) <= _LONG_NUMBER:
+        return text
+    try:
+        return shortened(text, longest) if _WHOLE.fullmatch(text) else number_text(float(text))
+    except ValueError:
+        return shortened(text, longest)
+
+
+def shortened(text: str, length: int) -> str:
+    """Return the text, without its middle when it has more characters than `length`."""
+    if len(text) <= length:
+        return text
+    tail = length // 3
+    return f"{text[: length - tail - 3]}...{text[-tail:]}"
+
+
+def parameters_of(trial: Trial, *, whole: bool = False) -> str:
+    """Return the assignments of a trial in one line, with every digit or with those that matter."""
+    show = str if whole else short
+    return " ".join(f"{name}={show(value)}" for name, value in assignments_of(trial).items())
+
+
+def _two_units(major: int, major_unit: str, minor: int, minor_unit: str) -> str:
+    return f"{major}{major_unit}{minor}{minor_unit}" if minor else f"{major}{major_unit}"
+
+
+def typed_value(parameter_type: str, text: str) -> float | str:
+    """Return the value of an assignment with the type that its parameter has in a file."""
+    try:
+        if parameter_type == "int":
+            return int(text)
+        return float(text) if parameter_type in ("double", "discrete") else text
+    except ValueError:
+        return text

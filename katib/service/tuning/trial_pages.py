@@ -1,0 +1,96 @@
+"""The trials of an experiment, chosen, sorted and a page at a time; at once where the store keeps facts about them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from katib.engine.controllers.kinds import TRIAL
+from katib.engine.runtime.objects import Key, Object, ObjectStore
+from katib.engine.runtime.search import Facts, FactsOf, Found, Order, Query, SearchableStore, search_in
+from katib.model import types
+from katib.model.names import EXPERIMENT_LABEL
+from katib.model.trials import ELIGIBLE, cost, is_feasible, may_be_best, objective_number, ran_seconds
+from katib.service.tuning.service import Page, TrialOrder, TuningService
+
+if TYPE_CHECKING:
+    from katib.model.types import Trial
+
+_PAGE = 1_000
+
+ORDERS: dict[TrialOrder, Order] = {
+    "age": Order.CREATION,
+    "objective": Order.COST,
+    "duration": Order.BREVITY,
+    "name": Order.NAME,
+}
+
+
+def find_trials(
+    store: ObjectStore, experiment: Key, *, states: frozenset[str], order: TrialOrder, limit: int, cursor: str
+) -> Found:
+    """Return a page of trials. A store without facts is read whole for it, but never held whole.
+
+    Raises:
+        InvalidError: The cursor is none of this list.
+    """
+    query = Query(TRIAL, str(experiment), states, ORDERS[order], limit, cursor)
+    found = store.search(query) if isinstance(store, SearchableStore) else None
+    return search_in(_with_ages(store, experiment), TRIAL_FACTS, query) if found is None else found
+
+
+def pages_of(
+    service: TuningService,
+    namespace: str,
+    experiment: str,
+    *,
+    states: Sequence[str] = (),
+    order: TrialOrder = "age",
+    limit: int | None = None,
+) -> Iterator[Page]:
+    """Yield the trials of an experiment page by page, at most so many as the limit says."""
+    cursor, left = "", math.inf if limit is None else limit
+    while left > 0:
+        size = int(min(left, _PAGE))
+        page = service.trials(namespace, experiment, states=states, order=order, limit=size, cursor=cursor)
+        yield page
+        left -= len(page.documents)
+        cursor = page.cursor
+        if not cursor:
+            return
+
+
+def each_trial(service: TuningService, namespace: str, experiment: str) -> Iterator[Trial]:
+    """Yield the trials of an experiment, read in several pages."""
+    for page in pages_of(service, namespace, experiment):
+        yield from page.items
+
+
+def _with_ages(store: ObjectStore, experiment: Key) -> Iterator[tuple[str, Object]]:
+    for page in store.pages(TRIAL, experiment.namespace, labels={EXPERIMENT_LABEL: experiment.name}):
+        for trial in page.items:
+            metadata = trial["metadata"]
+            yield f"{metadata.get('creationTimestamp', '')} {metadata['name']}", trial
+
+
+def _facts_of(obj: Object) -> Facts:
+    trial = types.Trial.read_once(obj)
+    metadata, status = trial.metadata, trial.status
+    scope = str(Key(metadata.namespace, metadata.labels.get(EXPERIMENT_LABEL, "")))
+    brevity = -(ran_seconds(trial) or 0.0) if status.completion_time else 0.0
+    # What cannot be the best comes last: without a finite number, or against the constraints. Of several objectives the
+    # first counts.
+    objective, worth = trial.spec.objective, math.inf
+    value = objective_number(objective, status.observation)
+    if objective is not None and value is not None:
+        is_out = trial.state in ELIGIBLE and not (
+            may_be_best(trial, trial.state) and is_feasible(objective, status.observation)
+        )
+        worth = math.inf if is_out else cost(objective, value)
+    return Facts(scope, trial.state.value, metadata.name, worth, brevity)
+
+
+TRIAL_FACTS = FactsOf(4, {TRIAL: _facts_of})
+"""What a store keeps beside trials. Raise the version whenever a state, an objective value or a time is read in another
+way: at its next opening, a store derives all of it again."""

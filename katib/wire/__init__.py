@@ -1,0 +1,1 @@
+"""Everything that crosses a socket: messages, connections, listeners, certificates. Knows no verb."""
