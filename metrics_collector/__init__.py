@@ -2,8 +2,8 @@
 
 Belongs here: parsers (bytes in, readings out, no I/O), sources that fetch the bytes, early stopping rules evaluated in
 the stream, and the reporter that hands readings to an observation log.
-Does not belong here: trials, processes, storage. It imports only `katib.model` and `katib.wire.rpc`, because it also runs as a
-sidecar.
+Does not belong here: trials, processes, storage. It imports only `katib.model` and `katib.wire.rpc`, because it also
+runs as a sidecar.
 
 The path of a byte: a source of `sources` (a pipe, a file, ...) and a parser of `parsers` -> readings ->
 `collector.Collector.take` -> `reporter.Reporter` -> the log.

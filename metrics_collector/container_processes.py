@@ -2,8 +2,8 @@
 
 Process 1 is Kubernetes' own. The first process of each container has no parent we can see: its parent is 0.
 
-The guard of one machine has a reader of its own (`katib.places.machine.processes.proc`): it asks the kernel for the children of
-one process, where this one takes a picture of them all, and it is loaded without any other file of ours.
+The guard of one machine has a reader of its own (`katib.places.machine.processes.proc`): it asks the kernel for the
+children of one process, where this one takes a picture of them all, and it is loaded without any other file of ours.
 """
 
 from __future__ import annotations

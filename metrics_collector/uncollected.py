@@ -23,7 +23,7 @@ _EXPERIMENTS = 100
 
 
 class UncollectedTrials:
-    """Evaluates the rules of trials by what their logs hold. Fits `katib.engine.controllers.ports.GivenRules`. Thread-safe.
+    """Evaluates rules of trials from their stored logs. Fits `katib.engine.controllers.ports.GivenRules`. Thread-safe.
 
     Args:
         log: Has the readings.

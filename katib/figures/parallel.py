@@ -1,8 +1,8 @@
 """Parallel coordinates: a line per trial through its parameters and what it reached.
 
 The JSON has one trace of the type `parcoords`; files and notebooks draw it with Plotly. A page may not: Plotly's WebGL
-layer compiles code while it runs, which `script-src 'self'` forbids. There `katib/doors/ui/static/parallel.js` draws the same
-JSON. `layout.meta` says what the lines and the axes are:
+layer compiles code while it runs, which `script-src 'self'` forbids. There `katib/doors/ui/static/parallel.js` draws
+the same JSON. `layout.meta` says what the lines and the axes are:
 
     {"trials": ["demo-a1b2c3d4", ...],            the drawn ones, in the order of `dimensions[i].values`
      "axes": [                                    one for each of `dimensions`

@@ -1,7 +1,7 @@
 """Several objectives: which trials are not beaten in everything, and how much they cover together.
 
-The front is that of `katib.model.pareto`, found with arrays because it may be that of 100,000 trials. All costs are lower
-is better. A front of more than 2,000 trials is thinned while it is looked for: its outline stays.
+The front is that of `katib.model.pareto`, found with arrays because it may be that of 100,000 trials. All costs are
+lower is better. A front of more than 2,000 trials is thinned while it is looked for: its outline stays.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ class TrialTable:
 
     @property
     def may_be_best(self) -> npt.NDArray[np.bool_]:
-        """Which trials may be the best one, by their state and the constraints; see `katib.model.trials.may_be_best`."""
+        """Mask of the trials that can be best by state and constraints; see `katib.model.trials.may_be_best`."""
         strategies = {self.strategies.get(objective.name) for objective in self.objectives}
         states = ("Succeeded",) if MetricStrategy.MEAN in strategies else ("Succeeded", "EarlyStopped")
         return self.feasible & self.in_states(*states)

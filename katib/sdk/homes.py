@@ -25,7 +25,7 @@ from katib.service.tuning.sentences import said_once
 from katib.service.tuning.service import DEFAULT_NAMESPACE, TuningService
 
 if TYPE_CHECKING:
-    from katib.places.machine.engine import Engine
+    from katib.places.machine import Engine
 
 R = TypeVar("R")
 
@@ -211,7 +211,7 @@ def _home_in(directory: Path, place: Place) -> Home:
     """Open the engine of this process in a data directory, or the one that another program has there."""
     from katib.doors.rest.door import reached_door
     from katib.doors.rest.notes import running_servers
-    from katib.places.machine.claims import HeldError, in_turn
+    from katib.places.machine import HeldError, in_turn
 
     def attempt() -> Home:
         with ExitStack() as opened:

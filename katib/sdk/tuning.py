@@ -22,8 +22,7 @@ from katib.engine.controllers.kinds import key_of
 from katib.errors import InvalidError, KatibError, NotFoundError, invalid
 from katib.model.names import CHECKPOINTS_ANNOTATION, KEPT, WORKSPACE_ANNOTATION
 from katib.model.types import API_VERSION, Experiment
-from katib.places.machine import open_engine
-from katib.places.machine.claims import in_turn
+from katib.places.machine import in_turn, open_engine
 from katib.sdk.asking import Experiment as AskedExperiment
 from katib.sdk.forking import evaluate
 from katib.sdk.homes import Home, Place, engine_here, say_what_is_waited_for
@@ -44,7 +43,7 @@ from katib.service.tuning.sentences import said_once
 from katib.service.tuning.service import DEFAULT_NAMESPACE, Change, Choice, Json, RunOutcome, TuningService
 
 if TYPE_CHECKING:
-    from katib.places.machine.engine import Engine
+    from katib.places.machine import Engine
 
 _CONTAINER = "function"
 _FILE = 3

@@ -1,7 +1,8 @@
 """Settings of an algorithm, from text to numbers, with the refusals that Katib's users know by heart.
 
 The texts here are the ones Katib's services answer with, letter for letter, because scripts compare them. The fuller
-check with paths and remedies happens earlier, when an experiment is submitted (`katib.model.algorithms.check_settings`).
+check with paths and remedies happens earlier, when an experiment is submitted
+(`katib.model.algorithms.check_settings`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Stands in for `katib.places.machine` and for clusters where the command line is tested, over a tuning service in memory.
+"""Stand-in for `katib.places.machine` and clusters in tests of the command line: a tuning service in memory.
 
 It differs from the real engine in that it keeps nothing on disk and that its trials are played, not run. Run as a
 program, it is the `katib` command over itself, for tests that need a real process; FAKE_PAUSE is how long each of its

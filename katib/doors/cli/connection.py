@@ -22,8 +22,7 @@ from katib.service.tuning.service import TuningService
 from katib.service.tuning.titles import name_meant, namespace_in_use
 
 if TYPE_CHECKING:
-    from katib.places.cluster.access.tuning_service import OpenCluster
-    from katib.places.cluster.access.users import OpenUsers
+    from katib.places.cluster import OpenCluster, OpenUsers
 
 _PROBE_SECONDS = 1.0
 
@@ -112,7 +111,7 @@ def open_cluster(cluster: Cluster) -> AbstractContextManager[OpenCluster]:
         InvalidError: They are not installed.
     """
     with _explained():
-        from katib.places.cluster.access.tuning_service import open_cluster as open_
+        from katib.places.cluster import open_cluster as open_
     return open_(cluster.kubeconfig, cluster.context, db_manager=cluster.db_manager)
 
 
@@ -123,14 +122,14 @@ def await_api_server(cluster: Cluster, pause: Callable[[float], bool]) -> bool:
         InvalidError: As `open_cluster`.
     """
     with _explained():
-        from katib.places.cluster.access.connect import await_api_server as await_
+        from katib.places.cluster import await_api_server as await_
     return await_(cluster.kubeconfig, cluster.context, pause)
 
 
 def open_users(cluster: Cluster) -> AbstractContextManager[OpenUsers]:
     """Return the tuning services of a cluster's users, to be entered; otherwise as `open_cluster`."""
     with _explained():
-        from katib.places.cluster.access.users import open_users as open_
+        from katib.places.cluster import open_users as open_
     return open_(cluster.kubeconfig, cluster.context, db_manager=cluster.db_manager)
 
 
@@ -192,8 +191,7 @@ def _open_service(
 
 @contextmanager
 def _engine_here(directory: Path, *, starts: bool) -> Iterator[TuningService]:
-    from katib.places.machine import open_engine
-    from katib.places.machine.layout import Layout
+    from katib.places.machine import Layout, open_engine
 
     slurm = () if any(Layout(directory.absolute()).slurm.glob("*/")) else None  # trials that may have to be ended there
     with open_engine(data_dir=directory, own_process=False, slurm=slurm) as engine:

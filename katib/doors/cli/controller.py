@@ -67,12 +67,16 @@ def controller(
     says where the DB manager takes the status of Kubeflow Trainer.
     """
     from katib.model.configuration import read_configuration
-    from katib.places.cluster.client import open_connection
-    from katib.places.cluster.configuration.models import KatibConfig
-    from katib.places.cluster.controller import ClusterController, ControllerOptions
-    from katib.places.cluster.environment import core_namespace, status_address
-    from katib.places.cluster.environment import db_manager_address as address_for_pods
-    from katib.places.cluster.monitoring.log_records import log_json
+    from katib.places.cluster import (
+        ClusterController,
+        ControllerOptions,
+        KatibConfig,
+        core_namespace,
+        log_json,
+        open_connection,
+        status_address,
+    )
+    from katib.places.cluster import db_manager_address as address_for_pods
 
     log_json((logging.INFO, logging.DEBUG)[min(verbose, 1)])
     config = (

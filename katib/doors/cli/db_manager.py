@@ -75,8 +75,7 @@ def db_manager(
     Takes the place of Katib's DB manager and goes on with its table. When the database goes away later, calls fail as
     unavailable and succeed again as soon as it is back.
     """
-    from katib.places.cluster.db_manager import DbManager, read_options
-    from katib.places.cluster.monitoring.log_records import log_json
+    from katib.places.cluster import DbManager, log_json, read_options
 
     log_json((logging.INFO, logging.DEBUG)[min(verbose, 1)])
     # It tells of each broken connection with a traceback; what matters about them is logged by the manager.

@@ -30,9 +30,7 @@ def db_manager_key(target: Path, secret: str) -> int:
     does not answer it waits.
     """
     from katib.engine.runtime.objects import Key
-    from katib.places.cluster.environment import await_answer, core_namespace
-    from katib.places.cluster.installation_key import PodSecrets, ensure_keys, write_keys
-    from katib.places.cluster.monitoring.log_records import log_json
+    from katib.places.cluster import PodSecrets, await_answer, core_namespace, ensure_keys, log_json, write_keys
 
     log_json(logging.INFO)
     secrets, key = PodSecrets.of_pod(), Key(core_namespace(), secret)
@@ -66,7 +64,7 @@ def release_finalizers(context: str | None, kubeconfig: Path | None, *, force: b
     Katib off everything that is being deleted, in all namespaces. Jobs and pods go with their trials; metrics stay in
     the database.
     """
-    from katib.places.cluster.access.release import open_cluster_store, release, require_no_controller
+    from katib.places.cluster import open_cluster_store, release, require_no_controller
 
     released = 0
     with open_cluster_store(kubeconfig, context) as store:

@@ -48,7 +48,7 @@ def is_place_set() -> bool:
 
 def has_data(directory: Path) -> bool:
     """Return whether an engine has worked in a directory. Raises ForbiddenError."""
-    from katib.places.machine.layout import Layout
+    from katib.places.machine import Layout
 
     return Layout(directory).has_database()
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from katib.doors.rest.server import Server
     from katib.engine.controllers.metrics import Page
-    from katib.places.machine.engine import Engine
+    from katib.places.machine import Engine
     from katib.service.tuning.service import TuningService
     from katib.service.tuning.users import Gateway, UserHeaders
 

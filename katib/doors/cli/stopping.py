@@ -31,7 +31,7 @@ def stop_server(directory: Path, data: str, *, ends_trials: bool, quiet: bool) -
         NotFoundError: No server works there.
         UnavailableError: It has not ended in time, or its process is not known.
     """
-    from katib.places.machine.claims import holder_of
+    from katib.places.machine import holder_of
 
     holder, note = holder_of(directory), next(iter(running_servers(directory)), None)
     if note is None:

@@ -75,8 +75,7 @@ def _opened(target: options.Target) -> Iterator[tuple[TuningService, str, str]]:
 
 
 def _at_work(directory: Path) -> Callable[[], bool]:
-    from katib.places.machine.layout import Layout
-    from katib.places.machine.processes.remains import RECORD_FILE, is_engine_at_work
+    from katib.places.machine import RECORD_FILE, Layout, is_engine_at_work
 
     record = Layout(directory.absolute()).run / RECORD_FILE
     return lambda: is_engine_at_work(record)

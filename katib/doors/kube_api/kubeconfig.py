@@ -1,6 +1,7 @@
 """The file by which clients find this server: its address, its token and the certificate to trust, for its owner only.
 
-The certificate is kept beside it (`katib.doors.rest.kept_certificate`), so that copies of the file stay good over restarts.
+The certificate is kept beside it (`katib.doors.rest.kept_certificate`), so that copies of the file stay good over
+restarts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """OpenAPI 2 as protobuf, the only form in which older clients in Go read it: gnostic's `openapi.v2.Document`. Pure.
 
-Only what `katib.doors.kube_api.openapi` writes has a place here. A message is described by its fields: number, and how the
-value is written. Source of the numbers: `openapiv2/OpenAPIv2.proto` of google/gnostic.
+Only what `katib.doors.kube_api.openapi` writes has a place here. A message is described by its fields: number, and how
+the value is written. Source of the numbers: `openapiv2/OpenAPIv2.proto` of google/gnostic.
 """
 
 from __future__ import annotations

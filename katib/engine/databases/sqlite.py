@@ -5,8 +5,8 @@ one writer at a time, so a process writes through one connection guarded by a lo
 `SQLITE_BUSY`; a writer in another process (a backup, a curious `sqlite3`) is waited for. `synchronous=NORMAL` may lose
 the last commits when the machine loses power, never when the process is killed, and never leaves a broken file.
 
-Each room owns its tables and numbers their layout by itself (`katib.engine.databases.migrations`). A file written by a newer
-version is refused before anything in it is touched.
+Each room owns its tables and numbers their layout by itself (`katib.engine.databases.migrations`). A file written by a
+newer version is refused before anything in it is touched.
 
 A file that is only to be read is opened so that SQLite cannot write to it. Where its directory may be written, SQLite
 may put its own files beside it (`-wal`, `-shm`), by which readers and a writer that starts meanwhile see each other.

@@ -1,4 +1,4 @@
-"""SQLAlchemy over the connections of a SQLite file: what `katib.engine.databases.sqlite` imports only when it is needed."""
+"""SQLAlchemy over the connections of a SQLite file, imported by `katib.engine.databases.sqlite` when needed."""
 
 from __future__ import annotations
 

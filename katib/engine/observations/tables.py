@@ -162,7 +162,7 @@ _ALEMBIC = "observation_log_version"
 
 
 class Transactions(Migratable, Protocol):
-    """A database: `katib.engine.databases.sqlite.Database`, or anything with transactions that translate errors as it does."""
+    """A database, such as `katib.engine.databases.sqlite.Database`: transactions that translate errors."""
 
     def write(self) -> AbstractContextManager[Connection]:
         """Run a block as one transaction that writes; rolled back when the block raises.

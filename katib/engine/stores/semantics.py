@@ -1,7 +1,8 @@
 """What a write makes of one object: pure functions from the stored and the given object to the next stored one.
 
-They follow the Kubernetes API server (protocol in `katib.engine.runtime.objects`). Two things it does that are easy to forget:
-`generation` also grows when an object is marked for deletion, and an object that is marked accepts no new finalizers.
+They follow the Kubernetes API server (protocol in `katib.engine.runtime.objects`). Two things it does that are easy to
+forget: `generation` also grows when an object is marked for deletion, and an object that is marked accepts no new
+finalizers.
 """
 
 from __future__ import annotations

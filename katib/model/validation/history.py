@@ -1,7 +1,7 @@
 """Rules about trials that no algorithm proposed: initial trials, and earlier ones to learn from.
 
-Whether a value is in the feasible space of its parameter is for `katib.model.space`, which knows the values; what an initial
-trial names is checked here.
+Whether a value is in the feasible space of its parameter is for `katib.model.space`, which knows the values; what an
+initial trial names is checked here.
 """
 
 from __future__ import annotations

@@ -1,23 +1,49 @@
 """Composition for one machine. Start with `engine.py`: it wires the whole service on one page.
 
 Belongs here: choosing implementations and connecting them, and what only one machine has (a data directory, local
-files). Does not belong here: anything that a cluster needs too.
+files). Does not belong here: anything that a cluster needs too. Other wings import from this page alone.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from katib.engine.controllers.metrics import ControllerMetrics
     from katib.model.algorithms import AlgorithmCatalog
+    from katib.places.machine.claims import HeldError, holder_of, in_turn
     from katib.places.machine.engine import Engine
+    from katib.places.machine.layout import Layout
+    from katib.places.machine.processes.remains import RECORD_FILE, is_engine_at_work
     from katib.service.tuning.service import Document, TuningService
 
-__all__ = ["open_catalog", "open_engine", "open_offline", "validate_document"]
+__all__ = [
+    "RECORD_FILE",
+    "Engine",
+    "HeldError",
+    "Layout",
+    "holder_of",
+    "in_turn",
+    "is_engine_at_work",
+    "open_catalog",
+    "open_engine",
+    "open_offline",
+    "validate_document",
+]
+
+_MODULES = {
+    "HeldError": "claims",
+    "holder_of": "claims",
+    "in_turn": "claims",
+    "Engine": "engine",
+    "Layout": "layout",
+    "RECORD_FILE": "processes.remains",
+    "is_engine_at_work": "processes.remains",
+}
 
 
 def open_engine(
@@ -118,3 +144,12 @@ def validate_document(
     gate = Gate(Catalog(settings.infos()), LocalHome(host), StoredObjects(None, knows_experiments=False))
     admitted = gate.check(document, source=source, namespace=namespace or DEFAULT_NAMESPACE)
     return () if admitted is None else admitted.notices
+
+
+if not TYPE_CHECKING:  # which knows all names
+
+    def __getattr__(name: str) -> Any:
+        """Import the module of a name when the name is asked for, so that a plain run loads no other."""
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,8 +1,9 @@
 """Ask and tell: trials that are given to callers, and what callers say of them.
 
-Theory of operation. Who asks gets a trial with a lease in it (`katib.service.tuning.ask_queues`). Every write compares the
-revision, so that a trial is given once and ended once. A request is known by its id: that of an ask is a label of the
-trial that it got, that of a tell is in the outcome that it wrote, and readings are stored under that of their report.
+Theory of operation. Who asks gets a trial with a lease in it (`katib.service.tuning.ask_queues`). Every write compares
+the revision, so that a trial is given once and ended once. A request is known by its id: that of an ask is a label of
+the trial that it got, that of a tell is in the outcome that it wrote, and readings are stored under that of their
+report.
 
 Where the log is at hand, and the store writes an object whole, `tell` does at once what the controllers would do, by
 the same plan: the last readings are stored, then the outcome and the state of the trial in one write. Elsewhere `tell`

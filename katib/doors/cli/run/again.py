@@ -25,7 +25,7 @@ from katib.service.tuning.repeating import changed_words, ways_on
 from katib.service.tuning.service import NO_CHOICE, Choice, RunOutcome, Submission, WaysOn
 
 if TYPE_CHECKING:
-    from katib.places.machine.engine import Engine
+    from katib.places.machine import Engine
     from katib.service.tuning.submission import Candidate
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -35,7 +35,7 @@ from katib.service.tuning.service import DEFAULT_NAMESPACE, Choice, TuningServic
 
 if TYPE_CHECKING:
     from katib.doors.cli.run.following import Run
-    from katib.places.machine.engine import Engine
+    from katib.places.machine import Engine
 
 _HERE_ONLY = ("restart", "retry_failed", "more", "detach")
 """Options that have no meaning in a cluster."""
@@ -220,7 +220,7 @@ def _run_in(engine: Engine, wanted: again.Wanted, directory: Path, data: str) ->
         InvalidError: The document is wrong, or what was chosen is impossible.
     """
     from katib.doors.cli.run.following import Interrupt, Run
-    from katib.places.machine.claims import in_turn
+    from katib.places.machine import in_turn
 
     interrupt = Interrupt()
 

@@ -4,8 +4,9 @@ An object is one row with its JSON text; what is searched for stands beside it. 
 own, clustered by what is searched, so that finding 10 trials among 10,000 reads 10 rows. `id` counts creations, and so
 gives the order of lists; it is not given twice, or that order would lie.
 
-`object_facts` holds what objects of some kinds are found and sorted by (`katib.engine.runtime.search`). Every index of it ends
-with the object's id, that is: in order of creation. `object_revision` is one row: the revision of the newest write.
+`object_facts` holds what objects of some kinds are found and sorted by (`katib.engine.runtime.search`). Every index of
+it ends with the object's id, that is: in order of creation. `object_revision` is one row: the revision of the newest
+write.
 
 The layout changes by raising `SCHEMA_VERSION` and adding a step to `migrate`: these are few tables that one module
 reads, which a migration tool would only make slower to open.

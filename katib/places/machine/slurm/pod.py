@@ -7,8 +7,8 @@ how it ended where its script could not write that: a limit, a node, `scancel`.
 The log of a container is made here of the lines of its two streams, so that these are never mixed. An engine that goes
 on with a pod makes it anew: its monitor reads the streams from their beginning, too.
 
-It ends in the order of `katib.places.machine.pods.pod`: its job has ended, all of its log is read, every monitor says that what
-it read is stored; then its record says Succeeded or Failed.
+It ends in the order of `katib.places.machine.pods.pod`: its job has ended, all of its log is read, every monitor says
+that what it read is stored; then its record says Succeeded or Failed.
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@ with `O_EXCL`: of two jobs for one pod, which a submission whose answer was lost
 Beside it are the standard output and the standard error of each main container, of which the engine makes the log.
 
 The job of a gang has a step for each pod, on the node where its task was placed. The pods know each other by names that
-stand for nodes until the job runs (`katib.places.machine.pods.place.node_mark`). By a first step Slurm says which task is on
-which node; then the marks in the scripts of the pods are replaced, and each of them is executed by `srun` on its node.
-Inside an allocation a gang is one step with a task for each pod, so that Slurm starts all of them at once or none. Each
-task leaves its place in a file and waits for those of the others.
+stand for nodes until the job runs (`katib.places.machine.pods.place.node_mark`). By a first step Slurm says which task
+is on which node; then the marks in the scripts of the pods are replaced, and each of them is executed by `srun` on its
+node. Inside an allocation a gang is one step with a task for each pod, so that Slurm starts all of them at once or
+none. Each task leaves its place in a file and waits for those of the others.
 """
 
 from __future__ import annotations
