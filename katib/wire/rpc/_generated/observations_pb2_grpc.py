@@ -214,7 +214,7 @@ def add_ObservationsServicer_to_server(servicer, server):
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
-            'katib.engine.observations.v1.Observations', rpc_method_handlers)
+            'katib.observations.v1.Observations', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
 
 
