@@ -17,8 +17,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from katib.doors.rest import bounded
 from katib.doors.rest.server import Server
+from katib.wire.serving import bounded
 from katib.wire.serving.listening import Message, Receive, Send, ServerThread, listen
 from tests.support.tuning import MemoryTuningService
 from tests.support.waiting import eventually
