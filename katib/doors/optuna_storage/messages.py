@@ -69,7 +69,7 @@ _SCALARS = {
 
 
 def _file() -> descriptor_pb2.FileDescriptorProto:
-    file = descriptor_pb2.FileDescriptorProto(name="katib/doors/optuna_storage.proto", package=PACKAGE, syntax="proto3")
+    file = descriptor_pb2.FileDescriptorProto(name="katib/optuna_storage.proto", package=PACKAGE, syntax="proto3")
     for name, values in _ENUMS.items():
         enum = file.enum_type.add(name=name)
         for number, value in enumerate(values):
