@@ -126,7 +126,7 @@ katib.report(loss=2)
 
 
 @pytest.mark.parametrize(
-    "method", ["api.v1.beta1.DBManager/ReportObservationLog", "katib.engine.observations.v1.Observations/Report"]
+    "method", ["api.v1.beta1.DBManager/ReportObservationLog", "katib.observations.v1.Observations/Report"]
 )
 def test_bytes_that_are_not_utf_8_are_refused_and_disturb_nobody(world: World, method: str) -> None:
     """Sent by hand: no library of Protocol Buffers writes such a text."""
