@@ -247,7 +247,7 @@ def test_a_missing_trial_is_said(root: str, service: MemoryTuningService, page: 
     assert response.status == 404
 
 
-def test_a_trial_is_suspended_says_so_and_is_resumed(root: str, running: MemoryTuningService, page: Page) -> None:
+def test_a_trial_is_paused_and_resumed(root: str, running: MemoryTuningService, page: Page) -> None:
     job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": {}}
     name, kind = "demo-train", Kind("kubeflow.org/v1", "PyTorchJob")
     trial = make_trial(name, RUNS, index=11, x="0.7")
@@ -260,13 +260,13 @@ def test_a_trial_is_suspended_says_so_and_is_resumed(root: str, running: MemoryT
     }
     running.store.create({**job, "metadata": {"name": name, "namespace": NS, "ownerReferences": [owner]}})
     page.goto(f"{root}trials/{NS}/{name}")
-    page.get_by_role("button", name="Suspend…").click()
+    page.get_by_role("button", name="Pause…").click()
     page.get_by_text("The same in a terminal").first.click()
     patch = """kubectl -n default patch PyTorchJob.v1.kubeflow.org demo-train --type merge -p """
     page.get_by_text(f"""{patch}'{{"spec":{{"runPolicy":{{"suspend":true}}}}}}'""").wait_for()
     page.get_by_text("katib pause demo-train").wait_for()
-    page.get_by_role("button", name="Suspend", exact=True).click()
-    page.get_by_text("Suspended: its pods end.").wait_for()
+    page.get_by_role("button", name="Pause", exact=True).click()
+    page.get_by_text("Paused: its pods end.").wait_for()
     assert running.store.get(kind, Key(NS, name))["spec"] == {"runPolicy": {"suspend": True}}
 
     waits = condition("Running", "TrialSuspended", "Trial waits: its job is suspended", at=160)

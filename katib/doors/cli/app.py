@@ -65,7 +65,6 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
         "stop": _Entry("katib.doors.cli.editing", "Start no further trials of an experiment."),
         "tag": _Entry("katib.doors.cli.tag", "Note tags, a project and text on an experiment."),
         "pause": _Entry("katib.doors.cli.editing", "Pause a trial or an experiment: programs end, and go on later."),
-        "suspend": _Entry("katib.doors.cli.editing", "The same as pause."),
         "resume": _Entry("katib.doors.cli.editing", "Resume what was stopped or paused."),
         "delete": _Entry("katib.doors.cli.submitting", "Delete experiments with everything that belongs to them."),
     },
@@ -100,6 +99,7 @@ _OF_OTHERS = {
     "scale": "budget",
     "show": "describe",
     "status": "get",
+    "suspend": "pause",
     "sweep": "convert",
     "wait": "watch",
 }

@@ -120,10 +120,6 @@ def pause(name: str, target: options.Target) -> None:
     click.echo(f"{what}; `katib resume {name}{target.choice}` lets it go on")
 
 
-suspend = pause
-"""The name under which it came first."""
-
-
 @click.command(epilog=options.examples("katib resume my-experiment", "katib resume my-experiment-4fj2x1aa"))
 @click.argument("name", type=_EITHER)
 @options.connection

@@ -247,9 +247,7 @@ class Cluster:
         return context + (f" --kubeconfig {shlex.quote(str(self.kubeconfig))}" if self.kubeconfig is not None else "")
 
 
-_OF_OBJECTS = re.compile(
-    r"(?<=`)katib (?:best|budget|get|logs|metrics|pause|resume|serve|stop|suspend|trials|why)\b[^`]*"
-)
+_OF_OBJECTS = re.compile(r"(?<=`)katib (?:best|budget|get|logs|metrics|pause|resume|serve|stop|trials|why)\b[^`]*")
 """Commands in sentences that need to know where an object is."""
 
 

@@ -19,6 +19,7 @@ def test_a_command_or_an_option_that_there_is_not_is_one_line_with_a_remedy(kati
     assert result.err == 'error: there is no command "aply"; did you mean `katib apply`?\n'
     assert "did you mean `katib apply`?" in katib("create", "-f", "x").err  # of kubectl
     assert "did you mean `katib convert`?" in katib("sweep", "sweep.yaml").err  # of Weights & Biases
+    assert "did you mean `katib pause`?" in katib("suspend", "demo").err
 
     assert katib("xyzzy").err == 'error: there is no command "xyzzy"; `katib --help` lists all commands\n'
 

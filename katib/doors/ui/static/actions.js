@@ -14,7 +14,7 @@ export function actions(root, { namespace, name, done }) {
   const edit = (changes) => sendJson("PATCH", address, changes);
   const stopped = "katib.kubeflow.org/stopped";
 
-  const suspending = (suspended, said) => ({
+  const pausing = (suspended, said) => ({
     katib: () => `katib ${suspended ? "pause" : "resume"} ${name}${katib}`,
     kubectl: () => {
       const { job, suspend } = root.dataset;
@@ -57,8 +57,8 @@ export function actions(root, { namespace, name, done }) {
       field: (path, body) => body[Number(/\[(\d+)\]/.exec(path)?.[1] ?? -1)]?.name,
       said: "The trial runs next.",
     },
-    "suspend-trial": suspending(true, "Suspended: its pods end."),
-    "resume-trial": suspending(false, "Resumed."),
+    "pause-trial": pausing(true, "Paused: its pods end."),
+    "resume-trial": pausing(false, "Resumed."),
     delete: {
       katib: () => `katib delete ${name}${katib}`,
       kubectl: () => kubectl("delete"),
