@@ -246,7 +246,7 @@ def test_the_example_runs_an_experiment(kubectl: Kubectl, world: World, tmp_path
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "kubectl").symlink_to(kubectl.command[0])
-    (programs / "katib").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m katib.doors.cli "$@"\n')
+    (programs / "katib").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m katib "$@"\n')
     (programs / "katib").chmod(0o755)
     done = subprocess.run(
         ["sh", str(ROOT / "examples/clients/kubectl.sh")],

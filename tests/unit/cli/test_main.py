@@ -91,7 +91,7 @@ def test_the_shell_completes_names_without_importing_commands() -> None:
 
 
 def test_output_that_is_closed_or_whose_reader_leaves_is_no_error() -> None:
-    command = f"{sys.executable} -m katib.doors.cli algorithms"
+    command = f"{sys.executable} -m katib algorithms"
     done = subprocess.run(["bash", "-c", f"{command} >&-"], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
