@@ -1,6 +1,6 @@
-"""One controller process: what every replica does, and when it begins to lead.
+"""One controller process: the work of every replica, and the start of the leader's.
 
-Every replica answers webhooks, probes and Prometheus. One of them leads (`leading.py`). A leader that loses its Lease
+Every replica serves webhooks, probes and Prometheus. One of them leads (`leading.py`). A leader that loses its Lease
 exits; its container is restarted and contends for the Lease again.
 """
 
@@ -52,36 +52,33 @@ COMPONENT = "katib-controller"
 WEBHOOK_CONFIGURATION = "katib.kubeflow.org"
 
 DB_MANAGER_SECONDS = 60.0
-"""How long a call of the DB manager may take. No worker waits for it."""
-
-"""Kinds that go at once when they are deleted. Everything else is a job: it stays until its pods are gone, so that a
-trial is not over while a program of it still runs."""
+"""Timeout of a call of the DB manager. No worker waits for it."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerOptions:
-    """How a controller runs.
+    """Options of a controller.
 
     Attributes:
-        config: The part `init` of the KatibConfig.
-        core_namespace: Where the product is installed.
-        db_manager_address: Where pods reach the DB manager, and so do we unless `own_db_manager_address` is set.
-        own_db_manager_address: Where we reach the DB manager, when that is elsewhere.
-        status_address: Where pods post the status of Kubeflow Trainer; empty: they get no such address.
-        db_manager_authority: File with the certificates (PEM) of those who sign the DB manager's; None: plain text.
-        certificates: Directory of the webhooks' certificate when another program makes it; then we make none, whatever
-            the configuration says.
-        webhook_names: Further names and addresses that the webhooks are reached by.
-        identity: Who we are to other contenders for the Lease.
-        lease_times: How long the Lease lasts.
-        shutdown_delay_seconds: How long webhooks are answered after the end was asked for: until then clients may not
-            have learned that this replica stops. It is not ready meanwhile, and another one leads.
-        settings: Knobs of the controllers.
+        config: The KatibConfig, for its part `init`.
+        core_namespace: Namespace of the installation.
+        db_manager_address: Address of the DB manager for pods, and for the controller by default.
+        own_db_manager_address: Address of the DB manager for the controller, if different.
+        status_address: Address for the status of Kubeflow Trainer; if empty, pods get none.
+        db_manager_authority: File with the certificate authorities (PEM) of the DB manager; None for plain text.
+        certificates: Directory of the webhooks' certificate if another program issues it; then the controller issues
+            none, regardless of the configuration.
+        webhook_names: Further names and addresses of the webhooks.
+        identity: Unique name among the contenders for the Lease.
+        lease_times: Times of leader election.
+        shutdown_delay_seconds: How long webhooks are still served after the stop: clients may not have learned that
+            this replica stops. It is not ready meanwhile, and another one leads.
+        settings: Settings of the controllers.
 
     Raises:
-        InvalidError: The configuration says that another program makes the certificate, and not where it is.
+        InvalidError: The configuration leaves the certificate to another program, but its directory is missing.
     """
 
     config: KatibConfig = field(default_factory=KatibConfig)
@@ -105,7 +102,7 @@ class ControllerOptions:
 
 
 class ClusterController:
-    """One replica of the controller. `run` does everything."""
+    """One replica of the controller."""
 
     def __init__(self, connection: Connection, options: ControllerOptions) -> None:
         self._connection = connection
@@ -125,16 +122,16 @@ class ClusterController:
         connection.observe(self._count)
 
     def stop(self) -> None:
-        """End `run`. From any thread or signal handler."""
+        """End `run`. Callable from any thread or signal handler."""
         self._stop.set()
 
     def run(self) -> int:
-        """Work until stopped; return 0, or 1 when the Lease was lost.
+        """Run until stopped; return 0, or 1 if the Lease was lost.
 
         Raises:
-            KatibError: The API server went away while the caches were filled.
-        TerminalError: The cluster is older than the product supports.
-            OSError: A port is taken.
+            KatibError: The API server became unavailable while the caches were filled.
+            TerminalError: The cluster is older than the oldest supported version.
+            OSError: A port is in use.
         """
         tune_interpreter()
         with ExitStack() as stack:
@@ -144,7 +141,7 @@ class ClusterController:
             timed = {path: self._timed(path, handler) for path, handler in handlers.items()}
             webhooks = AdmissionServer(timed, certificates, port=port, clock=self._clock)
             self._serve_pages(stack, webhooks, certificates)
-            # An API server that has only just started refuses what it allows a moment later.
+            # A restarted API server briefly refuses requests that it allows later.
             outages = (UnavailableError, ForbiddenError)
             self._version = await_answer(lambda: supported_version(self._connection), self._stop.wait, outages)
             if self._version is None:
@@ -162,7 +159,7 @@ class ClusterController:
                     while not self._is_over():
                         self._stop.wait(0.2)
                     if self._lost.is_set():
-                        self._connection.close()  # what is under way may not finish, and must not be waited for
+                        self._connection.close()  # pending requests may not finish, and must not be waited for
         return 1 if self._lost.is_set() else 0
 
     # --- every replica ------------------------------------------------------------------------------------------------
@@ -251,7 +248,7 @@ class ClusterController:
         self._metrics.requests.labels(request.verb, request.api_group, resource, str(status)).inc()
 
     def _serve_on(self) -> None:
-        """Go on answering webhooks for a while after the end was asked for."""
+        """Serve webhooks for a while after the stop."""
         if self._stop.is_set() and not self._lost.is_set():
             self._lost.wait(self._options.shutdown_delay_seconds)
 
@@ -277,7 +274,7 @@ class ClusterController:
         return self._stop.is_set() or self._lost.is_set()
 
     def _errors_of(self, experiment: Experiment) -> Sequence[FieldError]:
-        """Return what is wrong with an experiment. Another replica may have taken it by a newer configuration."""
+        """Return the errors of an experiment. Another replica may have admitted it with a newer configuration."""
         errors = _errors_of(self._experiments, experiment)
         if not errors:
             return ()
@@ -322,7 +319,7 @@ class ClusterController:
         )
 
     def _serves(self, kind: Kind) -> bool:
-        """Return whether the cluster knows a kind now."""
+        """Return whether the cluster serves a kind now."""
         try:
             self._connection.discovery.resource(kind.api_version, kind.kind)
         except KindNotInstalledError:
@@ -331,11 +328,12 @@ class ClusterController:
 
 
 def _waits_for_pods(kind: Kind) -> bool:
+    """Return whether a deleted object stays until its pods are gone, so that no program outlives its trial."""
     return kind == JOB
 
 
 def _errors_of(admission: ExperimentAdmission, experiment: Experiment) -> Sequence[FieldError]:
-    """Return what the webhook would have said of an experiment that it has not seen."""
+    """Return the webhook's errors for an experiment that it has not checked."""
     review = Review(
         uid=experiment.metadata.uid,
         operation="CREATE",
@@ -345,7 +343,7 @@ def _errors_of(admission: ExperimentAdmission, experiment: Experiment) -> Sequen
         resource="experiments",
     )
     try:
-        replace(admission, images=None).validate(review)  # a registry that is away now keeps the pods waiting, no more
+        replace(admission, images=None).validate(review)  # an unreachable registry only delays the pods
     except InvalidError as error:
         return error.errors
     return ()

@@ -1,6 +1,6 @@
 """The DB manager: waits for its database, then serves the observation log over gRPC until it is stopped.
 
-It needs no API server: anything that reaches a database can run it.
+It needs no API server: it runs anywhere with access to a database.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from katib.wire.serving.status_server import StatusServer
 DEFAULT_LISTEN_ADDRESS = f"0.0.0.0:{DEFAULT_PORT}"
 RETRY_SECONDS = 5.0
 GRACE_SECONDS = 10.0
-"""For calls under way when it is stopped: as long as the database has to answer one."""
+"""For calls in progress when it is stopped: the database's own timeout."""
 
 _LOOK_SECONDS = 0.2
-"""Python handles a signal that comes just before the main thread waits only after the wait."""
+"""Python handles a signal that arrives just before the main thread waits only after the wait."""
 
 _SQLITE = "sqlite:"
 
@@ -45,18 +45,18 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DbManagerOptions:
-    """How to run a DB manager.
+    """Options of a DB manager.
 
     Attributes:
         open: Opens the database; raises UnavailableError while it does not answer.
-        database_name: The database in messages, without a password.
-        initialize: Make the table, or bring it up to date; False: use the one that is there.
+        database_name: Name of the database in messages, without a password.
+        initialize: Whether to create or migrate the table; False to use the existing one.
         listen_address: `host:port`.
-        connect_seconds: How long to wait for the database; None: as long as it takes.
-        key_file: Holds the keys that tokens are signed with; None: callers are asked for no token.
-        tls_directory: Holds the certificate to serve with (`tls.crt`, `tls.key`); None: plain text.
-        plain_address: Where to serve plain text beside that, for callers who come through a forwarded port.
-        status_address: Where trials post the status of Kubeflow Trainer; empty: nowhere.
+        connect_seconds: Timeout for the database to become available; None for no limit.
+        key_file: File with the keys that sign tokens; None to require no token.
+        tls_directory: Directory of the serving certificate (`tls.crt`, `tls.key`); None for plain text.
+        plain_address: Additional plain-text address, for callers with a forwarded port.
+        status_address: Address for the status of Kubeflow Trainer; empty for none.
     """
 
     open: Callable[[], Database | SqlServer]
@@ -81,10 +81,10 @@ def read_options(
     status_address: str = "",
     environment: Mapping[str, str] = os.environ,
 ) -> DbManagerOptions:
-    """Return the options that a URL, or without one Katib's variables, stand for.
+    """Return the options for a URL, or without one for Katib's variables.
 
     Raises:
-        InvalidError: Something is missing or unusable.
+        InvalidError: A value is missing or unusable.
     """
     opened, name = _sqlite(url) if url and url.startswith(_SQLITE) else _server(url, environment)
     return DbManagerOptions(
@@ -101,19 +101,19 @@ def read_options(
 
 
 class DbManager:
-    """One DB manager; `run` in the main thread, `stop` from anywhere."""
+    """One DB manager; call `run` in the main thread, `stop` from anywhere."""
 
     def __init__(self, options: DbManagerOptions, clock: Clock | None = None) -> None:
         self._options = options
         self._clock = clock or SystemClock()
-        self._changed = threading.Condition(threading.RLock())  # a signal's handler may interrupt who holds it
+        self._changed = threading.Condition(threading.RLock())  # a signal handler may interrupt its holder
         self._stopping = False
 
     def run(self) -> None:
         """Serve until stopped; return when the port is free and every call has ended.
 
         Raises:
-            UnavailableError: The database did not answer in time, or the port is taken.
+            UnavailableError: The database did not answer in time, or the port is in use.
             TerminalError: The database cannot be used.
             InvalidError: The key or the certificate cannot be used.
         """
@@ -141,7 +141,7 @@ class DbManager:
             _log.info("stopping")
 
     def _serve_status(self, stack: ExitStack, log: ObservationLog, guard: LogGuard | None) -> None:
-        """Take the status of trials until the stack ends, with the certificate that the log is served with."""
+        """Receive the status of trials until the stack ends, with the log's certificate."""
         address, directory = self._options.status_address, self._options.tls_directory
         if not address:
             return
@@ -155,13 +155,13 @@ class DbManager:
         stack.callback(server.close)
 
     def stop(self) -> None:
-        """End `run`. Stopping twice is fine."""
+        """End `run`. Idempotent."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
 
     def _wait_for_database(self, stack: ExitStack) -> tuple[SqlObservationLog, AccessList] | None:
-        """Return the log and whose logs are whose, open until the stack ends; None when stopped before."""
+        """Return the log and the owners of logs, open until the stack ends; None if stopped before."""
         patience = self._options.connect_seconds
         give_up = None if patience is None else self._clock.monotonic() + patience
         while not self._stopping:
@@ -183,7 +183,7 @@ class DbManager:
         return None
 
     def _pause(self, seconds: float | None) -> None:
-        """Return when stopped, or when the time is up."""
+        """Return when stopped, or after a timeout."""
         until = None if seconds is None else self._clock.monotonic() + seconds
         with self._changed:
             while not self._stopping:
@@ -201,13 +201,13 @@ def _guard(tokens: Tokens | None, access: AccessList) -> LogGuard | None:
 
 
 class _Outages:
-    """Writes to the process's own log when the database goes away, and when it is back."""
+    """Logs when the database becomes unavailable, and when it is back."""
 
     def __init__(self) -> None:
         self._away = False
 
     def note(self, error: Exception | None) -> None:
-        """Take how a call ended."""
+        """Record the result of a call."""
         match error:
             case None:
                 if self._away:
@@ -242,7 +242,7 @@ def _sqlite(url: str) -> tuple[Callable[[], Database], str]:
 
 
 def _listenable(address: str, option: str = "--listen-address", *, host: str = "0.0.0.0") -> str:  # noqa: S104 - the caller asks for all interfaces
-    """Return an address with a host: Katib's flag takes `:6789` for all interfaces."""
+    """Return an address with a host: Katib's flag accepts `:6789` for all interfaces."""
     given, colon, port = address.rpartition(":")
     if not colon or not (port.isascii() and port.isdecimal() and int(port) < 1 << 16):
         cause = f'"{address}" is not an address'

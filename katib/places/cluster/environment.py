@@ -1,6 +1,6 @@
-"""What the processes of a cluster learn at their start: places, under Katib's names, and when the API server answers.
+"""Startup of a cluster's processes: addresses and namespaces from Katib's variables, and waiting for the API server.
 
-A process that ended instead of waiting would be started again by the kubelet, with pauses that grow to minutes. Nothing
+A process that exited instead of waiting would be restarted by the kubelet, with pauses that grow to minutes. Nothing
 here needs a client library.
 """
 
@@ -23,12 +23,12 @@ _log = logging.getLogger(__name__)
 
 
 def core_namespace(environment: Mapping[str, str] = os.environ) -> str:
-    """Return the namespace that the product is installed in."""
+    """Return the namespace of the installation."""
     return environment.get("KATIB_CORE_NAMESPACE") or DEFAULT_CORE_NAMESPACE
 
 
 def db_manager_address(environment: Mapping[str, str] = os.environ) -> str:
-    """Return where the DB manager listens, as pods of any namespace reach it."""
+    """Return the address of the DB manager, as pods of any namespace reach it."""
     host = environment.get("KATIB_DB_MANAGER_SERVICE_IP") or "katib-db-manager"
     namespace = environment.get("KATIB_DB_MANAGER_SERVICE_NAMESPACE", core_namespace(environment))
     port = environment.get("KATIB_DB_MANAGER_SERVICE_PORT") or "6789"
@@ -36,7 +36,7 @@ def db_manager_address(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def status_address(environment: Mapping[str, str] = os.environ) -> str:
-    """Return where pods post the status of Kubeflow Trainer; empty where the DB manager does not take it."""
+    """Return the address for the status of Kubeflow Trainer; empty if the DB manager does not receive it."""
     port = environment.get("KATIB_DB_MANAGER_STATUS_PORT")
     return f"{db_manager_address(environment).rpartition(':')[0]}:{port}" if port else ""
 
@@ -46,12 +46,12 @@ def await_answer(
     pause: Callable[[float], bool],
     outages: tuple[type[KatibError], ...] = (UnavailableError,),
 ) -> T | None:
-    """Return the first answer; None when a pause was ended before there was one.
+    """Return the first answer; None if a pause was ended before there was one.
 
     Args:
-        ask: Asks once.
-        pause: Waits for so many seconds; returns whether to give up, as `threading.Event.wait` does.
-        outages: What it raises while there is no answer.
+        ask: Makes one attempt.
+        pause: Waits for the given seconds; returns whether to give up, as `threading.Event.wait` does.
+        outages: Errors of `ask` that are retried.
     """
     failures, reported = 0, ""
     while True:

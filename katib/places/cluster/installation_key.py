@@ -1,7 +1,7 @@
-"""The key of the installation, which signs the tokens of the observation log.
+"""Key of the installation, which signs the tokens of the observation log.
 
-It is in a Secret that is not filled in by hand: the first to need it, the controller or a pod of the DB manager, writes
-a random key, and all others take what is there. Writes compare and set, so two that are first agree.
+It is in a Secret that is not filled in manually: the first process that needs it, the controller or a pod of the DB
+manager, writes a random key, and all others use it. Writes compare and set, so concurrent first processes agree.
 
 To replace it, keep it as `previous-key` and remove `key`; see docs/how-to/kubernetes.md.
 """
@@ -34,7 +34,7 @@ _FETCH = "let `katib db-manager-key` write it"
 
 
 class Secrets(Protocol):
-    """What of an object store is needed: it also fits a client that knows Secrets alone."""
+    """The required part of an object store: a client that knows only Secrets is enough."""
 
     def get(self, kind: Kind, key: Key) -> Object:
         """Return an object, or raise NotFoundError."""
@@ -43,11 +43,11 @@ class Secrets(Protocol):
         """Store a new object, or raise AlreadyExistsError."""
 
     def update(self, obj: Object) -> Object:
-        """Replace an object, or raise ConflictError when it has changed."""
+        """Replace an object, or raise ConflictError if it has changed."""
 
 
 class PodSecrets:
-    """Fits `Secrets`, from inside a pod.
+    """Secrets of the cluster, from inside a pod. Implements `Secrets`.
 
     Args:
         api: The API server.
@@ -58,10 +58,10 @@ class PodSecrets:
 
     @classmethod
     def of_pod(cls) -> PodSecrets:
-        """Return the Secrets of the cluster we run in.
+        """Return the Secrets of the cluster that this process runs in.
 
         Raises:
-            UnavailableError: We run in none.
+            UnavailableError: It does not run in a pod.
         """
         server = server_of_pod()
         if not server:
@@ -69,15 +69,12 @@ class PodSecrets:
         return cls(PodApi(server, timeout_seconds=_TIMEOUT_SECONDS))
 
     def get(self, _kind: Kind, key: Key) -> Object:
-        """Return a Secret."""
         return self._api.request("GET", f"{_path(key.namespace)}/{key.name}")
 
     def create(self, obj: Object) -> Object:
-        """Create a Secret."""
         return self._api.request("POST", _path(Key.of(obj).namespace), obj, conflict=AlreadyExistsError)
 
     def update(self, obj: Object) -> Object:
-        """Replace a Secret."""
         key = Key.of(obj)
         return self._api.request("PUT", f"{_path(key.namespace)}/{key.name}", obj)
 
@@ -87,12 +84,12 @@ def _path(namespace: str) -> str:
 
 
 def ensure_keys(store: Secrets, secret: Key) -> Sequence[bytes]:
-    """Return the keys of an installation, the one that signs first; make it when there is none.
+    """Return the keys of an installation, the signing key first; create it if there is none.
 
     Raises:
-        ForbiddenError: The Secret may not be read, or is not there and may not be created.
+        ForbiddenError: The Secret may not be read, or does not exist and may not be created.
         UnavailableError: The API server does not answer.
-        InvalidError: A key is there that is too short to be one.
+        InvalidError: An existing key is too short.
     """
     for _ in range(_ATTEMPTS):
         try:
@@ -105,15 +102,15 @@ def ensure_keys(store: Secrets, secret: Key) -> Sequence[bytes]:
         try:
             _write(store, secret, stored)
         except (AlreadyExistsError, ConflictError, NotFoundError):
-            continue  # another process was first: take its key
-    raise UnavailableError(f"Secret {secret}: others change it all the time; look who does")
+            continue  # another process was first: use its key
+    raise UnavailableError(f"Secret {secret}: it changes continually; find out which client writes it")
 
 
 def keys_in(secret: Object) -> list[bytes]:
-    """Return the keys that a Secret holds.
+    """Return the keys in a Secret.
 
     Raises:
-        InvalidError: One of them is too short, or not readable.
+        InvalidError: A key is too short, or not readable.
     """
     data = secret.get("data") or {}
     where = f"Secret {Key.of(secret)}"
@@ -121,16 +118,16 @@ def keys_in(secret: Object) -> list[bytes]:
 
 
 def write_keys(path: Path, keys: Sequence[bytes]) -> None:
-    """Leave keys in a file that its owner alone can read."""
+    """Write keys to a file that only its owner can read."""
     path.touch(mode=0o600)
     path.write_text("".join(f"{base64.b64encode(key).decode()}\n" for key in keys))
 
 
 def read_keys(path: Path) -> list[bytes]:
-    """Return the keys in a file: one a line, base64, the one that signs first.
+    """Return the keys in a file: one a line, base64, the signing key first.
 
     Raises:
-        InvalidError: The file cannot be read, or holds no key.
+        InvalidError: The file cannot be read, or contains no key.
     """
     try:
         lines = path.read_text().split()
@@ -142,12 +139,12 @@ def read_keys(path: Path) -> list[bytes]:
 
 
 class InstallationTokens:
-    """The tokens of an installation, whose key is read when it is first needed and then kept. Thread-safe.
+    """Tokens of an installation, whose key is read on first use and then cached. Thread-safe.
 
     Args:
-        store: Has the Secret.
-        secret: Which one.
-        may_make: Whether a key is made where there is none; False for those who only read.
+        store: Store of the Secret.
+        secret: Key of the Secret.
+        may_make: Whether to create a missing key; False for readers.
     """
 
     def __init__(self, store: Secrets, secret: Key, *, may_make: bool = True) -> None:
@@ -158,7 +155,7 @@ class InstallationTokens:
         self._tokens: Tokens | None = None
 
     def __call__(self) -> Tokens:
-        """Return what signs tokens. Raises as `ensure_keys`, and NotFoundError when there is no key to read."""
+        """Return the signer of tokens. Raises as `ensure_keys`, and NotFoundError if there is no key to read."""
         with self._lock:
             if self._tokens is None:
                 self._tokens = Tokens(self._keys())

@@ -1,8 +1,8 @@
-"""What will surprise about a trial's object on a cluster, said when its experiment is created. Pure.
+"""Warnings about a trial's object on a cluster, reported when its experiment is created. Pure.
 
-Most findings are warnings: the object may be right, and only its author knows. An error is what the webhook of pods
-is sure to refuse later, where the pods of the kind are known to be as the object says. What no object can be accepted
-with anywhere is checked by `katib.model.templates` and `katib.model.templates.job_schema`.
+Most findings are warnings: the object may be right, and only its author knows. An error is a refusal that the webhook
+of pods is certain to make later, for kinds whose pods are known from the object. Objects that are never acceptable are
+checked by `katib.model.templates` and `katib.model.templates.job_schema`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from katib.model.types import CollectorKind, ExperimentSpec
 from katib.model.wording import path_to, shown
 
 _WITHOUT_LAUNCHER = (CollectorKind.CUSTOM, CollectorKind.PUSH, CollectorKind.NONE)
-"""Collectors that put nothing before the command of the primary container."""
+"""Collectors that do not wrap the command of the primary container."""
 
 _ON_FAILURE = "OnFailure"
 _TRAINING = "kubeflow.org/v1"
@@ -31,22 +31,22 @@ _REPLICAS = {
     "PaddleJob": ("paddleReplicaSpecs", _ON_FAILURE),
     "JAXJob": ("jaxReplicaSpecs", "Never"),
 }
-"""Training kinds: the field with their replicas, and the restart policy of a replica that names none."""
+"""Training kinds: the field with their replicas, and the default restart policy of a replica."""
 
 _NO_PRIMARY_LABELS = ("JobSet",)
-"""Kinds of several pods for which no labels of the primary one are known."""
+"""Kinds with several pods without known labels of the primary one."""
 
 _TTL = "ttlSecondsAfterFinished"
 
 
 def template_errors(source: Mapping[str, Any], path: str, spec: ExperimentSpec) -> list[FieldError]:
-    """Return what keeps every pod of the object from being collected from.
+    """Return why no pod of the object allows metrics to be collected.
 
-    Where the end of the program could not be recognized, one container is enough.
+    One container whose program's end could not be recognized is enough.
 
     Args:
-        source: The object, with placeholders in it.
-        path: Where it stands in the experiment.
+        source: The object, with placeholders.
+        path: Its path in the experiment.
         spec: With defaults.
     """
     if not is_taken_as_written(source):
@@ -58,7 +58,7 @@ def template_errors(source: Mapping[str, Any], path: str, spec: ExperimentSpec) 
 
 
 def is_taken_as_written(source: Mapping[str, Any]) -> bool:
-    """Return whether the pods of an object have no other containers and commands than it says."""
+    """Return whether the pods of an object have exactly its containers and commands."""
     kind = Kind.of(source)
     return kind == JOB or (kind.api_version == _TRAINING and kind.kind in _REPLICAS)
 
@@ -66,9 +66,9 @@ def is_taken_as_written(source: Mapping[str, Any]) -> bool:
 def containers_without_command(
     source: Mapping[str, Any], path: str, spec: ExperimentSpec
 ) -> tuple[list[tuple[str, Mapping[str, Any], Mapping[str, Any]]], int]:
-    """Return the primary containers whose command is their image's and has to be known, and how many there are in all.
+    """Return the primary containers that need their image's command, and the number of primary containers.
 
-    A training job has pods of several roles, so there may be several: place, content and pod of each.
+    A training job has pods of several roles, so there may be several: path, content and pod of each.
     """
     metrics = spec.metrics_collector_spec
     found = _primary_containers(source, path, spec)
@@ -85,11 +85,11 @@ def _primary_containers(
 
 
 def template_warnings(source: Mapping[str, Any], path: str, spec: ExperimentSpec) -> list[str]:
-    """Return a line for each surprise.
+    """Return one line per warning.
 
     Args:
-        source: The object, with placeholders in it.
-        path: Where it stands in the experiment.
+        source: The object, with placeholders.
+        path: Its path in the experiment.
         spec: With defaults.
     """
     return [
@@ -123,7 +123,7 @@ def _primary_pods(source: Mapping[str, Any], spec: ExperimentSpec) -> Iterator[s
 
 
 def _restarts(source: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Yield warnings of training replicas that are restarted forever: a trial whose program crashes then never ends."""
+    """Yield warnings about training replicas that are restarted forever: a trial with a crashing program never ends."""
     kind = Kind.of(source)
     if kind.api_version != _TRAINING or kind.kind not in _REPLICAS:
         return
@@ -152,7 +152,7 @@ def _vanishing(source: Mapping[str, Any], path: str) -> Iterator[str]:
 
 
 def _containers(node: Any, path: str) -> Iterator[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]]:
-    """Yield place, name in the pod, content and pod of every container anywhere in an object."""
+    """Yield path, name in the pod, content and pod of every container anywhere in an object."""
     pending: list[tuple[str, Any]] = [(path, node)]
     while pending:
         where, item = pending.pop()
@@ -166,7 +166,7 @@ def _containers(node: Any, path: str) -> Iterator[tuple[str, str, Mapping[str, A
 def _containers_of(
     item: Mapping[str, Any], where: str
 ) -> Iterator[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]]:
-    """Yield the containers that a mapping lists itself: of a pod, of an Argo template, of a Tekton task."""
+    """Yield the containers that a mapping itself lists: of a pod, of an Argo template, of a Tekton task."""
     for field, prefix in (("containers", ""), ("steps", "step-"), ("sidecars", "")):
         entries = item.get(field)
         for i, entry in enumerate(entries if isinstance(entries, list) else ()):

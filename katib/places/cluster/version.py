@@ -1,4 +1,4 @@
-"""The oldest Kubernetes that the product runs on."""
+"""The oldest supported Kubernetes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from katib.errors import TerminalError
 from katib.places.cluster.client import Connection
 
 OLDEST = (1, 32)
-"""From this version on, every node has native sidecars and every API server checks rules in definitions."""
+"""From this version on, every node supports native sidecars and every API server evaluates rules in definitions."""
 
 
 def supported_version(connection: Connection) -> str:

@@ -1,8 +1,8 @@
-"""Progress of an experiment as shown to a user, and why it does not progress, or how it ended.
+"""Progress of an experiment as shown to a user, and diagnoses: why it does not progress, or how it ended.
 
-Belongs here: pure functions from evidence to a Diagnosis (anyone who holds the objects gathers the evidence), and
-what the command line and `katib.tune` show alike of a run (`progress`, `lines`).
-Does not belong here: stores, processes, the live table (`katib.doors.cli.run`).
+Belongs here: pure functions from evidence to a Diagnosis (the evidence may come from any store), and the presentation
+of a run that the command line and `katib.tune` share (`progress`, `lines`). Does not belong here: stores, processes,
+the live table (`katib.doors.cli.run`).
 """
 
 from __future__ import annotations

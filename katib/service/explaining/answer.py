@@ -1,4 +1,4 @@
-"""A diagnosis while it is being put together, and the small sentences that both kinds share."""
+"""A diagnosis under construction, and sentences shared by experiments and trials."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _SINCE = re.compile(r" since (\S+Z)$")
 _SHOWN_WARNINGS = 3
 _SHOWN_LINES = 10
 SAVINGS_SAMPLE = 100
-"""So many trials of a kind are looked at, the newest ones; more would not make the share of ten thousand more exact."""
+"""Size of the sample of the newest trials of a state; a larger one would not improve the estimate for ten thousand."""
 
 
 @dataclass(slots=True)
 class Answer:
-    """Verdict, findings and remedies, still growing."""
+    """Verdict, findings and remedies under construction."""
 
     verdict: str
     findings: list[str] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Answer:
     log_tail: Sequence[str] = ()
 
     def diagnosis(self, kind: str, name: str, state: str) -> Diagnosis:
-        """Return the finished diagnosis: nothing said twice, and no more output than fits a screen."""
+        """Return the finished diagnosis, without duplicates and with at most a screenful of output."""
         return Diagnosis(
             kind=kind,
             name=name,
@@ -58,25 +58,25 @@ class Answer:
 
 
 def namespace_option(obj: Resource, default_namespace: str) -> str:
-    """Return the option that names the namespace of an object in a command; empty where it goes without saying."""
+    """Return the option that names the namespace of an object in a command; empty for the default namespace."""
     namespace = obj.namespace
     return f" -n {namespace}" if namespace not in ("", default_namespace) else ""
 
 
 def with_age(words: str, now: datetime) -> str:
-    """Return what something waits for; where it ends with a time, with how long ago that was."""
+    """Return the words; if they end with a time, followed by the time elapsed since."""
     found = _SINCE.search(words)
     time = parse_time(found[1]) if found else None
     return words if time is None else f"{words}, for {since(time, now)}"
 
 
 def since(moment: datetime, now: datetime) -> str:
-    """Return how long ago a moment was."""
+    """Return the time elapsed since a moment."""
     return format_duration((now - moment).total_seconds())
 
 
 def pick_warnings(events: Sequence[RecordedEvent], kind: str = "", name: str = "") -> list[RecordedEvent]:
-    """Return the newest few warnings, of one object or of all, one of each reason."""
+    """Return the newest few warnings, of one object or of all, one per reason."""
     newest: dict[str, RecordedEvent] = {}
     for event in events:
         if event.warning and kind in ("", event.kind) and name in ("", event.name):
@@ -92,7 +92,7 @@ def finding_of_event(event: RecordedEvent) -> str:
 
 
 def progress_sentence(experiment: Experiment) -> str:
-    """Return how many trials are done, running and waiting."""
+    """Return the numbers of completed, running and waiting trials."""
     status, limit = experiment.status, experiment.spec.max_trial_count
     of = f" of {limit}" if limit is not None else ""
     active = f"{status.trials_running} running, {status.trials_pending} waiting"
@@ -101,7 +101,7 @@ def progress_sentence(experiment: Experiment) -> str:
 
 
 def best_sentences(experiment: Experiment, evidence: Evidence) -> list[str]:
-    """Return which trial is the best so far, or that there is none."""
+    """Return the best trial so far, or that there is none."""
     best = evidence.best
     if best is None and (infeasible := infeasible_words(experiment)):
         count = experiment.status.trials_infeasible
@@ -118,20 +118,20 @@ def best_sentences(experiment: Experiment, evidence: Evidence) -> list[str]:
 
 
 def condition_words(condition: Condition) -> str:
-    """Return what a condition says, without a full stop."""
+    """Return the message or reason of a condition, without a full stop."""
     return (condition.message or condition.reason or "no reason was recorded").rstrip(".")
 
 
 def saved_share(
     stopped_readings: Sequence[int], complete_readings: Sequence[int], *, stopped: int, complete: int
 ) -> float | None:
-    """Return which share of all readings was saved; None when no trial ran to its end, so the whole is not known.
+    """Return the share of readings saved by early stopping; None if no trial was completed for comparison.
 
     Args:
-        stopped_readings: How many readings of the objective some of the trials reported that were stopped.
-        complete_readings: The same of trials that ran to their end; their median is what the others would have had.
-        stopped: How many trials were stopped.
-        complete: How many ran to their end.
+        stopped_readings: Readings of the objective per trial, for a sample of the stopped trials.
+        complete_readings: The same for completed trials; their median is the expected number.
+        stopped: Number of stopped trials.
+        complete: Number of completed trials.
     """
     if not stopped_readings or not complete_readings:
         return None
@@ -142,11 +142,11 @@ def saved_share(
 
 
 def savings_sentence(experiment: Experiment, share: float | None) -> str:
-    """Return what the early stopping of an experiment saved, a sentence; empty when it has none or nothing ended yet.
+    """Return the savings of an experiment's early stopping as a sentence; empty if there is none or no trial has ended.
 
     Args:
         experiment: The Experiment.
-        share: Which share of all readings was saved, None where it is not known.
+        share: Saved share of all readings, None if unknown.
     """
     status = experiment.status
     stopped, complete = status.trials_early_stopped, status.trials_succeeded
@@ -165,13 +165,13 @@ _PYTHON = re.compile(r"^python[\d.]*$")
 
 
 def known_remedy(cause: str, facts: JobFacts, place: Place, workspace: str = "") -> str:
-    """Return what to do about a failure, a sentence; empty when its cause is not a common one.
+    """Return the remedy for a failure as a sentence; empty if its cause is not a common one.
 
     Args:
-        cause: As it is shown.
-        facts: What is known of the job; its program matters here.
-        place: What can be done where it ran.
-        workspace: Where relative paths of its commands start; empty where that is not known.
+        cause: The cause, as shown.
+        facts: State of the job, for its program.
+        place: Terms and remedies of the place of the run.
+        workspace: Directory of its relative paths; empty if unknown.
     """
     if _MODULE_MISSING.search(cause):
         python = facts.program if _PYTHON.match(PurePath(facts.program).name) else ""

@@ -1,4 +1,4 @@
-"""Gathers what is known about an experiment or a trial, and has it explained."""
+"""Gathers the evidence about an experiment or a trial, and explains it."""
 
 from __future__ import annotations
 
@@ -31,43 +31,43 @@ from katib.service.tuning.reading import is_completed, metric_of, state_of, stop
 from katib.service.tuning.service import Diagnosis, RecordedEvent
 
 _SAMPLE = 50
-"""Ended trials that are looked at; counts come from the experiment's status."""
+"""Sample size of ended trials; counts come from the experiment's status."""
 _DETAILED = 20
-"""Trials whose jobs and output are looked at: more would cost a request each and change no answer."""
+"""Limit of trials whose jobs and output are read: more would cost a request each and not change the answer."""
 _UNEXPLAINED = ("Pending", "Running", "Failed", "MetricsUnavailable")
 
 R = TypeVar("R", bound=Resource)
 
 
 class HomeFacts(Protocol):
-    """What a home knows of what runs there, beyond what it keeps of experiments. Thread-safe."""
+    """State of jobs and services in one home, beyond the stored objects. Thread-safe."""
 
     @property
     def place(self) -> Place:
-        """What things are called there."""
+        """The home's terms for a diagnosis."""
 
     def job(self, trial: Trial) -> JobFacts:
-        """Return what is known of the job of a Trial."""
+        """Return the state of the job of a Trial."""
 
     def services(self, asked: Suggestion | Experiment) -> Iterable[ServiceFacts]:
-        """Return what is known of the services of a Suggestion, or of an Experiment that has none yet."""
+        """Return the states of the services of a Suggestion, or of an Experiment that has none yet."""
 
     def is_at_work(self) -> bool:
         """Return whether controllers work on the objects, here or elsewhere."""
 
     def disk_is_full(self) -> bool:
-        """Return whether nothing can be stored for want of room; events do not say so then, they are not stored."""
+        """Return whether the disk is full; then events are not stored, and cannot report it."""
 
 
 class Diagnostician:
-    """Explains from the stores and from what runs jobs and services. Fits `katib.service.tuning.ports.Explain`.
+    """Explains experiments and trials from the stores and the home. Implements `katib.service.tuning.ports.Explain`.
 
-    What cannot be read at the moment, or may not be, is left out of the answer and does not fail it.
+    Evidence that is unavailable or forbidden is left out of the answer.
 
     Args:
-        records: What is kept of experiments.
-        facts: What the home knows of what runs there.
-        clock: Tells now.
+        records: Stored records of experiments.
+        facts: The home's state of jobs and services.
+        clock: The clock.
     """
 
     def __init__(self, records: Records, facts: HomeFacts, clock: Clock) -> None:
@@ -78,10 +78,10 @@ class Diagnostician:
         self._clock = clock
 
     def explain(self, namespace: str, name: str) -> Diagnosis:
-        """Explain an experiment, a trial, or an OptimizationJob without an experiment, of that name.
+        """Explain the experiment, trial, or OptimizationJob without an experiment, of that name.
 
         Raises:
-            NotFoundError: There is none of them.
+            NotFoundError: There is none.
         """
         key = Key(namespace, name)
         experiment = self._find(Experiment, key)
@@ -128,7 +128,7 @@ class Diagnostician:
         )
 
     def _saved_share(self, experiment: Experiment, sample: _Sample) -> float | None:
-        """Return which share of all readings early stopping saved; None where that is not known."""
+        """Return the share of readings saved by early stopping; None if unknown."""
         if not stops_early(experiment):
             return None
         status = experiment.status
@@ -138,14 +138,14 @@ class Diagnostician:
         return None
 
     def _reading_counts(self, trials: Iterable[Trial]) -> list[int]:
-        """Return how many readings of the objective each trial has reported."""
+        """Return the number of readings of the objective per trial."""
         return [
             self._observations.within(trial.namespace).count(trial.name, metric_name=metric_of(trial))
             for trial in trials
         ]
 
     def _services_of(self, suggestion: Suggestion | None, experiment: Experiment | None) -> tuple[ServiceFacts, ...]:
-        """Ask for the services of a suggestion; before there is one, by the experiment, which bears the same name."""
+        """Return the services of a suggestion, or of the experiment of the same name before the suggestion exists."""
         asked = suggestion or experiment
         return () if asked is None else tuple(self._facts.services(asked))
 
@@ -161,7 +161,7 @@ class Diagnostician:
 
 
 class _Readings:
-    """Of every trial that still runs: the newest reading of its objective, how many there are, and its progress."""
+    """Of every running trial: the newest reading of its objective, the number of readings, and its progress."""
 
     def __init__(self, observations: ObservationReader, trials: list[Trial]) -> None:
         self._observations = observations
@@ -188,12 +188,12 @@ class _Readings:
 
 
 class _Sample(NamedTuple):
-    """What is looked at of the trials of an experiment.
+    """Sample of the trials of an experiment.
 
     Attributes:
         trials: All active ones and the newest ended ones, oldest first.
         stopped: The newest that were stopped early.
-        succeeded: The newest that ran to their end.
+        succeeded: The newest that succeeded.
     """
 
     trials: list[Trial]
@@ -202,7 +202,7 @@ class _Sample(NamedTuple):
 
 
 def _sample(trials: Iterable[Trial]) -> _Sample:
-    """Choose of trials that come oldest first, in one pass that holds no more than the answer."""
+    """Sample trials, which come oldest first, in one pass that holds no more than the result."""
     active: list[tuple[int, Trial]] = []
     ended: deque[tuple[int, Trial]] = deque(maxlen=_SAMPLE)
     newest: dict[str, deque[Trial]] = {state: deque(maxlen=SAVINGS_SAMPLE) for state in ("EarlyStopped", "Succeeded")}
@@ -215,7 +215,7 @@ def _sample(trials: Iterable[Trial]) -> _Sample:
 
 
 def _doubtful(trials: list[Trial]) -> list[Trial]:
-    """Return the trials whose jobs explain something: active ones first in line, then the newest that were lost."""
+    """Return the trials whose jobs explain the state: the first active ones, then the newest that brought no value."""
     unexplained = [trial for trial in trials if state_of(trial) in _UNEXPLAINED]
     active = [trial for trial in unexplained if not is_completed(trial)][:_DETAILED]
     lost = [trial for trial in unexplained if is_completed(trial)][-_DETAILED:]
@@ -223,10 +223,10 @@ def _doubtful(trials: list[Trial]) -> list[Trial]:
 
 
 def attempt_of(job: Object) -> int:
-    """Return which try of a batch Job runs or ran last; 1 where that is not known."""
+    """Return the current or last attempt of a batch Job; 1 if unknown."""
     spec, status = job.get("spec") or {}, job.get("status") or {}
     if (spec.get("completions") or 1) != 1 or (spec.get("parallelism") or 1) != 1:
-        return 1  # several pods run on purpose, and each of them counts
+        return 1  # several pods run intentionally, and each of them counts
     failed, active = status.get("failed"), status.get("active")
     count = failed if isinstance(failed, int) else 0
     return max(1, count + (1 if active else 0))

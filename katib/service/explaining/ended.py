@@ -34,7 +34,7 @@ _WITHOUT_VALUE = frozenset({"ExperimentNoUsableTrial", "ExperimentFirstTrialsFai
 
 
 def explain_ended(experiment: Experiment, evidence: Evidence) -> Answer:
-    """Return by which rule an experiment ended, and what of its trials explains it."""
+    """Return the rule by which an experiment ended, and the trials that explain it."""
     condition = condition_of(experiment, "Failed")
     ended = condition or held_condition(experiment, "Succeeded")
     if ended.reason == BUDGET_SPENT:
@@ -66,7 +66,7 @@ def _succeeded(experiment: Experiment, condition: Condition, evidence: Evidence)
 
 
 def _add_lost(answer: Answer, experiment: Experiment, evidence: Evidence) -> None:
-    """Add how many trials of an experiment that succeeded brought no value, and how they run again."""
+    """Add the number of trials without a value of a successful experiment, and the command to retry them."""
     if lost := [t for t in evidence.trials if state_of(t) in ("Failed", "MetricsUnavailable")]:
         answer.findings.append(f"{lost_sentence(experiment)} {common_cause(lost, evidence)}")
         if again := run_again(experiment, "--retry-failed"):
@@ -74,7 +74,7 @@ def _add_lost(answer: Answer, experiment: Experiment, evidence: Evidence) -> Non
 
 
 def lost_sentence(experiment: Experiment) -> str:
-    """Return how many trials brought no value."""
+    """Return the number of trials without a value."""
     return f"{lost_count(experiment)} of {counted(experiment.status.trials, 'trial')} failed or had no metrics."
 
 
@@ -112,12 +112,12 @@ def _goal_sentence(experiment: Experiment, evidence: Evidence) -> str:
 
 
 def more_trials(experiment: Experiment, default_namespace: str, *, at_work: bool) -> str:
-    """Return how an experiment that has used up its budget gets more trials, a sentence.
+    """Return how an experiment with an exhausted budget gets more trials, as a sentence.
 
     Args:
-        experiment: As it ended.
-        default_namespace: The namespace that a command means which names none.
-        at_work: Whether a server or another run works on its data directory: then its budget can be changed.
+        experiment: The ended experiment.
+        default_namespace: Namespace of commands that name none.
+        at_work: Whether a server or another run works on its data directory, so that its budget can be changed.
     """
     name, limit = experiment.name, experiment.spec.max_trial_count or 1
     again = run_again(experiment, f"--more {limit}")
@@ -132,7 +132,7 @@ def more_trials(experiment: Experiment, default_namespace: str, *, at_work: bool
 
 
 def run_again(experiment: Experiment, option: str = "") -> str:
-    """Return the command that ran an experiment, with one more option; empty where it is not known."""
+    """Return the command that ran an experiment, with one more option; empty if unknown."""
     command = experiment.metadata.annotations.get(COMMAND_ANNOTATION, "")
     head, _, rest = command.removeprefix("katib ").partition(" ")
     name = option.partition(" ")[0]
@@ -169,7 +169,7 @@ def _failure_budget(experiment: Experiment, lost: int, budget: int, evidence: Ev
 
 
 def _add_example(answer: Answer, experiment: Experiment, evidence: Evidence) -> None:
-    """Add why most trials were lost, one of them to look at, and the command that shows its whole output."""
+    """Add why most trials failed, an example, and the command that shows its whole output."""
     failed = [t for t in evidence.trials if state_of(t) in ("Failed", "MetricsUnavailable")]
     if not failed:
         return
@@ -195,11 +195,11 @@ def _add_example(answer: Answer, experiment: Experiment, evidence: Evidence) -> 
 
 
 def common_cause(lost: Sequence[Trial], evidence: Evidence) -> str:
-    """Return why most of some lost trials were lost, a sentence.
+    """Return the most common cause of some lost trials, as a sentence.
 
     Args:
-        lost: One trial at least.
-        evidence: What is known of their jobs.
+        lost: At least one trial.
+        evidence: The states of their jobs.
     """
     cause, count = _commonest(lost, evidence)
     return f"Most common cause, {count} of {len(lost)} looked at: {cause}."
@@ -210,7 +210,7 @@ def _commonest(lost: Sequence[Trial], evidence: Evidence) -> tuple[str, int]:
 
 
 def cause_of_loss(trial: Trial, evidence: Evidence) -> str:
-    """Return in a few words why a trial brought no value, with the last line that it printed where that says it."""
+    """Return in a few words why a trial brought no value, with the last line of its output if that has the cause."""
     if state_of(trial) == "MetricsUnavailable":
         condition = held_condition(trial, "MetricsUnavailable")
         if condition.reason == METRICS_INCOMPLETE:

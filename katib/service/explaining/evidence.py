@@ -1,4 +1,4 @@
-"""What a diagnosis rests on, and what things are called where the experiment runs."""
+"""Evidence of a diagnosis, and the terms of the place of the experiment."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from katib.service.tuning.service import DEFAULT_NAMESPACE, Json, RecordedEvent
 
 @dataclass(frozen=True, slots=True)
 class ServiceFacts:
-    """One suggestion or early stopping service, as its starter sees it.
+    """One suggestion or early stopping service, as reported by its supervisor.
 
     Attributes:
         algorithm: Name of the algorithm.
         state: `starting`, `ready` or `failing`.
-        attempts: How often it was started for this experiment; 1 is the first try.
-        last_error: Why the last try failed, one line; empty when none did.
-        address: Where it listens, or the command that starts it.
-        remedy: What to do about a failing one, a sentence; empty when nothing better than the usual is known.
+        attempts: Number of starts for this experiment, the first one included.
+        last_error: Why the last attempt failed, one line; empty if none failed.
+        address: Its address, or the command that starts it.
+        remedy: Remedy for a failing one, a sentence; empty for the usual one.
     """
 
     algorithm: str
@@ -35,23 +35,23 @@ class ServiceFacts:
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """What is known of a trial's job: the object, and what its runner says.
+    """State of a trial's job: the object, and its runner's report.
 
     Attributes:
-        job: The stored object; None when there is none.
-        waiting: Why nothing of it runs, as a clause, such as `its job waits for 2 cpu; 0 of 2 cpu are free`; empty when
+        job: The stored object; None if there is none.
+        waiting: Why nothing of it runs, as a clause, such as `its job waits for 2 cpu; 0 of 2 cpu are free`; empty if
             it does not wait.
-        remedy: What to do about `waiting`, a sentence; empty: it waits for room.
-        runs: Whether a program of it is known to run, whatever is stored about that.
-        attempt: Which try is running or ran last, from 1.
-        exit_code: Of the primary container's last run.
+        remedy: Remedy for `waiting`, a sentence; empty if it waits for capacity.
+        runs: Whether a program of it is known to run, regardless of the stored state.
+        attempt: The current or last attempt, from 1.
+        exit_code: Exit code of the primary container's last run.
         signal: Name of the signal that ended it, such as `SIGKILL`.
-        out_of_memory: Whether it was ended because it took more memory than its limit.
-        log_tail: Last lines of its output; of the replica that failed where one of several did.
-        log_container: Which container printed them, where that is not the primary one.
-        program: Full path of the program that the primary container ran; empty where that is not known.
+        out_of_memory: Whether it was killed for exceeding its memory limit.
+        log_tail: Last lines of its output; of the failed replica if it has several.
+        log_container: Container of these lines if not the primary one.
+        program: Full path of the primary container's program; empty if unknown.
         in_image: Whether it ran in its image, on one machine where others run as processes.
-        pods: Its pods, the oldest first.
+        pods: Its pods, oldest first.
     """
 
     job: Json | None = None
@@ -78,23 +78,24 @@ _IN_IMAGES: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What things are called in one home, so that every remedy can be followed there.
+    """Terms and remedies of one home, so that every remedy can be followed there.
 
     Attributes:
-        idle: Why nothing progresses while no controller is at work; follows `because` or `and`.
-        start: How to have one at work again.
-        disk: Whose disk has to be freed when it is full.
-        database: Where to look when the database does not answer.
-        silence: What to look at when no cause is known.
-        command: Where a command that was not found has to be.
-        capacity: How a job that waits for room gets it.
-        module: What to do about a Python module that a trial did not find.
-        file: What to do about a file that it did not find.
-        workspace: Where relative paths of a command start, with `{}` for the directory; empty where it is the image's.
-        permission: What to do about something that it was not allowed to do.
-        release: How an object that is being deleted goes where no controller comes back; empty where one always can.
-        needs_annotation: Whether only an OptimizationJob with an annotation for its algorithm is worked on.
-        default_namespace: The namespace that a command means which names none; empty when that depends on the caller.
+        idle: Why nothing progresses while no controller runs; follows `because` or `and`.
+        start: Remedy if no controller runs.
+        disk: Remedy for a full disk.
+        database: Remedy if the database does not answer.
+        silence: Remedy if no cause is known.
+        command: Remedy for a command that was not found.
+        capacity: Remedy for a job that waits for capacity.
+        module: Remedy for a missing Python module.
+        file: Remedy for a missing file.
+        workspace: Sentence on the start of a command's relative paths, with `{}` for the directory; empty if it is the
+            image's.
+        permission: Remedy for a denied permission.
+        release: Remedy for an object whose deletion needs a controller that never returns; empty if one always can.
+        needs_annotation: Whether only an OptimizationJob with an annotation for its algorithm is reconciled.
+        default_namespace: Namespace of commands that name none; empty if that depends on the caller.
     """
 
     idle: str
@@ -113,7 +114,7 @@ class Place:
     default_namespace: str = ""
 
     def in_images(self) -> Place:
-        """Return the words for a trial that ran in an image."""
+        """Return the terms for a trial that ran in an image."""
         return replace(self, **_IN_IMAGES, workspace="")
 
 
@@ -139,24 +140,24 @@ LOCAL = Place(
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything known about one experiment at one moment. Only `now` and the subject itself are required.
+    """Evidence about one experiment at one time. Only `now` and the subject itself are required.
 
     Attributes:
-        now: The moment.
+        now: The time.
         experiment: The Experiment; for a trial, its experiment if it still exists.
         suggestion: The Suggestion of the experiment.
         trials: A sample: all active trials and the newest ended ones. Counts are taken from the experiment's status.
         best: The best Trial.
-        jobs: By trial name, for active and failed trials.
+        jobs: States of jobs by trial name, for active and failed trials.
         services: Suggestion and early stopping services of the experiment.
-        events: Notable moments of the experiment and its trials, oldest first.
+        events: Events of the experiment and its trials, oldest first.
         readings: Newest reading of the objective metric, by trial name.
         reading_counts: Number of readings of the objective metric, by trial name.
-        progress: How far a trial is in percent, by its name, where its program posts that.
-        readings_error: Why readings cannot be had now; empty when they can.
-        controllers_running: False when objects are read while no controller works on them.
-        disk_is_full: Whether nothing can be stored for want of room.
-        place: What things are called where the experiment runs.
+        progress: Progress in percent by trial name, if the program posts it.
+        readings_error: Why readings are unavailable; empty if they are available.
+        controllers_running: False if no controller works on the objects.
+        disk_is_full: Whether the disk is full.
+        place: Terms and remedies of the place of the experiment.
     """
 
     now: datetime

@@ -1,6 +1,6 @@
 """Why an experiment does not progress, or how it ended.
 
-The checks of an unfinished one stand in the order in which causes hide each other: no engine or controller, then the
+Checks of an unfinished experiment are in the order in which causes hide each other: no engine or controller, then the
 store, then the suggestion service, then the trials.
 """
 
@@ -40,7 +40,7 @@ from katib.service.tuning.service import Diagnosis
 
 _SHOWN_TRIALS = 3
 _STORAGE_REASONS = frozenset({"DiskFull", "DatabaseUnavailable", "StoreUnavailable", "ObservationLogUnavailable"})
-"""Reasons of warning events that mean: nothing can be written now."""
+"""Reasons of warning events for a store that accepts no writes."""
 
 _MEMORY = "What is killed by SIGKILL mostly lacked memory: free some, or set spec.parallelTrialCount lower."
 
@@ -55,12 +55,12 @@ _SAID_BY_THE_END = frozenset(
         "SuggestionFailed",
     }
 )
-"""Reasons of warnings that say no more than the verdict of an ended experiment."""
+"""Reasons of warnings that add nothing to the verdict of an ended experiment."""
 
 _SAID_BY_CONDITIONS = frozenset(
     {TEMPLATE_MISSING, EXPERIMENT_STOPPED, EXPERIMENT_INTERRUPTED, SERVICE_UNAVAILABLE, "SuggestionServiceWaiting"}
 )
-"""Reasons of warnings that a condition gives while they hold."""
+"""Reasons of warnings that a condition repeats while they hold."""
 
 
 def diagnose_experiment(experiment: Experiment, evidence: Evidence) -> Diagnosis:
@@ -68,7 +68,7 @@ def diagnose_experiment(experiment: Experiment, evidence: Evidence) -> Diagnosis
 
     Args:
         experiment: The Experiment object.
-        evidence: What is known; the more of it, the nearer the answer.
+        evidence: The evidence; the more complete, the more precise the answer.
     """
     ended = is_completed(experiment)
     experiment = experiment if ended else _counted(experiment, evidence)
@@ -82,7 +82,7 @@ def diagnose_experiment(experiment: Experiment, evidence: Evidence) -> Diagnosis
 
 
 def _counted(experiment: Experiment, evidence: Evidence) -> Experiment:
-    """Return an experiment whose status counts the trials that run by now; the stored one may be late."""
+    """Return an experiment whose status counts the trials that run now; the stored one may lag."""
     status = experiment.status
     programs = sum(facts.runs for facts in evidence.jobs.values())
     begun = max(programs, sum(not is_completed(trial) and _is_at_work(trial, evidence) for trial in evidence.trials))
@@ -93,7 +93,7 @@ def _counted(experiment: Experiment, evidence: Evidence) -> Experiment:
 
 
 def _explain_unfinished(experiment: Experiment, evidence: Evidence) -> Answer:
-    """Return what an experiment waits for, or that it progresses."""
+    """Return what delays an experiment, or that it progresses."""
     checks: tuple[Callable[[Experiment, Evidence], Answer | None], ...] = (
         _deleting,
         _no_controller_works,
@@ -125,7 +125,7 @@ def _explain_unfinished(experiment: Experiment, evidence: Evidence) -> Answer:
 
 
 def _add_failures(answer: Answer, evidence: Evidence) -> None:
-    """Add why the newest failed trial failed, whatever the experiment does now."""
+    """Add why the newest failed trial failed, whatever the state of the experiment."""
     failed = [trial for trial in evidence.trials if condition_of(trial, "Failed") is not None]
     if not failed:
         return
@@ -155,7 +155,7 @@ def _no_controller_works(experiment: Experiment, evidence: Evidence) -> Answer |
 
 
 def _storage_fails(experiment: Experiment, evidence: Evidence) -> Answer | None:
-    """A storage warning counts while it is the newest thing that happened."""
+    """A storage warning counts while it is the newest event."""
     latest, full = evidence.events[-1] if evidence.events else None, evidence.disk_is_full
     if not full:
         if latest is None or not latest.warning:
@@ -210,7 +210,7 @@ def _template_is_missing(experiment: Experiment, _evidence: Evidence) -> Answer 
 
 
 def _cause_of(condition: Condition) -> str:
-    """Return what a condition says after its first words, which the answer has already."""
+    """Return the message of a condition after its first words, which repeat the answer."""
     return (condition.message.partition(": ")[2] or condition.message).rstrip(".")
 
 
@@ -267,7 +267,7 @@ def _service_remedy(service: ServiceFacts) -> str:
 
 
 def _all_trials_wait(experiment: Experiment, evidence: Evidence) -> Answer | None:
-    """With none running, what holds the waiting trials back is what holds the experiment back."""
+    """If no trial runs, the obstacle of the waiting trials is that of the experiment."""
     waiting = [trial for trial in evidence.trials if not is_completed(trial)]
     if not waiting or any(_is_at_work(trial, evidence) for trial in waiting):
         return None
@@ -305,7 +305,7 @@ def _trials_run(experiment: Experiment, evidence: Evidence) -> Answer | None:
 
 
 def _waiting_message(evidence: Evidence) -> str:
-    """Return what the suggestion service waits for; empty when it has something to give."""
+    """Return what delays the suggestion service; empty if it has assignments."""
     condition = condition_of(evidence.suggestion, "WaitingForTrials")
     return condition.message.rstrip(".") if condition is not None else ""
 
@@ -339,7 +339,7 @@ def _waits_for_suggestions(experiment: Experiment, evidence: Evidence) -> Answer
 
 
 def _waits_for_callers(experiment: Experiment, evidence: Evidence) -> Answer | None:
-    """Callers evaluate its trials, and have what they asked for."""
+    """Callers evaluate its trials, and have all the trials that they asked for."""
     if is_chosen(experiment):
         return Answer(f"{experiment.name} waits for a program that makes its next trial: its callers do so themselves.")
     has_all = asked_count(experiment) <= experiment.status.trials

@@ -1,4 +1,4 @@
-"""A run as plain lines, one for each moment: for pipes, files and build servers."""
+"""A run as plain lines, one per event: for pipes, files and build servers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from katib.service.tuning.reading import (
 
 
 class Lines:
-    """Writes each moment as a line."""
+    """Writes each event as a line."""
 
     def __init__(self, progress: Progress, stream: TextIO) -> None:
         self._progress = progress
@@ -52,11 +52,11 @@ class Lines:
         pass
 
     def tell(self, moment: Moment) -> None:
-        """Write one moment."""
+        """Write one event."""
         self._write(f"{time.strftime('%H:%M:%S')} {moment_line(moment, self._progress)}")
 
     def tick(self) -> None:
-        """Do nothing: lines have no clock."""
+        """Do nothing: lines need no clock."""
 
     def _write(self, line: str) -> None:
         self._stream.write(line + "\n")
@@ -80,7 +80,7 @@ class Silence:
 
 
 def header(experiment: Experiment) -> str:
-    """Return in one line what an experiment is about."""
+    """Return a summary of an experiment in one line."""
     spec, limit = experiment.spec, experiment.spec.max_trial_count
     trials = counted(limit, "trial") if limit is not None else "trials without limit"
     stopping = "" if spec.early_stopping is None else spec.early_stopping.algorithm_name
@@ -92,7 +92,7 @@ def header(experiment: Experiment) -> str:
 
 
 def moment_line(moment: Moment, progress: Progress) -> str:
-    """Return a moment as a line without its time."""
+    """Return an event as a line without its time."""
     metric = metric_of(progress.experiment)
     if isinstance(moment, TrialStarted):
         happened = "goes on" if moment.again else "started"
@@ -136,7 +136,7 @@ def _ended(moment: TrialEnded, limit: int | None) -> str:
 
 
 def _failed(moment: TrialEnded, limit: int | None) -> str:
-    """Return why a trial failed before anything else about it."""
+    """Return the end of a failed trial, with the cause before anything else."""
     trial = moment.trial
     cause = " ".join(failure_of(trial).split()) or "no reason was recorded"
     after = f"after {duration_of(trial)} with " if duration_of(trial) else ""

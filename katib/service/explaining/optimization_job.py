@@ -1,4 +1,4 @@
-"""Explains an OptimizationJob that has no Experiment."""
+"""Diagnosis of an OptimizationJob without an Experiment."""
 
 from __future__ import annotations
 

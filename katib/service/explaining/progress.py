@@ -1,6 +1,6 @@
-"""How far a run is: changes of objects in, moments worth telling out. Pure; time is an argument.
+"""Progress of a run: changes of objects in, events for the user out. Pure; time is an argument.
 
-Memory holds one word for each trial and the objects of the active ones, so that ten thousand trials are no burden.
+Memory holds one word per trial and the objects of the active ones, which suffices for ten thousand trials.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from katib.service.tuning.service import Change, TuningService
 
 @dataclass(frozen=True, slots=True)
 class TrialStarted:
-    """A trial began to run, or goes on after it had to wait.
+    """A trial started or resumed.
 
     Attributes:
         again: Whether it ran before.
@@ -52,7 +52,7 @@ class TrialStarted:
 
 @dataclass(frozen=True, slots=True)
 class TrialRetried:
-    """A try of a trial's job failed and another one follows."""
+    """An attempt of a trial's job failed and another one follows."""
 
     trial: Trial
     message: str
@@ -68,7 +68,7 @@ class TrialHeldUp:
 
 @dataclass(frozen=True, slots=True)
 class TrialEnded:
-    """A trial ended, in whatever way."""
+    """A trial ended, in any state."""
 
     trial: Trial
     done: int
@@ -76,12 +76,12 @@ class TrialEnded:
 
 @dataclass(frozen=True, slots=True)
 class BestChanged:
-    """There is a better trial; with several objectives, the trials that none beats cover more.
+    """There is a better trial; with several objectives, a larger hypervolume.
 
     Attributes:
-        name: Of the best one.
+        name: Name of the best trial.
         value: Its objective value.
-        pareto: Of several objectives, what is known of all that none beats.
+        pareto: With several objectives, a description of the Pareto set.
     """
 
     name: str
@@ -91,7 +91,7 @@ class BestChanged:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentHeldUp:
-    """No further trial can be made for now."""
+    """No further trial can be created for now."""
 
     experiment: Experiment
     message: str
@@ -99,13 +99,13 @@ class ExperimentHeldUp:
 
 @dataclass(frozen=True, slots=True)
 class FailingAlike:
-    """The first trials of an experiment all failed at once, for the same cause: more of them will.
+    """The first trials of an experiment all failed immediately with the same cause: more of them will.
 
     Attributes:
         trial: One of them.
-        count: How many there were.
-        cause: What they have in common.
-        remedy: What to do, a sentence; empty until it was looked up, and when none is known.
+        count: Their number.
+        cause: The common cause.
+        remedy: The remedy, a sentence; empty until looked up, and if none is known.
     """
 
     trial: Trial
@@ -117,10 +117,10 @@ class FailingAlike:
 Moment = TrialStarted | TrialRetried | TrialHeldUp | TrialEnded | BestChanged | FailingAlike | ExperimentHeldUp
 
 _ALIKE = 2
-"""So many trials failing the same way are no accident."""
+"""Number of equal failures that is no coincidence."""
 
 _AT_ONCE_SECONDS = 10.0
-"""A trial that fails later than that got somewhere; what ends it may depend on its parameters."""
+"""A later failure may depend on the trial's parameters."""
 
 _GOING = frozenset(map(str, ACTIVE))
 """States of trials that have not ended."""
@@ -132,22 +132,22 @@ _NEWS: dict[str, type[TrialRetried | TrialHeldUp]] = {
     "JobForbidden": TrialHeldUp,
     "JobKindNotInstalled": TrialHeldUp,
 }
-"""Reasons of the condition Running that a user should see, and what they mean."""
+"""Reasons of the condition Running that are shown to the user, with their events."""
 
 _ADDRESS = re.compile(r"\b0x[0-9a-f]+")
 _NEWS_BEGINS = re.compile(r"Trial (is running|cannot run|waits): |Trial waits for ")
 
 
 _OBSTACLES = (TEMPLATE_MISSING, EXPERIMENT_STOPPED, EXPERIMENT_INTERRUPTED, RETRYING_REASON, SERVICE_UNAVAILABLE)
-"""Reasons of the condition Running of an experiment that makes no further trial for now."""
+"""Reasons of the condition Running of an experiment that cannot create further trials for now."""
 
 
 class Progress:
-    """The state of one run.
+    """Progress of one run.
 
     Args:
-        experiment: As submitted.
-        started_at: When this run began: trials that ended before belong to an earlier run and are not shown.
+        experiment: The experiment, as submitted.
+        started_at: Start of this run: trials that ended earlier belong to an earlier run and are not shown.
     """
 
     def __init__(self, experiment: Experiment, started_at: datetime) -> None:
@@ -168,36 +168,36 @@ class Progress:
         self._obstacle = ""
 
     def observe(self, change: Change) -> Iterator[Moment]:
-        """Take a change and yield what is worth telling about it; all of it has to be read before the next change."""
+        """Yield the events of a change; exhaust the iterator before the next change."""
         if isinstance(change.object, Trial):
             return self._observe_trial(change.object, change.type)
         return iter(()) if change.object is None else self._observe_experiment(change.object, change.type)
 
     @property
     def limit(self) -> int | None:
-        """How many trials there will be; None when no limit is set."""
+        """The number of trials in the end; None without a limit."""
         return self.experiment.spec.max_trial_count
 
     @property
     def done(self) -> int:
-        """How many trials have ended, in earlier runs too."""
+        """The number of ended trials, including those of earlier runs."""
         return max(self._ended, completed_count(self.experiment))
 
     @property
     def finished(self) -> bool:
-        """Whether the experiment has ended and nothing of it runs any more."""
+        """Whether the experiment has ended and none of its trials runs."""
         return self.deleted or (self.completed and not active_count(self.experiment))
 
     @property
     def all_reported(self) -> bool:
-        """Whether every trial that the experiment counts as ended was seen: its own changes may overtake theirs."""
+        """Whether the end of every trial in the experiment's count was observed: changes may arrive out of order."""
         return self.deleted or self._ended >= completed_count(self.experiment)
 
     @property
     def completed(self) -> bool:
-        """Whether the experiment has ended; trials that it no longer needs may still be stopping.
+        """Whether the experiment has ended; unneeded trials may still be stopping.
 
-        One that ended before and has got a larger budget since has not: its controller is about to take it up again.
+        False after its budget was raised since: its controller is about to restart it.
         """
         return has_ended(self.experiment.status.conditions) and not awaits_restart(self.experiment)
 
@@ -242,7 +242,7 @@ class Progress:
             yield from self._tell_better()
 
     def _observe_failure(self, trial: Trial) -> Iterator[Moment]:
-        """Yield once that the first trials fail alike; a first trial that ends otherwise rules that out."""
+        """Yield once if the first trials fail alike; a first trial that ends differently rules that out."""
         failed = self._failed_alike
         if failed is None or state_of(trial) == "Killed":
             return
@@ -256,7 +256,7 @@ class Progress:
 
     @property
     def _failures_to_come(self) -> int:
-        """How many trials can fail before there are no more."""
+        """The number of trials that can fail before there are no more."""
         limits = (self.limit, self.experiment.spec.max_failed_trial_count)
         return max(1, min((limit for limit in limits if limit is not None), default=_ALIKE))
 
@@ -276,7 +276,7 @@ class Progress:
         yield from self._tell_better()
 
     def _tell_better(self) -> Iterator[Moment]:
-        """Yield the better trial once its own end was shown: changes of the experiment may come first."""
+        """Yield the better trial once its own end was shown: changes of the experiment may arrive earlier."""
         if self._better is None:
             return
         moment, trials = self._better
@@ -285,18 +285,18 @@ class Progress:
             yield moment
 
     def _observe_pareto_set(self, name: str, value: str | None) -> None:
-        """Note that the hypervolume has grown: a new best trial of one objective need not be progress."""
+        """Note a growth of the hypervolume: a new best trial of one objective need not be progress."""
         found = self.experiment.status.pareto_set
         volume = None if found is None else found.hypervolume
         names = {trial.name for trial in pareto_trials(self.experiment)}
         if volume is None or value is None or names <= self._pareto or volume <= self._hypervolume:
-            return  # the first trials move the point that it is measured from
+            return  # the first trials move the reference point
         self._hypervolume, self._pareto = volume, names
         self._better = BestChanged(name, value, pareto_words(self.experiment)), names
 
 
 def _likeness(trial: Trial) -> str:
-    """Return what is equal of trials that failed alike: an object of Python is elsewhere in each."""
+    """Return the comparable part of a failure's cause, without addresses of Python objects."""
     return _ADDRESS.sub("", own_cause(trial))
 
 
@@ -306,21 +306,21 @@ def _failed_at_once(trial: Trial) -> bool:
 
 
 def savings_of(service: TuningService, experiment: Experiment) -> str:
-    """Return a sentence on what early stopping saved; empty where there is none, or that is not known."""
+    """Return the savings of early stopping as a sentence; empty if there are none, or unknown."""
     if not stops_early(experiment):
         return ""
     try:
         return service.why(experiment.namespace, experiment.name).savings
-    except KatibError:  # the end of a run is worth telling without
+    except KatibError:  # optional at the end of a run
         return ""
 
 
 def with_remedy(moment: Moment, service: TuningService) -> Moment:
-    """Return a moment with what is known to help, when it asks for help."""
+    """Return an event, with a remedy if it has one."""
     if not isinstance(moment, FailingAlike):
         return moment
     try:
         remedies = service.why(moment.trial.namespace, moment.trial.name).remedies
-    except KatibError:  # the moment is worth telling without
+    except KatibError:  # the event is useful without a remedy
         return moment
     return replace(moment, remedy=next(iter(remedies), ""))

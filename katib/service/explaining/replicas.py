@@ -1,4 +1,4 @@
-"""What the pods of a job with several replicas say about their trial."""
+"""States of the pods of a job with several replicas."""
 
 from __future__ import annotations
 
@@ -28,20 +28,19 @@ def replicas_of(pods: Sequence[Json]) -> list[Json]:
     """Return the newest pod of each replica of a job that has several; empty for any other job.
 
     Args:
-        pods: Of one job, the oldest first.
+        pods: The pods of one job, oldest first.
     """
     found = newest_of_each(pods)
     return found if len(found) > 1 and all(map(has_role, found)) else []
 
 
 def failed_replica(pods: Sequence[Json], cause: str = "") -> Json | None:
-    """Return the replica by which a job failed; None when none failed by itself, or the job has only one.
+    """Return the replica whose failure ended a job; None if none failed by itself, or the job has only one.
 
     Args:
-        pods: Of one job, the oldest first.
-        cause: Why the trial failed; empty when it did not. Of several replicas that failed it is the one that this
-            names or whose last line it quotes, else the first. One that its job ended while it was started again
-            counts, too.
+        pods: The pods of one job, oldest first.
+        cause: Why the trial failed; empty if it did not. Of several failed replicas the one that it names or quotes is
+            returned, else the first. A replica that its job ended while it was being restarted counts, too.
     """
     failed = [pod for pod in replicas_of(pods) if has_failed(pod) or (cause and was_stopped(pod) and last_failure(pod))]
 
@@ -55,13 +54,13 @@ def failed_replica(pods: Sequence[Json], cause: str = "") -> Json | None:
 
 
 def last_words(pod: Json) -> str:
-    """Return the last line that a failed replica printed, with its exit code; empty when it printed nothing."""
+    """Return the last line and the exit code of a failed replica; empty if it printed nothing."""
     end = last_failure(pod)
     return f"{end['message']} (exit code {code_words(end)})" if end.get("message") else ""
 
 
 def replica_findings(pods: Sequence[Json]) -> list[str]:
-    """Return how many replicas of an active job run, and what each of the others waits for, one sentence each."""
+    """Return the number of running replicas, and the obstacle of each other one, one sentence each."""
     replicas = replicas_of(pods)
     if not replicas:
         return []
@@ -75,7 +74,7 @@ def replica_findings(pods: Sequence[Json]) -> list[str]:
 
 
 def trouble_of(pod: Json) -> str:
-    """Return what is wrong with a replica, as the rest of a sentence about it; empty when nothing is."""
+    """Return the problem of a replica, as the rest of a sentence about it; empty if there is none."""
     end, restarts = last_failure(pod), restarts_of(pod)
     said = f"; last output: {end['message']}" if end.get("message") else ""
     if has_failed(pod):

@@ -51,7 +51,7 @@ _SIGKILLED = ("exit code 137", "killed by SIGKILL")
 
 _DEADLINE = "its job ran longer than activeDeadlineSeconds"
 _DEADLINE_OF_A_JOB = "Job was active longer than specified deadline"
-"""How Kubernetes says that."""
+"""Kubernetes' message for it."""
 
 _MORE_MEMORY = "Raise resources.limits.memory of the container in the template, or let it need less."
 
@@ -59,7 +59,7 @@ PODS_REFUSED = "TrialPodsRefused"
 """Reason of a trial that failed because no pod of its job could be created."""
 
 _UNCOLLECTED = "PodWithoutCollector"
-"""Reason of a trial without metrics that lost them for another cause than its program's output."""
+"""Reason of a trial whose metrics are missing although its program may have printed them."""
 
 
 def diagnose_trial(trial: Trial, evidence: Evidence) -> Diagnosis:
@@ -67,7 +67,7 @@ def diagnose_trial(trial: Trial, evidence: Evidence) -> Diagnosis:
 
     Args:
         trial: The Trial object.
-        evidence: What is known; its `jobs`, `readings` and `events` matter here.
+        evidence: The evidence; its `jobs`, `readings` and `events` matter here.
     """
     name = trial.name
     facts = evidence.jobs.get(name, JobFacts())
@@ -106,7 +106,7 @@ def _active(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer:
 
 
 def _of_a_caller(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer | None:
-    """Return who evaluates a trial without a job, or that it waits to be asked for; None for one with a job."""
+    """Return the caller that evaluates a trial without a job, or that it waits for one; None for one with a job."""
     if not is_callers(trial):
         return None
     name, lease = trial.name, lease_of(trial)
@@ -124,7 +124,7 @@ def _of_a_caller(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer | 
 
 
 def _held_up(trial: Trial, facts: JobFacts) -> Answer | None:
-    """Return why the job cannot be created or read, None when that is not what holds the trial back."""
+    """Return why the job cannot be created or read, None if that is not the obstacle."""
     running = running_condition(trial)
     if running.status != "False" or running.reason not in _HELD_UP_REMEDIES or facts.job is not None:
         return None
@@ -142,7 +142,7 @@ _HELD_UP_REMEDIES = {
 
 
 def _waiting(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer | None:
-    """Return what holds the job back, None when nothing does."""
+    """Return the obstacle of the job, None if there is none."""
     name, job, words = trial.name, facts.job or {}, waiting_words(trial).rstrip(".")
     if is_suspended(job) and words.startswith(IN_QUEUE):
         return Answer(f"{name} {words}.", remedies=[_WORKLOADS.format(trial.namespace)])
@@ -169,7 +169,7 @@ _WORKLOADS = "It goes on by itself once Kueue admits its Workload: kubectl -n {}
 
 
 def _retried(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer | None:
-    """Return that a try of the job failed; None when that is not what the trial says."""
+    """Return that an attempt of the job failed; None if the trial does not report it."""
     fact = running_condition(trial)
     if fact.reason != RETRYING_REASON:
         return None
@@ -227,7 +227,7 @@ def _running(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer:
 
 
 def _pace(evidence: Evidence) -> list[str]:
-    """Compare with how long the other trials took."""
+    """Return the median duration of the other trials, for comparison."""
     succeeded = (other for other in evidence.trials if condition_of(other, "Succeeded") is not None)
     seconds = sorted(took for other in succeeded if (took := seconds_run(other, evidence.now)) is not None)
     if not seconds:
@@ -247,7 +247,7 @@ def _ended(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer:
         condition = condition_of(trial, type_)
         if condition is not None:
             return explain(trial, condition, facts, evidence)
-    raise AssertionError(trial)  # pragma: no cover - is_completed saw one of them
+    raise AssertionError(trial)  # pragma: no cover - is_completed implies one of them
 
 
 def _succeeded(trial: Trial, _condition: Condition, _facts: JobFacts, evidence: Evidence) -> Answer:
@@ -277,9 +277,9 @@ def _failed(trial: Trial, _condition: Condition, facts: JobFacts, evidence: Evid
 
 
 def failure_cause(trial: Trial, facts: JobFacts) -> str:
-    """Return in a few words why a trial failed: what ended its program, else the last line that it printed.
+    """Return in a few words why a trial failed: the end of its program, else the last line of its output.
 
-    Which replica it was is left out, so that trials which failed alike are seen to.
+    The replica is left out, so that equal failures compare equal.
     """
     ended = _job_condition(facts, "Failed")
     if ended is not None and ended.reason == "DeadlineExceeded":
@@ -296,7 +296,7 @@ def failure_cause(trial: Trial, facts: JobFacts) -> str:
 
 
 def _job_condition(facts: JobFacts, type_: str) -> Condition | None:
-    """Return the condition of that type of a trial's job if it holds."""
+    """Return a condition of a trial's job by type if it holds."""
     for condition in ((facts.job or {}).get("status") or {}).get("conditions") or ():
         if condition.get("type") == type_ and condition.get("status") == "True":
             return Condition(reason=str(condition.get("reason") or ""), message=str(condition.get("message") or ""))
@@ -304,7 +304,7 @@ def _job_condition(facts: JobFacts, type_: str) -> Condition | None:
 
 
 def _is_explained(trial: Trial) -> bool:
-    """Return whether the message of a failed trial says more than its exit code."""
+    """Return whether the message of a failed trial adds to its exit code."""
     message = held_condition(trial, "Failed").message
     return trial_failure(message) != message and not own_cause(trial).startswith(EXIT_WITHOUT_OUTPUT)
 
@@ -338,10 +338,10 @@ def _failure_remedy(trial: Trial, facts: JobFacts, evidence: Evidence) -> str:
 
 
 def _memory_remedy(failure: str, facts: JobFacts) -> str:
-    """Return what to do about a program that was killed as memory ran out; empty for one that ended otherwise."""
+    """Return the remedy for a program killed for lack of memory; empty for any other end."""
     if facts.out_of_memory or OUT_OF_MEMORY in failure:
         return _MORE_MEMORY
-    if facts.signal == "SIGKILL" or any(words in failure for words in _SIGKILLED):  # as a rule, for this reason
+    if facts.signal == "SIGKILL" or any(words in failure for words in _SIGKILLED):  # usually, for this reason
         return "Run fewer trials at once (parallelTrialCount), or request the memory that one needs."
     return ""
 
@@ -420,7 +420,7 @@ _RUN_AGAIN = (
 
 
 def metrics_loss(condition: Condition) -> str:
-    """Return how a trial lost its metrics when it was not by what its program printed; empty when it was."""
+    """Return how a trial lost its metrics if not by its program's output; empty otherwise."""
     if condition.reason != _UNCOLLECTED:
         return ""
     return condition.message.removeprefix("Metrics are not available: ").rstrip(".")

@@ -127,7 +127,7 @@ def test_what_a_holder_does_after_its_trust_ended_is_refused() -> None:
         lambda: fenced.update_status(made),
         lambda: fenced.delete(CONFIG_MAP, Key("team", "a")),
     ):
-        with pytest.raises(UnavailableError, match="does not lead"):
+        with pytest.raises(UnavailableError):
             write()
     assert fenced.get(CONFIG_MAP, Key("team", "a"))["data"] == {"x": "1"}
     assert len(fenced.list(CONFIG_MAP).items) == 1

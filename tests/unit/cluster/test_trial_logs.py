@@ -120,13 +120,13 @@ def test_a_trial_whose_log_has_ended_reports_no_more(world: World) -> None:
 
 
 @pytest.mark.parametrize("write", ["begin", "end", "delete", "take_status"])
-def test_who_does_not_lead_any_more_writes_no_log(world: World, write: str) -> None:
+def test_without_leadership_writes_are_refused(world: World, write: str) -> None:
     demo, logs = trial("a"), world.logs()
     logs.begin(demo)
     world.log.report("a", [reading("0.5")])
     world.leads = False
 
-    with pytest.raises(UnavailableError, match="does not lead"):
+    with pytest.raises(UnavailableError):
         getattr(logs, write)(demo, *([()] if write == "take_status" else []))
     assert logs.summarize(demo) == TrialReport(observed("0.5"))
 

@@ -1,5 +1,5 @@
-"""The way of users into a cluster, with their own rights: the tuning service behind the commands and REST.
+"""User access to a cluster with the user's own rights: the tuning service behind the commands and REST.
 
-Belongs here: whatever answers a user from the objects, pods and metrics of a cluster. Does not belong here: what
-acts on its own.
+Belongs here: code that answers a user from the objects, pods and metrics of a cluster. Does not belong here: code that
+acts without a request.
 """

@@ -1,4 +1,4 @@
-"""Connecting to a cluster for a user: with the rights of that user, and an answer when Katib is not there."""
+"""Connecting to a cluster with a user's rights, with a clear error if Katib is not installed there."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from katib.places.cluster.client.configuration import Access, access
 from katib.places.cluster.environment import await_answer, core_namespace
 
 SETTLING_SECONDS = 30.0
-"""For so long after an outage a server that has only just started may not know rights and custom kinds."""
+"""Grace period after an outage in which a restarted server may not yet know rights and custom kinds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One cluster as a user sees it.
+    """A cluster, seen with one user's rights.
 
     Attributes:
-        connection: To its API server.
-        core_namespace: Where Katib's own parts run.
-        access: How it is reached, for what needs a connection of its own.
+        connection: Connection to its API server.
+        core_namespace: Namespace of Katib's own components.
+        access: Configuration, for components that open a connection of their own.
     """
 
     connection: Connection
@@ -33,20 +33,20 @@ class Cluster:
 
     @property
     def namespace(self) -> str:
-        """The namespace of the context, or of the pod we run in."""
+        """The namespace of the context, or of the pod this process runs in."""
         return self.connection.namespace
 
 
 def await_api_server(kubeconfig: Path | None, context: str | None, pause: Callable[[float], bool]) -> bool:
-    """Return True as soon as the API server answers, False when a pause was ended before that.
+    """Return True once the API server answers, False if a pause was ended before that.
 
     Args:
-        kubeconfig: As `connect` takes it.
-        context: As above.
-        pause: As `katib.places.cluster.environment.await_answer` takes it.
+        kubeconfig: As in `connect`.
+        context: As in `connect`.
+        pause: As in `katib.places.cluster.environment.await_answer`.
 
     Raises:
-        KatibError: As `connect` does, but for an API server that does not answer.
+        KatibError: As `connect` does, except for an API server that does not answer.
     """
     settled_at: float | None = None  # None: there was no outage
 
@@ -70,12 +70,12 @@ def await_api_server(kubeconfig: Path | None, context: str | None, pause: Callab
 
 
 def connect(kubeconfig: Path | None = None, context: str | None = None, *, user_agent: str = "katib") -> Cluster:
-    """Connect as a kubeconfig file, its context, or the pod we run in says.
+    """Connect as configured by a kubeconfig file, its context, or the pod this process runs in.
 
     Raises:
         InvalidError: The file cannot be read, or has no such context.
         UnavailableError: There is no configuration, or the API server does not answer.
-        KindNotInstalledError: The cluster does not know Katib's kinds.
+        KindNotInstalledError: The cluster does not serve Katib's kinds.
     """
     found = access(kubeconfig, context)
     connection = Connection(found, user_agent=user_agent)

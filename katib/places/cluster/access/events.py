@@ -1,4 +1,4 @@
-"""Kubernetes events as users of the tuning service read them."""
+"""Kubernetes events, as the tuning service lists them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OURS = {kind.kind: kind for kind in (EXPERIMENT, SUGGESTION, TRIAL)}
 
 
 def server_events(connection: Connection) -> ListEvents:
-    """Return a way to list the events that an API server keeps."""
+    """Return a function that lists the events kept by an API server."""
 
     def list_events(namespace: str, fields: Mapping[str, str]) -> Iterable[Object]:
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/events"
@@ -35,14 +35,14 @@ def server_events(connection: Connection) -> ListEvents:
 
 @dataclass(frozen=True, slots=True)
 class ClusterEventReader:
-    """Reads events. Fits `katib.service.tuning.ports.EventReader`.
+    """Reader of Kubernetes events. Implements `katib.service.tuning.ports.EventReader`.
 
-    Those of an Experiment include those of its Suggestion and of the trials that are still there. An object that was
-    deleted leaves its events behind for an hour; they are not listed for a new one of the same name.
+    The events of an Experiment include those of its Suggestion and of its existing trials. Events outlive a deleted
+    object by an hour; a new object of the same name does not inherit them.
 
     Attributes:
-        events: Lists them.
-        store: Has the objects.
+        events: Lists the events of a namespace.
+        store: Store of the objects.
     """
 
     events: ListEvents
@@ -65,7 +65,7 @@ class ClusterEventReader:
         return [event for event in events if _is_about(event, uid)]
 
     def _uid(self, kind: str, key: Key) -> str:
-        """Return the uid of the object of that name now; empty when it is none of ours or is gone."""
+        """Return the uid of the current object of that name; empty if it is not a kind of Katib's or does not exist."""
         if kind not in _OURS:
             return ""
         with suppress(NotFoundError, ForbiddenError):
@@ -78,7 +78,7 @@ def _uid(obj: Object) -> str:
 
 
 def _is_about(event: Object, uid: str | None) -> bool:
-    """Return whether an event is about the object with this uid: None is not an object, empty is any of that name."""
+    """Return whether an event involves the object with this uid; None matches nothing, empty matches any uid."""
     about = event["involvedObject"].get("uid") or ""
     return uid is not None and (not uid or not about or about == uid)
 

@@ -1,4 +1,4 @@
-"""What a cluster knows of jobs and services beyond the objects of an experiment, gathered for a diagnosis."""
+"""State of jobs and services in a cluster, beyond the objects of an experiment, gathered for a diagnosis."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _QUOTA = re.compile(r"exceeded quota: .*requested: (?P<requested>\S+), used: \S+
 _LOG_LINES = 12
 _SIGNALS = range(1, 65)
 _SIGNALED = 128
-"""A shell adds the number of the signal that ended its program to this."""
+"""Offset that a shell adds to the number of the signal that ended its program."""
 _IMAGE = "Check the name of the image in the template, and whether the nodes may pull it (imagePullSecrets)."
 _CONTAINER = "Fix the container in the template as the message says."
 _MISSING = "Create what is missing, or fix its name in the template; the pod starts by itself once it is there."
@@ -50,7 +50,7 @@ _REMEDIES = {
     **dict.fromkeys(CREATE_FAILURES, _CONTAINER),
     "CrashLoopBackOff": _OUTPUT,
 }
-"""What to do about a container that waits, by the reason of its state."""
+"""Remedies for a waiting container, by the reason of its state."""
 
 _PULL_FAILED = "Failed to pull image"
 
@@ -64,23 +64,23 @@ _REFUSED = {
     "violates PodSecurity": "Give the pod of the template the security context that the namespace demands.",
     "not found|was found": "Create what is missing, or fix its name in the template.",
 }
-"""What to do about pods that are refused, by words of the message."""
+"""Remedies for refused pods, by a pattern of the message."""
 
 _UNSCHEDULED = {
     "persistentvolumeclaim": "Create the claim, or fix its name in the template; one that is there needs a volume.",
     "taint": "Give the pod of the template tolerations for the taint, or let other nodes join.",
     "match": "Fix nodeSelector or affinity in the template, or give a node the labels.",
 }
-"""What to do about a pod that no node takes for another cause than room, by a word of the scheduler's message."""
+"""Remedies for a pod that is unschedulable for a reason other than capacity, by a word of the scheduler's message."""
 
 
 class Core(NamedTuple):
-    """Where Katib's own parts run.
+    """Katib's own components in the cluster.
 
     Attributes:
-        namespace: Of the installation.
-        store: The objects as these parts may see them: which algorithms are offered and whether the controller works
-            are no secrets of a namespace.
+        namespace: Namespace of the installation.
+        store: Objects as these components may read them; the offered algorithms and the state of the controller are no
+            secrets of a namespace.
     """
 
     namespace: str
@@ -88,7 +88,7 @@ class Core(NamedTuple):
 
 
 def cluster_place(core_namespace: str) -> Place:
-    """Return what things are called in a cluster."""
+    """Return the cluster's terms for a diagnosis."""
     controller = f"kubectl -n {core_namespace} get pods -l katib.kubeflow.org/component=controller"
     return Place(
         idle=f"no controller is ready in namespace {core_namespace}",
@@ -105,15 +105,15 @@ def cluster_place(core_namespace: str) -> Place:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """What a cluster knows of jobs and services. Fits `katib.service.explaining.diagnostician.HomeFacts`.
+    """State of jobs and services in a cluster. Implements `katib.service.explaining.diagnostician.HomeFacts`.
 
-    What may not be read is left out.
+    Facts that the user may not read are left out.
 
     Attributes:
         store: Objects of any kind.
-        events: Of jobs.
-        output: Of pods.
-        core: Where Katib's own parts run.
+        events: Events of jobs.
+        output: Output of pods.
+        core: Katib's own components.
     """
 
     store: ObjectStore
@@ -123,13 +123,13 @@ class ClusterFacts:
 
     @property
     def place(self) -> Place:
-        """What things are called in the cluster."""
+        """The cluster's terms for a diagnosis."""
         return cluster_place(self.core.namespace)
 
     def services(self, asked: Suggestion | Experiment) -> Iterator[ServiceFacts]:
-        """Yield what is known of the Deployment that serves a Suggestion; nothing while there is none.
+        """Yield the state of the Deployment that serves a Suggestion; nothing before the Deployment exists.
 
-        Before there is one, its Experiment, which has the same name, says as much.
+        Before the Suggestion exists, its Experiment, which has the same name, can be passed instead.
         """
         namespace, algorithm = asked.namespace, algorithm_of(asked)
         name = object_name(asked.name, algorithm)
@@ -150,15 +150,15 @@ class ClusterFacts:
             )
 
     def is_at_work(self) -> bool:
-        """Return False only when there is a Deployment of the controller and none of its pods is ready."""
+        """Return False only if the Deployment of the controller exists and none of its pods is ready."""
         return is_controller_at_work(self.core.store, self.core.namespace)
 
     def disk_is_full(self) -> bool:
-        """Return False: events of a cluster are not stored beside its metrics."""
+        """Return False: a cluster does not store events beside its metrics."""
         return False
 
     def job(self, trial: Trial) -> JobFacts:
-        """Return what is known of the job of a Trial."""
+        """Return the state of the job of a Trial."""
         if is_callers(trial):
             return JobFacts()
         kind, key = Kind.of(trial.spec.run_spec or {}), key_of(trial)
@@ -172,7 +172,7 @@ class ClusterFacts:
         except NotFoundError:
             job = None
         except (ForbiddenError, UnavailableError):
-            job = {}  # it may well be there
+            job = {}  # it may still exist
         pods: Sequence[Object] = ()
         with suppress(ForbiddenError, UnavailableError):
             pods = most_telling_first(self.store.list(POD, key.namespace, labels={TRIAL_LABEL: key.name}).items)
@@ -181,7 +181,7 @@ class ClusterFacts:
         return self._with_pods(trial, job, pods)
 
     def _without_pods(self, kind: Kind, trial: Trial, job: dict[str, Any]) -> JobFacts:
-        """Return why a job has no pod: its own events say who refused it, or the trial has found out."""
+        """Return why a job has no pod, from the job's own events or from the trial's condition."""
         refusals = []
         with suppress(KatibError):
             events = self.events.events_of(kind.kind, trial.namespace, trial.name)
@@ -221,7 +221,7 @@ class ClusterFacts:
         )
 
     def _held_by(self, trial: Trial, troubled: Object | None, pods: Sequence[Object]) -> tuple[str, str]:
-        """Return why a pod of a trial does not run, and what to do about it."""
+        """Return why a pod of a trial does not run, and the remedy."""
         if troubled is not None:
             waiting, remedy = facts_of(troubled).waiting, _remedy_of(troubled)
             return f"{waiting}{self._pull_failure(troubled)}" if remedy == _IMAGE else waiting, remedy
@@ -238,7 +238,10 @@ class ClusterFacts:
         return "", ""
 
     def _pull_failure(self, pod: Object) -> str:
-        """Return why an image cannot be pulled, which the status of a pod says only now and then."""
+        """Return why an image cannot be pulled, from the pod's events.
+
+        Its status names the cause only some of the time.
+        """
         key = Key.of(pod)
         with suppress(KatibError):
             events = reversed(self.events.events_of("Pod", key.namespace, key.name))
@@ -249,7 +252,7 @@ class ClusterFacts:
 
 
 def is_controller_at_work(store: ObjectStore, core_namespace: str) -> bool:
-    """Return False only when there is a Deployment of the controller and none of its pods is ready."""
+    """Return False only if the Deployment of the controller exists and none of its pods is ready."""
     with suppress(KatibError):
         status = store.get(DEPLOYMENT, Key(core_namespace, CONTROLLER)).get("status") or {}
         return bool(status.get("readyReplicas"))
@@ -257,7 +260,7 @@ def is_controller_at_work(store: ObjectStore, core_namespace: str) -> bool:
 
 
 def _remedy_of(pod: Object) -> str:
-    """Return what to do about a pod that waits; empty when it waits for room."""
+    """Return the remedy for a waiting pod; empty if it waits for capacity."""
     unscheduled = next((remedy for word, remedy in _UNSCHEDULED.items() if word in facts_of(pod).waiting.lower()), "")
     if unscheduled:
         return unscheduled
@@ -267,13 +270,13 @@ def _remedy_of(pod: Object) -> str:
 
 
 def _collectors_alone(pod: Object) -> list[str]:
-    """Return the collectors that run in a pod in which nothing else does any more."""
+    """Return the collectors that still run in a pod whose other containers have ended."""
     running = [status["name"] for status in _statuses(pod) if "running" in (status.get("state") or {})]
     return running if all(name in COLLECTORS for name in running) else []
 
 
 def _failed_init(pod: Object) -> str:
-    """Return the name of an init container that failed, which kept the program from starting."""
+    """Return the name of the init container whose failure kept the program from starting."""
     for container in (pod.get("status") or {}).get("initContainerStatuses") or ():
         ended = ((container.get("state") or {}).get("terminated") or {}).get("exitCode")
         if ended and container.get("name") not in COLLECTORS:
@@ -282,7 +285,7 @@ def _failed_init(pod: Object) -> str:
 
 
 def _service_remedy(words: str, namespace: str, name: str) -> str:
-    """Return what to do about a service that does not start, by what its Deployment and its pods say."""
+    """Return the remedy for a service that does not start, from the messages of its Deployment and pods."""
     entry = "its entry under runtime.suggestions of the KatibConfig"
     if "exceeded quota" in words:
         return f"Free some of the quota, ask for a larger one, or have {entry} ask for less; it goes on by itself."
@@ -295,20 +298,20 @@ def _service_remedy(words: str, namespace: str, name: str) -> str:
 
 
 def _reported_refusal(trial: Trial) -> str:
-    """Return what a trial says of refused pods; empty when it says nothing of them."""
+    """Return the refusal of pods that a trial reports; empty if it reports none."""
     message = failure_of(trial) if is_completed(trial) else running_condition(trial).message
     return message.partition("no pod of its job can be created: ")[2]
 
 
 def _refusal_remedy(message: str) -> str:
-    """Return what to do about pods that are refused; empty where the message says it best."""
+    """Return the remedy for refused pods; empty if the message itself is enough."""
     if _exceeds_whole_quota(message):
         return "One pod asks for more than the whole quota: lower resources in the template, or ask for a larger quota."
     return next((remedy for words, remedy in _REFUSED.items() if re.search(words, message)), "")
 
 
 def _exceeds_whole_quota(message: str) -> bool:
-    """Return whether a quota refuses what would be too much for it even if nothing else used it."""
+    """Return whether a request exceeds a quota even with no other usage."""
     found = _QUOTA.search(message)
     if found is None:
         return False
@@ -325,7 +328,7 @@ def _statuses(pod: Object) -> Sequence[Mapping[str, Any]]:
 
 
 def _last_end(pod: Object, container: str) -> Mapping[str, Any]:
-    """Return how a container ended last; while it has not, how any other but the collector failed."""
+    """Return the last failed end of a container; if it has none, that of any container except the collector."""
     statuses = [status for status in _statuses(pod) if status.get("name") not in COLLECTORS]
     for status in sorted(statuses, key=lambda status: status.get("name") != container):
         for state in ("state", "lastState"):
@@ -340,7 +343,7 @@ def _restarts(pod: Object | None) -> int:
 
 
 def _signal_name(ended: Mapping[str, Any]) -> str:
-    """Return the signal that ended a container: as the kubelet says, or as the shell's exit code does."""
+    """Return the signal that ended a container, from the kubelet or from the shell's exit code."""
     code = ended.get("exitCode") or 0
     number = ended.get("signal") or code - _SIGNALED
     with suppress(ValueError):

@@ -1,4 +1,4 @@
-"""Reading metrics from wherever we are: straight from the DB manager, or through the API server from outside."""
+"""Access to the metrics of a cluster: the DB manager directly, or through the API server from outside."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ DB_MANAGER = "katib-db-manager"
 DB_MANAGER_PORT = 6789
 
 PLAIN_PORT_NAME = "plain"
-"""Port of a DB manager with certificates for those who come through a forwarded port."""
+"""Plain-text port of a DB manager with certificates, for forwarded connections."""
 
 TIMEOUT_SECONDS = 20.0
 _ASK_AGAIN_SECONDS = 10.0
-"""How long a way that could not be found is not looked for again: a live table asks every second."""
+"""How long a failed lookup is remembered: a live table asks every second."""
 
 
 OpenForward = Callable[[Key, int], AbstractContextManager[str]]
@@ -33,18 +33,18 @@ OpenForward = Callable[[Key, int], AbstractContextManager[str]]
 
 
 def direct_address(environment: Mapping[str, str]) -> str:
-    """Return where the DB manager answers us directly; empty outside of a cluster, where a way has to be found."""
+    """Return the address of the DB manager; empty outside a cluster, where it has to be discovered."""
     given = environment.get("KATIB_DB_MANAGER_ADDRESS", "")
     return given or (db_manager_address(environment) if "KUBERNETES_SERVICE_HOST" in environment else "")
 
 
 class _FoundConnection(DbManagerConnection):
-    """A connection to a pod of the DB manager through the API server, which is found again when it was lost.
+    """Connection to a pod of the DB manager through the API server, found again after it is lost.
 
     Args:
-        store: Has the Service and the pods of the DB manager.
-        namespace: Where they are.
-        forward: Opens a way to a port of a pod.
+        store: Store with the Service and the pods of the DB manager.
+        namespace: Namespace of the DB manager.
+        forward: Opens a connection to a port of a pod.
         clock: Measures how long a failure is remembered.
     """
 
@@ -58,7 +58,7 @@ class _FoundConnection(DbManagerConnection):
         self._failed_at = 0.0
 
     def call(self, method: str, request: Any, timeout_seconds: float, metadata: Metadata) -> Any:
-        """Return the reply, perhaps that of another pod."""
+        """Return the reply, possibly from another pod."""
         stub = self.opened()
         try:
             return self.call_on(stub, method, request, timeout_seconds, metadata)
@@ -79,7 +79,7 @@ class _FoundConnection(DbManagerConnection):
         return way.enter_context(NO_CREDENTIALS.channel(address))
 
     def _find_pod(self) -> tuple[Key, int]:
-        """Return a ready pod of the DB manager, and the port it listens on."""
+        """Return a ready pod of the DB manager and its port."""
         key = Key(self._namespace, DB_MANAGER)
         try:
             service = self._store.get(SERVICE, key)
@@ -100,19 +100,20 @@ class _FoundConnection(DbManagerConnection):
 
 
 class MetricsAccess(DbManagerClient):
-    """The observation log of a cluster. A context manager that closes the way to it, which the first call opens.
+    """Observation log of a cluster. A context manager that closes the connection, which the first call opens.
 
     Args:
-        address: Of the DB manager; empty to reach one of its pods through the API server, where no token is needed.
-        store: Has the Service and the pods of the DB manager.
-        core_namespace: Where they are.
-        forward: Opens a way to a port of a pod.
+        address: Address of the DB manager; empty to reach one of its pods through the API server, where no token is
+            needed.
+        store: Store with the Service and the pods of the DB manager.
+        core_namespace: Namespace of the DB manager.
+        forward: Opens a connection to a port of a pod.
         clock: Measures how long a failure is remembered.
-        credentials: Returns what the DB manager is brought where it is asked directly, for a namespace; all without.
-        writing: Returns what it is brought with the readings of those who evaluate trials of a namespace themselves.
+        credentials: Returns the credentials for reading a namespace (empty: all) from the DB manager at `address`.
+        writing: Returns the credentials for readings of ask-and-tell trials of a namespace.
 
     Attributes:
-        writer: Takes those readings. Closed with the rest.
+        writer: Client for those readings. Closed together with this object.
     """
 
     def __init__(
@@ -152,7 +153,7 @@ def _is_ready(pod: Object) -> bool:
 
 
 def _target_port(service: Object, pod: Object) -> int:
-    """Return the port of the pod that the Service leads to, or the one for forwarding that speaks plain text."""
+    """Return the target port of the Service in the pod, or the plain-text port for forwarding."""
     ports = (service.get("spec") or {}).get("ports") or ()
     target = next((port.get("targetPort") for port in ports if port.get("port") == DB_MANAGER_PORT), None)
     named = {

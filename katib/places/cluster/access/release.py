@@ -1,4 +1,4 @@
-"""Letting deleted experiments and trials go when the controller that would do so is gone for good."""
+"""Removes finalizers from deleted experiments and trials after the controller was uninstalled."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _ATTEMPTS = 5
 
 @contextmanager
 def open_cluster_store(kubeconfig: Path | None, context: str | None) -> Iterator[ObjectStore]:
-    """Open the objects of a cluster, also of one whose definitions are half gone."""
+    """Open the objects of a cluster, even if some of Katib's definitions are already deleted."""
     with open_connection(kubeconfig, context) as connection:
         yield KubernetesStore(connection)
 
 
 def require_no_controller(store: ObjectStore) -> None:
-    """Raise when a controller is at work: it lets go by itself, and cleans up what a release leaves behind.
+    """Raise if a controller is running: it removes finalizers itself, and also cleans up.
 
     Raises:
-        TerminalError: One is, or it cannot be seen that none is.
+        TerminalError: A controller runs, or its absence cannot be verified.
     """
     namespace = core_namespace()
     with suppress(NotFoundError):
@@ -46,7 +46,7 @@ def require_no_controller(store: ObjectStore) -> None:
 def release(store: ObjectStore) -> Iterator[str]:
     """Release every Experiment and Trial that is being deleted; yield each as `experiment NAMESPACE/NAME`.
 
-    Trials of such an experiment are deleted with it. What is not being deleted stays as it is.
+    Trials of such an experiment are deleted with it. Other objects are not changed.
     """
     for experiment in _deleted(store, EXPERIMENT):
         for trial in _objects(store, TRIAL, owner_uid=experiment["metadata"]["uid"]):
@@ -64,7 +64,7 @@ def _deleted(store: ObjectStore, kind: Kind) -> list[Object]:
 
 
 def _objects(store: ObjectStore, kind: Kind, *, owner_uid: str | None = None) -> tuple[Object, ...]:
-    with suppress(KindNotInstalledError):  # its definition has gone, and everything of it
+    with suppress(KindNotInstalledError):  # its definition was deleted, with all its objects
         return store.list(kind, owner_uid=owner_uid).items
     return ()
 
@@ -74,7 +74,7 @@ def _is_held(obj: Object) -> bool:
 
 
 def _let_go(store: ObjectStore, obj: Object) -> Iterator[str]:
-    """Remove our finalizer, and no other."""
+    """Remove Katib's finalizer only."""
     kind, key, uid = Kind.of(obj), Key.of(obj), obj["metadata"]["uid"]
     for attempt in range(_ATTEMPTS):
         try:

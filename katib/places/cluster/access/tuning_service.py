@@ -1,4 +1,4 @@
-"""The tuning service of a cluster: the same answers as on one machine, from the objects of an API server.
+"""Tuning service of a cluster: the same answers as on one machine, from the objects of an API server.
 
     user --> ObjectTuningService --> KubernetesStore (objects), pod logs, Kubernetes events
                      |           --> DB manager (metrics), directly or through the API server
@@ -65,11 +65,11 @@ _LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class OpenCluster:
-    """A cluster that is ready to be asked.
+    """An open cluster.
 
     Attributes:
-        service: What answers.
-        namespace: Of the context.
+        service: Its tuning service.
+        namespace: Namespace of the context.
         host: Address of the API server.
     """
 
@@ -85,9 +85,9 @@ def open_cluster(
     """Open the tuning service of a cluster.
 
     Args:
-        kubeconfig: As `katib.places.cluster.access.connect.connect` takes it.
-        context: As above.
-        db_manager: Address of the DB manager; empty: found by itself.
+        kubeconfig: As in `katib.places.cluster.access.connect.connect`.
+        context: As in `katib.places.cluster.access.connect.connect`.
+        db_manager: Address of the DB manager; discovered if empty.
 
     Raises:
         KatibError: As `katib.places.cluster.access.connect.connect` does.
@@ -100,7 +100,7 @@ def open_cluster(
 
 
 def open_metrics(cluster: Cluster, db_manager: str, clock: Clock) -> MetricsAccess:
-    """Return the way to the observation log of a cluster, to be entered; without an address it is found by itself."""
+    """Return the observation log of a cluster, as a context manager; without an address it is discovered."""
     store = KubernetesStore(cluster.connection)
     tokens = InstallationTokens(store, Key(cluster.core_namespace, SECRET_NAME), may_make=False)
     return MetricsAccess(
@@ -122,14 +122,14 @@ def service_on(
     scoped: Callable[[str | None], ObjectStore] | None = None,
     core_store: ObjectStore | None = None,
 ) -> TuningService:
-    """Return the tuning service over what the connection of a cluster may see and do.
+    """Return the tuning service over the objects that a connection may read and change.
 
     Args:
-        cluster: Which one.
+        cluster: The cluster.
         observations: Metrics.
         clock: Measures timeouts.
-        scoped: Makes the store of one namespace, and for None of all; left out: a plain one over the connection.
-        core_store: The store as Katib's own parts may see it; left out: only what the user who asks may read.
+        scoped: Returns the store of a namespace, or of all for None; by default a plain store over the connection.
+        core_store: Store with the rights of Katib's own components; by default the user's.
     """
     scoped = scoped or (lambda namespace: KubernetesStore(cluster.connection, namespace=namespace))
     store = scoped(None)
@@ -156,16 +156,16 @@ def make_tuning_service(
     core: Core,
     clock: Clock,
 ) -> TuningService:
-    """Return the tuning service over the objects of a cluster, wherever they are kept.
+    """Return the tuning service over the objects of a cluster, in any store.
 
     Args:
         store: Objects of all kinds.
         observations: Metrics.
         events: Kubernetes events.
-        output: What trials print.
-        namespaces: Those that the user may know of.
-        home: What the cluster says of experiments.
-        core: Where Katib's own parts run.
+        output: Output of trials.
+        namespaces: The namespaces that the user may see.
+        home: The cluster's own checks of experiments.
+        core: Katib's own components.
         clock: Measures timeouts.
     """
     callers = CallersLog(observations.writer) if isinstance(observations, MetricsAccess) else None
@@ -184,20 +184,20 @@ def make_tuning_service(
 
 
 def _shared_templates(core: Core) -> Sequence[Object]:
-    """Return the templates of the installation, which every user may see."""
+    """Return the templates of the installation, which every user may read."""
     with suppress(KatibError):
         return core.store.list(CONFIG_MAP, core.namespace, labels={OFFERED_LABEL: OFFERED}).items
     return ()
 
 
 class ClusterNamespaces(Namespaces):
-    """The namespaces of a cluster, with the rights of a user.
+    """Namespaces of a cluster, with the rights of a user.
 
     Args:
         store: Objects of all namespaces.
-        default: Of the context.
-        core: Where Katib's own parts run.
-        scoped: Makes the store of one namespace; left out: the one of all serves each.
+        default: Namespace of the context.
+        core: Katib's own components.
+        scoped: Returns the store of one namespace; by default `store` serves each.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class ClusterNamespaces(Namespaces):
         self._scoped = scoped
 
     def names(self) -> Sequence[str]:
-        """Return all namespaces; to a user who may not list them, those with experiments that the user may list."""
+        """Return all namespaces, or those with experiments if the user may list only these."""
         try:
             return sorted(Key.of(namespace).name for namespace in self._store.list(NAMESPACE).items)
         except ForbiddenError:
@@ -217,7 +217,7 @@ class ClusterNamespaces(Namespaces):
             )
 
     def store_of(self, namespace: str) -> ObjectStore:
-        """Return the store of one namespace, which a user may watch who may not watch all of them."""
+        """Return the store of one namespace, for users who may not watch all namespaces."""
         return self._store if self._scoped is None else self._scoped(namespace)
 
 
@@ -229,7 +229,7 @@ class PodsAftermath:
     clock: Clock
 
     def wait(self, experiment: Key, trials: Sequence[Key], timeout_seconds: float) -> bool:
-        """Wait until no pod of the trials is left; anyone who may not see pods does not wait for them."""
+        """Wait until no pod of the trials is left; do not wait if the user may not read pods."""
         names = {trial.name for trial in trials}
         deadline = self.clock.monotonic() + timeout_seconds
         while names and self._is_any_left(experiment, names):
@@ -239,7 +239,7 @@ class PodsAftermath:
         return True
 
     def forget(self, _experiment: Key, _trials: Sequence[Key]) -> None:
-        """Do nothing: the cluster lets events expire and removes logs with their pods."""
+        """Do nothing: the cluster expires events and removes logs with their pods."""
 
     def _is_any_left(self, experiment: Key, names: set[str]) -> bool:
         try:
@@ -250,16 +250,16 @@ class PodsAftermath:
 
 
 def reader_credentials(tokens: Callable[[], Tokens], namespace: str) -> Credentials:
-    """Return what we bring as a reader: what we were handed, else what the key of the installation signs for us.
+    """Return the credentials of a reader: those of the environment, else a token signed with the installation's key.
 
-    A user who may not read the key sends no token; then the DB manager says what to do.
+    A user who may not read the key sends no token; the error of the DB manager then names the remedy.
     """
     handed = Credentials.of(os.environ)
     return handed if handed.token else _signed(tokens, Role.READER, namespace)
 
 
 def _signed(tokens: Callable[[], Tokens], role: Role, namespace: str) -> Credentials:
-    """Return what the key of the installation signs for us; what we were handed where we may not read it."""
+    """Return a token signed with the installation's key, or the environment's credentials if the key cannot be read."""
     handed = Credentials.of(os.environ)
     try:
         token = tokens().token_of(Claims(role, namespace))
@@ -269,21 +269,21 @@ def _signed(tokens: Callable[[], Tokens], role: Role, namespace: str) -> Credent
 
 
 class ServingHome(Home):
-    """What a cluster says of experiments to its users: the webhook, which sees them next, knows more."""
+    """Checks of experiments by a cluster, for its users. The webhook, which checks them next, knows more."""
 
     notes_workspace = False
-    keeps_jobs = False  # its definition may not be there, and its controller may be another one
+    keeps_jobs = False  # the kind may not be installed, and its controller may differ
 
     def serves(self, _kind: Kind) -> bool:
-        """Return whether the cluster has a kind. This one does not ask: it has all of them."""
+        """Return whether the cluster serves a kind; always True here."""
         return True
 
     def check(
         self, source: Mapping[str, Any], path: str, experiment: Experiment, _find: FindObject
     ) -> tuple[Sequence[FieldError], Sequence[str]]:
-        """Return what is wrong with a template, and what will surprise.
+        """Return the errors and warnings for a template.
 
-        A kind of job that the cluster does not have is no error: it may be installed later.
+        A kind of job that the cluster does not serve is not an error: it may be installed later.
         """
         kind = Kind.of(source)
         unserved = f"the cluster serves no {kind.kind} ({kind.api_version}) now; trials wait until it does"
@@ -295,17 +295,17 @@ class ServingHome(Home):
 
 
 class ServerHome(ServingHome):
-    """The same, as the API server says it.
+    """Checks of experiments that ask the API server.
 
     Args:
-        cluster: With the rights of the user.
+        cluster: The cluster, with the rights of the user.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self._connection = cluster.connection
 
     def serves(self, kind: Kind) -> bool:
-        """Return whether the cluster has a kind; True where that cannot be found out."""
+        """Return whether the cluster serves a kind; True if the API server does not answer."""
         with suppress(UnavailableError):
             try:
                 self._connection.discovery.resource(kind.api_version, kind.kind)
@@ -316,17 +316,17 @@ class ServerHome(ServingHome):
     def try_create(self, experiment: Experiment) -> None:
         """Check a new experiment with the API server and its webhooks."""
         path = self._connection.discovery.resource(EXPERIMENT.api_version, EXPERIMENT.kind).path(experiment.namespace)
-        with suppress(AlreadyExistsError):  # what is there is resumed or updated
+        with suppress(AlreadyExistsError):  # an existing experiment is resumed or updated
             self._connection.request("POST", path, query={"dryRun": "All"}, body=experiment.encode())
 
 
 class UsersCatalog:
-    """Fits `katib.model.algorithms.AlgorithmCatalog`.
+    """Algorithms offered to users of a cluster. Implements `katib.model.algorithms.AlgorithmCatalog`.
 
-    Where the KatibConfig may not be read, any name is taken to be offered, and the cluster's own admission decides.
+    If the KatibConfig may not be read, any name is accepted here, and the cluster's admission decides.
 
     Args:
-        core: Has the ConfigMap of the KatibConfig.
+        core: Katib's own components, with the ConfigMap of the KatibConfig.
     """
 
     def __init__(self, core: Core) -> None:
@@ -335,7 +335,7 @@ class UsersCatalog:
         self._ours = Catalog()
 
     def find(self, name: str, *, early_stopping: bool = False) -> AlgorithmInfo | None:
-        """Return an algorithm by name, None when it is not offered."""
+        """Return an algorithm by name, None if it is not offered."""
         offered = self._offered()
         if offered is not None:
             return offered.find(name, early_stopping=early_stopping)
@@ -343,7 +343,7 @@ class UsersCatalog:
         return known or AlgorithmInfo(name, early_stopping=early_stopping)
 
     def all(self) -> Sequence[AlgorithmInfo]:
-        """Return every algorithm that is known to be offered; else those of the default configuration."""
+        """Return all algorithms known to be offered, or those of the default configuration."""
         return (self._offered() or self._ours).all()
 
     def _offered(self) -> AlgorithmCatalog | None:

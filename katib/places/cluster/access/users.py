@@ -1,12 +1,12 @@
-"""A cluster for many users: each is answered with what the API server says that this user may do.
+"""A cluster shared by many users, each with the rights that the API server grants that user.
 
     user --> TuningService --> GuardedConnection -- may this user? --> AccessReviews --> API server
                                       |
-                                      +-- yes: the request, with our own credentials --> API server
+                                      +-- yes: the request, with this server's credentials --> API server
 
-Every single request is asked about, also those that a route makes on its way, such as reading the pods of a trial that
-does not progress or the ConfigMap of a template; so a request that `kubectl` would refuse is refused here, too. What we
-may not do ourselves, no user can do through us.
+Every request is authorized, including indirect ones, such as reading the pods of a trial that does not progress or the
+ConfigMap of a template; a request that `kubectl` would refuse is refused here, too. This server's own rights limit
+those of every user.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from katib.service.tuning.service import TuningService
 from katib.service.tuning.users import User
 
 _AT_ONCE = 8
-"""Namespaces that are asked about together; one after the other takes seconds where there are hundreds."""
+"""Concurrent namespace listings; listing hundreds one by one takes seconds."""
 
 audit = logging.getLogger("katib.audit")
-"""Records every write on behalf of a user: the API server's own log names us."""
+"""Records every write on behalf of a user: the API server's audit log names only this server."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenUsers:
-    """A cluster that is ready to be asked by many users.
+    """An open cluster for many users.
 
     Attributes:
-        service_of: Returns what answers a user.
+        service_of: Returns the tuning service for a user.
         host: Address of the API server.
     """
 
@@ -69,10 +69,10 @@ def open_users(
     """Open a cluster for many users.
 
     Args:
-        kubeconfig: As `katib.places.cluster.access.connect.connect` takes it: who we are.
-        context: As above.
-        db_manager: Address of the DB manager; empty: found by itself.
-        kept_seconds: How long an answer about a right holds, and how often the right to an open stream is looked at.
+        kubeconfig: As in `katib.places.cluster.access.connect.connect`; the identity of this server.
+        context: As in `katib.places.cluster.access.connect.connect`.
+        db_manager: Address of the DB manager; discovered if empty.
+        kept_seconds: How long a decision about a right is cached, and how often open streams are reauthorized.
 
     Raises:
         KatibError: As `katib.places.cluster.access.connect.connect` does.
@@ -114,16 +114,16 @@ def _permit(reviews: AccessReviews, subject: Subject, request: RequestInfo) -> N
 
 
 class UserStore(KubernetesStore):
-    """The objects of a cluster as a user may see and change them; the audit log gets who wrote what.
+    """Objects of a cluster with the rights of a user; writes are recorded in the audit log.
 
-    A list of all namespaces holds what is in those whose objects of the kind the user may list, where the user may not
-    list them everywhere; its revision is then empty, as there is none to watch from.
+    If a user may not list a kind in all namespaces, a list of all namespaces holds the objects of the namespaces that
+    the user may list; its revision is then empty, as it cannot be watched from.
 
     Args:
-        connection: With the rights of the user.
+        connection: Connection with the rights of the user.
         user: Name of the user.
-        namespaces: Names all namespaces.
-        namespace: As `KubernetesStore` takes it.
+        namespaces: Returns the names of all namespaces.
+        namespace: As in `KubernetesStore`.
     """
 
     def __init__(
@@ -141,7 +141,6 @@ class UserStore(KubernetesStore):
         labels: Mapping[str, str] | None = None,
         owner_uid: str | None = None,
     ) -> ObjectList:
-        """Return the objects of a kind."""
         in_one = partial(super().list, kind, labels=labels, owner_uid=owner_uid)
         namespace = namespace or self._namespace
         try:
@@ -160,19 +159,15 @@ class UserStore(KubernetesStore):
         return ObjectList(objects.in_order(found), "")
 
     def create(self, obj: Object) -> Object:
-        """Store a new object."""
         return self._noted("create", super().create(obj))
 
     def update(self, obj: Object) -> Object:
-        """Replace everything but the status."""
         return self._noted("update", super().update(obj))
 
     def patch(self, obj: Object, changes: Mapping[str, Any]) -> Object:
-        """Change the named fields."""
         return self._noted("patch", super().patch(obj, changes))
 
     def delete(self, kind: Kind, key: Key, *, uid: str | None = None) -> None:
-        """Delete an object and what it owns."""
         super().delete(kind, key, uid=uid)
         self._note("delete", kind, key)
 

@@ -1,4 +1,5 @@
-"""Admission reviews over HTTPS: the protocol, JSON patches, and certificates that renew themselves.
+"""Admission reviews over HTTPS: the protocol, JSON patches, and self-renewing certificates.
 
-Belongs here: what any webhook needs. Does not belong here: what is decided about an object; handlers are given.
+Belongs here: functionality that any webhook needs. Does not belong here: decisions about objects; handlers are passed
+in.
 """

@@ -1,16 +1,16 @@
-"""Where certificates come from, and whom callers are made to trust.
+"""Sources of webhook certificates, and publication of the authorities that callers trust.
 
-`CertificateFiles` takes them from a directory. `CertificateSecret` makes and renews them, and keeps them in a Secret so
-that all replicas serve the same one; `CaBundle` publishes their authorities in the webhook configurations.
+`CertificateFiles` reads them from a directory. `CertificateSecret` issues and renews them, and keeps them in a Secret
+so that all replicas serve the same one; `CaBundle` publishes their authorities in the webhook configurations.
 
-    sound, young        keep
-    sound, getting old  prepare: the next certificate goes into the Secret beside the current one; callers are made to
-                        trust the authorities of both
-    prepared a while    promote: the next one becomes the current one; callers go on trusting both authorities
-    anything else       replace: a new one is current at once
+    valid, not due       keep
+    valid, due           prepare: the next certificate goes into the Secret beside the current one; callers are made to
+        trust the authorities of both
+    prepared long enough promote: the next one becomes the current one; callers still trust both authorities
+    anything else        replace: a new one is current at once
 
-At every moment callers trust whatever any replica serves. Decisions come from the Secret and the clock alone, and
-writes compare and set, so that replicas which decide at the same time agree on what the first of them wrote.
+Callers trust the certificate of every replica at any time. Decisions depend on the Secret and the clock alone, and
+writes compare and set, so that replicas that decide concurrently adopt the first write.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ SECRET = Kind("v1", "Secret")
 LIFETIME = timedelta(days=365)
 RENEW_BEFORE = timedelta(days=120)
 PUBLISH_FOR = timedelta(minutes=1)
-"""How long callers are given to learn whom to trust. They watch the configurations, so it takes them seconds."""
+"""Time for callers to learn the new authorities. They watch the configurations, so it takes them seconds."""
 
 _EMPTY = Certificate(b"", b"")
 _ATTEMPTS = 5
@@ -66,24 +66,24 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CaBundle:
-    """Writes the bundle into every webhook of the configurations of one name.
+    """Writes the bundle into every webhook of the configurations with one name.
 
     Attributes:
-        store: Keeps the configurations.
-        name: Their name.
+        store: Store of the configurations.
+        name: Name of the configurations.
     """
 
     store: ObjectStore
     name: str
 
     def publish(self, bundle: bytes) -> None:
-        """Make every webhook trust the bundle. Costs a read of each configuration when they do already.
+        """Make every webhook trust the bundle. Costs one read per configuration if they do already.
 
-        A configuration that does not exist is passed over: no webhook is called through it.
+        A missing configuration is skipped: no webhook is called through it.
 
         Raises:
-            UnavailableError: A configuration cannot be read or written now, or changes faster than it can be written.
-            ForbiddenError: The right to do so is missing.
+            UnavailableError: A configuration cannot be read or written now, or changes too often.
+            ForbiddenError: The necessary right is missing.
         """
         for kind in (MUTATING, VALIDATING):
             self._publish(kind, base64.b64encode(bundle).decode())
@@ -105,7 +105,7 @@ class CaBundle:
 
 
 def _trusting(obj: Object, text: str) -> dict[str, Any] | None:
-    """Return the configuration with the bundle in every webhook, None when it is there already."""
+    """Return the configuration with the bundle in every webhook, None if nothing changes."""
     webhooks = obj.get("webhooks") or []
     if all((webhook.get("clientConfig") or {}).get("caBundle") == text for webhook in webhooks):
         return None
@@ -119,7 +119,7 @@ class CertificateFiles:
     """A certificate in two files, `tls.crt` and `tls.key`.
 
     Args:
-        directory: Where they are. They may come later, and may be replaced at any time.
+        directory: Directory of the files. They may appear later and be replaced at any time.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -127,15 +127,15 @@ class CertificateFiles:
 
     @property
     def is_published(self) -> bool:
-        """Whether callers know whom to trust: always, since the program that writes the files publishes it."""
+        """Whether the authorities are published: always, since the program that writes the files publishes them."""
         return True
 
     def refresh(self) -> Certificate:
-        """Return what the files hold now.
+        """Return the current content of the files.
 
         Raises:
-            UnavailableError: The files are not there.
-            InvalidError: Certificate and key do not belong together, as between two writes.
+            UnavailableError: The files do not exist.
+            InvalidError: Certificate and key do not match, as between two writes.
         """
         try:
             chain, key = ((self._directory / name).read_bytes() for name in (CERTIFICATE_FILE, KEY_FILE))
@@ -154,13 +154,13 @@ class CertificateFiles:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What certificates are like.
+    """Properties of issued certificates.
 
     Attributes:
-        names: DNS names and IP addresses they are for.
-        lifetime: How long each is valid.
-        renew_before: How long before its end the next one is made.
-        publish_for: How long the next one waits until it is served.
+        names: DNS names and IP addresses.
+        lifetime: Validity.
+        renew_before: Time before expiry at which the next one is issued.
+        publish_for: Time between preparing and serving the next one.
     """
 
     names: tuple[str, ...]
@@ -171,12 +171,12 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a Secret holds.
+    """Content of the Secret.
 
     Attributes:
-        current: What is served.
+        current: The served certificate.
         bundle: The authorities to trust.
-        following: What will be served next; None when nothing is prepared.
+        following: The next certificate; None if none is prepared.
     """
 
     current: Certificate = _EMPTY
@@ -185,7 +185,7 @@ class Kept:
 
 
 class Step(Enum):
-    """What has to happen to a Secret."""
+    """Next action on a Secret."""
 
     KEEP = "keep"
     PREPARE = "prepare"
@@ -194,7 +194,7 @@ class Step(Enum):
 
 
 def next_step(kept: Kept, terms: Terms, now: datetime) -> Step:
-    """Return what has to happen now."""
+    """Return the next action."""
     following = kept.following
     is_prepared = following is not None and is_sound(following, kept.bundle, terms.names, now)
     if not is_sound(kept.current, kept.bundle, terms.names, now):
@@ -206,7 +206,7 @@ def next_step(kept: Kept, terms: Terms, now: datetime) -> Step:
 
 
 def after(step: Step, kept: Kept, terms: Terms, now: datetime) -> Kept:
-    """Return what the Secret holds after a step."""
+    """Return the content of the Secret after an action."""
     if step is Step.PROMOTE and kept.following is not None:
         return Kept(kept.following, kept.bundle)
     if step is Step.KEEP:
@@ -215,20 +215,20 @@ def after(step: Step, kept: Kept, terms: Terms, now: datetime) -> Kept:
     if step is Step.PREPARE:
         trusted = signers_of(kept.current, kept.bundle)
         return replace(kept, bundle=b"".join([*trusted, issued.authority]), following=issued.certificate)
-    # Another replica may serve what was there until it looks again, so the authorities stay.
+    # Another replica may serve the previous one until its next refresh, so the authorities stay.
     return Kept(issued.certificate, b"".join([*authorities_in(kept.bundle)[-2:], issued.authority]))
 
 
 @dataclass(slots=True, eq=False)
 class CertificateSecret:
-    """A source of certificates over a Secret, which it makes and renews: `CertificateSource`.
+    """Source of certificates over a Secret, which it creates and renews: `CertificateSource`.
 
     Attributes:
-        store: Keeps the Secret.
-        key: Namespace and name of the Secret. It may exist already, also empty.
-        terms: What certificates are like.
-        bundle: Tells callers whom to trust.
-        clock: Decides what has to be renewed.
+        store: Store of the Secret.
+        key: Namespace and name of the Secret. It may exist already, even empty.
+        terms: Properties of issued certificates.
+        bundle: Publishes the authorities to callers.
+        clock: Determines what is due.
     """
 
     store: ObjectStore
@@ -246,21 +246,21 @@ class CertificateSecret:
         return self._published
 
     def refresh(self) -> Certificate:
-        """Renew what has to be renewed, make callers trust it, and return what to serve.
+        """Renew certificates that are due, publish their authorities, and return the one to serve.
 
         Raises:
             UnavailableError: The Secret cannot be read or written now.
-            ForbiddenError: The right to do so is missing.
+            ForbiddenError: The necessary right is missing.
         """
         kept = self._settled()
-        # An API server that does not answer for a moment still has the published bundle.
+        # During a short outage of the API server the published bundle remains.
         was_published = self._published and kept.current == self._last.current
         self._last = kept
         self._published = self._publish(kept) or was_published
         return kept.current
 
     def _settled(self) -> Kept:
-        """Take steps until there is none to take."""
+        """Act until no action is due."""
         for _ in range(_ATTEMPTS):
             try:
                 stored: Object | None = self.store.get(SECRET, self.key)
@@ -279,7 +279,7 @@ class CertificateSecret:
             _LOG.info("certificate of the webhooks: %s", step.value, extra={"secret": str(self.key)})
             if step is not Step.PROMOTE:
                 return following
-        raise UnavailableError(f"Secret {self.key}: others change it all the time; look who does")
+        raise UnavailableError(f"Secret {self.key}: it changes continually; find out which client writes it")
 
     def _publish(self, kept: Kept) -> bool:
         try:
@@ -306,13 +306,12 @@ _FIELDS: Sequence[str] = ("tls.crt", "tls.key", "ca.crt", "next.crt", "next.key"
 
 
 def read(secret: Object) -> Kept:
-    """Return what a Secret holds; what cannot be read is empty."""
+    """Return the content of a Secret; unreadable fields are empty."""
     crt, key, bundle, next_crt, next_key = (_decoded(secret, name) for name in _FIELDS)
     return Kept(Certificate(crt, key), bundle, Certificate(next_crt, next_key) if next_crt or next_key else None)
 
 
 def written(kept: Kept) -> dict[str, Any]:
-    """Return the data of a Secret."""
     following = kept.following or _EMPTY
     contents = (kept.current.chain, kept.current.key, kept.bundle, following.chain, following.key)
     return {

@@ -19,12 +19,12 @@ GROUP = "admission.k8s.io"
 VERSIONS = ("v1", "v1beta1")
 
 _MAX_WARNING = 256
-"""The API server cuts longer warnings when there are many of them."""
+"""The API server truncates longer warnings if there are many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """A request that waits for a verdict.
+    """An admission request.
 
     Attributes:
         uid: Identifies the request, not the object.
@@ -33,13 +33,13 @@ class Review:
         name: Empty while a name is still to be generated.
         object: The object as it would be stored; empty for `DELETE`.
         old_object: The stored object; empty for `CREATE`.
-        user: Name of the user who asks.
-        dry_run: Whether nothing will be stored, so that nothing else may be changed either.
+        user: Name of the requesting user.
+        dry_run: Whether nothing will be stored, so that side effects are forbidden, too.
         resource: Plural name of the kind.
         kind: Name of the kind.
         group: API group of the kind.
         subresource: Such as `status`; empty for the object itself.
-        api_version: Of the review, to be answered in.
+        api_version: Version of the review, and so of the response.
     """
 
     uid: str
@@ -59,15 +59,15 @@ class Review:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is answered.
+    """The response to an admission request.
 
     Attributes:
-        allowed: Whether the request may go on.
-        message: Why not, as shown to the user; may have several lines.
+        allowed: Whether the request is admitted.
+        message: Cause of a refusal, as shown to the user; may have several lines.
         code: HTTP status of the refusal.
-        reason: Kubernetes' word for it, such as `Invalid`; empty for none.
-        errors: What is wrong with single fields, which clients show one by one.
-        patched: What the object is to become; None leaves it as it is.
+        reason: Reason in Kubernetes' terms, such as `Invalid`; may be empty.
+        errors: Errors of single fields, which clients list one by one.
+        patched: The object after the change; None for no change.
         warnings: Lines shown to the user beside the outcome.
     """
 
@@ -140,7 +140,7 @@ def encode_answer(review: Review, verdict: Verdict) -> bytes:
 
 
 def _status(review: Review, verdict: Verdict) -> dict[str, Any]:
-    """Return a refusal as Kubernetes' own validation words it, so that kubectl lists the fields below each other."""
+    """Return a refusal in the form of Kubernetes' own validation, so that kubectl lists the fields one per line."""
     causes = [
         {"reason": error.origin, "field": error.path, "message": str(replace(error, path="")).removeprefix(": ")}
         for error in verdict.errors
@@ -157,7 +157,7 @@ def _status(review: Review, verdict: Verdict) -> dict[str, Any]:
 
 
 def _warning(text: str) -> str:
-    """Return text that fits into one HTTP header, as warnings travel."""
+    """Return text that fits into an HTTP header, which carries warnings."""
     line = " ".join(text.split())
     return line if len(line) <= _MAX_WARNING else f"{line[: _MAX_WARNING - 1]}…"
 
@@ -180,9 +180,9 @@ Operation = dict[str, Any]
 
 
 def diff(old: Any, new: Any) -> list[Operation]:
-    """Return the operations that make `new` of `old`; none when they are the same JSON value.
+    """Return the JSON patch operations from `old` to `new`; none if they are the same JSON value.
 
-    Elements of lists are compared in place, after what both lists have in common at their beginnings and ends.
+    Elements of lists are compared by position, after removing a common prefix and suffix.
     """
     return list(_diff(old, new, ""))
 
@@ -222,7 +222,7 @@ def _diff_lists(old: Sequence[Any], new: Sequence[Any], path: str) -> Iterator[O
 
 
 def _common(old: Sequence[Any], new: Sequence[Any], limit: int) -> int:
-    """Return how many elements at the beginning are the same in both, at most `limit`."""
+    """Return the length of the common prefix, at most `limit`."""
     return next((i for i in range(limit) if not same_json(old[i], new[i])), limit)
 
 

@@ -1,4 +1,4 @@
-"""The HTTPS server that the API server calls: handlers by path, and certificates that may change meanwhile."""
+"""HTTPS server that the API server calls: handlers by path, and certificates that may change while it runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from katib.wire.serving.certificates import Certificate, CertificateSource
 from katib.wire.serving.listening import ServerThread, open_socket
 
 CERTIFICATE_PERIOD_SECONDS = 10.0
-"""How long a certificate that was replaced elsewhere, or a bundle that was reset, may go unnoticed."""
+"""How long a certificate replaced elsewhere, or a reset bundle, may go unnoticed."""
 
 SELF_CHECK_SECONDS = 2.0
 
@@ -35,14 +35,14 @@ _LOG = logging.getLogger(__name__)
 
 
 class AdmissionServer:
-    """Answers admission reviews. Also a context manager: entered, it listens. Once stopped it stays so.
+    """Answers admission reviews. As a context manager it listens while entered. It cannot be restarted.
 
     Args:
-        handlers: What decides, by path.
-        certificates: Where certificates come from; looked at again and again while the server runs.
+        handlers: Handlers by path.
+        certificates: Source of certificates; polled while the server runs.
         host: Address to listen on.
-        port: Port; 0 takes a free one.
-        clock: Times the looks at the certificates.
+        port: Port; 0 for a free one.
+        clock: Times the polls of the certificates.
     """
 
     def __init__(
@@ -73,14 +73,14 @@ class AdmissionServer:
 
     @property
     def port(self) -> int:
-        """The port that is listened on; 0 while nothing is."""
+        """The port of the listener; 0 while there is none."""
         return self._port
 
     @property
     def is_ready(self) -> bool:
-        """Whether reviews are answered: the server shakes hands with the certificate in use.
+        """Whether reviews are answered: a handshake with the certificate in use succeeded.
 
-        Each certificate is tried by a connection of our own until it was seen once; after that it costs nothing.
+        Each certificate is probed by a connection of our own until it succeeded once; after that the check is free.
         """
         if self._thread is None or self._context is None:
             return False
@@ -90,7 +90,7 @@ class AdmissionServer:
         return self._seen_served == served
 
     def start(self) -> None:
-        """Listen. Connections are turned away until the first certificate is there, which is tried at once.
+        """Listen. Connections are refused until the first certificate is available, which is tried at once.
 
         Raises:
             TerminalError: The port cannot be listened on.
@@ -110,7 +110,7 @@ class AdmissionServer:
         self._thread = ServerThread(app, [listening], "katib-admission", tls=lambda: self._context)
 
     def stop(self) -> None:
-        """Stop listening, let requests under way finish for a few seconds, and close all connections."""
+        """Stop listening, let requests in progress finish for a few seconds, and close all connections."""
         self._certificates.stop()
         if self._thread is not None:
             self._thread.close()
@@ -128,13 +128,13 @@ class AdmissionServer:
             answer = encode_answer(review, handler(review))
         except KatibError as error:
             answer = encode_answer(review, refused(error))
-        except Exception:  # noqa: BLE001 - whatever a handler does, the others go on
+        except Exception:  # noqa: BLE001 - a failing handler must not affect others
             _LOG.exception("admission handler failed", extra={"review": review.uid, "resource": review.resource})
             answer = encode_answer(review, _BROKEN)
         return HTTPStatus.OK, "application/json", answer
 
     def _refresh_certificate(self) -> None:
-        """Serve the certificate that the source has now."""
+        """Serve the source's current certificate."""
         certificate = self._source.refresh()
         if certificate == self._certificate:
             return
@@ -145,7 +145,7 @@ class AdmissionServer:
         _LOG.info("serving certificate of the webhooks is in use", extra={"serial": f"{leaf.serial_number:x}"})
 
     def _shows(self, certificate: bytes) -> bool:
-        """Return whether a new connection is shown this certificate; it is compared, so no authority is needed."""
+        """Return whether a new connection gets this certificate; a byte comparison, so no authority is needed."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         address = (self._address[0] or "127.0.0.1", self.port)

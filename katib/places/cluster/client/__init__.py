@@ -1,6 +1,6 @@
-"""The connection to a Kubernetes API server: configuration, raw requests in JSON, errors of our tree, discovery.
+"""Client of a Kubernetes API server: configuration, requests in plain JSON, typed errors, discovery.
 
-Belongs here: what any client of Kubernetes needs. Does not belong here: kinds of ours, caches, controllers.
+Belongs here: functionality that any Kubernetes client needs. Does not belong here: Katib's kinds, caches, controllers.
 """
 
 from katib.places.cluster.client.answers import NamespaceGoneError, NotServedError, NotThisObjectError, watch_error_of

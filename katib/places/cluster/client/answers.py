@@ -1,7 +1,7 @@
-"""What an answer of the API server means in our tree of errors. Pure.
+"""Mapping from responses of the API server to the tree of errors. Pure.
 
-The class says what to do next, the message is one line and keeps the server's words, since a webhook's denial or a
-schema's complaint is written for the user.
+The class tells the caller how to proceed. The message is one line and keeps the server's words, since a webhook's
+denial or a schema violation is written for the user.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ _RBAC_DENIAL = re.compile(r"\bcannot \w+ (resource|path)\b")
 _OTHER_UID = re.compile(r"UID in (the )?precondition")
 _WEBHOOK_DENIAL = re.compile(r'admission webhook "[^"]*" denied the request')
 _TOO_LARGE = re.compile(r"etcdserver: request is too large|(?i:request entity too large)")
-"""An object that the store or the API server cannot take; the first comes as an error of the server's."""
+"""Matches an object that is too large for the store or the API server; etcd's message comes as a server error."""
 _NO_REMEDY = "change it accordingly"
 _TERMINATING = "NamespaceTerminating"
 
 
 class NotServedError(KindNotInstalledError):
-    """The API server knows no such path: the kind is not installed, or its definition is gone."""
+    """The path is not served: the kind is not installed, or its definition was deleted."""
 
 
 class NamespaceGoneError(NotFoundError):
-    """The namespace does not exist, or is being deleted and takes no new objects."""
+    """The namespace does not exist, or is being deleted and accepts no new objects."""
 
 
 class NotThisObjectError(NotFoundError):
-    """Another object has the name now: its uid is not the one that was asked for."""
+    """Another object has the name now: its uid is not the requested one."""
 
 
 def error_of(status: int, data: bytes, request: RequestInfo) -> KatibError:
-    """Return the error that an answer of 400 and above stands for."""
+    """Return the error for a response with status 400 or above."""
     answer = _status_object(data)
     message = one_line(answer.get("message") or data.decode(errors="replace").strip() or f"HTTP status {status}")
     make = _MEANINGS.get(status)
@@ -66,7 +66,7 @@ def error_of(status: int, data: bytes, request: RequestInfo) -> KatibError:
 
 
 def watch_error_of(obj: Mapping[str, Any], request: RequestInfo) -> KatibError:
-    """Return the error that an ERROR event of a watch stands for."""
+    """Return the error for an ERROR event of a watch."""
     code = obj.get("code")
     return error_of(code if isinstance(code, int) else 500, json.dumps(obj).encode(), request)
 
@@ -106,7 +106,7 @@ def _forbidden(answer: dict[str, Any], message: str, request: RequestInfo) -> Ka
 
 
 def denial(user: str, request: RequestInfo) -> str:
-    """Return how it is said that a user may not do something."""
+    """Return the message for a request that a user's rights do not allow."""
     return f"{request.subject}: {user} may not {request.verb} it; add the rule {request.rule} to a role of that user"
 
 
@@ -130,7 +130,7 @@ def _invalid(answer: dict[str, Any], message: str, request: RequestInfo) -> Kati
         )
         for cause in causes
     )
-    return InvalidError(dict.fromkeys(errors))  # the server may say the same thing twice
+    return InvalidError(dict.fromkeys(errors))  # the server may repeat a cause
 
 
 _MEANINGS = {
@@ -145,7 +145,7 @@ _MEANINGS = {
 
 
 def _cause_and_remedy(message: str, *, has_remedy: bool) -> tuple[str, str]:
-    """Split what a webhook says at its last semicolon, behind which ours say what to do."""
+    """Split a webhook's message at its last semicolon, which separates the remedy in messages of Katib's webhooks."""
     cause, semicolon, remedy = message.rpartition("; ")
     return (cause, remedy) if has_remedy and semicolon else (message, _NO_REMEDY)
 

@@ -1,4 +1,4 @@
-"""Where the API server is and who we are to it: a kubeconfig file or the service account of a pod."""
+"""Address of the API server and credentials for it, from a kubeconfig file or a pod's service account."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from urllib3.connection import HTTPConnection
 
 from katib.errors import UnavailableError, invalid, one_line
 
-if TYPE_CHECKING:  # 15 MB, which a controller in its pod does without
+if TYPE_CHECKING:  # 15 MB, which a controller in its pod avoids
     from kubernetes import client
 
 POOL_SIZE = 64
-"""Connections kept open: some sixteen worker threads, one for each watch, and room."""
+"""Connections kept open: about sixteen worker threads, one for each watch, and some spare."""
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _KEEPALIVE_IDLE_SECONDS, _KEEPALIVE_INTERVAL_SECONDS, _KEEPALIVE_PROBES = 30, 10, 3
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The way to an API server.
+    """Connection parameters of an API server.
 
     Attributes:
-        host: Its address: `https://10.0.0.1:6443`.
-        pool: Keeps the connections.
-        credentials: Returns the headers that say who we are; raises UnavailableError while they cannot be had.
+        host: Address, such as `https://10.0.0.1:6443`.
+        pool: Connection pool.
+        credentials: Returns the authentication headers; raises UnavailableError while there are none.
     """
 
     host: str
@@ -40,12 +40,12 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to reach an API server.
+    """Configuration for reaching an API server.
 
     Attributes:
         load: Reads the configuration again, with fresh credentials.
         configuration: Reads it in the form of the package `kubernetes`.
-        namespace: The namespace of the context, or of the pod.
+        namespace: Namespace of the context, or of the pod.
     """
 
     load: Callable[[], Way]
@@ -54,13 +54,13 @@ class Access:
 
 
 def access(kubeconfig: str | Path | None = None, context: str | None = None) -> Access:
-    """Find out how to reach an API server.
+    """Find the configuration for reaching an API server.
 
-    A given file or context decides; then $KUBECONFIG; then, in a pod, its service account; then ~/.kube/config.
+    Precedence: a given file or context, $KUBECONFIG, the service account in a pod, ~/.kube/config.
 
     Raises:
         InvalidError: The file cannot be read, or has no such context.
-        UnavailableError: There is no configuration anywhere.
+        UnavailableError: There is no configuration.
     """
     named = kubeconfig or os.environ.get("KUBECONFIG")
     if not named and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
@@ -100,14 +100,14 @@ def _prepared(load: Callable[[client.Configuration], None]) -> Callable[[], clie
 
 
 def way_of(configuration: client.Configuration) -> Way:
-    """Return the way that a configuration of the package `kubernetes` describes."""
+    """Return the connection parameters of a configuration of the package `kubernetes`."""
     from kubernetes import client
     from kubernetes.config.config_exception import ConfigException
 
     def credentials() -> Mapping[str, str]:
         try:
             settings: Mapping[str, Any] = configuration.auth_settings()
-        except (ConfigException, OSError, ValueError) as error:  # a token file that is empty for a moment, say
+        except (ConfigException, OSError, ValueError) as error:  # such as a token file that is empty while rewritten
             raise _without_credentials(error) from error
         return {setting["key"]: setting["value"] for setting in settings.values() if setting.get("value")}
 
@@ -152,7 +152,7 @@ def _namespace_of_context(path: str, context: str | None) -> str:
         raise UnavailableError(f"{path}: no such file; name a kubeconfig with --kubeconfig or in $KUBECONFIG")
     try:
         contexts, current = _loader().list_kube_config_contexts(path)
-    except Exception as error:  # the package lets through what PyYAML and its own lookups raise
+    except Exception as error:  # the package lets errors of PyYAML and of its own lookups through
         raise invalid(path, one_line(error), "fix the kubeconfig", "kubeconfig") from error
     chosen: dict[str, Any] | None = current
     if context is not None:
@@ -164,7 +164,7 @@ def _namespace_of_context(path: str, context: str | None) -> str:
 
 
 def _socket_options() -> list[tuple[int, int, int | bytes]]:
-    """Return the socket options that find a dead peer within a minute, also while a watch is quiet."""
+    """Return the socket options that detect a dead peer within a minute, even on a quiet watch."""
     options = [*HTTPConnection.default_socket_options, (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
     for name, value in (
         ("TCP_KEEPIDLE", _KEEPALIVE_IDLE_SECONDS),

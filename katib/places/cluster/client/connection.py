@@ -1,4 +1,4 @@
-"""A connection to an API server: requests in plain JSON, tried again where that is safe, errors of our tree."""
+"""Connection to an API server: requests in plain JSON, retried if that is safe, with typed errors."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ CONNECT_SECONDS = 5.0
 READ_SECONDS = 40.0
 """Longer than a webhook may take to admit an object (30 s)."""
 RELOAD_SECONDS = 5.0
-"""How often a refused login may have the credentials read again."""
+"""Minimum time between reloads of the credentials after a 401."""
 
 RETRIED_STATUSES = frozenset((429, 500, 502, 503, 504))
 BACKOFF = Backoff(0.05, 2.0, factor=4.0, jitter=0.5)
 MAX_ATTEMPTS = 5
-"""About four seconds in all: it outlasts a hiccup. The caller has a work queue with patience for real outages."""
+"""About four seconds in all, enough for a short interruption. The caller's work queue handles longer outages."""
 LONGEST_RETRY_AFTER_SECONDS = 10.0
-"""A server that asks for more is believed, but not waited for: a worker thread has other things to do."""
+"""A server that asks for a longer wait is not retried, so that worker threads stay free."""
 
 _CREDENTIALS_KEPT_SECONDS = 5.0
-"""Asking the package for them costs as much as the rest of a request; its own sources change by the minute."""
+"""Asking the package for credentials costs as much as the rest of a request; they change every few minutes."""
 
 _ANY_FORM = {"Accept": "*/*"}
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
@@ -47,17 +47,17 @@ _log = logging.getLogger(__name__)
 
 
 class Outgoing(NamedTuple):
-    """A request as it is sent.
+    """An HTTP request, ready to send.
 
     Attributes:
-        method: Of HTTP.
+        method: HTTP method.
         path: From the root, quoted.
-        query: Parameters of the path.
-        body: Encoded; None for none.
-        headers: Beside those of every request.
-        timeout_seconds: How long one attempt may wait for the answer, or for more of it; None: as long as it takes.
-        on_doubt: Called before it is sent again when its first sending may have taken effect.
-        is_stream: Whether the answer goes on.
+        query: Query parameters.
+        body: Encoded body; None for no body.
+        headers: Headers beside those of every request.
+        timeout_seconds: Limit for one attempt to wait for the response or more of it; None for no limit.
+        on_doubt: Called before a retry if the first attempt may have taken effect.
+        is_stream: Whether the response is an open-ended stream.
     """
 
     method: str
@@ -71,14 +71,14 @@ class Outgoing(NamedTuple):
 
     @property
     def info(self) -> RequestInfo:
-        """What it asks for."""
+        """The request in RBAC terms."""
         return request_info(self.method, self.path, self.query)
 
 
 class Session:
-    """A pool of connections with fixed TLS settings and credentials that renew themselves.
+    """Pool of connections with fixed TLS settings and self-renewing credentials.
 
-    Bodies pass through as bytes: the package's models would cost more than the request itself.
+    Bodies are bytes: the package's models would cost more than the request itself.
     """
 
     def __init__(self, way: Way) -> None:
@@ -90,11 +90,11 @@ class Session:
         self._renewed = float("-inf")
 
     def send(self, request: Outgoing, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
-        """Send one request once, with these headers, too.
+        """Send a request once, with additional headers.
 
         Raises:
-            urllib3.exceptions.HTTPError: No answer.
-            UnavailableError: The credentials cannot be had now.
+            urllib3.exceptions.HTTPError: There was no response.
+            UnavailableError: The credentials are not available now.
         """
         url = f"{self.host}{request.path}" + (f"?{urlencode(request.query)}" if request.query else "")
         response: urllib3.BaseHTTPResponse = self._pool.urlopen(
@@ -116,7 +116,7 @@ class Session:
     def _current_credentials(self) -> Mapping[str, str]:
         now = time.monotonic()
         if now - self._renewed > _CREDENTIALS_KEPT_SECONDS:
-            with self._lock:  # a plugin that fetches tokens runs once, not once a thread
+            with self._lock:  # a plugin that fetches tokens runs once, not once per thread
                 if now - self._renewed > _CREDENTIALS_KEPT_SECONDS:
                     self._credentials = self._read_credentials()
                     self._renewed = time.monotonic()
@@ -124,27 +124,27 @@ class Session:
 
 
 def pause_before(attempt: int, retry_after_seconds: float = 0.0) -> float | None:
-    """Return how long to wait before an attempt (the second is 2); None when it is not worth it."""
+    """Return the pause before an attempt (the first retry is attempt 2); None if no further attempt is made."""
     if attempt > MAX_ATTEMPTS or retry_after_seconds > LONGEST_RETRY_AFTER_SECONDS:
         return None
     return retry_after_seconds + BACKOFF.pause_seconds(attempt - 1, random.random())
 
 
 def retry_after(headers: Mapping[str, str]) -> float:
-    """Return what the Retry-After header asks for in seconds; 0 when it is absent or a date."""
+    """Return the seconds of the Retry-After header; 0 if it is absent or a date."""
     text = headers.get("Retry-After", "")
     return float(text) if text.isdecimal() else 0.0
 
 
 class Connection:
-    """Talks to one API server. Safe to call from any thread.
+    """Connection to one API server. Thread-safe.
 
-    Requests are tried again, a few times within some seconds, when the server cannot be reached, is overloaded (429) or
-    fails (5xx). A write may then have happened although its answer was lost; `on_doubt` of `request` is called then.
+    A request is retried a few times within some seconds if the server cannot be reached, is overloaded (429) or fails
+    (5xx). A write may have taken effect although its response was lost; `on_doubt` of `request` reports this case.
 
     Args:
-        access: Where the server is and who we are.
-        user_agent: What the server's log calls us.
+        access: Address and credentials.
+        user_agent: User agent in the server's log.
     """
 
     def __init__(self, access: Access, *, user_agent: str = "katib") -> None:
@@ -164,7 +164,7 @@ class Connection:
         return self._session.host
 
     def observe(self, hook: Hook) -> None:
-        """Register a callback for each request and its answer's status, 0 when none came. It must be fast."""
+        """Register a callback for each request and its response's status (0 for no response). It must be fast."""
         self._hooks.append(hook)
 
     def request(
@@ -179,20 +179,20 @@ class Connection:
         timeout_seconds: float = READ_SECONDS,
         on_doubt: Callable[[], None] = lambda: None,
     ) -> dict[str, Any]:
-        """Send a request and return the answer's JSON.
+        """Send a request and return the JSON of the response.
 
         Args:
             method: `GET`, `POST`, `PUT`, `PATCH` or `DELETE`.
             path: From the root, quoted.
-            query: Parameters of the path.
+            query: Query parameters.
             body: JSON value to send.
-            content_type: Of the body; patches have several.
-            accept: Form of the answer if not the plain one, such as metadata only.
-            timeout_seconds: How long one attempt may wait for the answer.
-            on_doubt: Called before a request is sent again whose first sending may have taken effect.
+            content_type: Content type of the body; patches have several.
+            accept: Requested form if not plain JSON, such as metadata only.
+            timeout_seconds: Limit for one attempt to wait for the response.
+            on_doubt: Called before a retry if the first attempt may have taken effect.
 
         Raises:
-            KatibError: As `katib.places.cluster.client.answers` says.
+            KatibError: As described in `katib.places.cluster.client.answers`.
         """
         data = None if body is None else _encoded(body)
         headers = {"Content-Type": content_type} if body is not None else {}
@@ -204,16 +204,16 @@ class Connection:
     def pages(
         self, path: str, *, query: Mapping[str, str] | None = None, page_size: int | None = None, accept: str = ""
     ) -> Iterator[dict[str, Any]]:
-        """Yield the pages of a list, at least one; none of them is held while the next one is fetched.
+        """Yield the pages of a list, at least one; a page is released before the next one is fetched.
 
         Args:
-            path: Of the list.
+            path: Path of the list.
             query: Selectors.
-            page_size: How many objects a page has; None: all.
-            accept: Form of the answer if not whole objects.
+            page_size: Objects per page; None for all.
+            accept: Requested form if not whole objects.
 
         Raises:
-            ExpiredError: The server does not know the revision of the first page any more.
+            ExpiredError: The server no longer has the revision of the first page.
             KatibError: As `request`.
         """
         query = {**(query or {}), **({} if page_size is None else {"limit": str(page_size)})}
@@ -232,12 +232,12 @@ class Connection:
         query: Mapping[str, str] | None = None,
         read_timeout_seconds: float | None = None,
     ) -> Stream:
-        """Open an answer that goes on; without a read timeout it may be silent forever."""
+        """Open a streaming response; without a read timeout it may stay silent forever."""
         request = Outgoing("GET", path, query, None, _ANY_FORM, read_timeout_seconds, is_stream=True)
         return Stream(self._answer(request), request.info.subject)
 
     def close(self) -> None:
-        """Give up waiting for further attempts and close idle connections. Streams are closed by their owners."""
+        """Stop waiting for retries and close idle connections. Streams are closed by their owners."""
         self._closing.set()
         self._session.close()
 
@@ -248,7 +248,7 @@ class Connection:
         self.close()
 
     def _answer(self, request: Outgoing) -> urllib3.BaseHTTPResponse:
-        """Send a request until an answer below 400 comes or it is not worth it any more."""
+        """Send a request until the response is below 400 or no retry remains."""
         info = request.info
         relogged = False
         attempt = 1
@@ -286,7 +286,7 @@ class Connection:
                 request.on_doubt()
 
     def _log_in_again(self, session: Session) -> bool:
-        """Read the credentials again, for all threads once; return whether there are others to try."""
+        """Reload the credentials, once for all threads; return whether there are new ones to try."""
         with self._lock:
             if self._session is not session:
                 return True
@@ -301,22 +301,22 @@ class Connection:
         for hook in self._hooks:
             try:
                 hook(info, status)
-            except Exception:  # noqa: BLE001 - a counter must not break what it counts
+            except Exception:  # noqa: BLE001 - an observer must not break the request that it observes
                 _log.exception("Observer of requests failed", extra={"observer": repr(hook)})
 
 
 def open_connection(kubeconfig: str | Path | None = None, context: str | None = None) -> Connection:
-    """Connect as a kubeconfig file, its context, or the pod we run in says (`configuration.access`).
+    """Connect as configured by a kubeconfig file, its context, or the pod of this process.
 
-    Nothing is sent yet.
+    Sends no request. See `configuration.access`.
     """
     return Connection(access(kubeconfig, context))
 
 
 def _is_worth_retrying(method: str, status: int, failure: KatibError) -> bool:
-    """Return whether another attempt may succeed; some failures of the server are the request's own fault.
+    """Return whether a retry may succeed; some server failures are caused by the request itself.
 
-    Creations that count against the same quota are in each other's way for a moment.
+    Concurrent creations that count against one quota conflict briefly.
     """
     is_contention = method == "POST" and isinstance(failure, ConflictError)
     return is_contention or (status in RETRIED_STATUSES and not isinstance(failure, InvalidError))

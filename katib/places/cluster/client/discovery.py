@@ -1,8 +1,8 @@
-"""Which path serves a kind: the API server's own answer, remembered.
+"""Cache of the API server's discovery: the path that serves a kind.
 
-What is known is kept until the server contradicts it. What is not known is asked for again, but at most every few
-seconds per API version, so that a kind installed later is found without a restart and a missing one costs little.
-Versions that are not asked for in these seconds are not kept.
+Known kinds are kept until the server contradicts them. Unknown kinds are looked up again, at most every few seconds per
+API version, so that a kind installed later is found without a restart and a missing one costs little. Negative results
+expire after these seconds.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from katib.errors import KindNotInstalledError, NotFoundError
 ASK_AGAIN_SECONDS = 3.0
 
 _LOCKS = 16
-"""Lookups of API versions that share a lock wait for each other; a lock for each would never be let go."""
+"""Lookups of API versions that share a lock wait for each other; one lock per version would accumulate."""
 
 Fetch = Callable[[str], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class ApiResource:
-    """How the API server serves a kind."""
+    """The path and properties under which the API server serves a kind."""
 
     api_version: str
     kind: str
@@ -35,7 +35,7 @@ class ApiResource:
     has_status: bool
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the path of one object, or without a name of all; without a namespace of all namespaces."""
+        """Return the path of an object; without a name that of the list, without a namespace across all namespaces."""
         path = version_path(self.api_version)
         if self.namespaced and namespace:
             path += f"/namespaces/{quote(namespace, safe='')}"
@@ -46,11 +46,11 @@ class ApiResource:
 
 
 class Discovery:
-    """Looks kinds up. Safe to call from any thread.
+    """Looks up how kinds are served. Thread-safe.
 
     Args:
         fetch: Returns the JSON at a path of the API server; raises NotFoundError or KindNotInstalledError for 404.
-        monotonic: Seconds that never run backwards.
+        monotonic: Monotonic clock in seconds.
     """
 
     def __init__(self, fetch: Fetch, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -65,8 +65,8 @@ class Discovery:
         """Return how a kind is served.
 
         Raises:
-            KindNotInstalledError: It is not, or was not a moment ago.
-            UnavailableError: The API server does not say.
+            KindNotInstalledError: It is not served, or was not served moments ago.
+            UnavailableError: The API server does not answer.
         """
         found = self._known.get((api_version, kind))
         if found is not None:
@@ -83,7 +83,7 @@ class Discovery:
             ) from None
 
     def forget(self, resource: ApiResource) -> None:
-        """Take back what is known of a kind, because the server contradicted it; the next call asks at once."""
+        """Forget a kind that the server contradicted; the next lookup asks the server at once."""
         with self._lock:
             if self._known.get((resource.api_version, resource.kind)) is resource:
                 del self._known[resource.api_version, resource.kind]
@@ -106,7 +106,7 @@ class Discovery:
 
 
 def version_path(api_version: str) -> str:
-    """Return the path under which the kinds of an API version are."""
+    """Return the discovery path of an API version."""
     root = "/apis" if "/" in api_version else "/api"
     return f"{root}/{quote(api_version, safe='/')}"
 

@@ -1,4 +1,4 @@
-"""A connection for a user: every request is checked for permission first, every stream repeatedly."""
+"""Connection for one user: each request is authorized before it is sent, each stream repeatedly."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from katib.places.cluster.client.requests import RequestInfo, request_info
 from katib.places.cluster.client.stream import Stream
 
 Permit = Callable[[RequestInfo], None]
-"""Returns when a request may be sent, and raises what keeps it from being sent."""
+"""Returns if a request is permitted, and raises otherwise."""
 
 
 class GuardedConnection(Connection):
-    """A connection for one user, whose requests are sent with the credentials of a shared one.
+    """Connection for one user, sending requests with the credentials of a shared connection.
 
-    Nothing is sent that was not permitted, whichever method asks for it; looking up how kinds are served is free to
-    all users. Cheap to make: one for each request of a user is fine. Closing it leaves the shared one open.
+    Every request is authorized, whichever method sends it; only discovery is open to all users. Cheap to create: one
+    per request of a user is fine. Closing it leaves the shared connection open.
 
     Args:
-        connection: Sends the requests.
-        permit: Asked before each request.
-        streams: Looks after what stays open.
+        connection: The shared connection.
+        permit: Authorizes each request.
+        streams: Reauthorizes open streams.
     """
 
     def __init__(self, connection: Connection, permit: Permit, streams: OpenStreams) -> None:
-        # The base is not initialised: its pool, its credentials and its observers are those of the shared connection.
+        # The base is not initialised: pool, credentials and observers are those of the shared connection.
         self.namespace = connection.namespace
         self.discovery = connection.discovery
         self._shared = connection
@@ -40,24 +40,22 @@ class GuardedConnection(Connection):
 
     @property
     def host(self) -> str:
-        """The server's address."""
         return self._shared.host
 
     def observe(self, hook: Hook) -> None:
-        """Register a callback for each request of the shared connection."""
         self._shared.observe(hook)
 
     def stream(
         self, path: str, *, query: Mapping[str, str] | None = None, read_timeout_seconds: float | None = None
     ) -> Stream:
-        """Open an answer that goes on as long as it is permitted."""
+        """Open a streaming response that is closed when its permission ends."""
         stream = super().stream(path, query=query, read_timeout_seconds=read_timeout_seconds)
         info = request_info("GET", path, query)
         self._streams.add(stream, lambda: self._permit(info))
         return stream
 
     def close(self) -> None:
-        """Do nothing: the shared connection is its owner's."""
+        """Do nothing: the shared connection belongs to its owner."""
 
     def _answer(self, request: Outgoing) -> urllib3.BaseHTTPResponse:
         self._permit(request.info)
@@ -65,10 +63,10 @@ class GuardedConnection(Connection):
 
 
 class OpenStreams:
-    """Streams that end when the right to them does. Thread-safe. A context manager that stops looking after them.
+    """Open streams, closed when their permission is withdrawn. Thread-safe. A context manager that stops the checks.
 
     Args:
-        look_seconds: How often each stream is asked about again.
+        look_seconds: Interval between two checks of a stream.
     """
 
     def __init__(self, look_seconds: float) -> None:
@@ -87,7 +85,7 @@ class OpenStreams:
         self._thread.join()
 
     def add(self, stream: Stream, check: Callable[[], None]) -> None:
-        """Look after a stream until it ends; what `check` raises ends it with that error."""
+        """Check a stream until it ends; an error raised by `check` ends it."""
         with self._lock:
             self._checks[stream] = check
 
@@ -100,7 +98,7 @@ class OpenStreams:
                     stream.fail(error)
 
     def _open(self) -> list[tuple[Stream, Callable[[], None]]]:
-        """Return the streams that are open, and forget the others."""
+        """Return the open streams, and forget the closed ones."""
         with self._lock:
             for stream in [stream for stream in self._checks if stream.closed]:
                 del self._checks[stream]

@@ -1,4 +1,4 @@
-"""A way from this machine to a port of a pod, through the API server, for those outside of the cluster's network."""
+"""Port forwarding from this machine to a pod through the API server, for use outside the cluster's network."""
 
 from __future__ import annotations
 
@@ -28,15 +28,17 @@ _forward: Any = portforward  # the package is untyped here
 
 
 class PortForward:
-    """A socket on this machine, of this user alone, whose connections end at a port of a pod. A context manager.
+    """A socket on this machine, accessible to this user only, that forwards connections to a port of a pod.
+
+    A context manager.
 
     Args:
-        configuration: Returns how to reach the API server, with fresh credentials.
-        pod: Which pod.
-        port: Which of its ports.
+        configuration: Returns the API server's configuration, with fresh credentials.
+        pod: The pod.
+        port: The port of the pod.
 
     Raises (on entering):
-        ForbiddenError: Ports may not be forwarded.
+        ForbiddenError: The user may not forward ports.
         UnavailableError: The pod or the API server cannot be reached.
     """
 
@@ -48,9 +50,9 @@ class PortForward:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 
     def __enter__(self) -> str:
-        """Return where to connect to, in the words of gRPC."""
+        """Return the gRPC address to connect to."""
         try:
-            first = self._dial()  # says at once what is wrong
+            first = self._dial()  # reports errors at once
             self._listener.bind(str(self._directory / "port"))
             self._listener.listen()
         except BaseException:
@@ -63,7 +65,7 @@ class PortForward:
         self.close()
 
     def close(self) -> None:
-        """Stop listening; open connections end with their peers. Closing twice is fine."""
+        """Stop listening; open connections end with their peers. Idempotent."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -88,7 +90,7 @@ class PortForward:
         return found
 
     def _error_of(self, error: client.ApiException) -> KatibError:
-        """Return what a refused handshake means; the package reports it in one line with the answer at its end."""
+        """Return the error for a refused handshake; the package reports it in one line that ends with the response."""
         text = str(error.reason or "")
         status = re.search(r"Handshake status (\d+)", text)
         if status is None:
@@ -110,14 +112,14 @@ class PortForward:
             try:
                 far, waiting = waiting or self._dial(), None
             except KatibError:
-                near.close()  # the client behind it sees a lost connection, and tries again or says so
+                near.close()  # the client sees a lost connection, and tries again or reports it
                 continue
             for source, sink in ((near, far), (far, near)):
                 threading.Thread(target=_copy, args=(source, sink), name="port-forward", daemon=True).start()
 
 
 def _copy(source: socket.socket, sink: socket.socket) -> None:
-    """Move bytes one way until either end closes, then close both."""
+    """Copy bytes in one direction until either end closes, then close both."""
     with suppress(OSError):
         while data := source.recv(_CHUNK_BYTES):
             sink.sendall(data)

@@ -1,4 +1,4 @@
-"""What a request asks of the API server, read from its path as the server's authorization reads it."""
+"""A request in RBAC terms, parsed from its path as the API server's authorization parses it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _READS = frozenset(("get", "list", "watch"))
 
 @dataclass(frozen=True, slots=True)
 class RequestInfo:
-    """One request in the words of RBAC.
+    """One request in RBAC terms.
 
     Attributes:
         verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
         api_group: `apps`; empty for the core group.
         api_version: As objects write it: `apps/v1`, `v1`.
-        resource: Plural, lower case: `deployments`. Empty when the path leads to no objects, as in discovery.
+        resource: Plural, lower case: `deployments`. Empty for a path without objects, such as discovery.
         subresource: `status`, `log`; empty for the object itself.
         namespace: Empty for all namespaces and for cluster-scoped objects.
-        name: Empty when the request is about many objects, and for a creation.
+        name: Empty for a request about many objects, and for a creation.
         path: The path, for requests that are not about objects.
     """
 
@@ -37,12 +37,11 @@ class RequestInfo:
 
     @property
     def is_write(self) -> bool:
-        """Whether it changes something."""
         return self.verb not in _READS
 
     @property
     def subject(self) -> str:
-        """How a message names what the request is about: `jobs.batch team/a`."""
+        """Name of the requested objects in messages: `jobs.batch team/a`."""
         if not self.resource:
             return self.path
         group = f".{self.api_group}" if self.api_group else ""
@@ -51,7 +50,7 @@ class RequestInfo:
 
     @property
     def rule(self) -> str:
-        """The RBAC rule that allows the request, as it stands in a Role, and where it has to hold."""
+        """The RBAC rule that allows the request, as written in a Role, and its scope."""
         if not self.resource:
             return f'{{nonResourceURLs: ["{self.path}"], verbs: ["{self.verb}"]}} for the whole cluster'
         where = f"in namespace {self.namespace}" if self.namespace else "for the whole cluster"
@@ -63,7 +62,6 @@ class RequestInfo:
 
 
 def request_info(method: str, path: str, query: Mapping[str, str] | None = None) -> RequestInfo:
-    """Return what a request asks for."""
     match [unquote(part) for part in path.strip("/").split("/")]:
         case ["api", version, *rest] if rest:
             group = ""

@@ -1,8 +1,8 @@
-"""What users other than ourselves may do: the API server's own answer, remembered for some seconds.
+"""Authorization of other users by the API server, cached for some seconds.
 
-The question is the one that the API server would ask itself if the user sent the request: verb, group, version,
-resource, subresource, namespace and name. We may ask it with the right to create `subjectaccessreviews`, which gives
-no power to act as another user, as the right to impersonate would.
+The question is the one that the API server would decide if the user sent the request: verb, group, version, resource,
+subresource, namespace and name. Asking requires the right to create `subjectaccessreviews`, which, unlike
+impersonation, gives no power to act as another user.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ from katib.places.cluster.client.connection import Connection
 from katib.places.cluster.client.requests import RequestInfo
 
 KEPT_SECONDS = 5.0
-"""How long an answer holds: so long at most does a right last that was taken away, or is one missed that was given."""
+"""How long a decision is cached, and so how late a granted or revoked right takes effect."""
 MOST_KEPT = 10_000
-"""Answers remembered; a listing of all namespaces asks for each of them."""
+"""Cached decisions; a listing of all namespaces needs one for each."""
 
 _PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _SERVICE_ACCOUNT = "system:serviceaccount:"
 
 
 class NotPermittedError(ForbiddenError):
-    """A user on whose behalf we ask may not do this."""
+    """The user on whose behalf the request is made may not do this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A user, as RBAC sees it.
+    """A user in RBAC terms.
 
     Attributes:
-        name: Of the user.
-        groups: Of the user, from a trusted source, beside those that Kubernetes gives to every user.
+        name: Name of the user.
+        groups: Groups from a trusted source, beside those that Kubernetes gives to every user.
     """
 
     name: str
     groups: tuple[str, ...] = ()
 
     def all_groups(self) -> tuple[str, ...]:
-        """Return all groups that the user is in, as after a login at the API server itself."""
+        """Return all groups of the user, as after a login at the API server."""
         return ("system:authenticated", *_groups_of_service_account(self.name), *self.groups)
 
 
 class AccessReviews:
-    """Asks what users may do. Thread-safe.
+    """Authorizes users' requests. Thread-safe.
 
     Args:
-        connection: To the API server, of an account that may create `subjectaccessreviews`.
-        kept_seconds: How long an answer is remembered.
-        monotonic: Seconds that never run backwards.
+        connection: Connection of an account that may create `subjectaccessreviews`.
+        kept_seconds: How long a decision is cached.
+        monotonic: Monotonic clock in seconds.
     """
 
     def __init__(
@@ -71,11 +71,11 @@ class AccessReviews:
         self._known: dict[tuple[Subject, RequestInfo], tuple[bool, float]] = {}
 
     def permit(self, subject: Subject, request: RequestInfo) -> None:
-        """Return when a user may send a request.
+        """Return if a user may send a request.
 
         Raises:
             NotPermittedError: The user may not.
-            UnavailableError: The API server does not say.
+            UnavailableError: The API server does not answer.
         """
         if not self._allows(subject, request):
             raise NotPermittedError(denial(subject.name, request))
@@ -87,14 +87,14 @@ class AccessReviews:
         known = self._known.get(question)
         if known is not None and self._monotonic() < known[1]:
             return known[0]
-        asked = self._monotonic()  # an answer is as old as its question
+        asked = self._monotonic()  # a decision is as old as its question
         try:
             answer = self._connection.request("POST", _PATH, body=_review(subject, request))
         except ForbiddenError as error:
             raise UnavailableError(f"access of {subject.name} cannot be checked: {error}") from error
         allowed = (answer.get("status") or {}).get("allowed") is True
         with self._lock:
-            self._known.pop(question, None)  # so that the order is that of age
+            self._known.pop(question, None)  # keeps the entries in order of age
             self._known[question] = allowed, asked + self._kept_seconds
             if len(self._known) > MOST_KEPT:
                 del self._known[next(iter(self._known))]
@@ -102,10 +102,10 @@ class AccessReviews:
 
 
 def _is_about_objects(request: RequestInfo) -> bool:
-    """Return whether a request is about objects, and about just those that it seems to be about.
+    """Return whether a request is for objects, and its path matches the authorized attributes.
 
-    Nothing else is asked for on behalf of users. No object has a name with a slash; a request for one would lead
-    elsewhere than the question.
+    Users may request nothing else. Object names contain no slash; a path with one would reach another object than the
+    one authorized.
     """
     parts = (request.namespace, request.resource, request.name, request.subresource)
     return bool(request.resource) and not any(

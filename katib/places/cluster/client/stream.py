@@ -1,4 +1,4 @@
-"""An answer that goes on: the lines of a watch or of a pod's log, as they come."""
+"""Streaming responses: the lines of a watch or of a pod's log, as they arrive."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _CHUNK_BYTES = 1 << 16
 
 
 class Stream:
-    """Lines of one answer. One reader thread; `close` from any thread ends it at once.
+    """Lines of one streaming response. For one reader thread; `close` from any thread ends it at once.
 
     Args:
-        response: The open answer.
-        subject: How messages name what is read.
+        response: The open response.
+        subject: Name of the source in messages.
     """
 
     def __init__(self, response: urllib3.BaseHTTPResponse, subject: str) -> None:
@@ -33,7 +33,6 @@ class Stream:
 
     @property
     def closed(self) -> bool:
-        """Whether it has ended."""
         return self._closed
 
     def lines(self) -> Iterator[bytes]:
@@ -50,11 +49,11 @@ class Stream:
             yield bytes(rest)
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield what comes as it comes, byte for byte, until the server or `close` ends the stream.
+        """Yield the bytes as they arrive, until the server or `close` ends the stream.
 
         Raises:
-            UnavailableError: The connection broke, or nothing came for longer than the read timeout.
-            KatibError: What `fail` was given.
+            UnavailableError: The connection broke, or was silent for longer than the read timeout.
+            KatibError: The error passed to `fail`.
         """
         with self._lock:
             is_open = not self._closed
@@ -63,7 +62,7 @@ class Stream:
             try:
                 yield from self._response.stream(_CHUNK_BYTES, decode_content=True)
             except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError) as error:
-                # The last two are what http.client makes of a socket that was closed under it.
+                # http.client raises the last two for a socket that was closed concurrently.
                 if not self._closed:
                     raise UnavailableError(
                         f"{self._subject}: the stream broke off, {type(error).__name__}; it is opened again later"
@@ -74,35 +73,35 @@ class Stream:
             raise self._failure
 
     def fail(self, error: KatibError) -> None:
-        """End the stream with an error, which its reader gets."""
+        """End the stream with an error, raised in its reader."""
         self._failure = error
         self.close()
 
     def close(self) -> None:
-        """End the stream and wake its reader. Closing twice is fine."""
+        """End the stream and wake its reader. Idempotent."""
         with self._lock:
             self._closed = True
-            if not self._is_read:  # and never will be: no reader closes the connection
+            if not self._is_read:  # and never will be: there is no reader to close the connection
                 self._response.close()
                 return
             connection = socket_of(self._response)
             if connection is not None:
                 with contextlib.suppress(OSError):
-                    # Past the TLS layer, whose own shutdown may be used by one thread only.
+                    # Bypasses the TLS layer, whose own shutdown may be used by one thread only.
                     socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
     def _release(self) -> None:
-        """Give the connection up; it is not worth keeping, since most streams end before their answer does."""
+        """Close the connection; reuse is not worthwhile, since most streams end before their response does."""
         with self._lock:
             self._closed = True
             self._response.close()
 
 
 def socket_of(response: Any) -> socket.socket | None:
-    """Return the socket an open answer is read from."""
+    """Return the socket of an open response."""
     connection = getattr(response, "connection", None)
     found = getattr(connection, "sock", None)
-    if found is None:  # the answer said `Connection: close`: only its file object holds the socket
+    if found is None:  # with `Connection: close`, only the response's file object holds the socket
         raw = getattr(getattr(getattr(response, "_fp", None), "fp", None), "raw", None)
         found = getattr(raw, "_sock", None)
     return found if isinstance(found, socket.socket) else None

@@ -1,5 +1,5 @@
-"""The KatibConfig of a cluster: which images serve algorithms and collect metrics, and how the controller runs.
+"""The KatibConfig of a cluster: images of algorithms and metrics collectors, and options of the controller.
 
-Belongs here: the models (`models.py`), reading them with everything that is wrong (`reading.py`), and which reading is
-in force (`source.py`). Does not belong here: fetching the text from a cluster.
+Belongs here: the models (`models.py`), parsing with all errors reported (`reading.py`), and the configuration in force
+(`source.py`). Does not belong here: fetching the text from a cluster.
 """

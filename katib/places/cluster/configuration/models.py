@@ -1,6 +1,6 @@
-"""The KatibConfig as it is written, with its defaults: `config.kubeflow.org/v1beta1`.
+"""Models of the KatibConfig with its defaults: `config.kubeflow.org/v1beta1`.
 
-Fields marked *ours* are unknown to Katib.
+Fields marked *ours* do not exist in Katib.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ DEFAULT_MOUNT_PATH = "/opt/katib/data"
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 
 _WITHOUT_IMAGE = frozenset({"Push", "Custom", "None"})
-"""Kinds of collectors whose container, if there is one, the experiment describes."""
+"""Kinds of collectors whose container, if any, is described in the experiment."""
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def _pull_policy(value: object) -> object:
-    """Take any other text for the default, as Katib does."""
+    """Replace an unknown policy by the default, as Katib does."""
     return value if value in PULL_POLICIES or not isinstance(value, str) else "IfNotPresent"
 
 
@@ -57,14 +57,14 @@ Opaque = dict[str, Any]
 
 
 class ControllerConfig(ConfigModel):
-    """How the controller runs; read once, at its start.
+    """Options of the controller, read once at its start.
 
-    Accepted because files of Katib have them, and without effect: `experiment_suggestion_name`, and `trial_resources`,
-    since the jobs of a kind are watched from the first trial that runs as one.
+    Accepted without effect because Katib's files have them: `experiment_suggestion_name`, and `trial_resources`, since
+    the jobs of a kind are watched from the first trial of that kind.
 
     Attributes:
         refused_pod_patience_seconds: *Ours*: how long the pods of a trial may be refused before it fails.
-        passing_refusal_patience_seconds: *Ours*: the same where a quota is used up or a webhook does not answer.
+        passing_refusal_patience_seconds: *Ours*: the same for an exhausted quota or an unreachable webhook.
     """
 
     experiment_suggestion_name: Text = "default"
@@ -81,12 +81,12 @@ class ControllerConfig(ConfigModel):
 
 
 class CertGeneratorConfig(ConfigModel):
-    """Whether the controller makes the certificates of its webhooks itself.
+    """Options for the controller's self-made webhook certificates.
 
     Attributes:
-        enable: None where nothing is said: it does so unless it is given a directory with one.
-        webhook_service_name: Service that the webhooks are reached by.
-        webhook_secret_name: Secret that keeps the certificate.
+        enable: None if not set: enabled unless a directory with a certificate is given.
+        webhook_service_name: Service of the webhooks.
+        webhook_secret_name: Secret that stores the certificate.
     """
 
     enable: Flag | None = None
@@ -96,7 +96,7 @@ class CertGeneratorConfig(ConfigModel):
     @model_validator(mode="before")
     @classmethod
     def _enabled_by_a_name(cls, value: Any) -> Any:
-        """A name enables it, and enabling it fills the names in."""
+        """A name enables it, and enabling it fills in the names."""
         if not isinstance(value, dict):
             return value
         names = {"webhookServiceName": "katib-controller", "webhookSecretName": "katib-webhook-cert"}
@@ -107,7 +107,7 @@ class CertGeneratorConfig(ConfigModel):
 
 
 class InitConfig(ConfigModel):
-    """What is read once."""
+    """Configuration read once at the start."""
 
     controller: ControllerConfig = ControllerConfig()
     cert_generator: CertGeneratorConfig = CertGeneratorConfig()
@@ -118,7 +118,7 @@ DEFAULT_LIMITS: Mapping[str, str] = {"cpu": "500m", "memory": "100Mi", "ephemera
 
 
 class Resources(ConfigModel):
-    """What a container asks for and may use, as written."""
+    """Requests and limits of a container, as written."""
 
     requests: dict[str, Quantity] = Field(default_factory=dict)
     limits: dict[str, Quantity] = Field(default_factory=dict)
@@ -127,8 +127,8 @@ class Resources(ConfigModel):
     def complete(self) -> Opaque:
         """Return them with the defaults, for a container.
 
-        A missing entry gets its default, a negative one goes. Other than in Katib, a default gives way to what was
-        given: a request above its limit is refused by every API server, so that nothing would start.
+        A missing entry gets its default, a negative one is removed. Unlike in Katib, a default yields to a given value:
+        every API server refuses a request above its limit.
         """
         requests, limits = {**DEFAULT_REQUESTS, **self.requests}, {**DEFAULT_LIMITS, **self.limits}
         for name in requests.keys() & limits.keys():
@@ -185,18 +185,18 @@ class SuggestionConfig(_Service):
 
     Attributes:
         algorithm_name: The `algorithmName` of experiments.
-        image: What its container runs.
+        image: Image of its container.
         image_pull_policy: As in a container.
         resources: As in a container, with defaults.
-        address: *Ours*: `host:port` of a service that is not managed here; then nothing is created for it.
-        call_seconds: *Ours*: until it must have answered a question; by default as long as in Katib.
-        service_account_name: Of its pod.
-        volume_mount_path: Where the volume of the policy FromVolume is.
-        persistent_volume_claim_spec: Of that volume; Katib's defaults where it says nothing.
+        address: *Ours*: `host:port` of a service that is not managed here; nothing is created for it.
+        call_seconds: *Ours*: timeout of a call; Katib's by default.
+        service_account_name: Service account of its pod.
+        volume_mount_path: Mount path of the volume for the policy FromVolume.
+        persistent_volume_claim_spec: Spec of that volume's claim; Katib's defaults apply to missing fields.
         persistent_volume_spec: A volume to create for the claim; none by default.
         persistent_volume_labels: Labels of that volume.
-        pod_security_context: *Ours*: the security context of its pod, above all the group that a volume belongs to.
-        model_extra: All other fields of a core/v1 Container, as they are.
+        pod_security_context: *Ours*: security context of its pod, mainly for the group of a volume.
+        model_extra: All other fields of a core/v1 Container, unchanged.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -220,7 +220,7 @@ class SuggestionConfig(_Service):
         return self
 
     def container(self) -> Opaque:
-        """Return the container of the service as far as the file says it."""
+        """Return the container of the service, as far as configured."""
         return {
             "name": "suggestion",
             **(self.model_extra or {}),
@@ -230,7 +230,6 @@ class SuggestionConfig(_Service):
         }
 
     def claim_spec(self) -> Opaque:
-        """Return the spec of the volume claim."""
         given = self.persistent_volume_claim_spec
         resources = given.get("resources") or {}
         requests = {"storage": "1Gi", **(resources.get("requests") or {})}
@@ -242,15 +241,15 @@ class EarlyStoppingConfig(_Service):
     """One early stopping service; `address`, `call_seconds`, `security_context` and `sends_token` are *ours*.
 
     Attributes:
-        security_context: Of its container.
-        sends_token: Whether it sends the DB manager its token; Katib's images do not.
+        security_context: Security context of its container.
+        sends_token: Whether it sends its token to the DB manager; Katib's images do not.
     """
 
     security_context: Opaque = Field(default_factory=dict)
     sends_token: Flag = True
 
     def container(self) -> Opaque:
-        """Return the container of the service as far as the file says it."""
+        """Return the container of the service, as far as configured."""
         context: Opaque = {"securityContext": self.security_context} if self.security_context else {}
         return {
             "name": "early-stopping",
@@ -266,13 +265,13 @@ class MetricsCollectorConfig(ConfigModel):
 
     Attributes:
         kind: The `collector.kind` of experiments.
-        image: What the sidecar runs.
+        image: Image of the sidecar.
         image_pull_policy: As in a container.
         resources: As in a container, with defaults.
-        wait_all_processes: Whether the collector waits for all processes of the pod; None leaves that to it.
-        native_sidecar: *Ours*: whether it is a native sidecar. Katib's collectors cannot be:
-            the program's container waits for what ours write.
-        patience_seconds: *Ours*: how long it keeps readings for a DB manager that is away, once the program ended.
+        wait_all_processes: Whether the collector waits for all processes of the pod; None for its own default.
+        native_sidecar: *Ours*: whether it is a native sidecar. Not for Katib's collectors: the program's container
+            waits for a file that only ours write.
+        patience_seconds: *Ours*: how long it keeps readings for an unreachable DB manager after the program ended.
         sends_token: *Ours*: whether the reporting program sends the token of the trial; Katib's collectors do not, nor
             do programs that call Kubeflow's `report_metrics`.
     """
@@ -295,10 +294,10 @@ class MetricsCollectorConfig(ConfigModel):
 
 
 class RuntimeConfig(ConfigModel):
-    """What is read at each use.
+    """Configuration read at each use.
 
     Attributes:
-        metrics_retention: *Ours*: how long logs of trials that are over are kept.
+        metrics_retention: *Ours*: how long the logs of completed trials are kept.
     """
 
     suggestions: tuple[SuggestionConfig, ...] = ()
@@ -308,7 +307,7 @@ class RuntimeConfig(ConfigModel):
 
 
 class KatibConfig(ConfigModel):
-    """The whole file. Of several entries of one name the last wins."""
+    """The whole file. Of several entries with one name the last wins."""
 
     api_version: Literal["config.kubeflow.org/v1beta1"] = "config.kubeflow.org/v1beta1"
     kind: Literal["KatibConfig"] = "KatibConfig"
@@ -316,23 +315,22 @@ class KatibConfig(ConfigModel):
     runtime: RuntimeConfig = RuntimeConfig()
 
     def suggestion(self, name: str) -> SuggestionConfig | None:
-        """Return the service of an algorithm, None when there is none."""
+        """Return the service of an algorithm, None if there is none."""
         return next((entry for entry in self.runtime.suggestions[::-1] if entry.algorithm_name == name), None)
 
     def early_stopping(self, name: str) -> EarlyStoppingConfig | None:
-        """Return the service of an early stopping algorithm, None when there is none."""
+        """Return the service of an early stopping algorithm, None if there is none."""
         return next((entry for entry in self.runtime.early_stoppings[::-1] if entry.algorithm_name == name), None)
 
     def collector_sends_token(self, kind: str) -> bool:
-        """Return whether what reports for this kind of collector sends the trial's token."""
+        """Return whether a reporting program with this kind of collector sends the trial's token."""
         entry = self.collector(kind)
         return entry is None or entry.sends_token
 
     def early_stopping_sends_token(self, name: str) -> bool:
-        """Return whether the service of an early stopping algorithm sends its token."""
         entry = self.early_stopping(name)
         return entry is None or entry.sends_token
 
     def collector(self, kind: str) -> MetricsCollectorConfig | None:
-        """Return the collector of a kind, None when there is none."""
+        """Return the collector of a kind, None if there is none."""
         return next((entry for entry in self.runtime.metrics_collectors[::-1] if entry.kind == kind), None)

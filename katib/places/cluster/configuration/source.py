@@ -1,4 +1,4 @@
-"""The KatibConfig in force: the last good one, however often the text changes and however wrong it gets."""
+"""The KatibConfig in force: the last valid one, however often the text changes."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ CONFIG_MAP_NAME = "katib-config"
 CONFIG_MAP_KEY = "katib-config.yaml"
 
 FRESH_SECONDS = 5.0
-"""An edit is in force after this long; asking more often would cost a request at every look."""
+"""Delay until an edit takes effect; a shorter one would cost a request per use."""
 
 
 class ConfigSource:
-    """Returns the KatibConfig of a cluster that is in force. Thread-safe.
+    """Source of the KatibConfig in force. Thread-safe.
 
     Args:
-        store: Has the ConfigMap.
+        store: Store with the ConfigMap.
         namespace: The core namespace.
-        clock: Measures how old a reading is.
-        fresh_seconds: For how long a reading is used without asking the store again.
+        clock: Measures the age of a reading.
+        fresh_seconds: How long a reading is used before the store is asked again.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class ConfigSource:
         """Return the configuration in force.
 
         Raises:
-            UnavailableError: No text was good yet. That does not mean that anything is not offered.
+            UnavailableError: No text was valid yet. This says nothing about the offered algorithms.
         """
         known = self._config
         if not self._lock.acquire(blocking=known is None):
             assert known is not None
-            return known  # another thread is reading, maybe for long; what was good a moment ago is good enough
+            return known  # another thread is reading, possibly for long; the last configuration is recent enough
         try:
             reported = self._trouble
             if self._clock.monotonic() >= self._next_look:
@@ -69,13 +69,13 @@ class ConfigSource:
         return config
 
     def look_again(self) -> None:
-        """Have the next call ask the store, however young the last reading is."""
+        """Make the next call ask the store, regardless of the last reading's age."""
         with self._lock:
             self._next_look = float("-inf")
 
     @property
     def trouble(self) -> str:
-        """Why the last good configuration is in force instead of the present text; empty when all is well."""
+        """Why the last valid configuration is in force instead of the present text; empty if there is no problem."""
         return self._trouble
 
     def _look(self) -> None:

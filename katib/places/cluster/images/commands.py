@@ -1,7 +1,7 @@
-"""What containers without `command` run: their images' entrypoints, read with the pull secrets of their pods.
+"""Entrypoints of images, for containers without `command`, read with the pull secrets of their pods.
 
-A registry is asked without credentials first, so Secrets are read for private images alone. The configuration of an
-image is kept by its digest, and of a tag the digest is asked for each time: it may have moved.
+A registry is first asked without credentials, so Secrets are read for private images only. The configuration of an
+image is cached by its digest; the digest of a tag is requested each time, since tags move.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from katib.places.cluster.images.registry import DOCKER_HUB, Credentials, Refere
 from katib.places.cluster.services.plan import SERVICE_ACCOUNT
 
 PULL_SECRETS_ROLE = "katib-pull-secrets"
-"""The ClusterRole that lets the controller read Secrets where it is bound."""
+"""The ClusterRole that lets the controller read Secrets in namespaces where it is bound."""
 
 SECONDS = 4.0
-"""For one image: less than the API server waits for the webhook of pods."""
+"""Limit for one image: less than the API server's timeout for the webhook of pods."""
 
 _KEPT = 1_000
 _ARCHITECTURE_LABEL = "kubernetes.io/arch"
@@ -37,7 +37,7 @@ REMEDY = "write the image's entrypoint as command"
 
 
 class ImageCommand(NamedTuple):
-    """The command of an image: its entrypoint, and the arguments of a container that gives none."""
+    """The command of an image: its entrypoint, and the default arguments of a container without any."""
 
     entrypoint: Sequence[str]
     arguments: Sequence[str]
@@ -47,7 +47,7 @@ class ImageCommands:
     """Finds the commands of images. Thread-safe.
 
     Args:
-        store: Holds Secrets and ServiceAccounts.
+        store: Store of Secrets and ServiceAccounts.
     """
 
     def __init__(self, store: ObjectStore) -> None:
@@ -56,12 +56,12 @@ class ImageCommands:
         self._kept: OrderedDict[tuple[Reference, str, Credentials | None], ImageCommand] = OrderedDict()
 
     def complete(self, pod: Mapping[str, Any], container: Mapping[str, Any], namespace: str) -> dict[str, Any]:
-        """Return a container with the command that it runs.
+        """Return a container with its command filled in.
 
         Args:
             pod: The spec of its pod.
-            container: It has no `command`.
-            namespace: Of the pod.
+            container: A container without `command`.
+            namespace: Namespace of the pod.
 
         Raises:
             UnavailableError: The command is not known now.
@@ -75,14 +75,14 @@ class ImageCommands:
         command = [*found.entrypoint, *(() if container.get("args") else found.arguments)]
         if not command:
             raise UnavailableError(f"{image} has no entrypoint")
-        # Of `$(NAME)` Kubernetes makes the value of a variable in what a pod says, not in what an image says.
+        # Kubernetes expands `$(NAME)` in a pod's command, but not in an image's.
         return {**container, "command": [word.replace("$", "$$") for word in command]}
 
     def _command_of(self, reference: Reference, pod: Mapping[str, Any], namespace: str) -> ImageCommand:
         architecture = _architecture_of(pod)
         try:
             return self._ask(reference, None, architecture)
-        except (ForbiddenError, NotFoundError) as error:  # some registries deny that there are images of others
+        except (ForbiddenError, NotFoundError) as error:  # some registries deny the existence of private images
             refusal: KatibError = error
         trouble: list[str] = []
         for credentials in self._credentials(reference, pod, namespace, trouble):
@@ -108,7 +108,7 @@ class ImageCommands:
     def _credentials(
         self, reference: Reference, pod: Mapping[str, Any], namespace: str, trouble: list[str]
     ) -> Iterator[Credentials]:
-        """Yield what the pull secrets of a pod, or else of its service account, have for a registry."""
+        """Yield the credentials for a registry from the pull secrets of a pod, or else of its service account."""
         entries = pod.get("imagePullSecrets")
         if not entries:
             name = pod.get("serviceAccountName") or "default"
@@ -130,7 +130,7 @@ class ImageCommands:
 
 
 def credentials_in(secret: Object, reference: Reference) -> list[Credentials]:
-    """Return what a pull secret has for an image, from the entry that fits best; a malformed one has nothing."""
+    """Return the credentials of a pull secret for an image, best match first; none if it is malformed."""
     found: list[tuple[int, Credentials]] = []
     data = secret.get("data") or {}
     with suppress(ValueError, AttributeError, TypeError, binascii.Error):
@@ -148,7 +148,7 @@ def credentials_in(secret: Object, reference: Reference) -> list[Credentials]:
 
 
 def _fits(name: str, reference: Reference) -> bool:
-    """Return whether an entry of a pull secret is for an image: `https://host/v1/`, `host/path`, `*.host`."""
+    """Return whether an entry of a pull secret matches an image: `https://host/v1/`, `host/path`, `*.host`."""
     host, _, path = name.partition("://")[2 * ("://" in name)].strip("/").partition("/")
     hosts = _HUB_NAMES if reference.host == DOCKER_HUB else (reference.host,)
     is_within = path in {"", "v1", "v2"} or f"{reference.repository}/".startswith(f"{path}/")
@@ -156,7 +156,7 @@ def _fits(name: str, reference: Reference) -> bool:
 
 
 def _architecture_of(pod: Mapping[str, Any]) -> str:
-    """Return the architecture of the node that a pod asks for; else ours, which most clusters have everywhere."""
+    """Return the architecture that a pod requires of its node; else this process's, common to most clusters' nodes."""
     if named := (pod.get("nodeSelector") or {}).get(_ARCHITECTURE_LABEL):
         return str(named)
     affinity = (pod.get("affinity") or {}).get("nodeAffinity") or {}

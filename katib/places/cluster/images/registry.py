@@ -1,8 +1,8 @@
-"""A registry, by the OCI distribution API: manifests and configurations of images, read within a bounded time.
+"""Client of the OCI distribution API: manifests and configurations of images, read within a time limit.
 
-A registry on loopback is asked without TLS, as containerd does; any other one by HTTPS, with the authorities of the
-system. Authors of experiments choose whom we ask. So tokens are requested by HTTPS alone, and only the content of an
-image, which its digest verifies, may come from a place that a registry redirects to.
+A registry on loopback is asked without TLS, as containerd does; any other by HTTPS, with the system's authorities.
+Authors of experiments choose the registry. Therefore tokens are requested by HTTPS only, and redirects are followed
+only for the content of an image, which its digest verifies.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ACCEPTED = {"Accept": ", ".join([*_INDEXES, *_MANIFESTS])}
 _DIGEST_HEADER = "Docker-Content-Digest"
 
 _KNOWN = {"manifests", "config", "rootfs"}
-"""Fields of an index, of a manifest, of a configuration; one of them has to be there."""
+"""Fields of an index, of a manifest, of a configuration; one of them must be present."""
 
 _MOST_BYTES = 4 << 20
 _DIGEST = r"sha256:[0-9a-f]{64}"
@@ -39,14 +39,17 @@ DOCKER_HUB = "docker.io"
 
 
 class Credentials(NamedTuple):
-    """What one registry is shown."""
+    """Credentials for one registry."""
 
     user: str
     password: str
 
 
 class Reference(NamedTuple):
-    """An image: the registry's host, with port; the repository; a tag, or a digest, which wins."""
+    """Reference of an image: the registry's host with port, the repository, and a tag or a digest.
+
+    The digest takes precedence.
+    """
 
     host: str
     repository: str
@@ -55,10 +58,10 @@ class Reference(NamedTuple):
 
     @classmethod
     def of(cls, image: str) -> Reference:
-        """Read a reference as container runtimes do.
+        """Parse a reference as container runtimes do.
 
         Raises:
-            InvalidError: It is none.
+            InvalidError: It is malformed.
         """
         found = _REFERENCE.fullmatch(image)
         name = found["name"] if found else ""
@@ -73,12 +76,12 @@ class Reference(NamedTuple):
 
 
 class Registry:
-    """A connection to one registry for one image. Use as a context.
+    """Connection to a registry for one image. Use as a context manager.
 
     Args:
         reference: The image.
-        credentials: For a registry that asks for them; None: nobody's.
-        seconds: For all requests together.
+        credentials: For a registry that requires them; None for anonymous access.
+        seconds: Limit for all requests together.
     """
 
     def __init__(self, reference: Reference, credentials: Credentials | None, seconds: float) -> None:
@@ -98,11 +101,11 @@ class Registry:
         self._client.close()
 
     def digest(self) -> str:
-        """Return the digest that the tag has now.
+        """Return the current digest of the tag.
 
         Raises:
-            UnavailableError: The registry does not answer, or not with what the protocol says.
-            ForbiddenError: The registry does not let us.
+            UnavailableError: The registry does not answer, or violates the protocol.
+            ForbiddenError: The registry denies access.
             NotFoundError: It has no such image.
         """
         if self._reference.digest:
@@ -111,7 +114,7 @@ class Registry:
         return head or _digest_of(self._ask("GET", f"manifests/{self._reference.tag}")[1])
 
     def config(self, digest: str, architecture: str) -> Mapping[str, Any]:
-        """Return the configuration of an image; of several for several platforms that of an architecture, or the first.
+        """Return the configuration of an image; for a multi-platform image that of an architecture, or else the first.
 
         Raises: as `digest`.
         """
@@ -133,7 +136,7 @@ class Registry:
         raise UnavailableError(f"{self._reference.host} answers with something else than {digest}")
 
     def _ask(self, method: str, path: str) -> tuple[httpx.Headers, bytes]:
-        """Return headers and body of an answer; what is asked for first is who we are."""
+        """Return headers and body of a response, authenticating if the registry requires it."""
         url = f"{self._base}/{path}"
         status, headers, body = self._send(method, url, _ACCEPTED | self._authorization)
         if status == httpx.codes.UNAUTHORIZED and not self._authorization:
@@ -152,7 +155,7 @@ class Registry:
             raise UnavailableError(f"{host} answers {status}")
 
     def _authorize(self, challenge: str) -> None:
-        """Get what a registry wants to see: a token from the place that it names, or the credentials themselves."""
+        """Authenticate: request a token from the registry's token server, or use the credentials themselves."""
         scheme, _, rest = challenge.partition(" ")
         word = base64.b64encode(":".join(self._credentials or ()).encode()).decode()
         basic = {"Authorization": f"Basic {word}"} if self._credentials else {}
@@ -173,7 +176,7 @@ class Registry:
     def _send(self, method: str, url: str, headers: Mapping[str, str]) -> tuple[int, httpx.Headers, bytes]:
         body = b""
         try:
-            is_content = "/blobs/" in url  # a registry may keep it elsewhere; its digest says that it is the right one
+            is_content = "/blobs/" in url  # a registry may redirect to other storage; the digest verifies the content
             options: dict[str, Any] = {"timeout": self._left(), "follow_redirects": is_content}
             with self._client.stream(method, url, headers=dict(headers), **options) as response:
                 for chunk in response.iter_bytes():

@@ -1,4 +1,4 @@
-"""The collector's container: its arguments, its rights, and whether it is a native sidecar."""
+"""The collector's container: its arguments, its security context, and whether it is a native sidecar."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _IDENTITY = ("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile", "seLin
 
 
 def collector_arguments(trial: Trial, path: MetricsPath | None, settings: InjectionSettings) -> list[str]:
-    """Return the arguments that every Katib collector understands.
+    """Return the arguments, in the form that Katib's collectors understand.
 
     Raises:
-        InvalidError: The trial has no objective, or rules without a service to report an early stop to.
+        InvalidError: The trial has no objective, or has rules but no early stopping service.
     """
     objective = trial.spec.objective
     if objective is None:
@@ -90,14 +90,14 @@ def collector_container(
         ),
     }
     if entry.native_sidecar:
-        # No container starts before this has ended well.
+        # The kubelet starts no other container before this has succeeded.
         install = {"exec": {"command": [LAUNCHER_IN_IMAGE, "-i", LAUNCHER]}}
         container |= {"restartPolicy": "Always", "lifecycle": {"postStart": install}}
     return container
 
 
 def grace_seconds(pod: Mapping[str, Any]) -> float:
-    """Return how long a pod has between SIGTERM and SIGKILL."""
+    """Return the time of a pod between SIGTERM and SIGKILL."""
     seconds = pod["spec"].get("terminationGracePeriodSeconds")
     return DEFAULT_GRACE_SECONDS if seconds is None else seconds
 
@@ -127,7 +127,7 @@ def _stopping(trial: Trial, settings: InjectionSettings) -> Iterator[str]:
 def _environment(
     pod: Mapping[str, Any], primary: Mapping[str, Any], trial: Trial, entry: MetricsCollectorConfig
 ) -> list[dict[str, Any]]:
-    """Return what the collector has to know about its pod and cannot see from inside, and no flag of Katib's says."""
+    """Return the variables with facts about the pod that the collector cannot observe and no flag of Katib's covers."""
     kind = collector_kind(trial)
     variables = {
         RESTART_VARIABLE: pod["spec"].get("restartPolicy") or "Always",
@@ -149,11 +149,11 @@ def _environment(
 def _security_context(
     pod: Mapping[str, Any], primary: Mapping[str, Any], trial: Trial, *, copy: bool, kills: bool
 ) -> dict[str, Any]:
-    """Return a security context that the "restricted" Pod Security level allows wherever it allows the pod.
+    """Return a security context that the "restricted" Pod Security level allows if it allows the pod.
 
-    A user named for the primary container is taken over, one named for the pod holds for both. Where none is named, the
-    program runs as whomever its image says. A collector without launcher `kills` the program by itself, so it has
-    to be the same user: if root is not refused, it is root with just the rights to do so and leave the reason.
+    A user set for the primary container is adopted; one set for the pod applies to both. If there is none, the program
+    runs as its image's user. A collector without launcher (`kills`) signals the program itself, so it must be the same
+    user: unless root is forbidden, it is root with only the capabilities to do so and to write the reason.
     """
     given = primary.get("securityContext") or {}
     if copy and given:

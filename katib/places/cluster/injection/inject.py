@@ -1,4 +1,4 @@
-"""The changes to one pod, in order. Applying them to their own result changes nothing."""
+"""Changes to one pod, in order. Idempotent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from katib.wire.rpc.trainer_status import AUTHORITIES_VARIABLE, TOKEN_FILE_VARIA
 from metrics_collector.program import LAUNCHER_DIRECTORY
 
 METRICS_PORT_VARIABLE = "KATIB_METRICS_PORT"
-"""Where a program is to offer its metrics, as on one machine, where every trial has a port of its own."""
+"""Port for a program to expose its metrics on; on one machine, every trial has a port of its own."""
 
 METRICS_VOLUME = "metrics-volume"
 LAUNCHER_VOLUME = "katib-launcher"
@@ -51,17 +51,17 @@ _PARTS = ("initContainers", "containers")
 
 _PUSHES_NOTHING = frozenset({CollectorKind.STDOUT, CollectorKind.NONE})
 _UNACCOMPANIED = frozenset({CollectorKind.PUSH, CollectorKind.NONE})
-"""Kinds without a collector's container."""
+"""Kinds without a collector container."""
 
 
 Pod = dict[str, Any]
 
 
 def inject(admitted: Mapping[str, Any], trial: Trial, settings: InjectionSettings) -> Pod:
-    """Return the pod as it is to run: one more container in primary pods, labels in all pods of the trial.
+    """Return the pod to run: with a collector in primary pods, and labels in all pods of the trial.
 
     Raises:
-        InvalidError: The pod cannot be collected from as its template is written.
+        InvalidError: The template does not allow metrics to be collected.
     """
     pod: Pod = copy.deepcopy(dict(admitted))
     labels = pod.setdefault("metadata", {}).get("labels") or {}
@@ -81,7 +81,7 @@ def inject(admitted: Mapping[str, Any], trial: Trial, settings: InjectionSetting
 
 
 def _keep_last_words(pod: Pod, trial: Trial) -> None:
-    """Have a program that fails without a message leave the end of its log in the status of its pod: it says why."""
+    """Make a program that fails without a message leave the end of its log in its pod's status, as the cause."""
     collector = trial.spec.metrics_collector.collector
     custom = {} if collector is None else collector.custom_collector or {}
     for container in (container for part in _PARTS for container in pod["spec"].get(part) or ()):
@@ -90,7 +90,7 @@ def _keep_last_words(pod: Pod, trial: Trial) -> None:
 
 
 def container_to_complete(pod: Object, trial: Trial, settings: InjectionSettings) -> int | None:
-    """Return the position of the primary container if it has no command, and something of ours has to run it."""
+    """Return the index of the primary container if it lacks a command that the injection has to wrap."""
     index, kind = primary_index(pod, trial), collector_kind(trial)
     if index is None or not is_primary(pod, trial) or kind in {*_UNACCOMPANIED, CollectorKind.CUSTOM}:
         return None
@@ -100,9 +100,9 @@ def container_to_complete(pod: Object, trial: Trial, settings: InjectionSettings
 
 
 def _introduce(primary: Pod, trial: Trial, settings: InjectionSettings) -> None:
-    """Set the variables from which the program knows its trial, and where to push or to offer metrics.
+    """Set the variables with the trial's name and the address for pushing or exposing metrics.
 
-    Where what it prints is read, `katib.report` prints.
+    For kinds that read the output, `katib.report` prints.
     """
     kind = collector_kind(trial)
     pushes = kind not in _PUSHES_NOTHING
@@ -117,10 +117,10 @@ def _introduce(primary: Pod, trial: Trial, settings: InjectionSettings) -> None:
 
 
 def _offer_status(pod: Pod, primary: Pod, trial: Trial, settings: InjectionSettings) -> None:
-    """Set where the program posts the status of Kubeflow Trainer, with files for its token and whom it trusts.
+    """Set the address for the status of Kubeflow Trainer, with files for the token and the authority.
 
-    The files show annotations of the pod, so they need no object of their own. A program that has an address already,
-    as in a TrainJob whose own controller takes its status, keeps it.
+    The files expose annotations of the pod, so they need no object of their own. A program that already has an address
+    keeps it, as in a TrainJob whose own controller receives its status.
     """
     if any(variable.get("name") == URL_VARIABLE for variable in primary.get("env") or ()):
         return
@@ -150,7 +150,7 @@ def _address_variable(settings: InjectionSettings) -> Pod:
 
 
 def _add_variables(container: Pod, variables: list[Pod]) -> None:
-    """Give a container variables of the environment; those that its author sets stay."""
+    """Add environment variables to a container; existing ones take precedence."""
     given = {variable.get("name") for variable in container.get("env") or ()}
     new = [variable for variable in variables if variable["name"] not in given]
     container["env"] = [*(container.get("env") or ()), *new]
@@ -166,15 +166,15 @@ def _entrust(container: Pod, settings: InjectionSettings) -> None:
 
 
 def _collect(pod: Pod, primary: Pod, where: str, trial: Trial, settings: InjectionSettings, shared: str) -> None:
-    """Add the collector, unless it is there already.
+    """Add the collector, unless it is present.
 
     Args:
-        pod: Of the trial.
+        pod: Pod of the trial.
         primary: Its container with the program.
         where: Path of that container.
         trial: The trial.
-        settings: How its pods are to be changed.
-        shared: Directory that all users may read when the program has ended; empty: none.
+        settings: Settings of the injection.
+        shared: Directory made readable for all users after the program ended; empty for none.
     """
     path = metrics_path(trial)
     collector = _collector(pod, primary, trial, path, settings)
@@ -202,16 +202,16 @@ def _collect(pod: Pod, primary: Pod, where: str, trial: Trial, settings: Injecti
 
 
 def _make_room(pod: Pod, collector: Pod) -> None:
-    """Raise what the pod as a whole asks for, where it does, by what the collector asks for.
+    """Raise pod-level requests and limits, if set, by those of the collector.
 
-    Kubernetes refuses a pod whose containers together ask for more than the pod, or one of which may use more.
+    Kubernetes refuses a pod whose containers together request more than the pod, or have a higher limit.
     """
     whole, own = pod["spec"].get("resources") or {}, collector.get("resources") or {}
     limits, requests = own.get("limits") or {}, own.get("requests") or {}
     raises = {"requests": {**limits, **requests}, "limits": {**requests, **limits}}
     for part, added in raises.items():
         given = whole.get(part) or {}
-        with suppress(ValueError):  # a collector of the user's that asks for no quantity is refused by the API server
+        with suppress(ValueError):  # the API server refuses a user's collector with a malformed quantity
             raised = {name: add_quantities(value, added[name]) for name, value in given.items() if name in added}
             whole = {**whole, part: {**given, **raised}} if raised else whole
     if whole:
@@ -252,7 +252,7 @@ def _is_injected(pod: Pod, collector: Pod, trial: Trial) -> bool:
     """Return whether the pod has this collector.
 
     Raises:
-        InvalidError: A container of the template has taken its name.
+        InvalidError: A container of the template has its name.
     """
     everyone = [*pod["spec"]["containers"], *(pod["spec"].get("initContainers") or ())]
     found = next((container for container in everyone if container.get("name") == collector["name"]), None)
@@ -277,7 +277,7 @@ def _share_directory(pod: Pod, primary: Pod, collector: Pod, path: MetricsPath) 
 
 
 def _know_variables(primary: Pod, collector: Pod, expression: str) -> None:
-    """Give the collector the variables of the program that the path of their common mount is made of."""
+    """Give the collector the program's variables that the path of their common mount refers to."""
     known = {variable.get("name") for variable in collector.get("env") or ()}
     wanted = set(_REFERENCE.findall(expression)) - known
     found = [copy.deepcopy(variable) for variable in primary.get("env") or () if variable.get("name") in wanted]
@@ -286,7 +286,7 @@ def _know_variables(primary: Pod, collector: Pod, expression: str) -> None:
 
 
 def _mount_claim(pod: Pod, primary: Pod, claim: VolumeClaim) -> str:
-    """Mount the checkpoint of a trial and return where; empty where the template mounts a volume of its own there."""
+    """Mount the checkpoint of a trial and return its path; empty if the template mounts its own volume there."""
     mounts = primary.get("volumeMounts") or ()
     _add_variables(primary, [{"name": DIRECTORY_VARIABLE, "value": claim.mount_path}])
     if any(_same_place(mount.get("mountPath"), claim.mount_path) for mount in mounts):
@@ -308,7 +308,10 @@ def _add_volume(pod: Pod, volume: Pod) -> None:
 def _launcher(
     pod: Pod, primary: Pod, trial: Trial, path: MetricsPath | None, entry: MetricsCollectorConfig, shared: str
 ) -> list[str]:
-    """Return the launcher's command. A program that ends well and runs again ends no pod, so nothing is waited for."""
+    """Return the launcher's command.
+
+    A program that is restarted after success ends no pod, so nothing is waited for.
+    """
     runs_on = runs_again(primary, pod["spec"].get("restartPolicy", "Always"), 0)
     return launcher(
         file=path.path if path is not None and collector_kind(trial) == CollectorKind.STDOUT else "",
@@ -319,7 +322,7 @@ def _launcher(
 
 
 def _share_launcher(pod: Pod, primary: Pod, collector: Pod) -> None:
-    """Give program and collector the volume with the launcher, which is of this pod alone."""
+    """Mount the volume of the launcher, private to this pod, in program and collector."""
     for container in (primary, collector):
         mount = {"name": LAUNCHER_VOLUME, "mountPath": LAUNCHER_DIRECTORY}
         container["volumeMounts"] = [*(container.get("volumeMounts") or ()), mount]
@@ -327,7 +330,7 @@ def _share_launcher(pod: Pod, primary: Pod, collector: Pod) -> None:
 
 
 def _put_before(primary: Pod, where: str, command: list[str]) -> None:
-    """Have a program of ours run the command and the arguments of the template, which become its arguments."""
+    """Run the template's command and arguments by another command, whose arguments they become."""
     if not primary.get("command"):
         cause = f"it is missing, and what {primary.get('image', 'the image')!r} runs by itself is not known here"
         remedy = "write the image's entrypoint as command in the trial template"
@@ -340,7 +343,7 @@ def _same_place(one: str | None, other: str) -> bool:
 
 
 def primary_index(pod: Object, trial: Trial) -> int | None:
-    """Return the position of the primary container among the pod's containers; None when it is not there."""
+    """Return the index of the primary container in the pod, None if it is missing."""
     names = [container.get("name") for container in containers(pod)]
     name = trial.spec.primary_container_name
     return names.index(name) if name in names else None
@@ -352,10 +355,10 @@ def containers(pod: Object) -> list[dict[str, Any]]:
 
 
 def missing_primary_container(pod: Object, trial: Trial) -> str:
-    """Return one sentence on a primary pod without the primary container; empty when nothing is wrong.
+    """Return one sentence on a primary pod without the primary container; empty if there is no problem.
 
-    Such a pod runs without collector. That is right for the side steps of a pipeline and wrong for a misspelt name,
-    and only the user can distinguish them.
+    Such a pod runs without collector. That is right for the auxiliary steps of a pipeline and wrong for a misspelt
+    name, and only the user can distinguish them.
     """
     if not is_primary(pod, trial) or primary_index(pod, trial) is not None:
         return ""

@@ -1,4 +1,4 @@
-"""What the injection needs to know beyond the pod: settings, and where the metrics of its trial are written."""
+"""Input of the injection beyond the pod: settings, and the path of its trial's metrics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from katib.wire.rpc.credentials import NO_CREDENTIALS, Credentials
 
 @dataclass(frozen=True, slots=True)
 class VolumeClaim:
-    """A claim that the primary container sees: where trials of one experiment share files.
+    """A claim mounted in the primary container, with which trials of an experiment share files.
 
     Attributes:
         mount_path: Directory in the primary container.
@@ -31,16 +31,16 @@ class VolumeClaim:
 
 @dataclass(frozen=True, slots=True)
 class InjectionSettings:
-    """How pods of one trial are to be changed.
+    """Settings for the pods of one trial.
 
     Attributes:
         db_manager_address: `host:port` of the DB manager.
-        credentials: What the reporting program brings to the DB manager.
-        status_address: `host:port` at which programs post the status of Kubeflow Trainer; empty: nowhere.
+        credentials: Credentials of the reporting program for the DB manager.
+        status_address: `host:port` for the status of Kubeflow Trainer; empty for none.
         collectors: Entries by collector kind.
-        inject_security_context: Whether the collector gets the security context of the primary container as it is.
-        early_stopping_address: `host:port` of the early stopping service; empty when the experiment has none.
-        suggestion_volume: The claim of the algorithm setting `suggestion_trial_dir`, when it is set.
+        inject_security_context: Whether the collector gets a copy of the primary container's security context.
+        early_stopping_address: `host:port` of the early stopping service; empty if the experiment has none.
+        suggestion_volume: The claim of the algorithm setting `suggestion_trial_dir`, if set.
     """
 
     db_manager_address: str
@@ -61,12 +61,11 @@ class MetricsPath:
 
 
 def collector_kind(trial: Trial) -> str:
-    """Return the kind of the trial's collector."""
     return trial.spec.metrics_collector.kind
 
 
 def metrics_path(trial: Trial) -> MetricsPath | None:
-    """Return where metrics are written; None for kinds that read no file.
+    """Return the path of the metrics; None for kinds that read no file.
 
     Raises:
         InvalidError: The directory cannot be a volume of its own.
@@ -84,7 +83,7 @@ def metrics_path(trial: Trial) -> MetricsPath | None:
 
 
 def http_get(trial: Trial) -> Mapping[str, Any]:
-    """Return the endpoint that the collector's source names."""
+    """Return the endpoint of the collector's source."""
     source = trial.spec.metrics_collector.source
     return (source and source.http_get) or {}
 

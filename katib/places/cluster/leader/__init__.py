@@ -1,5 +1,5 @@
-"""The one controller that works: how it is chosen, what keeps others from acting, and all that it runs.
+"""The active controller: leader election, the fence around other replicas' writes, and everything it runs.
 
-Belongs here: the Lease, the fence, and the wiring of what only a leader does. Does not belong here: what every replica
-does (webhooks, probes).
+Belongs here: the Lease, the fence, and the wiring of the leader's components. Does not belong here: the work of every
+replica (webhooks, probes).
 """

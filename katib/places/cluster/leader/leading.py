@@ -1,4 +1,4 @@
-"""What only the leader does: caches, controllers, suggestion services, and the watch over pods.
+"""Components that only the leader runs: caches, controllers, suggestion services, and the watch over pods.
 
 Experiment -> controllers -> Trial -> Job (any kind) -> pods with the injected collector
 |                                                |
@@ -52,16 +52,20 @@ from metrics_collector.uncollected import UncollectedTrials
 CLUSTER_SETTINGS = ControllerSettings(
     discards_before_start=True, explanation_seconds=3.0, summary_interval_seconds=0.5, workers=8
 )
-"""A store across a network: more workers, for they mostly wait, and fewer writes of counts. Readings outlive a job that
-a user deletes."""
+"""For a store across a network: more workers, which mostly wait, and fewer writes of counts.
+
+Readings outlive a job that a user deletes.
+"""
 
 _SYNC_SECONDS = 10.0
-"""How long to wait for the pods that missed their collector before trials are judged: one that may not list pods
-works without."""
+"""Timeout for the list of pods that missed their collector, which precedes judging trials.
+
+A controller without the right to list pods works without it.
+"""
 
 
 OBSERVATION_CALLS = 8
-"""Calls of the DB manager at once: as many as it serves at once, less what the collectors need."""
+"""Concurrent calls of the DB manager: its own limit, less the collectors' share."""
 
 
 _KEPT = (
@@ -74,28 +78,28 @@ _KEPT = (
     "deletionTimestamp",
     "finalizers",
 )
-"""What of a foreign object's metadata is looked at."""
+"""Metadata fields kept of another kind's object."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """What the leader works with.
+    """Dependencies of the leader.
 
     Attributes:
-        stores: Where objects are.
-        db_manager: How we reach the observation log; it answers the controllers of its namespaces.
-        log_place: The same log, as early stopping services see it.
+        stores: Stores of objects.
+        db_manager: Client of the observation log, with the rights of each namespace's controller.
+        log_place: The same log, as early stopping services reach it.
         list_events: Lists events.
         config: The KatibConfig in force.
-        events: Records notable moments.
-        check: What is wrong with an experiment that no webhook has seen.
-        find_trial: Walks the owners of a pod.
-        metrics: Counts.
-        clock: Where time is measured.
-        serves: Whether the cluster knows a kind now.
+        events: Recorder of events.
+        check: Returns the errors of an experiment that no webhook has checked.
+        find_trial: Finds the trial among a pod's owners.
+        metrics: Counters.
+        clock: The clock.
+        serves: Whether the cluster serves a kind now.
         grpc_probes: Whether containers of services get gRPC probes.
-        has_optimization_jobs: Whether the cluster knows OptimizationJobs.
-        settings: Knobs of the controllers.
+        has_optimization_jobs: Whether the cluster serves OptimizationJobs.
+        settings: Settings of the controllers.
     """
 
     stores: LeaderStores
@@ -116,7 +120,7 @@ class Dependencies:
 
 @contextmanager
 def leading(dependencies: Dependencies) -> Iterator[None]:
-    """Do the leader's part of a controller for as long as the context lasts.
+    """Run the leader's components for as long as the context lasts.
 
     Raises (on entering):
         UnavailableError: The API server does not answer.
@@ -170,7 +174,7 @@ def leading(dependencies: Dependencies) -> Iterator[None]:
         )
         logs = DbManagerTrialLogs(dependencies.db_manager, dependencies.config, caches.suggestions.get, stores.leads)
         queues = Queues.of(dependencies.clock)
-        # Its threads wait for the DB manager, so that no worker does; what hangs at the end is not waited for.
+        # Its threads wait for the DB manager in place of the workers; a hanging call is not waited for at the end.
         log_pool = ThreadPoolExecutor(OBSERVATION_CALLS, thread_name_prefix="observations")
         stack.callback(log_pool.shutdown, wait=False, cancel_futures=True)
         manager = assemble(
@@ -205,16 +209,16 @@ def leading(dependencies: Dependencies) -> Iterator[None]:
         _keep_logs(stack, dependencies, caches, logs)
         _run(stack, strays)
         _run(stack, workloads)
-        _run(stack, pods.informer)  # not waited for: what pods say explains, nothing is decided by its absence
+        _run(stack, pods.informer)  # not waited for: pods only add explanations
         _run(stack, missed.informer)
-        missed.informer.wait_for_sync(_SYNC_SECONDS)  # without a leader, a pod may have run and ended unseen
+        missed.informer.wait_for_sync(_SYNC_SECONDS)  # without a leader, a pod may have run and ended unnoticed
         _run(stack, manager)
         _run(stack, care)
         yield
 
 
 def _keep_logs(stack: ExitStack, dependencies: Dependencies, caches: Caches, logs: TrialLogs) -> None:
-    """Remove the logs of trials that are over, as the configuration says."""
+    """Remove the logs of completed trials, as configured."""
     config, clock = dependencies.config, dependencies.clock
     look = Retention(
         caches.experiments.all, caches.trials.all, logs, lambda: config().runtime.metrics_retention, clock
@@ -223,21 +227,21 @@ def _keep_logs(stack: ExitStack, dependencies: Dependencies, caches: Caches, log
 
 
 def _run(stack: ExitStack, part: Startable) -> None:
-    """Start something, and stop it when the stack ends."""
+    """Start a component, and stop it when the stack ends."""
     part.start()
     stack.callback(part.stop)
 
 
 @dataclass(frozen=True, slots=True)
 class _ClusterPods:
-    """Says what there is to know of a trial's pods. Fits `katib.engine.controllers.ports.PodWatcher`.
+    """State of a trial's pods. Implements `katib.engine.controllers.ports.PodWatcher`.
 
     Attributes:
-        pods: The pods that have collectors.
-        repair: Knows those that have none.
-        refusals: Knows why there is none at all.
-        starts: Knows why one does not start.
-        workloads: Knows why the job waits in a queue.
+        pods: Pods with collectors.
+        repair: Pods without collectors.
+        refusals: Why there are no pods.
+        starts: Why a pod does not start.
+        workloads: Why the job waits in a queue.
     """
 
     pods: TrialPods
@@ -247,7 +251,7 @@ class _ClusterPods:
     workloads: Workloads
 
     def update_of(self, trial: Trial) -> PodUpdate:
-        """Return what is known of the pods of a trial."""
+        """Return the state of the pods of a trial."""
         update, starts = self.pods.update_of(trial), self.starts.of(trial)
         return replace(
             update,
@@ -259,7 +263,7 @@ class _ClusterPods:
         )
 
     def is_ending(self, trial: Trial) -> bool:
-        """Return whether a pod of a trial may still run: most jobs go before their pods do."""
+        """Return whether a pod of a trial may still run: most jobs end before their pods."""
         return self.pods.is_any_active(trial)
 
     def has_queues(self) -> bool:
@@ -268,9 +272,9 @@ class _ClusterPods:
 
 
 def judged_part(job: Object) -> Object:
-    """Return what of a job is looked at: who it is, whose, whether it is suspended, and its status.
+    """Return the part of a job that the controllers use: identity, owner, whether it is suspended, and status.
 
-    Of a foreign one, that it is there.
+    Of a job without a Trial as owner, the identity only.
     """
     metadata = job["metadata"]
     owners = metadata.get("ownerReferences") or ()
@@ -284,5 +288,5 @@ def judged_part(job: Object) -> Object:
 
 
 def decode_experiment(obj: Object) -> Experiment:
-    """Return an experiment with defaults, also where no webhook has filled them in."""
+    """Return an experiment with defaults, even if no webhook has filled them in."""
     return with_defaults(decode_stored(obj))

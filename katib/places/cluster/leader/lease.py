@@ -1,10 +1,10 @@
-"""Which of several controllers works: the one that holds the Lease.
+"""Leader election among replicas of the controller, by a Lease.
 
-Theory of operation. The holder renews the Lease every few seconds. Everybody else watches whether the record changes,
-by a clock of its own: when it has stayed the same for the whole lease, its holder is gone and the Lease is free. Wall
+Theory of operation. The holder renews the Lease every few seconds. The others watch whether the record changes, by
+their own clocks: if it has stayed the same for the whole lease duration, the holder is gone and the Lease is free. Wall
 clocks of two machines are never compared. The holder trusts its own Lease for a shorter time than others grant it, so
-that one which was frozen or cut off stops writing before another begins; `is_leading` says so at any moment.
-Two writers that overlap all the same would do no harm: names of children are deterministic and writes compare and set.
+that a frozen or disconnected holder stops writing before another begins; `is_leading` tells at any time. Overlapping
+writers would still do no harm: names of children are deterministic and writes compare and set.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
-    """How long things last; the proportions are those of Kubernetes' own controllers.
+    """Times of leader election, in the proportions of Kubernetes' own controllers.
 
     Attributes:
-        lease_seconds: How long others leave a record that does not change to its holder.
-        trust_seconds: How long the holder itself trusts a renewal. Shorter, so that it stops first.
-        retry_seconds: How often the holder renews, and others look.
+        lease_seconds: How long others respect an unchanged record.
+        trust_seconds: How long the holder trusts a renewal. Shorter, so that it stops first.
+        retry_seconds: Interval of renewals, and of the others' checks.
     """
 
     lease_seconds: float = 15.0
@@ -42,15 +42,15 @@ class LeaseTimes:
 
 
 class Leadership:
-    """One contender for a Lease. A thread of its own contends and renews; `stop` gives the Lease back.
+    """One contender for a Lease. A background thread contends and renews; `stop` releases the Lease.
 
     Args:
-        store: Where the Lease is kept.
+        store: Store of the Lease.
         key: Its namespace and name.
-        identity: Who we are; no two contenders may share it, not even two runs of one.
-        clock: Where time is measured.
-        times: How long things last.
-        on_lost: Called once when a held Lease can be trusted no more.
+        identity: Unique name of the contender; two runs of one process need two.
+        clock: The clock.
+        times: Times of leader election.
+        on_lost: Called once when a held Lease can no longer be trusted.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Leadership:
 
     @property
     def is_leading(self) -> bool:
-        """Whether the Lease is ours at this very moment."""
+        """Whether this contender holds the Lease now."""
         return self._clock.monotonic() < self._trusted_until
 
     def start(self) -> None:
@@ -90,13 +90,13 @@ class Leadership:
         self._looks.start()
 
     def wait_until_leading(self, timeout_seconds: float | None = None) -> bool:
-        """Wait until the Lease is ours; return whether it is."""
+        """Wait until this contender holds the Lease; return whether it does."""
         with self._changed:
             self._changed.wait_for(lambda: self._led or self._stopping, timeout_seconds)
         return self.is_leading
 
     def stop(self) -> None:
-        """Stop contending and give the Lease back, so that the next one need not wait for its end."""
+        """Stop contending and release the Lease, so that the next contender need not wait for its expiry."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -108,7 +108,7 @@ class Leadership:
     # --- contending ---------------------------------------------------------------------------------------------------
 
     def _renew(self) -> None:
-        """Contend once; a contender that has lost the Lease contends no more."""
+        """Contend once; after losing the Lease, do nothing."""
         if self._lost:
             return
         try:
@@ -120,7 +120,7 @@ class Leadership:
                 self._on_lost()
 
     def _contend(self) -> None:
-        """Take or renew the Lease if that is possible now."""
+        """Take or renew the Lease if possible."""
         asked_at = self._clock.monotonic()
         try:
             lease = self._store.get(LEASE, self._key)
@@ -130,7 +130,7 @@ class Leadership:
         spec = lease.get("spec") or {}
         if spec.get("holderIdentity") != self._identity and not self._is_free(lease, asked_at):
             if self._led:
-                self._trusted_until = float("-inf")  # another contender has it: no need to wait for the trust to end
+                self._trusted_until = float("-inf")  # another contender holds it: no need to wait out the trust
             return
         self._take(lease, asked_at)
 

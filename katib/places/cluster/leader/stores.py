@@ -1,4 +1,4 @@
-"""The objects of the cluster as the leader sees them: one store for each selection of them."""
+"""The leader's views of the cluster's objects: one store for each selection."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ R = TypeVar("R")
 
 
 def check_leading(may_write: Callable[[], bool]) -> None:
-    """Raise UnavailableError while we may not write."""
+    """Raise UnavailableError if this replica may not write."""
     if not may_write():
-        raise UnavailableError("this controller does not lead any more; another one goes on")
+        raise UnavailableError("this controller no longer leads; another one continues")
 
 
 def _fenced(call: Callable[P, R], may_write: Callable[[], bool]) -> Callable[P, R]:
-    """Return a call that raises UnavailableError while we may not write."""
+    """Return a call that raises UnavailableError if this replica may not write."""
 
     @wraps(call)
     def fenced(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -41,7 +41,7 @@ def _fenced(call: Callable[P, R], may_write: Callable[[], bool]) -> Callable[P, 
 
 
 class FencedStore:
-    """Fits `ObjectStore`. Reads pass; writes raise UnavailableError while `may_write` says no."""
+    """Store whose reads pass and whose writes raise UnavailableError unless `may_write`. Implements `ObjectStore`."""
 
     def __init__(self, store: ObjectStore, may_write: Callable[[], bool]) -> None:
         self.get, self.list, self.pages, self.watch = store.get, store.list, store.pages, store.watch
@@ -54,16 +54,16 @@ class FencedStore:
 
 @dataclass(frozen=True, slots=True)
 class LeaderStores:
-    """Objects by what is to be seen of them. Those that are written refuse it once we do not lead any more.
+    """Objects by selection. The stores with writes refuse them once this replica no longer leads.
 
     Attributes:
-        main: Shows only pods that bear the label of a trial, and only Deployments and Services of suggestions.
-        offered: Shows the ConfigMaps with trial templates that the installation offers.
-        jobs: Shows only what bears the label of a trial's job.
-        unlabelled_jobs: Lists the metadata of what does not.
-        all_pods: Shows every pod; what is deleted there goes at once.
-        missed_pods: Shows the pods of jobs that do not bear the label of a trial.
-        leads: Whether we still lead.
+        main: Pods with a trial's label only, Deployments and Services of suggestions only, all other objects.
+        offered: ConfigMaps with the trial templates of the installation.
+        jobs: Objects with the label of a trial's job.
+        unlabelled_jobs: Lists the metadata of objects without that label.
+        all_pods: All pods; deletion takes effect at once.
+        missed_pods: Pods of jobs without a trial's label.
+        leads: Whether this replica leads.
     """
 
     main: ObjectStore
@@ -85,10 +85,10 @@ class LeaderStores:
         """Return the stores of a connection.
 
         Args:
-            connection: To the API server.
-            core_namespace: Where the product is installed.
-            leads: Whether we still lead.
-            waits_for_pods: Of which kinds an object stays until its pods are gone.
+            connection: Connection to the API server.
+            core_namespace: Namespace of the installation.
+            leads: Whether this replica leads.
+            waits_for_pods: Whether an object of a kind stays until its pods are gone.
         """
         selectors = {POD: TRIAL_LABEL, **SERVICE_SELECTORS}
         main = KubernetesStore(connection, selectors=selectors, foreground=waits_for_pods)

@@ -1,9 +1,8 @@
-"""Jobs of trials without the label by which jobs are followed: created before there was one, or by Katib.
+"""Jobs of trials without the label by which jobs are followed: created before it existed, or by Katib.
 
-Caches follow only what has the label, so all other jobs cost nothing. When a kind is followed first,
-those without it are listed once, a page at a time and nothing but their metadata. Which of them belong to trials is
-noted, and the Trial controller asks for those by name until they are gone. Nothing is written: to label them would take
-a right to change other people's objects.
+Caches follow only labelled jobs, so all others cost nothing. When a kind is first followed, its unlabelled jobs are
+listed once, page by page and metadata only. Those of trials are remembered, and the Trial controller reads them by name
+until they are gone. They are not labelled: that would require the right to change foreign objects.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ ListUnlabelled = Callable[[Kind], Iterator[ObjectList]]
 
 
 class StrayJobs:
-    """Looks for strays of each kind that is followed, once, from a thread of its own; tries again until it succeeds.
+    """Finds the strays of each followed kind once, in a background thread with retries.
 
     Args:
         unlabelled: Lists jobs without the label.
-        caches: Say which kinds are followed; receive the strays.
-        clock: Where time is measured.
+        caches: Caches that announce followed kinds and receive the strays.
+        clock: The clock.
     """
 
     def __init__(self, unlabelled: ListUnlabelled, caches: JobCaches, clock: Clock) -> None:
@@ -40,15 +39,13 @@ class StrayJobs:
         caches.on_follow(lambda kind: queue.add(Key(*kind)))
 
     def on_found(self, wake: Callable[[Key], None]) -> None:
-        """Register a callback for each stray job, to wake its trial. Before the start."""
+        """Register a callback for each stray job, to wake its trial. Call before the start."""
         self._wake = wake
 
     def start(self) -> None:
-        """Begin to look."""
         self._controller.start()
 
     def stop(self) -> None:
-        """Stop looking."""
         self._controller.stop()
 
     def _survey(self, key: Key) -> Result:
@@ -58,7 +55,7 @@ class StrayJobs:
                 for job in filter(_is_of_trial, page.items):
                     self._caches.strays.add((kind, Key.of(job)))
                     self._wake(Key.of(job))
-        except ExpiredError as error:  # some are found already; the next look begins again
+        except ExpiredError as error:  # some are found already; the retry starts over
             raise UnavailableError(str(error)) from error
         return DONE
 

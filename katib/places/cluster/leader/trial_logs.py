@@ -1,4 +1,4 @@
-"""The logs of trials behind a DB manager, asked for in the name of their namespace."""
+"""Logs of trials in a DB manager, accessed with the rights of their namespace."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ from katib.wire.rpc.db_manager_client import DbManagerClient
 
 
 class DbManagerTrialLogs(TrialLogs):
-    """Raises UnavailableError for all that writes while we do not lead.
+    """Logs of trials in a DB manager. Writes raise UnavailableError while this replica does not lead.
 
-    No store compares and sets here: a controller that woke up late would remove readings of a job that another one
-    started.
+    The DB manager has no compare-and-set: a delayed controller could remove readings of a job that another one started.
 
     Args:
-        client: To the DB manager; asks in the name of the controller of a namespace.
-        config: Says who cannot send a token.
+        client: Client of the DB manager, with the rights of a namespace's controller.
+        config: Names the components that cannot send a token.
         suggestion_of: Finds the Suggestion of an experiment, which names its early stopping algorithm.
-        may_write: Whether we lead.
+        may_write: Whether this replica leads.
     """
 
     def __init__(
@@ -46,7 +45,7 @@ class DbManagerTrialLogs(TrialLogs):
         self._may_write = may_write
 
     def begin(self, trial: Trial) -> None:
-        """Empty the log of a trial, and have the DB manager know whose it is and who may do without a token."""
+        """Empty the log of a trial, and register its owner and the components that need no token."""
         check_leading(self._may_write)
         config = self._config()
         try:
@@ -62,13 +61,13 @@ class DbManagerTrialLogs(TrialLogs):
             raise invalid("metadata.name", cause, remedy, "trial-name-taken") from error
 
     def take_status(self, trial: Trial, readings: Sequence[MetricLog]) -> None:
-        """Store what the status of a trial's job says."""
+        """Store the readings of the job's status."""
         check_leading(self._may_write)
         with _one_key():
             super().take_status(trial, readings)
 
     def summarize(self, trial: Trial, from_status: Sequence[MetricLog] = ()) -> TrialReport:
-        """Return what was observed, and if that is nothing why the DB manager refused it."""
+        """Return the observation, or if it is missing, why the DB manager refused readings."""
         objective = trial.spec.objective
         with _one_key():
             report = super().summarize(trial, from_status)
@@ -77,13 +76,12 @@ class DbManagerTrialLogs(TrialLogs):
             return TrialReport(report.observation, self._client.within(trial.namespace).refusal_of(trial.name))
 
     def end(self, trial: Trial) -> None:
-        """Close the log of a trial: the DB manager takes no more readings of it."""
+        """Close the log of a trial: the DB manager accepts no further readings."""
         check_leading(self._may_write)
         with _one_key():
             self._client.within(trial.namespace).end(trial.name)
 
     def delete(self, trial: Trial) -> None:
-        """Remove the log of a trial."""
         check_leading(self._may_write)
         super().delete(trial)
 
@@ -95,7 +93,7 @@ class DbManagerTrialLogs(TrialLogs):
 
 @contextmanager
 def _one_key() -> Iterator[None]:
-    """Explain a refusal: the DB manager checks tokens with the key that signed ours."""
+    """Explain a refusal: the DB manager checks tokens with the key that signed them."""
     try:
         yield
     except ForbiddenError as error:

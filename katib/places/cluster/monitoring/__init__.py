@@ -1,4 +1,4 @@
-"""What those see who operate the processes: probes, metrics for Prometheus, structured logs.
+"""Observability for operators: probes, metrics for Prometheus, structured logs.
 
-Belongs here: how something is shown. Does not belong here: what is counted or logged; the counting place says that.
+Belongs here: the presentation. Does not belong here: what is counted or logged, which is decided at its source.
 """

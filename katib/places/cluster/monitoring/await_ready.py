@@ -1,8 +1,8 @@
 """Waits for another process of the same container, as the command of a startup probe.
 
-A probe that fails is a warning in the events of its pod. This one waits instead, as long as a start may take, and fails
-only then: `python -m katib.places.cluster.monitoring.await_ready http://127.0.0.1:18080/readyz 60`. An address `tcp://HOST:PORT`
-is ready when a process listens there.
+A failed probe is a warning in the events of its pod. This one waits instead, for as long as a start may take, and fails
+only then: `python -m katib.places.cluster.monitoring.await_ready http://127.0.0.1:18080/readyz 60`. An address
+`tcp://HOST:PORT` is ready when a process listens there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ANSWER_SECONDS = 5.0
 
 
 def await_ready(url: str, seconds: float) -> bool:
-    """Return True as soon as an address is ready, False when it was not within these seconds."""
+    """Return True once an address is ready, False if it is not ready in time."""
     until = time.monotonic() + seconds
     while not is_ready(url):
         if time.monotonic() >= until:
@@ -48,7 +48,7 @@ def is_ready(url: str) -> bool:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Wait as the command line says; return the exit code of the probe."""
+    """Wait as the arguments specify; return the exit code of the probe."""
     url, seconds = arguments
     return 0 if await_ready(url, float(seconds)) else 1
 

@@ -1,4 +1,4 @@
-"""What is served to those who watch the controller: probes of the kubelet, and Prometheus."""
+"""HTTP endpoints of the controller for observers: the kubelet's probes and Prometheus."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from katib.wire.serving.listening import ServerThread, open_socket
 
 
 class ClusterMetrics(ControllerMetrics):
-    """The counters of a controller of a cluster.
+    """Counters of a cluster's controller.
 
     Attributes:
-        requests: Requests to the API server, by verb, resource and status: what its rights have to allow.
-        api_server_answers: Whether the API server answered when it was asked last.
-        reviews: How long admission reviews take.
+        requests: Requests to the API server by verb, resource and status, and so the rights in use.
+        api_server_answers: Whether the API server answered the last request.
+        reviews: Durations of admission reviews.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class ClusterMetrics(ControllerMetrics):
         )
 
     def show_readiness(self, checks: Callable[[], Mapping[str, bool]]) -> None:
-        """Show each check of the readiness, so that it can be seen why a controller is not ready. Once."""
+        """Export each readiness check, to show why a controller is not ready. Call once."""
         ready = Gauge("katib_ready", "1 while a check of the readiness holds", ("check",), registry=self.registry)
 
         def value_of(name: str) -> Callable[[], float]:
@@ -58,7 +58,7 @@ def serve_pages(address: str, pages: Mapping[str, Page]) -> Iterator[int]:
     Args:
         address: `host:port`, or `:port` for every address; port 0 takes a free one, `0` or nothing serves no pages and
             returns 0.
-        pages: By path.
+        pages: Pages by path.
 
     Raises:
         OSError: The port cannot be listened on.

@@ -1,6 +1,6 @@
-"""Structured logs: one JSON object a line, with what a record carries beside its message.
+"""Structured logs: one JSON object a line, with a record's fields beside its message.
 
-What is logged while something is reconciled carries `controller`, `key` and `reconcile_id`, no matter who logs it.
+Records logged during a reconcile carry `controller`, `key` and `reconcile_id`, whichever module logs them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ _PLAIN = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "tas
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record as one line of JSON."""
+    """Formats a record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a record."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -34,10 +33,10 @@ class JsonFormatter(logging.Formatter):
 
 
 class ReconcileFields(logging.Filter):
-    """Adds to a record which reconcile it belongs to. Fields that the record has already stay as they are."""
+    """Adds the fields of the current reconcile to a record. Existing fields take precedence."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return that the record is to be written."""
+        """Return True: every record is written."""
         for name, value in current_reconcile().items():
             vars(record).setdefault(name, value)
         return True

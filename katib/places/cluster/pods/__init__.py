@@ -1,5 +1,4 @@
-"""The pods of trials: what they say, whose they are, and what is done about those that miss their collector.
+"""The pods of trials: their state, their owners, and the repair of pods without collector.
 
-Belongs here: whatever reads pods or their logs. Does not belong here: what a trial's controller
-makes of it.
+Belongs here: readers of pods and of their logs. Does not belong here: the decisions of a trial's controller.
 """

@@ -1,4 +1,4 @@
-"""What trials print, read from the log of their pods."""
+"""Output of trials, read from the logs of their pods."""
 
 from __future__ import annotations
 
@@ -25,26 +25,29 @@ from metrics_collector.program import LAUNCHER_DIRECTORY
 _SILENCE_SECONDS = 1.0
 _LOOK_SECONDS = 1.0
 _RANKS = {"Running": 0, "Succeeded": 0, "Failed": 1}
-"""Which pod tells most: one that runs or has succeeded, else one that failed, else one that waits."""
+"""Preference among pods: running or succeeded ones, then failed ones, then waiting ones."""
 
 
 class LogStream(Protocol):
     """The log of one container."""
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield what comes, byte for byte, until the end or `close`."""
+        """Yield the bytes as they arrive, until the end or `close`."""
 
     def close(self) -> None:
-        """End it, from any thread."""
+        """End the stream, from any thread."""
 
 
 OpenLog = Callable[[Key, str, Part], LogStream]
-"""Opens the log of a container of a pod, or the part of it. Raises InvalidError before the container has started,
-NotFoundError when the pod is gone, and ForbiddenError when logs may not be read."""
+"""Opens the log, or part of the log, of a pod's container.
+
+Raises InvalidError before the container has started, NotFoundError if the pod is gone, and ForbiddenError if logs may
+not be read.
+"""
 
 
 def server_logs(connection: Connection) -> OpenLog:
-    """Return a way to open logs as the API server hands them out."""
+    """Return a function that opens logs through the API server."""
 
     def open_log(pod: Key, container: str, part: Part) -> LogStream:
         query = {"container": container, "follow": "true" if part.follow is not None else "false"}
@@ -58,10 +61,10 @@ def server_logs(connection: Connection) -> OpenLog:
 
 @dataclass(frozen=True, slots=True)
 class ClusterOutput:
-    """Reads what trials print. Fits `katib.service.tuning.ports.TrialOutput`.
+    """Reader of the output of trials. Implements `katib.service.tuning.ports.TrialOutput`.
 
     Attributes:
-        store: Has the pods.
+        store: Store of the pods.
         open_log: Opens their logs.
     """
 
@@ -69,7 +72,7 @@ class ClusterOutput:
     open_log: OpenLog
 
     def read(self, trial: Trial, part: Part = ALL) -> Iterator[bytes]:
-        """Yield the output of a trial: that of its newest pod, and with `follow` of the pods that come after it."""
+        """Yield the output of a trial: that of its newest pod, and with `follow` also of later pods."""
         pods = self._pods(trial, part.replica)
         if pods and part.follow is None:
             return _read(self._open(pods[0], trial, part))
@@ -78,21 +81,21 @@ class ClusterOutput:
         return self._follow(trial, part, part.follow)
 
     def past_pods(self, _trial: Trial) -> Sequence[Object]:
-        """Return nothing: a cluster keeps nothing of a pod that is gone."""
+        """Return nothing: a cluster keeps no trace of a deleted pod."""
         return ()
 
     def tail(self, trial: Trial, pod: Object, lines: int, container: str = "") -> tuple[str, ...]:
-        """Return the last lines of a pod, or of a container of it; none when they cannot be read."""
+        """Return the last lines of a pod, or of one of its containers; none if they cannot be read."""
         with suppress(KatibError):
             data = b"".join(_read(self._open(pod, trial, Part(tail_lines=lines, container=container))))
             return tuple(data.decode(errors="replace").splitlines())
         return ()
 
     def _pods(self, trial: Trial, replica: str = "") -> Sequence[Object]:
-        """Return the primary pods of a trial, or those of a replica, the one that tells most first.
+        """Return the primary pods of a trial, or those of a replica, the most informative first.
 
         Raises:
-            NotFoundError: It has pods, and none of that replica.
+            NotFoundError: The trial has pods, but not of that replica.
         """
         primary = {} if replica else trial.spec.primary_pod_labels
         pods = self.store.list(POD, trial.namespace, labels={**primary, TRIAL_LABEL: trial.name}).items
@@ -113,20 +116,20 @@ class ClusterOutput:
         read: set[str] = set()
         was_opened = False
         while True:
-            more = goes_on()  # asked first: what is written before the end is read below
+            more = goes_on()  # asked first: output written before the end is read below
             fresh = [pod for pod in self._pods(trial, part.replica) if pod["metadata"]["uid"] not in read]
             if fresh:
-                with suppress(NotFoundError):  # it has not started, or has gone this moment
+                with suppress(NotFoundError):  # it has not started, or was deleted just now
                     stream = self._open(fresh[0], trial, part)
                     was_opened = True
-                    # A busy node answers for a running container with an empty log: that is not the end of it.
+                    # A busy node may return an empty log for a running container: that is not the end of it.
                     is_final = (fresh[0].get("status") or {}).get("phase") in OVER
                     for chunk in _follow(stream):
                         is_final = is_final or bool(chunk)
                         yield chunk
                     if is_final:
                         read.add(fresh[0]["metadata"]["uid"])
-                        part = replace(part, tail_lines=None)  # what later pods print is all new
+                        part = replace(part, tail_lines=None)  # output of later pods is all new
                         continue
             if not more:
                 break
@@ -137,15 +140,15 @@ class ClusterOutput:
 
 
 def most_telling_first(pods: Sequence[Object]) -> Sequence[Object]:
-    """Return pods by what they tell about their trial: running or succeeded ones first, newer ones before older."""
+    """Return pods ordered by how much they tell about their trial: running or succeeded first, newer before older."""
     newest = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")), reverse=True)
     return sorted(newest, key=lambda pod: _RANKS.get((pod.get("status") or {}).get("phase", ""), 2))
 
 
 def output_container(trial: Trial, pod: Object) -> str:
-    """Return the container that shows the output: the primary one, or the collector where Katib's shell is around it.
+    """Return the container with the output: the primary one, or the collector if it wraps the program in Katib's shell.
 
-    A pod that is no primary one need not have a container of that name; then it is its first one.
+    A pod that is not primary may lack a container of that name; then its first one.
     """
     primary, names = trial.spec.primary_container_name, container_names(pod)
     is_taken = trial.spec.metrics_collector.kind in ("", CollectorKind.STDOUT) and COLLECTORS[0] in names
@@ -168,7 +171,7 @@ def _read(stream: LogStream) -> Iterator[bytes]:
 
 
 def _follow(stream: LogStream) -> Iterator[bytes]:
-    """Yield what comes, and an empty chunk every second while nothing does, so that a reader can leave."""
+    """Yield the chunks of a stream, and an empty chunk every second without output, so that a reader can leave."""
     chunks: queue.SimpleQueue[bytes | Exception | None] = queue.SimpleQueue()
     threading.Thread(target=_pump, args=(stream, chunks), name="pod-log", daemon=True).start()
     try:
@@ -191,7 +194,7 @@ def _pump(stream: LogStream, chunks: queue.SimpleQueue[bytes | Exception | None]
         for chunk in stream.chunks():
             chunks.put(chunk)
         chunks.put(None)
-    except Exception as error:  # noqa: BLE001 - it is raised where the log is read
+    except Exception as error:  # noqa: BLE001 - raised in the reader
         chunks.put(error)
 
 

@@ -1,9 +1,8 @@
-"""Pods that the webhook did not see, and the trials that own them.
+"""Pods that the webhook missed, and the trials that own them.
 
-A pod of a trial bears the trial's label from its first moment, for the webhook adds it. So the pods to look at are
-those without it, and of these only the pods of jobs: what runs forever bears the label of its ReplicaSet, StatefulSet
-or DaemonSet. The API server leaves all others out; a watch costs nothing while nothing is missed. The owners of a pod
-do not change, so each pod is looked up once.
+The webhook labels the pods of a trial at creation. The pods to check are therefore unlabelled pods of jobs: pods of a
+ReplicaSet, StatefulSet or DaemonSet have its label. The API server filters out all others; a watch costs nothing while
+no pod is missed. The owners of a pod do not change, so each pod is looked up once.
 """
 
 from __future__ import annotations
@@ -25,23 +24,25 @@ from katib.places.cluster.pods.owners import OwningTrial
 from katib.places.cluster.pods.reading import POD
 
 MISSED_SELECTOR = f"!{TRIAL_LABEL},!pod-template-hash,!controller-revision-hash"
-"""The pods that a watch has to see: those that have no trial's label and may have missed it."""
+"""Selects pods without a trial's label that may have been missed."""
 
 
 _log = logging.getLogger(__name__)
 
 FindTrial = Callable[[Object, str], OwningTrial | None]
-"""Returns the trial of a pod of a namespace, found through its owners; None when it has none. May raise ForbiddenError
-and UnavailableError."""
+"""Returns the trial among a pod's owners, given its namespace; None if there is none.
+
+May raise ForbiddenError and UnavailableError.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class MissedPod:
-    """What is kept of a pod without a trial's label.
+    """The relevant part of a pod without a trial's label.
 
     Attributes:
         key: Namespace and name.
-        uid: Which pod of that name.
+        uid: Uid of the pod.
         owners: Its owner references.
         labels: Its labels.
         containers: Names of its containers.
@@ -59,7 +60,7 @@ class MissedPod:
 
 
 def missed_pod(pod: Object) -> MissedPod:
-    """Return what is kept of a pod; of one that cannot be a trial's, only that it is there."""
+    """Return the relevant part of a pod; identity only if it cannot belong to a trial."""
     metadata, key = pod["metadata"], Key.of(pod)
     owners, labels = metadata.get("ownerReferences") or (), metadata.get("labels") or {}
     if not owners or TRIAL_LABEL in labels:
@@ -76,9 +77,9 @@ def missed_pod(pod: Object) -> MissedPod:
 
 
 def concerns(pod: MissedPod, trial: Trial) -> bool:
-    """Return whether metrics of a trial were to come from a pod.
+    """Return whether metrics of a trial would have been collected from a pod.
 
-    A pod that failed is no matter any more: its job has failed with it, or another pod takes its place.
+    A failed pod no longer matters: its job has failed with it, or another pod replaces it.
     """
     is_primary = trial.spec.primary_pod_labels.items() <= pod.labels.items()
     is_read = trial.spec.primary_container_name in pod.containers
@@ -86,12 +87,12 @@ def concerns(pod: MissedPod, trial: Trial) -> bool:
 
 
 class MissedPods:
-    """Follows the pods without a trial's label. Thread-safe.
+    """Cache of the pods without a trial's label. Thread-safe.
 
     Args:
-        store: Shows pods; best only those of `MISSED_SELECTOR`.
-        find_trial: Walks the owners of a pod.
-        clock: For the informer.
+        store: Store of pods; restrict it to `MISSED_SELECTOR`.
+        find_trial: Finds the trial among a pod's owners.
+        clock: Clock of the informer.
     """
 
     def __init__(self, store: ObjectStore, find_trial: FindTrial, clock: Clock) -> None:
@@ -104,7 +105,7 @@ class MissedPods:
         self._owners: dict[str, str] = {}
 
     def on_new(self, wake: Callable[[], None]) -> None:
-        """Register a callback for pods to look at. Before the informer starts."""
+        """Register a callback for new pods to check. Call before the informer starts."""
 
         def changed(event: InformerEvent[MissedPod]) -> None:
             if event.old is None and event.new is not None and event.new.owners:
@@ -113,13 +114,13 @@ class MissedPods:
         self.informer.add_handler(changed)
 
     def is_any_in(self, namespace: str) -> bool:
-        """Return whether a namespace has pods that may be a trial's. Costs nothing."""
+        """Return whether a namespace has pods that may belong to a trial. Costs nothing."""
         return self.informer.count(namespace) > 0
 
     def by_trial(self, namespace: str) -> Mapping[str, Sequence[MissedPod]]:
         """Return the pods of trials in a namespace, by the trial's uid.
 
-        Pods whose owners may not be read are left out until they may.
+        Pods whose owners may not be read are left out for now.
 
         Raises:
             UnavailableError: An owner cannot be read now.
@@ -131,7 +132,7 @@ class MissedPods:
         return found
 
     def _trial_uid(self, pod: MissedPod) -> str:
-        """Return the uid of the trial of a pod; empty when it has none, or none that we may see."""
+        """Return the uid of the trial of a pod; empty if it has none, or its owners may not be read."""
         with self._lock:
             known = self._owners.get(pod.uid)
         if known is not None:

@@ -1,4 +1,4 @@
-"""From a pod to its trial: through the owners of its owners, each read once in a while."""
+"""The trial of a pod, found through the owners of its owners, each cached for a while."""
 
 from __future__ import annotations
 
@@ -25,16 +25,20 @@ _NEVER_OF_TRIALS = frozenset(
         Kind("v1", "Node"),
     }
 )
-"""Owners that run forever, as no trial does. Most pods of a cluster have one of these, so they are not even read, and
-the controller needs no right to."""
+"""Owners that run forever, unlike trials.
+
+Most pods of a cluster have one of these, so they are not even read, and the controller needs no right to read them.
+"""
 
 REFUSAL = Backoff(5.0, 300.0)
-"""How long a kind that may not be read is not asked for again by those who are patient. A namespace
-may hold hundreds of pods of such a kind, and rights are given by hand."""
+"""How long a forbidden kind is not read again for patient callers.
+
+A namespace may hold hundreds of pods of such a kind, and rights are granted manually.
+"""
 
 _MAX_REMEMBERED = 2_000
 _MAX_DEPTH = 10
-"""No job has as many layers (TrainJob, JobSet, Job are three); ends a circle, too."""
+"""More layers than any job has (TrainJob, JobSet, Job are three); ends cycles, too."""
 
 
 class _Owner(NamedTuple):
@@ -45,21 +49,21 @@ class _Owner(NamedTuple):
 
 
 class OwningTrial(NamedTuple):
-    """The trial that owns an object, as its owners name it. The trial of that name now may be another one."""
+    """The trial that owns an object, as named by its owner references. Another trial may have that name now."""
 
     key: Key
     uid: str
 
 
 class _Finding(NamedTuple):
-    """What an object's owners led to, and until when that counts."""
+    """Cached trial of an object, with its expiry."""
 
     trial: OwningTrial | None
     until: float
 
 
 class _Refusal(NamedTuple):
-    """Why a kind of a namespace may not be read, how often that was said, and until when patient callers wait."""
+    """A forbidden kind in a namespace: the error, the number of failures, and until when patient callers wait."""
 
     error: ForbiddenError
     failures: int
@@ -70,8 +74,8 @@ class TrialFinder:
     """Finds the trials of pods. Thread-safe.
 
     Args:
-        store: Where owners are read.
-        clock: Says how old a finding is.
+        store: Store of the owners.
+        clock: Measures the age of cached results.
     """
 
     def __init__(self, store: ObjectStore, clock: Clock) -> None:
@@ -82,12 +86,12 @@ class TrialFinder:
         self._refusals: OrderedDict[tuple[Kind, str], _Refusal] = OrderedDict()
 
     def trial_of(self, pod: Object, namespace: str, *, patient: bool = False) -> OwningTrial | None:
-        """Return the trial that owns a pod at whatever distance; None when there is none.
+        """Return the trial among the owners of a pod, at any depth; None if there is none.
 
         Args:
-            pod: The pod, or any object: only its owners are looked at.
-            namespace: Where it is.
-            patient: Whether a refusal counts for a while, for those who ask again and again.
+            pod: The pod, or any object: only its owners are used.
+            namespace: Its namespace.
+            patient: Whether a refusal is cached for a while, for repeated calls.
 
         Raises:
             ForbiddenError: An owner may not be read.
@@ -155,7 +159,7 @@ class TrialFinder:
         with self._lock:
             last = self._refusals.get(place)
             if last is not None and now < last.until:
-                return  # a caller that is not patient asked meanwhile
+                return  # an impatient caller asked concurrently
             failures = 1 if last is None else last.failures + 1
             self._refusals[place] = _Refusal(error, failures, now + REFUSAL.pause_seconds(failures))
             if len(self._refusals) > _MAX_REMEMBERED:

@@ -1,7 +1,7 @@
-"""The pods of trials: what of them is worth knowing, and what they say about their trials.
+"""Facts about the pods of trials, and summaries for their trials.
 
-Only pods that bear the label of a trial are followed, and of each only a few words are kept: a thousand pods cost
-less than one of them does as it came.
+Only pods with the label of a trial are followed, and only a few facts of each are kept: a thousand pods take less
+memory than one full pod.
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ from metrics_collector.sidecar import ALL_STORED, NOT_ALL_STORED
 POD = Kind("v1", "Pod")
 
 _OF_THE_NODE = frozenset({"emptyDir", "projected", "downwardAPI"})
-"""Sources of volumes that are there at once."""
+"""Sources of volumes that are available at once."""
 
 PULL_FAILURES = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
 CREATE_FAILURES = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 _AGAIN = "container {} in pod {} is restarted with growing pauses"
 _SIGNALLED = (137, 143)
-"""Exit codes of a program that SIGKILL or SIGTERM ended."""
+"""Exit codes of a program ended by SIGKILL or SIGTERM."""
 
 _OF_A_SHELL = ("Killed", "Terminated")
-"""All that a shell prints about a program that a signal ended; the exit code says it."""
+"""A shell's message about a signalled program; it adds nothing to the exit code."""
 
 _CREATING = ("ContainerCreating", "PodInitializing")
 OVER = ("Succeeded", "Failed")
 """Phases in which no container of a pod runs any more."""
 _OUR_COLLECTORS = frozenset(CollectorKind) - {CollectorKind.CUSTOM, CollectorKind.PUSH, CollectorKind.NONE}
-"""Kinds whose collectors end by themselves, or are ended with their pod: whether they stored everything counts."""
+"""Kinds of collectors that end by themselves, or with their pod; whether they stored everything matters."""
 
 _REMEMBERED_FAILURES = 10_000
 
 
 class StartingPod(NamedTuple):
-    """A pod whose containers are to be created, by its name and its uid."""
+    """Name and uid of a pod whose containers are to be created."""
 
     name: str
     uid: str
@@ -68,24 +68,24 @@ class StartingPod(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """What is kept of a pod.
+    """The relevant facts about a pod.
 
     Attributes:
-        trial: Whose pod it is.
+        trial: Its trial.
         waiting: Why it does not run.
-        starting: It, while it has a node and none of its job's containers has been created.
-        images: Of its containers that wait to be created.
-        preparing: What it does while it has no network yet, since when; as the rest of a sentence.
-        runs: Whether a container of the job does.
-        failed_at: When a container of it failed last by itself; empty when none has.
-        failure: How that container ended, and its last output where that is known.
-        restarts: How often containers of the job were started again.
-        report: What its collector said about missing metrics.
-        collecting: Which collector of it has not ended, or will be started again.
-        incomplete: Why its collector has not stored all readings.
-        has_failed: Whether the whole pod has.
-        labels: Its labels, which say whether it is a primary pod.
-        is_over: Whether none of its containers will run any more.
+        starting: Name and uid, while it has a node and none of its job's containers exists.
+        images: Images of its containers that wait to be created.
+        preparing: Its preparation before it has a network, and since when; as the rest of a sentence.
+        runs: Whether a container of the job runs.
+        failed_at: Time of the last failure of a container by itself; empty if there is none.
+        failure: How that container ended, and its last output if known.
+        restarts: Restarts of the job's containers.
+        report: The collector's message about missing metrics.
+        collecting: The collector that has not ended, or will be restarted.
+        incomplete: Why the collector has not stored all readings.
+        has_failed: Whether the pod as a whole has failed.
+        labels: Its labels, which show whether it is a primary pod.
+        is_over: Whether none of its containers will run again.
     """
 
     trial: Key
@@ -106,7 +106,7 @@ class PodFacts:
 
 
 def facts_of(pod: Object) -> PodFacts:
-    """Return what is worth keeping of a pod."""
+    """Return the relevant facts about a pod."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     labels = metadata.get("labels") or {}
     title = pod_title(metadata["name"], replica_name(pod) if has_role(pod) else "")
@@ -141,10 +141,10 @@ def facts_of(pod: Object) -> PodFacts:
 
 
 class TrialPods:
-    """Follows the pods of trials.
+    """Cache of the pods of trials.
 
-    How the last container failed is remembered until the trial is over: a job may remove its failed pods before
-    the trial is judged. What ends because its job is suspended counts for nothing: other pods take its place.
+    The last failure of a container is remembered until the trial is completed: a job may remove its failed pods before
+    the trial is judged. Ends caused by suspending the job do not count: other pods take over.
     """
 
     def __init__(self, store: ObjectStore, clock: Clock) -> None:
@@ -156,7 +156,7 @@ class TrialPods:
         self.informer.add_handler(self._remember_incomplete)
 
     def on_change(self, wake: Callable[[Key], None]) -> None:
-        """Register a callback for trials whose pods changed in a way worth knowing. Before the informer starts."""
+        """Register a callback for trials whose pods changed relevantly. Call before the informer starts."""
 
         def changed(event: InformerEvent[PodFacts]) -> None:
             if event.old != event.new:
@@ -167,7 +167,7 @@ class TrialPods:
         self.informer.add_handler(changed)
 
     def update_of(self, trial: Trial) -> PodUpdate:
-        """Return what the pods of a trial say."""
+        """Return a summary of the pods of a trial."""
         pods = self.informer.group(key_of(trial))
         _, failure = self._failures.get(key_of(trial), ("", ""))
         update = PodUpdate(
@@ -180,20 +180,20 @@ class TrialPods:
         return self._with_collection(update, trial, pods)
 
     def has_active_pod(self, trial: Trial) -> bool:
-        """Return whether a pod that metrics are collected from runs, or waits to."""
+        """Return whether a pod that metrics are collected from runs or is pending."""
         primary, pods = trial.spec.primary_pod_labels.items(), self.informer.group(key_of(trial))
         return any(primary <= pod.labels and not pod.is_over for pod in pods)
 
     def is_any_active(self, trial: Trial) -> bool:
-        """Return whether any pod of a trial runs, or waits to."""
+        """Return whether any pod of a trial runs or is pending."""
         return any(not pod.is_over for pod in self.informer.group(key_of(trial)))
 
     def starting(self, trial: Trial) -> PodFacts | None:
-        """Return a pod of a trial that has a node and starts; None when there is none."""
+        """Return a pod of a trial that has a node and starts; None if there is none."""
         return next((pod for pod in self.informer.group(key_of(trial)) if pod.starting), None)
 
     def follow(self, event: InformerEvent[Trial]) -> None:
-        """Forget a trial that is over or gone, and what the pods of one said that is suspended, or was until now."""
+        """Forget completed or deleted trials, and failures of trials that are, or were until now, suspended."""
         is_over = event.new is None or trial_state(event.new) not in ACTIVE
         was_suspended = event.key in self._suspended
         if not is_over and event.new is not None and is_suspended_trial(event.new):
@@ -205,9 +205,9 @@ class TrialPods:
             self._incomplete.pop(event.key, None)
 
     def _with_collection(self, update: PodUpdate, trial: Trial, pods: Sequence[PodFacts]) -> PodUpdate:
-        """Return the update that says, too, whether the trial's readings are all stored.
+        """Return the update with the state of the trial's collection.
 
-        What is not known yet counts as not stored: a job may be seen to have ended before its pods are.
+        Collection counts as incomplete until known otherwise: the end of a job may be observed before its pods.
         """
         collector = trial.spec.metrics_collector.collector
         if collector is not None and collector.kind not in _OUR_COLLECTORS:
@@ -221,9 +221,10 @@ class TrialPods:
         )
 
     def _remember_incomplete(self, event: InformerEvent[PodFacts]) -> None:
-        """Remember it beyond the pod, which may go with its job; not of a pod that failed: another one counts.
+        """Remember an incomplete collection beyond the pod, which may be deleted with its job.
 
-        Only what a pod said last counts: all its containers may have been started again.
+        Failed pods are left out: another one counts. Only the latest state of a pod counts, since all its containers
+        may have been restarted.
         """
         facts = event.new
         if facts is None or facts.trial in self._suspended:
@@ -250,7 +251,7 @@ class TrialPods:
 
 
 def container_statuses(status: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Return what a pod's status says of its containers, native sidecars and other init containers first."""
+    """Return the container statuses of a pod, native sidecars and other init containers first."""
     return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
 
 
@@ -266,7 +267,7 @@ def _waiting(pod: Object, status: Mapping[str, Any]) -> str:
 
 
 def _is_starting(pod: Object) -> bool:
-    """Return whether a pod has a node that has not created a container yet, and has no other trouble."""
+    """Return whether a pod has a node, no container yet, and no other problem."""
     status = pod.get("status") or {}
     if status.get("phase") != "Pending" or not (pod.get("spec") or {}).get("nodeName"):
         return False
@@ -276,7 +277,7 @@ def _is_starting(pod: Object) -> bool:
 
 
 def _awaited_images(pod: Object) -> Iterator[str]:
-    """Yield the images of the containers that wait, as the template names them."""
+    """Yield the images of the waiting containers, as the template names them."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     begun = {one.get("name") for one in container_statuses(status) if "waiting" not in (one.get("state") or {})}
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
@@ -285,7 +286,7 @@ def _awaited_images(pod: Object) -> Iterator[str]:
 
 
 def _preparing(pod: Object) -> str:
-    """Return what comes before images are pulled: volumes are mounted, then the network is set up."""
+    """Return the current phase before images are pulled: mounting volumes, then setting up the network."""
     conditions = {one.get("type"): one for one in (pod.get("status") or {}).get("conditions") or ()}
     if (conditions.get("PodReadyToStartContainers") or {}).get("status") != "False":
         return ""
@@ -296,7 +297,7 @@ def _preparing(pod: Object) -> str:
 
 
 def _runs(status: Mapping[str, Any]) -> bool:
-    """Return whether a container runs that the job asked for; the phase alone says it while no container is named."""
+    """Return whether a container of the job runs; the phase decides while no container is listed."""
     known = [container for container in container_statuses(status) if container.get("name") not in COLLECTORS]
     if not known:
         return status.get("phase") == "Running"
@@ -319,7 +320,7 @@ def _why_it_waits(pod: str, container: Mapping[str, Any]) -> str:
 
 
 def _asked_to_end(metadata: Mapping[str, Any]) -> str:
-    """Return when the deletion of a pod was asked for: what stands in it is when its grace period ends."""
+    """Return when the deletion of a pod was requested: its timestamp is the end of the grace period."""
     if not (text := metadata.get("deletionTimestamp")):
         return ""
     grace = timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
@@ -327,7 +328,7 @@ def _asked_to_end(metadata: Mapping[str, Any]) -> str:
 
 
 def _failures(pod: str, status: Mapping[str, Any], asked_to_end: str) -> Iterator[tuple[str, str]]:
-    """Yield how containers failed, and when; without a time where the deletion of the pod ended them."""
+    """Yield how containers failed, and when; without a time if the deletion of the pod ended them."""
     for part, title in (("initContainerStatuses", "Init container"), ("containerStatuses", "Container")):
         for container in status.get(part) or ():
             for state in ("lastState", "state"):
@@ -336,7 +337,8 @@ def _failures(pod: str, status: Mapping[str, Any], asked_to_end: str) -> Iterato
                     text = f"{title} {container.get('name', '')} in pod {pod} {_how(ended)}"
                     moment = ended.get("finishedAt") or ""
                     is_signalled = ended["exitCode"] in _SIGNALLED and ended.get("reason") != "OOMKilled"
-                    # The time moves when a kubelet asks again, without grace: a signal needs none to be told.
+                    # The timestamp moves if a kubelet repeats the request without grace: a signal is conclusive by
+                    # itself.
                     is_asked = asked_to_end and (moment > asked_to_end or (is_signalled and state == "state"))
                     yield "" if is_asked else moment, with_last_output(text, _last_words(ended))
     if status.get("phase") == "Failed" and status.get("reason"):
@@ -344,7 +346,7 @@ def _failures(pod: str, status: Mapping[str, Any], asked_to_end: str) -> Iterato
 
 
 def _last_words(ended: Mapping[str, Any]) -> str:
-    """Return the last line that a container left: of a message, or of its log where it left none."""
+    """Return the last line of a container's termination message, which falls back to its log."""
     line = last_line(str(ended.get("message") or "").encode())
     return "" if line in _OF_A_SHELL else line
 
@@ -375,18 +377,18 @@ def _ended_collectors(pod: Object) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for container in container_statuses(status):
         name, state = container.get("name"), container.get("state") or {}
         ended, before = state.get("terminated"), (container.get("lastState") or {}).get("terminated") or {}
-        if is_over and "waiting" in state:  # for the next start, which never came
+        if is_over and "waiting" in state:  # for a next start that never happened
             ended = before
         if name in COLLECTORS and ended:
             if not ended.get("message") and str(before.get("message") or "").startswith(ALL_STORED):
-                ended = before  # what was started after that had nothing left to store
+                ended = before  # a later run had nothing left to store
             code, policy = ended.get("exitCode", 0), spec.get("restartPolicy", "Never")
             if is_over or not runs_again(by_name.get(name, {}), policy, code):
                 yield str(name), ended
 
 
 def _collecting(pod: Object) -> Iterator[str]:
-    """Yield the collectors that may still store something. In a pod that has ended they do not."""
+    """Yield the collectors that may still store readings. In a completed pod there are none."""
     status = pod.get("status") or {}
     if status.get("phase") in OVER:
         return
@@ -397,10 +399,10 @@ def _collecting(pod: Object) -> Iterator[str]:
 
 
 def _incomplete(pod: Object) -> Iterator[str]:
-    """Yield why a collector has not stored everything: it says so, could not say anything any more, or ended too soon.
+    """Yield why a collector has not stored everything: it reports so, could not report, or ended too soon.
 
-    A program is started again after its collector ended where that one could not know of it: by the rule of another
-    container that restarts all of them, or much later than it waited.
+    A program may be started again after its collector ended without the collector's knowledge: by a restart rule of
+    another container, or much later than the collector waited.
     """
     where = f"in pod {pod['metadata']['name']}"
     for name, ended in _ended_collectors(pod):
@@ -415,7 +417,7 @@ def _incomplete(pod: Object) -> Iterator[str]:
 
 
 def _started_after(pod: Object, moment: str) -> Iterator[str]:
-    """Yield the programs of a pod that were started after a moment; without a wrapped one, any container."""
+    """Yield the programs of a pod that were started after a time; if none is wrapped, any container."""
     others = [c for c in (pod.get("spec") or {}).get("containers") or () if c["name"] not in COLLECTORS]
     marks = (LAUNCHER_DIRECTORY, COMPLETING)
     wrapped = [c["name"] for c in others if any(mark in str(c.get("command")) for mark in marks)]

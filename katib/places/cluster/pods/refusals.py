@@ -1,11 +1,10 @@
-"""Jobs whose pods are refused: by our webhook, Pod Security, a quota, another webhook, or validation.
+"""Jobs whose pods are refused: by Katib's webhook, Pod Security, a quota, another webhook, or validation.
 
-A job does not fail because of that. Its controller retries and reports the refusal in events; where it reports
-nothing, our own webhook still reports its refusal on the trial. Events are asked for only while a trial runs without an
-active pod, with growing pauses, and of a whole namespace at once.
+A job does not fail because of that. Its controller retries and reports the refusal in events; if it reports nothing,
+Katib's webhook still reports its own refusal on the trial. Events are listed only while a trial runs without an active
+pod, with growing pauses, and for a whole namespace at once.
 
-Nothing is concluded from the mere absence of pods: a suspended job, or one that waits in a queue, has none on purpose,
-and none is refused.
+The mere absence of pods proves nothing: a suspended or queued job has none on purpose.
 """
 
 from __future__ import annotations
@@ -34,16 +33,16 @@ SETTLING_SECONDS = 2.0
 """How long after its start a trial may be without a pod before the reason is looked up."""
 
 BACKOFF = Backoff(5.0, 60.0)
-"""Between two looks at the events of a trial without pods."""
+"""Pause between two lookups of the events of a trial without pods."""
 
 POD_REFUSED_REASON = "PodRefused"
-"""Reason of our webhook's event on a Trial whose pod can never be collected from as its template is written."""
+"""Reason of the webhook's event on a Trial whose template never allows metrics to be collected."""
 
 _QUESTIONS: Sequence[Mapping[str, str]] = (
     {"involvedObject.kind": "Trial", "reason": POD_REFUSED_REASON},
     *({"type": "Warning", "reason": r} for r in ("FailedCreate", "FailedCreatePod", "JobCreationFailed")),
 )
-"""Which events are asked for: ours on trials, and those on a Job, training jobs, a JobSet."""
+"""Selectors of the listed events: Katib's on trials, and those on a Job, training jobs, a JobSet."""
 
 ListEvents = Callable[[str, Mapping[str, str]], Iterable[Object]]
 """Returns the events of a namespace whose fields have these values, such as `reason`."""
@@ -53,18 +52,18 @@ _INVALID = re.compile(r'^\S+ "[^"]*" is invalid: ')
 _FORBIDDEN = re.compile(r'^\S+ "[^"]*" is forbidden: ')
 _PASSING = re.compile(
     r"exceeded quota|unknown for quota|failed calling webhook|Internal error occurred|[Tt]imed? ?out"
-    r'|webhook "mutator\.pod\.katib\.kubeflow\.org" denied'  # what it refuses forever it says by an event of its own
+    r'|webhook "mutator\.pod\.katib\.kubeflow\.org" denied'  # it reports permanent refusals by an event of its own
 )
 _LONGEST_MESSAGE = 500
 _LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 
 def refusal_of(events: Iterable[Object], after: datetime | None = None) -> PodRefusal | None:
-    """Return what events say about refused pods of one job, None when they say nothing.
+    """Return the refusal of one job's pods according to its events, None if there is none.
 
     Args:
-        events: Events about the job, what it owns, and its trial.
-        after: When the job was seen with a pod last: what was refused before that was allowed since.
+        events: Events of the job, its dependents, and its trial.
+        after: When the job was last seen with a pod: earlier refusals are obsolete.
     """
     dated = [(time_of_event(event, "lastTimestamp"), event) for event in events]
     known = [event for last, event in sorted(dated, key=lambda one: one[0]) if after is None or last > after]
@@ -79,12 +78,12 @@ def refusal_of(events: Iterable[Object], after: datetime | None = None) -> PodRe
 
 
 def _is_final(event: Object) -> bool:
-    """Return whether the same pod will be refused whatever changes around it."""
+    """Return whether the same pod will be refused regardless of its environment."""
     return event.get("reason") == POD_REFUSED_REASON or bool(_INVALID.match(_message(event)))
 
 
 def _is_passing(event: Object) -> bool:
-    """Return whether the pod is refused for what is around it, not for what it is."""
+    """Return whether the pod is refused because of its environment, not its own content."""
     return not _is_final(event) and bool(_PASSING.search(_message(event)))
 
 
@@ -97,26 +96,26 @@ def _without_prefix(message: str) -> str:
 
 
 def refusal_words(message: str) -> str:
-    """Return the message of an event without names of pods, which differ from try to try."""
+    """Return the message of an event without names of pods, which differ between attempts."""
     text = _FORBIDDEN.sub("", _INVALID.sub("the pod is invalid: ", _without_prefix(message)))
     return text if len(text) <= _LONGEST_MESSAGE else f"{text[: _LONGEST_MESSAGE - 3]}..."
 
 
 def time_of_event(event: Object, name: str) -> datetime:
-    """Return a time of an event by the name of its field; recorders of different age write different fields."""
+    """Return a time of an event by the name of its field; older and newer recorders write different fields."""
     texts = (event.get(name), event.get("eventTime"), event["metadata"].get("creationTimestamp"))
     return next((time for text in texts if (time := time_of(text)) is not None), _LONG_AGO)
 
 
 @dataclass(slots=True)
 class _Watched:
-    """What is known of a trial that runs.
+    """State of a running trial.
 
     Attributes:
-        had_pods_at: When it was seen with a pod last.
-        due: When to look at its events.
-        looks: How many there were since it had pods.
-        refusal: What they said.
+        had_pods_at: When it was last seen with a pod.
+        due: When to list its events.
+        looks: Number of lookups since it had pods.
+        refusal: The refusal found.
     """
 
     had_pods_at: datetime | None = None
@@ -127,14 +126,14 @@ class _Watched:
 
 @dataclass(slots=True, eq=False)
 class Refusals:
-    """Knows why trials have no pods. `look` is called by one thread, `of` by any.
+    """Finds out why trials have no pods. `look` is called by one thread, `of` by any.
 
     Attributes:
         trials: The trials.
-        pods: The pods that have collectors.
-        missed: The pods that have none.
-        find_job: Returns the job of a trial, None when there is none.
-        find_trial: Walks the owners of an object.
+        pods: Pods with collectors.
+        missed: Pods without collectors.
+        find_job: Returns the job of a trial, None if there is none.
+        find_trial: Finds the trial among an object's owners.
         list_events: Lists events.
         clock: Measures pauses.
     """
@@ -150,16 +149,16 @@ class Refusals:
     _watched: dict[str, _Watched] = field(default_factory=dict, init=False)
 
     def on_change(self, wake: Callable[[Key], None]) -> None:
-        """Register a callback for trials whose refusal is new, another one, or over."""
+        """Register a callback for trials whose refusal begins, changes or ends."""
         self._wake = wake
 
     def of(self, trial: Trial) -> PodRefusal | None:
-        """Return why a trial has no pod; None when it has one, or none is refused."""
+        """Return why a trial has no pod; None if it has one, or none is refused."""
         watched = self._watched.get(trial.metadata.uid)
         return None if watched is None or self.pods.has_active_pod(trial) else watched.refusal
 
     def look(self) -> None:
-        """Look at the events of trials that run without an active pod; raises what the store raises."""
+        """List the events of trials that run without an active pod; raises the store's errors."""
         if not self.pods.informer.has_synced():
             return
         running = [trial for trial in self.trials.all() if trial_state(trial) in ACTIVE]
@@ -172,7 +171,7 @@ class Refusals:
             self._look_at(namespace, trials)
 
     def _is_suspect(self, trial: Trial) -> bool:
-        """Return whether it is time to ask why a trial has no pod."""
+        """Return whether the cause of a trial's missing pods is due to be looked up."""
         watched = self._watched[trial.metadata.uid]
         if self.pods.has_active_pod(trial) or (
             self.missed.is_any_in(trial.namespace) and trial.metadata.uid in self.missed.by_trial(trial.namespace)
@@ -194,7 +193,7 @@ class Refusals:
             return False
         status = job.get("status") or {}
         if watched.had_pods_at is None and (status.get("failed") or status.get("succeeded")):
-            watched.had_pods_at = self.clock.now()  # before our time; what was refused earlier was allowed then
+            watched.had_pods_at = self.clock.now()  # before this process started; earlier refusals are obsolete
         return True
 
     def _look_at(self, namespace: str, trials: Sequence[Trial]) -> None:
@@ -208,7 +207,7 @@ class Refusals:
             self._note(trial, refusal_of(found.get(uid, ()), self._watched[uid].had_pods_at))
 
     def _trial_uid(self, event: Object, namespace: str) -> str:
-        """Return the uid of the trial that an event is about, through the owners of its object."""
+        """Return the uid of the trial that an event concerns, through the owners of its object."""
         about: Mapping[str, Any] = event.get("involvedObject") or {}
         try:
             trial = self.find_trial({"metadata": {"ownerReferences": [about]}}, namespace)

@@ -1,12 +1,12 @@
-"""Pods that a trial got without a collector are replaced.
+"""Replacement of a trial's pods without collector.
 
 The webhook that adds collectors must not keep pods from starting while it is down, or no pod of a namespace could. So
-it may miss one: a job creates its pod just when the controller is replaced. What such a pod reports is lost, although
-nothing is wrong with it, whether the trial's other pods have collectors or not.
+it may miss one: a job creates its pod just when the controller is replaced. The metrics of such a pod are lost,
+although the pod itself is fine, whether the trial's other pods have collectors or not.
 
-What is done about a pod is decided by `remedy_for`. Only a Job with several pods makes a new one of the pod alone: it
-counts as a failed try there, so a try has to be left. Everything else is restarted as a whole; other operators may take
-the end of one pod for the end of their job.
+`remedy_for` chooses the action for a pod. Only a Job with several pods replaces a single pod: that counts as a failed
+attempt of the Job, so an attempt has to be left. Everything else is restarted as a whole; other operators may take the
+end of one pod for the end of their job.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ from katib.places.cluster.pods.reading import POD
 PERIOD_SECONDS = 5.0
 
 PAUSES_SECONDS = (0.0, 10.0, 60.0)
-"""How long after the last repair of a trial the next one may come, as long as new pods miss their collector, too: the
-webhook may need a moment. After the last one the pods stay: a namespace whose pods are never given collectors must not
-run its jobs forever."""
+"""Pauses after the repairs of a trial while new pods miss their collector, too: the webhook may need a moment.
+
+After the last one the pods stay: a namespace whose pods never get collectors must not run its jobs forever.
+"""
 
 
 SETTLING_SECONDS = 5.0
-"""How long after a repair the old job may still be seen: what it says counts no more."""
+"""How long after a repair the old job may still be observed; its state is ignored."""
 
 _CAUSE = "pod {} ran without metrics collector, because the webhook that adds it did not answer"
 _REPAIRED = "a pod ran without metrics collector and is being replaced"
@@ -50,19 +51,19 @@ _log = logging.getLogger(__name__)
 
 
 class Remedy(Enum):
-    """What is done about a pod without collector; the value is how an event says it."""
+    """Action on a pod without collector; the value describes it in an event."""
 
     REPLACE_POD = "it is deleted, so that its job makes another one"
     RESTART = "the job is restarted"
 
 
 def remedy_for(pod: MissedPod, maker: Object | None, trial_uid: str) -> Remedy:
-    """Return what is done about a pod of a trial.
+    """Return the action on a pod of a trial.
 
     Args:
         pod: The pod.
-        maker: The Job that made it; None when something else did.
-        trial_uid: Of its trial.
+        maker: The Job that created it; None if it was not a Job.
+        trial_uid: Uid of its trial.
     """
     if maker is None or pod.phase == "Succeeded":
         return Remedy.RESTART
@@ -82,11 +83,11 @@ class PodRepair:
     """Replaces pods without collectors. `look` is called by one thread, `uncollected` by any.
 
     Attributes:
-        store: Where pods and jobs are. Jobs deleted there have to go at once: one that stays until its pod is gone
-            would be judged by how that pod was ended.
+        store: Store of pods and jobs. Deletion of a job must take effect at once: a job that stays until its pod is
+            gone would be judged by how that pod was ended.
         trials: The trials.
-        missed: The pods that the webhook did not see.
-        events: Records what was found.
+        missed: The pods that the webhook missed.
+        events: Recorder of events.
         clock: Measures pauses.
     """
 
@@ -100,7 +101,7 @@ class PodRepair:
     _handled: dict[str, set[str]] = field(default_factory=dict, init=False)
 
     def look(self) -> None:
-        """Look once; raises what the store raises."""
+        """Check all running trials once; raises the store's errors."""
         trials = self.trials.all()
         for uid in self._repairs.keys() - {trial.metadata.uid for trial in trials}:
             del self._repairs[uid]
@@ -115,10 +116,10 @@ class PodRepair:
                     self._repair(trial, pods)
 
     def uncollected(self, trial: Trial) -> UncollectedPod | None:
-        """Return a pod of a running trial whose metrics are lost, None when there is none."""
+        """Return a pod of a running trial whose metrics are lost, None if there is none."""
         if not _is_active(trial):
             return None
-        with suppress(KatibError):  # an API server that is away now may answer later; the trial waits for its metrics
+        with suppress(KatibError):  # the API server may be back later; the trial waits for its metrics
             pods = self.missed.by_trial(trial.namespace).get(trial.metadata.uid, ())
             for pod in self._untreated(pods, trial):
                 return UncollectedPod(_CAUSE.format(pod.key.name), is_final=self._has_given_up(trial))
@@ -133,18 +134,18 @@ class PodRepair:
         return self._repairs[trial.metadata.uid] >= len(PAUSES_SECONDS)
 
     def _may_repair(self, trial: Trial) -> bool:
-        """Return whether it is time for the next repair of a trial."""
+        """Return whether the next repair of a trial is due."""
         if self._has_given_up(trial):
             return False
         pause = PAUSES_SECONDS[self._repairs[trial.metadata.uid]]
         return self.clock.monotonic() >= self._repaired_at.get(trial.metadata.uid, float("-inf")) + pause
 
     def _repair(self, trial: Trial, pods: Sequence[MissedPod]) -> None:
-        """Do something about pods; what the API server refuses counts as tried, what it does not answer does not."""
+        """Replace pods; a refusal by the API server counts as an attempt, an outage does not."""
         uid = trial.metadata.uid
         try:
             self._replace(trial, pods)
-            self._repaired_at[uid] = self.clock.monotonic()  # before they count as handled: others read both
+            self._repaired_at[uid] = self.clock.monotonic()  # set before they count as handled: readers use both
             self._handled.setdefault(uid, set()).update(pod.uid for pod in pods)
         except UnavailableError:
             raise
@@ -175,7 +176,7 @@ class PodRepair:
         return None
 
     def _restart(self, trial: Trial) -> None:
-        """Delete the job, which the trial then creates again; not that of a trial which is over by now."""
+        """Delete the job, which the trial then creates again, unless the trial is completed by now."""
         kind, key = job_place(trial)
         with suppress(NotFoundError):
             current = Trial.decode(self.store.get(TRIAL, key))

@@ -1,7 +1,7 @@
-"""Pods of trials that have a node and do not start: an image takes minutes, a volume or the network cannot be set up.
+"""Pods of trials that have a node but do not start: an image takes minutes, a volume or the network cannot be set up.
 
-The status of such a pod says `ContainerCreating` for as long as that lasts; only its events say more. They are asked
-for only once a pod has been starting for a while, with growing pauses, and of a whole namespace at once.
+The status of such a pod remains `ContainerCreating`; only its events tell more. They are listed only once a pod has
+been starting for a while, with growing pauses, and for a whole namespace at once.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from katib.places.cluster.pods.reading import PodFacts, TrialPods
 from katib.places.cluster.pods.refusals import ListEvents, time_of_event
 
 SETTLING_SECONDS = 10.0
-"""How long a pod may take to start before the reason is looked up. An image on its way leaves no such event."""
+"""How long a pod may take to start before the reason is looked up. A pull in progress emits no such event."""
 
 BACKOFF = Backoff(5.0, 60.0)
-"""Between two looks at the events of a pod that still starts."""
+"""Pause between two lookups of the events of a starting pod."""
 
 START_FAILURES = ("FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox")
-"""Reasons of the events by which the kubelet and the volume controller say why a pod does not start."""
+"""Reasons of events by which the kubelet and the volume controller report why a pod does not start."""
 
 PULLING = "Pulling"
-"""Reason of the event by which the kubelet says that it fetches an image; nothing else shows for how long it does."""
+"""Reason of the kubelet's event for a pull in progress; nothing else shows its duration."""
 
 NOT_STARTING = " does not start: "
 
 _SUMMARY = "Unable to attach or mount volumes"
-"""Begin of an event that only says which volumes are missing; those about the single volumes say why."""
+"""Prefix of an event that only lists the missing volumes; events of the single volumes have the cause."""
 
 
 def pull_words(events: Iterable[Object], images: Collection[str]) -> str:
-    """Return which of these images a pod pulls since when, as the rest of a sentence; empty where it pulls none."""
+    """Return which of these images a pod pulls, and since when, as the rest of a sentence; empty if it pulls none."""
     dated = sorted((time_of_event(event, "lastTimestamp"), str(event.get("message"))) for event in events)
     for time, message in reversed(dated):
         image = message.partition('"')[2].rpartition('"')[0]
@@ -49,7 +49,7 @@ def pull_words(events: Iterable[Object], images: Collection[str]) -> str:
 
 
 def start_failure(events: Iterable[Object]) -> str:
-    """Return why a pod does not start, in the words of its events; empty where there is none."""
+    """Return why a pod does not start, in the words of its events; empty if there is no such event."""
     dated = [(time_of_event(event, "lastTimestamp"), " ".join(str(event.get("message")).split())) for event in events]
     texts = [text for _, text in sorted(dated)]
     return next((text for text in reversed(texts) if not text.startswith(_SUMMARY)), texts[-1] if texts else "")
@@ -57,7 +57,7 @@ def start_failure(events: Iterable[Object]) -> str:
 
 @dataclass(slots=True)
 class _Watched:
-    """What is known of a pod that starts: when to look at its events, how often that was done, and what it does."""
+    """State of a starting pod: when its events are due, the number of lookups, and its activity."""
 
     due: float
     looks: int = 0
@@ -66,7 +66,7 @@ class _Watched:
 
 @dataclass(slots=True, eq=False)
 class SlowStarts:
-    """Knows why pods of trials do not start. `look` is called by one thread, `of` by any.
+    """Finds out why pods of trials do not start. `look` is called by one thread, `of` by any.
 
     Attributes:
         trials: The trials.
@@ -83,18 +83,18 @@ class SlowStarts:
     _watched: dict[str, _Watched] = field(default_factory=dict, init=False)
 
     def on_change(self, wake: Callable[[Key], None]) -> None:
-        """Register a callback for trials of which something else is known."""
+        """Register a callback for trials whose cause changed."""
         self._wake = wake
 
     def of(self, trial: Trial) -> str:
-        """Return why a pod of a trial does not start, or what it waits for; empty where that is not known."""
+        """Return why a pod of a trial does not start, or what delays it; empty if that is unknown."""
         facts = self.pods.starting(trial)
         pod = None if facts is None else facts.starting
         watched = None if pod is None else self._watched.get(pod.uid)
         return f"pod {pod.name}{watched.words}" if pod and watched and watched.words else ""
 
     def look(self) -> None:
-        """Look at the events of pods that have been starting for a while; raises what the store raises."""
+        """List the events of pods that have been starting for a while; raises the store's errors."""
         now = self.clock.monotonic()
         active = [trial for trial in self.trials.all() if trial_state(trial) in ACTIVE]
         starting = [(trial, self.pods.starting(trial)) for trial in active]
@@ -125,7 +125,7 @@ class SlowStarts:
 
 
 def _words(events: Collection[Object], pod: PodFacts) -> str:
-    """Return what goes on with a pod that starts, the trouble first, as the rest of a sentence."""
+    """Return the state of a starting pod, failures first, as the rest of a sentence."""
     of_pulls = [event for event in events if event.get("reason") == PULLING]
     if failure := start_failure(event for event in events if event.get("reason") != PULLING):
         return f"{NOT_STARTING}{failure}"

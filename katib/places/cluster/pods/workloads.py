@@ -1,8 +1,8 @@
-"""What Kueue says of the jobs of trials that name a queue.
+"""Kueue's Workloads of trials' jobs.
 
-Kueue suspends such a job, makes a Workload of it, which the job owns, and lets it go on once the queue has room. Why it
-waits, or was evicted, stands in the conditions of the Workload. Kueue may give a queue to a job that names none. So
-Workloads are followed from the first job on that names a queue or is suspended, where the cluster has Kueue.
+Kueue suspends a job with a queue, creates a Workload owned by the job, and resumes the job once the queue has capacity.
+The conditions of the Workload tell why it waits, or was evicted. Kueue may assign a queue to a job without one. So
+Workloads are followed from the first job on that names a queue or is suspended, if the cluster has Kueue.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from katib.model.types import Trial
 from katib.service.tuning.reading import is_suspended_trial
 
 WORKLOADS = tuple(Kind(f"kueue.x-k8s.io/{version}", "Workload") for version in ("v1beta2", "v1beta1"))
-"""In the order in which they are looked for: newer versions of Kueue serve both."""
+"""In order of preference: newer versions of Kueue serve both."""
 
 _LONGEST_REASON = 500
-"""Kueue names every flavor that does not fit."""
+"""Kueue lists every flavor that does not fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadFacts:
-    """What is kept of a Workload.
+    """The relevant facts about a Workload.
 
     Attributes:
-        job: What owns it, whose name is its trial's; without a name where nothing does.
-        queue: Where the job waits.
-        reason: Why it waits; empty while nothing is said, and once it is admitted.
+        job: Its owner, with the name of its trial; without a name if it has no owner.
+        queue: The queue of the job.
+        reason: Why it waits; empty if not stated, and once it is admitted.
     """
 
     job: Key
@@ -43,7 +43,7 @@ class WorkloadFacts:
 
 
 def workload_facts(workload: Object) -> WorkloadFacts:
-    """Return what is worth keeping of a Workload."""
+    """Return the relevant facts about a Workload."""
     metadata = workload["metadata"]
     owner: Mapping[str, Any] = next((o for o in metadata.get("ownerReferences") or () if o.get("controller")), {})
     queue = (workload.get("spec") or {}).get("queueName") or ""
@@ -80,12 +80,12 @@ def _words(condition: Mapping[str, Any]) -> str:
 
 
 class Workloads:
-    """Follows Kueue's Workloads where there are any, once a trial may have one. Thread-safe.
+    """Follows Kueue's Workloads, if served, once a trial may have one. Thread-safe.
 
     Args:
-        store: Where they are.
-        serves: Whether the cluster knows a kind now.
-        clock: For the informer.
+        store: Store of the Workloads.
+        serves: Whether the cluster serves a kind now.
+        clock: Clock of the informer.
     """
 
     def __init__(self, store: ObjectStore, serves: Callable[[Kind], bool], clock: Clock) -> None:
@@ -98,14 +98,14 @@ class Workloads:
         self._is_wanted = self._is_stopped = False
 
     def on_change(self, wake: Callable[[Key], None]) -> None:
-        """Register a callback for jobs of which Kueue says something else."""
+        """Register a callback for jobs whose Workload changed."""
         self._wake = wake
 
     def are_served(self) -> bool:
-        """Return whether the cluster has Kueue, which starts the jobs that name a queue. They are followed then.
+        """Return whether the cluster has Kueue, which starts jobs with a queue. If so, follow its Workloads.
 
         Raises:
-            UnavailableError: The API server does not say.
+            UnavailableError: The API server does not answer.
         """
         kind = next(filter(self._serves, WORKLOADS), None)
         if kind is not None:
@@ -113,15 +113,15 @@ class Workloads:
         return kind is not None
 
     def look(self) -> None:
-        """Begin to follow them where a trial has asked for it whose job an earlier controller made, or Kueue queued."""
+        """Follow Workloads if a trial needs it whose job an earlier controller created, or Kueue queued."""
         if self._is_wanted and self._informer is None:
             self._is_wanted = False
             self.are_served()
 
     def words_of(self, trial: Trial) -> str:
-        """Return where the job of a trial waits while Kueue has it suspended, and why as far as that is known.
+        """Return the queue of a trial's job while Kueue suspends it, and the cause as far as known.
 
-        Empty where it is in no queue, and where the cluster has no Kueue.
+        Empty if it is in no queue, or the cluster has no Kueue.
         """
         queue, reason = queue_of(trial.spec.run_spec or {}), ""
         if self._informer is None:
@@ -132,10 +132,10 @@ class Workloads:
         return f"{IN_QUEUE}{queue}{f': {reason}' if reason else ''}" if queue else ""
 
     def start(self) -> None:
-        """Do nothing: they are followed when they are needed."""
+        """Do nothing: Workloads are followed on demand."""
 
     def stop(self) -> None:
-        """Follow them no more."""
+        """Stop following Workloads."""
         with self._lock:
             self._is_stopped = True
         if self._informer is not None:
@@ -153,4 +153,4 @@ class Workloads:
     def _changed(self, event: InformerEvent[WorkloadFacts]) -> None:
         facts = event.new or event.old
         if event.old != event.new and facts is not None:
-            self._wake(facts.job)  # a foreign one is no trial's key, and costs nothing
+            self._wake(facts.job)  # a foreign one is not the key of a trial, and costs nothing

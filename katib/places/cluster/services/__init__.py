@@ -1,10 +1,9 @@
-"""The services of experiments in a cluster: Deployments and Services of their own, or addresses outside of it.
+"""Services of experiments in a cluster: Deployments and Services of their own, or external addresses.
 
-    directory.py ---> plan.py (what has to be there) ---> objects.py (create, delete) ---> ObjectStore
+    directory.py ---> plan.py (desired objects) ---> objects.py (create, delete) ---> ObjectStore
          ^                                                                                    |
          |                                                        informers of Deployments and Services
-         +--- watch.py (is it available? does it answer? what holds it up? since when?) <-----+
+         +--- watch.py (available? healthy? blocked by what, and since when?) <---------------+
 
-Belongs here: which objects serve an experiment and how they are doing. Does not belong here: how a cluster is spoken
-to.
+Belongs here: the objects that serve an experiment, and their state. Does not belong here: access to a cluster.
 """

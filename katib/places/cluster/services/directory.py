@@ -1,4 +1,4 @@
-"""The services of a cluster: a Deployment and a Service for each suggestion that needs them."""
+"""Directory of a cluster's services: a Deployment and a Service for each suggestion that needs them."""
 
 from __future__ import annotations
 
@@ -34,17 +34,19 @@ _SYNC_SECONDS = 10.0
 
 
 class ClusterServices:
-    """Fits `katib.engine.controllers.ports.ServiceDirectory`. Thread-safe; no call waits for a service.
+    """Directory of services. Implements `katib.engine.controllers.ports.ServiceDirectory`.
+
+    Thread-safe; never waits for a service.
 
     Args:
-        store: Where the objects are. It may leave Deployments and Services without `SERVICE_SELECTORS` out.
-        suggestion_of: Returns the Suggestion of a key from a cache; it owns what is created.
+        store: Store of the objects. It may leave out Deployments and Services without `SERVICE_SELECTORS`.
+        suggestion_of: Returns the Suggestion of a key from a cache; it owns the created objects.
         config: Returns the KatibConfig in force.
-        db_manager: Where early stopping services read metrics.
-        grpc_probes: Whether containers get gRPC probes: unless the KatibConfig forbids it.
-        all_pods: Sees the pods of services, where `store` leaves pods out.
-        timing: How long things may take.
-        clock: Where that is measured.
+        db_manager: The log that early stopping services read.
+        grpc_probes: Whether containers get gRPC probes, subject to the KatibConfig.
+        all_pods: Store with the pods of services, if `store` leaves pods out.
+        timing: Timeouts and intervals.
+        clock: The clock.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class ClusterServices:
             informer.add_handler(self._object_changed)
 
     def start(self) -> None:
-        """Begin to follow Deployments and Services; returns when the caches are filled, or after a while."""
+        """Begin to follow Deployments and Services; return when the caches are filled, or after a timeout."""
         for informer in self._informers:
             informer.start()
         for informer in self._informers:
@@ -91,21 +93,21 @@ class ClusterServices:
         self._watch.start()
 
     def close(self) -> None:
-        """Stop following and close the connections; what runs in the cluster goes on. Closing twice is fine."""
+        """Stop following and close the connections; services in the cluster keep running. Idempotent."""
         self._watch.stop()
         for informer in self._informers:
             informer.stop()
 
     def on_change(self, listener: Listener) -> None:
-        """Register a listener for experiments whose service became ready, stopped being so, or has failed."""
+        """Register a listener for experiments whose service became ready, ceased to be ready, or failed."""
         self._listeners.append(listener)
 
     def service_for(self, experiment: Experiment) -> ServiceClient | None:
-        """Return a client when the services are ready, None while they start; the same client as long as they live.
+        """Return a client if the services are ready, None while they start; the same client as long as they live.
 
         Raises:
             TerminalError: They cannot be started, with the cause.
-            UnavailableError: The cluster cannot be reached, or the KatibConfig offers no such algorithm any more.
+            UnavailableError: The cluster cannot be reached, or the KatibConfig no longer offers the algorithm.
         """
         suggestion = self._suggestion_of(Key(experiment.namespace, experiment.name))
         if suggestion is None or not is_owned_by(suggestion, experiment):
@@ -122,15 +124,15 @@ class ClusterServices:
         return None
 
     def waiting_for(self, experiment: Experiment) -> str:
-        """Return what of the cluster keeps the services from being ready; empty when nothing does."""
+        """Return the cluster's obstacle to the services becoming ready; empty if there is none."""
         served = self._watch.find((experiment.namespace, experiment.name))
         return served.trouble.words if served is not None and served.trouble.may_pass else ""
 
     def release(self, experiment: Experiment) -> None:
-        """Remove what serves an experiment; volumes stay. Cheap when nothing is there; releasing twice is fine.
+        """Remove the objects that serve an experiment, except volumes. Cheap if there are none; idempotent.
 
-        With the policy LongRunning only a failed suggestion is released. What belongs to a Suggestion that is gone is
-        removed by the cluster.
+        With the policy LongRunning only a failed suggestion is released. The cluster removes the dependents of a
+        deleted Suggestion.
 
         Raises:
             UnavailableError: The cluster cannot be reached; release again.
@@ -145,7 +147,7 @@ class ClusterServices:
         self._forget(user)
 
     def states_of(self, namespace: str, experiment: str) -> tuple[ServiceState, ...]:
-        """Return how the services are doing that an experiment waits for or uses."""
+        """Return the states of the services that an experiment waits for or uses."""
         served = self._watch.find((namespace, experiment))
         if served is None:
             return ()
@@ -181,7 +183,7 @@ class ClusterServices:
         except BlockedError as error:
             blocked = error.trouble
             self._watch.change(served, lambda current: after_block(current, blocked, self._timing, now))
-        except UnavailableError:  # while the API server is away nothing can be held against the service
+        except UnavailableError:  # an outage of the API server is not the service's fault
             self._watch.change(served, lambda current: replace(current, blocked=NO_TROUBLE))
             raise
         else:
@@ -221,7 +223,7 @@ class ClusterServices:
             self._watch.change(served, lambda current: replace(current, created_at=None))  # it may be recreated at once
         self._watch.wake()
         if served is None or event.new is None:
-            self._notify(user)  # an experiment that is not served here may have something to remove or to make
+            self._notify(user)  # an experiment not served here may have objects to remove or to create
 
     def _notify(self, user: User) -> None:
         for listener in self._listeners:

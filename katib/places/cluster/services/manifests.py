@@ -1,11 +1,11 @@
-"""The objects that serve a suggestion, as they are created. Pure.
+"""Manifests of the objects that serve a suggestion. Pure.
 
 Names, labels, ports and owners are those of Katib. Deployment and Service also carry the label of the suggestion
 themselves, so that a watch can leave foreign objects out.
 
-Probes: a failed one is a warning in the events, and a program that still starts fails every one. So the first probe
-comes when a common start is over, and the others begin once it has succeeded. A service is used when it answers our own
-health check; its probes keep a Deployment from being Available too early, and restart a service that hangs.
+Probes: a failed one is a warning in the events, and every probe of a starting program fails. So the startup probe
+begins after the duration of a usual start, and the others once it has succeeded. A service is used when it passes
+Katib's own health check; its probes keep a Deployment from being Available too early, and restart a hanging service.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 _VOLUME_NAME = "suggestion-volume"
 _SUGGESTION_PORT_NAME = "suggestion-api"
 _EARLY_STOPPING_PORT_NAME = "earlystop-api"
-_FOREIGN_ANNOTATIONS = "kubectl.kubernetes.io/"  # they speak of the object that was applied, and can be large
+_FOREIGN_ANNOTATIONS = "kubectl.kubernetes.io/"  # they describe the applied object, and can be large
 _STARTUP = {"initialDelaySeconds": 2, "periodSeconds": 1, "failureThreshold": 300}
-"""A service of a large library may need minutes on a cold node."""
+"""A service with a large library may need minutes on a cold node."""
 _READINESS_SECONDS = 2
 _LIVENESS = {"initialDelaySeconds": 10, "periodSeconds": 120, "failureThreshold": 12}
 
@@ -56,10 +56,10 @@ def manifests(
     """Return all objects in the order of their creation.
 
     Args:
-        suggestion: Owns them all but a cluster-wide volume.
-        plan: What runs.
+        suggestion: Owner of them all except a cluster-wide volume.
+        plan: The services to run.
         grpc_probes: Whether containers get gRPC probes.
-        reader_variables: What the early stopping service brings to the DB manager, as environment variables.
+        reader_variables: Credentials of the early stopping service for the DB manager, as environment variables.
     """
     objects: list[Json] = []
     if plan.has_volume and plan.suggestion is not None:
@@ -82,12 +82,11 @@ def needs_rights(plan: ClusterPlan) -> bool:
 
 
 def volume_name(suggestion: Suggestion, plan: ClusterPlan) -> str:
-    """Return the name of the cluster-wide volume."""
     return f"{plan.name}-{suggestion.namespace}"
 
 
 def pod_labels(suggestion: Suggestion, name: str) -> dict[str, str]:
-    """Return the labels by which the Deployment and the Service find their pods."""
+    """Return the labels by which the Deployment and the Service select their pods."""
     return {
         **without_queue(suggestion.metadata.labels),
         DEPLOYMENT_LABEL: name,
@@ -133,7 +132,7 @@ def _pod(suggestion: Suggestion, plan: ClusterPlan, *, grpc_probes: bool, reader
     if account or needs_rights(plan):
         pod["serviceAccountName"] = account or plan.name
     else:
-        pod["automountServiceAccountToken"] = False  # nothing in it speaks to the API server
+        pod["automountServiceAccountToken"] = False  # none of its programs uses the API server
     if plan.has_volume:
         pod["volumes"] = [{"name": _VOLUME_NAME, "persistentVolumeClaim": {"claimName": plan.name}}]
     return pod
@@ -155,7 +154,7 @@ def _suggestion_container(config: SuggestionConfig, *, has_volume: bool, grpc_pr
 
 
 def _add_checkpoint_variables(container: Json, suggestion: Suggestion, config: SuggestionConfig) -> None:
-    """Set the variables of a service: where the volume is, and the namespace that distinguishes its trials."""
+    """Set the variables of a service: the path of the volume, and the namespace that distinguishes its trials."""
     own = {CHECKPOINT_ROOT_VARIABLE: config.volume_mount_path, NAMESPACE_VARIABLE: suggestion.namespace}
     given = container.get("env") or []
     names = {variable.get("name") for variable in given}
@@ -163,7 +162,7 @@ def _add_checkpoint_variables(container: Json, suggestion: Suggestion, config: S
 
 
 def _with_last_lines(container: Json) -> Json:
-    """Keep the last lines of a failed container in the pod's status, where they can be read."""
+    """Keep the last lines of a failed container in the pod's status."""
     return {"terminationMessagePolicy": "FallbackToLogsOnError", **container}
 
 
@@ -180,7 +179,7 @@ def _service(suggestion: Suggestion, plan: ClusterPlan) -> Json:
 
 
 def _role(suggestion: Suggestion, plan: ClusterPlan) -> Json:
-    """Return what the early stopping service may do: read trials and change their status. Katib gives it all verbs."""
+    """Return the rights of the early stopping service: read trials and change their status. Katib grants all verbs."""
     rights = {"trials": ["get", "list", "watch"], "trials/status": ["get", "patch", "update"]}
     rules = [{"apiGroups": ["kubeflow.org"], "resources": [name], "verbs": verbs} for name, verbs in rights.items()]
     return {**_object(suggestion, ROLE, plan.name), "rules": rules}
@@ -196,7 +195,7 @@ def _claim(suggestion: Suggestion, plan: ClusterPlan, config: SuggestionConfig) 
     spec = config.claim_spec()
     if config.persistent_volume_spec:
         volume = {"volumeName": volume_name(suggestion, plan)}
-        # Without a class the cluster's default would make another volume instead of taking ours.
+        # Without a class the cluster's default would provision another volume.
         spec = {"storageClassName": config.persistent_volume_spec.get("storageClassName", ""), **volume, **spec}
     return {**_object(suggestion, VOLUME_CLAIM, plan.name), "spec": spec}
 

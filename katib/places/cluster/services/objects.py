@@ -1,7 +1,7 @@
-"""The objects of a suggestion in the cluster: creating what is missing, removing what is not needed.
+"""Objects of a suggestion in the cluster: creating missing ones, removing unneeded ones.
 
-What exists is read from caches. A create of something that exists is a conflict and not a twin, so a stale cache costs
-a request and does no harm. Objects of the same name that belong to something else are never touched.
+Existing objects are read from caches. Creating an existing object is a conflict, not a duplicate, so a stale cache
+costs a request and does no harm. Objects of the same name with another owner are never touched.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class BlockedError(Exception):
     """An object cannot be created now; it may be possible later.
 
     Args:
-        words: Why.
-        may_pass: Whether that can end without a fix, as in `Trouble`.
+        words: The cause.
+        may_pass: Whether it can end without a fix, as in `Trouble`.
     """
 
     def __init__(self, words: str, *, may_pass: bool = False) -> None:
@@ -58,11 +58,11 @@ class BlockedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
-    """The observation log as early stopping services see it.
+    """The observation log, as early stopping services reach it.
 
     Attributes:
-        address: Where they read metrics.
-        reader_variables: Returns what those of a namespace bring to it, as environment variables.
+        address: Address for reading metrics.
+        reader_variables: Returns the credentials for a namespace, as environment variables.
     """
 
     address: str
@@ -71,15 +71,15 @@ class LogPlace:
 
 @dataclass(frozen=True, slots=True)
 class ServiceObjects:
-    """Creates and removes what serves suggestions.
+    """Creates and removes the objects that serve suggestions.
 
     Attributes:
-        store: Where the objects are.
+        store: Store of the objects.
         deployments: Cache of Deployments.
         services: Cache of Services.
-        all_pods: Where their pods are.
+        all_pods: Store of their pods.
         grpc_probes: Whether containers get gRPC probes.
-        reader_variables: Returns what early stopping services of a namespace bring to the DB manager.
+        reader_variables: Returns the credentials of a namespace's early stopping services for the DB manager.
     """
 
     store: ObjectStore
@@ -90,11 +90,11 @@ class ServiceObjects:
     reader_variables: Callable[[str], Mapping[str, str]]
 
     def deployment(self, key: Key, owner_uid: str) -> Object | None:
-        """Return the Deployment of a suggestion, None when there is none or it is going."""
+        """Return the Deployment of a suggestion, None if there is none or it is being deleted."""
         return _usable(self.deployments.get(key), owner_uid)
 
     def address(self, key: Key, owner_uid: str, port: int) -> str:
-        """Return where a port of the Service of a suggestion is reached, inside and outside of the cluster's pods."""
+        """Return the address of a port of the suggestion's Service, valid inside and outside the cluster's pods."""
         service = _usable(self.services.get(key), owner_uid)
         cluster_ip = "" if service is None else (service.get("spec") or {}).get("clusterIP", "")
         if not cluster_ip:
@@ -104,14 +104,14 @@ class ServiceObjects:
         return f"[{cluster_ip}]:{port}" if ":" in cluster_ip else f"{cluster_ip}:{port}"
 
     def are_there(self, key: Key, owner_uid: str) -> bool:
-        """Return whether the cache holds Deployment and Service of a suggestion."""
+        """Return whether the caches hold the Deployment and the Service of a suggestion."""
         return self.deployment(key, owner_uid) is not None and _usable(self.services.get(key), owner_uid) is not None
 
     def create(self, suggestion: Suggestion, plan: ClusterPlan) -> None:
-        """Create what is missing; what exists is left as it is.
+        """Create missing objects; existing ones are not changed.
 
         Raises:
-            BlockedError: Something is in the way for now: a right, a quota, an object that is going or foreign.
+            BlockedError: Creation is blocked for now: by a right, a quota, an object that is being deleted or foreign.
             TerminalError: The API server refuses an object as it is.
         """
         variables = NOTHING if plan.early_stopping is None else self.reader_variables(suggestion.namespace)
@@ -130,13 +130,13 @@ class ServiceObjects:
                 raise TerminalError(message) from error
 
     def remove(self, namespace: str, name: str, owner_uid: str, *, thorough: bool = False) -> None:
-        """Remove all but the volumes. Cheap when nothing is there; removing twice is fine.
+        """Remove all objects except volumes. Cheap if there are none; idempotent.
 
         Args:
-            namespace: Of the suggestion.
-            name: Of its objects.
-            owner_uid: Of the suggestion; objects of others stay.
-            thorough: Whether to look in the store even where the caches show nothing, since they may be late.
+            namespace: Namespace of the suggestion.
+            name: Name of its objects.
+            owner_uid: Uid of the suggestion; objects of others stay.
+            thorough: Whether to look in the store even if the caches, which may lag, show nothing.
         """
         key = Key(namespace, name)
         deployment = _removable(self.deployments.get(key), owner_uid)
@@ -146,7 +146,7 @@ class ServiceObjects:
         if thorough or (deployment is not None and _account(deployment) == name):
             for kind in _RIGHTS:
                 self._delete_ours(kind, key, owner_uid)
-        # The Deployment goes last: as long as it is there, the next attempt knows that there is something to remove.
+        # The Deployment is deleted last: while it exists, the next attempt knows that there is something to remove.
         for kind, obj in ((SERVICE, service), (DEPLOYMENT, deployment)):
             if obj is not None:
                 self._delete(kind, key, obj["metadata"]["uid"])
@@ -154,11 +154,10 @@ class ServiceObjects:
                 self._delete_ours(kind, key, owner_uid)
 
     def pods(self, namespace: str, name: str) -> tuple[Object, ...]:
-        """Return the pods of a Deployment."""
         return self.all_pods.list(POD, namespace, labels={DEPLOYMENT_LABEL: name}).items
 
     def _accept(self, kind: Kind, key: Key, suggestion: Suggestion) -> None:
-        """Check that an object that exists is usable, and have the caches see it."""
+        """Check that an existing object is usable, and make it visible to the caches."""
         try:
             found = self.store.get(kind, key)
         except NotFoundError as error:
@@ -173,7 +172,7 @@ class ServiceObjects:
         labels = found["metadata"].get("labels") or {}
         if kind not in _WATCHED or SUGGESTION_LABEL in labels:
             return
-        try:  # another controller made it, Katib's for example; the watch shows it only with the label
+        try:  # another controller created it, such as Katib's; the watch shows it only with the label
             self.store.patch(found, {"metadata": {"labels": {SUGGESTION_LABEL: suggestion.name}}})
         except (ConflictError, NotFoundError, ForbiddenError) as error:
             raise BlockedError(f"{kind.kind} {key} cannot be labelled {SUGGESTION_LABEL}: {error}") from error
@@ -191,7 +190,7 @@ class ServiceObjects:
             with suppress(NotFoundError):
                 self.store.delete(kind, key, uid=uid)
         except ForbiddenError as error:
-            # It goes with its Suggestion at last; the experiment itself has no reason to fail for it.
+            # It is deleted with its Suggestion eventually; the experiment itself need not fail for it.
             _log.warning("Object cannot be removed: %s", error, extra={"kind": kind.kind, "key": str(key)})
 
 
@@ -202,12 +201,12 @@ def _usable(obj: Object | None, owner_uid: str) -> Object | None:
 
 
 def _removable(obj: Object | None, owner_uid: str) -> Object | None:
-    """Return an object that is the suggestion's and not going yet."""
+    """Return an object if it belongs to the suggestion and is not being deleted."""
     return obj if obj is not None and owner_uid in _owners(obj) and _usable(obj, owner_uid) is not None else None
 
 
 def _is_usable(obj: Object, owner_uid: str) -> bool:
-    """Return whether an object is the suggestion's, or has no owner: made by hand for it."""
+    """Return whether an object belongs to the suggestion, or has no owner: created manually for it."""
     owners = _owners(obj)
     return not owners or owner_uid in owners
 

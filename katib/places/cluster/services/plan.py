@@ -1,6 +1,6 @@
-"""The services of an experiment: containers to run, or addresses of services that are not managed here. Pure.
+"""Services of an experiment: containers to run, or addresses of externally managed services. Pure.
 
-Their objects are found by the kinds, names and labels given here.
+Their objects are found by the kinds, names and labels defined here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DEPLOYMENT_LABEL = "katib.kubeflow.org/deployment"
 SUGGESTION_LABEL = "katib.kubeflow.org/suggestion"
 
 SERVICE_SELECTORS = {DEPLOYMENT: SUGGESTION_LABEL, SERVICE: SUGGESTION_LABEL}
-"""Label selectors of the kinds that are watched, so that a store can leave foreign objects out of watches and lists."""
+"""Label selectors of the watched kinds, so that a store can leave foreign objects out of watches and lists."""
 
 SUGGESTION_PORT = 6789
 EARLY_STOPPING_PORT = 6788
@@ -38,13 +38,13 @@ EARLY_STOPPING_PORT = 6788
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One service to talk to.
+    """One gRPC service.
 
     Attributes:
-        id: Which service.
-        health_service: What to ask `grpc.health.v1.Health` about.
-        port: On the Service of the suggestion.
-        address: Where it listens when it is not managed here; empty when it runs on the Service.
+        id: Id of the service.
+        health_service: Service name for `grpc.health.v1.Health`.
+        port: Port on the Service of the suggestion.
+        address: Address if it is managed externally; empty if it runs on the Service.
         call_seconds: Deadline of each call.
     """
 
@@ -57,15 +57,15 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """How a suggestion is served.
+    """The services of a suggestion.
 
     Attributes:
-        name: Of all its objects.
+        name: Name of all its objects.
         endpoints: The suggestion service, then the early stopping service if there is one.
-        suggestion: Configuration of the suggestion service's container; None when it runs elsewhere.
+        suggestion: Configuration of the suggestion service's container; None if it runs elsewhere.
         early_stopping: The same for early stopping.
         has_volume: Whether a volume outlives the containers.
-        keeps_checkpoints: Whether the suggestion service provides the checkpoints of trials on that volume.
+        keeps_checkpoints: Whether the suggestion service stores the checkpoints of trials on that volume.
     """
 
     name: str
@@ -77,7 +77,7 @@ class ClusterPlan:
 
     @property
     def has_objects(self) -> bool:
-        """Whether anything runs in the cluster for it."""
+        """Whether the plan has objects in the cluster."""
         return self.suggestion is not None or self.early_stopping is not None
 
     @property
@@ -92,10 +92,10 @@ def object_name(suggestion: str, algorithm: str) -> str:
 
 
 def plan_for(suggestion: Suggestion, config: KatibConfig) -> ClusterPlan:
-    """Return how a suggestion is served.
+    """Return the services of a suggestion.
 
     Raises:
-        UnavailableError: An algorithm is not in the KatibConfig, or no longer; it may be put back.
+        UnavailableError: An algorithm is not, or no longer, in the KatibConfig; it may be added again.
     """
     algorithm = _name(suggestion.spec.algorithm)
     service = ServiceId(algorithm)
@@ -123,7 +123,7 @@ def plan_for(suggestion: Suggestion, config: KatibConfig) -> ClusterPlan:
 
 
 def early_stopping_address(suggestion: Suggestion, config: KatibConfig) -> str:
-    """Return where the sidecars of its trials report an early stop; empty when the suggestion stops nothing early."""
+    """Return the address for early stops by sidecars of the trials; empty if the suggestion stops nothing early."""
     if suggestion.spec.early_stopping is None:
         return ""
     entry = config.early_stopping(_name(suggestion.spec.early_stopping))
@@ -148,10 +148,10 @@ _OURS = {(entry.info.name, entry.info.early_stopping): entry.info for entry in E
 
 @dataclass(frozen=True, slots=True)
 class ClusterCatalog:
-    """Fits `katib.model.algorithms.AlgorithmCatalog`.
+    """Algorithms of the KatibConfig. Implements `katib.model.algorithms.AlgorithmCatalog`.
 
-    What is known of one of our algorithms holds whatever image serves it, since all accept the settings of Katib. Of
-    others nothing is known: their service alone checks settings, and gets the trials.
+    The properties of a built-in algorithm apply to any image that serves it, since all accept Katib's settings. Of
+    others nothing is known: their service alone checks settings, and receives the trials.
 
     Attributes:
         config: Returns the KatibConfig in force.
@@ -160,13 +160,13 @@ class ClusterCatalog:
     config: Callable[[], KatibConfig]
 
     def find(self, name: str, *, early_stopping: bool = False) -> AlgorithmInfo | None:
-        """Return an algorithm by name, None when it is not offered."""
+        """Return an algorithm by name, None if it is not offered."""
         config = self.config()
         entry = config.early_stopping(name) if early_stopping else config.suggestion(name)
         return None if entry is None else _info(name, early_stopping=early_stopping)
 
     def all(self) -> Sequence[AlgorithmInfo]:
-        """Return every algorithm, suggestion algorithms first."""
+        """Return all algorithms, suggestion algorithms first."""
         runtime = self.config().runtime
         searching = dict.fromkeys(entry.algorithm_name for entry in runtime.suggestions)
         stopping = dict.fromkeys(entry.algorithm_name for entry in runtime.early_stoppings)

@@ -1,14 +1,14 @@
-"""How one suggestion is served, and what to do next for it. Pure: a state and what was seen in, a state out.
+"""State machine of one suggestion's services. Pure: a state and observations in, a state out.
 
-    Deployment missing ----> available? ----> asked for its health ----> ready
-                                ^  |                                       |
-                                |  +--- no: its pods say why               |
-                                +------------------------------------------+  not available any more
+    Deployment missing ----> available? ----> health check sent ----> ready
+                                ^  |                                   |
+                                |  +--- no: its pods have the cause    |
+                                +--------------------------------------+  no longer available
 
-Trouble is what keeps a service from the next state: words of its pods, of the API server, or of gRPC. A service that is
-merely slow has none, as long as its Deployment's own deadline allows. Trouble of the service that lasts longer than the
-patience is a failure, and final. Trouble of the cluster that may pass, such as no room on any node, is reported and
-waited out: an experiment of days is worth more than an hour without a node.
+Trouble is the obstacle to the next state, in the words of its pods, of the API server, or of gRPC. A slow service has
+none as long as its Deployment's own deadline allows. A service's own trouble that outlasts the patience is a failure,
+and final. Trouble of the cluster that may pass, such as lack of capacity, is reported and waited out: an experiment of
+days is worth more than an hour without a node.
 """
 
 from __future__ import annotations
@@ -24,17 +24,16 @@ from katib.places.cluster.services.trouble import NO_TROUBLE, Trouble, is_availa
 
 @dataclass(frozen=True, slots=True)
 class ClusterTiming:
-    """How long things may take, in seconds.
+    """Timeouts and intervals, in seconds.
 
     Attributes:
-        patience: For how long something of its own may be wrong with a service before its experiment fails for it.
-        first_look: Until the pods of a Deployment that is not available are looked at.
-        look: Between two such looks.
-        probe: Until a service that does not answer is asked again.
-        retry: Until an object that could not be created is tried again.
+        patience: How long a service may have trouble of its own before its experiment fails.
+        first_look: Delay until the pods of an unavailable Deployment are inspected.
+        look: Interval between inspections.
+        probe: Delay until an unresponsive service is probed again.
+        retry: Delay until a failed creation of an object is retried.
         settle: How long after its creation an object may be missing in the cache.
-        grace: For how long trouble is reported before the service counts as failing: a container starts before it
-            listens.
+        grace: How long trouble is tolerated before the service counts as failing: a container starts before it listens.
     """
 
     patience: float = 120.0
@@ -48,25 +47,25 @@ class ClusterTiming:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """How one suggestion is served now; times are monotonic.
+    """Current state of one suggestion's services; times are monotonic.
 
     Attributes:
         user: The experiment.
-        owner_uid: Of its Suggestion.
-        plan: What has to be there.
+        owner_uid: Uid of its Suggestion.
+        plan: The desired objects.
         reads_history: Whether the suggestion service needs the trials.
-        created_at: When its objects were created, if that was by us.
+        created_at: When its objects were created, if by this process.
         blocked: Why they cannot be created.
-        retry_at: When to try that again.
-        trouble: What keeps it from being ready.
-        trouble_since: Since when something of its own does.
-        crash: The last trouble of its own that its pods reported, since it was ready: while a program starts again and
-            again, that says more than the connections it refuses.
-        next_look: When to look at its pods.
-        next_probe: When to ask for its health.
-        failed_probes: How often it did not answer, in a row.
-        asking: The endpoints that were asked and have not answered.
-        healthy: The endpoints that answered.
+        retry_at: When to retry the creation.
+        trouble: The obstacle to readiness.
+        trouble_since: Since when it has trouble of its own.
+        crash: The last trouble of its own that its pods reported since it was ready: more informative than the refused
+            connections of a crash loop.
+        next_look: When to inspect its pods.
+        next_probe: When to send the next health check.
+        failed_probes: Consecutive health checks without success.
+        asking: Endpoints with a pending health check.
+        healthy: Endpoints that passed.
         ready: Whether it can be used.
         failure: Why it never will be; empty while it may.
     """
@@ -95,21 +94,21 @@ class Served:
         return Key(self.user[0], self.plan.name)
 
     def is_failing(self, timing: ClusterTiming, now: float) -> bool:
-        """Return whether a person should look at it."""
+        """Return whether it needs a person's attention."""
         lasting = self.trouble_since is not None and now - self.trouble_since >= timing.grace
         return bool(self.failure) or self.trouble.may_pass or lasting
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to do for a service.
+    """The next action on a service.
 
     Attributes:
-        served: Its state from now on.
+        served: Its new state.
         creates: Whether to notify its experiment, so that its objects are created.
-        looks_at_pods: Whether its pods are to be asked what is wrong.
-        asks: The endpoints to ask for their health.
-        due: When to look again without being woken; None for never.
+        looks_at_pods: Whether to inspect its pods.
+        asks: Endpoints to send a health check.
+        due: When to run the next step without being woken; None for never.
     """
 
     served: Served
@@ -124,8 +123,8 @@ def next_step(served: Served, deployment: Object | None, timing: ClusterTiming, 
 
     Args:
         served: Its state.
-        deployment: Its Deployment, None when there is none.
-        timing: How long things may take.
+        deployment: Its Deployment, None if there is none.
+        timing: Timeouts and intervals.
         now: Monotonic time.
     """
     if served.failure:
@@ -150,13 +149,13 @@ def after_block(served: Served, trouble: Trouble, timing: ClusterTiming, now: fl
 
 
 def after_look(served: Served, trouble: Trouble, timing: ClusterTiming, now: float) -> Served:
-    """Return the state after its pods reported what is wrong."""
+    """Return the state after its pods were inspected."""
     crash = trouble if trouble and not trouble.may_pass else served.crash
     return _held_against(replace(served, crash=crash), trouble, timing, now)
 
 
 def after_answer(served: Served, endpoint: int, refusal: str, timing: ClusterTiming, now: float) -> Served:
-    """Return the state after an endpoint was asked for its health; without a refusal, it serves."""
+    """Return the state after a health check of an endpoint; an empty refusal means that it serves."""
     asking = served.asking - {endpoint}
     if not refusal:
         return replace(served, asking=asking, healthy=served.healthy | {endpoint}, failed_probes=0)
@@ -166,13 +165,13 @@ def after_answer(served: Served, endpoint: int, refusal: str, timing: ClusterTim
 
 
 def is_notable(old: Served, new: Served) -> bool:
-    """Return whether the experiment has to be looked at again after a change."""
+    """Return whether a change requires a reconcile of the experiment."""
     other_trouble = new.trouble.may_pass and new.trouble != old.trouble
     return (old.ready, old.failure) != (new.ready, new.failure) or other_trouble
 
 
 def _missing(served: Served, timing: ClusterTiming, now: float) -> Step:
-    """Nothing is there yet: have it created, or wait until the cache shows it."""
+    """Nothing exists yet: request creation, or wait until the cache shows it."""
     served = _held_against(served, served.blocked, timing, now)
     if served.failure:
         return Step(served)
@@ -193,14 +192,14 @@ def _unavailable(served: Served, timing: ClusterTiming, now: float) -> Step:
 
 
 def _probe(served: Served, now: float) -> Step:
-    """Ask the services that have not answered yet, or say that all have."""
+    """Send health checks to the remaining endpoints, or become ready if all passed."""
     ours = frozenset(i for i, endpoint in enumerate(served.plan.endpoints) if not endpoint.address)
     if served.healthy >= ours:
         return Step(_ready(served))
     if now < served.next_probe:
         return Step(served, due=served.next_probe)
     asks = ours - served.healthy - served.asking
-    return Step(replace(served, asking=served.asking | asks), asks=tuple(sorted(asks)))  # the answer wakes us
+    return Step(replace(served, asking=served.asking | asks), asks=tuple(sorted(asks)))  # the response wakes the watch
 
 
 def _ready(served: Served) -> Served:
@@ -215,7 +214,7 @@ def _unready(served: Served) -> Served:
 
 
 def _held_against(served: Served, trouble: Trouble, timing: ClusterTiming, now: float) -> Served:
-    """Return the state with what keeps a service, none for nothing; failed if it lasts longer than the patience."""
+    """Return the state with the present trouble, if any; failed if it outlasts the patience."""
     if not trouble or trouble.may_pass:
         return replace(served, trouble=trouble, trouble_since=None)
     since = now if served.trouble_since is None else served.trouble_since

@@ -1,4 +1,4 @@
-"""What keeps a Deployment from being available, in the words of its own conditions and pods. Pure."""
+"""Why a Deployment is not available, in the words of its own conditions and pods. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _MAX_WORDS = 300
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What keeps a service from being ready; false when nothing does.
+    """An obstacle to a service's readiness; false if there is none.
 
     Attributes:
-        words: What it is, as part of a sentence.
-        may_pass: Whether it is the cluster's and can end without a fix of the service: no room on any node, a
-            quota that is used up, a registry that gives no image, a container that the kernel killed.
+        words: Description, as part of a sentence.
+        may_pass: Whether it is the cluster's and can end without a fix of the service: no capacity on any node, an
+            exhausted quota, an unreachable registry, a container killed by the kernel.
     """
 
     words: str = ""
@@ -41,11 +41,11 @@ def is_available(deployment: Object) -> bool:
 
 
 def trouble_of(deployment: Object, pods: Iterable[Object]) -> Trouble:
-    """Return why a Deployment is not available; none when nothing is wrong with it, only not ready yet.
+    """Return why a Deployment is not available; no trouble if it is merely not ready yet.
 
     Args:
         deployment: The Deployment.
-        pods: Its pods; the newest shows what its present attempt runs into.
+        pods: Its pods; the newest shows the trouble of the present attempt.
     """
     newest = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")), reverse=True)
     for pod in newest:
@@ -71,7 +71,7 @@ def _pod_troubles(pod: Object) -> Iterator[Trouble]:
         if trouble:
             yield Trouble(f"container {container.get('name')}: {trouble.words}", trouble.may_pass)
     if status.get("phase") == "Failed":
-        yield Trouble(_words(status), may_pass=True)  # evicted, for example: a container would be started again
+        yield Trouble(_words(status), may_pass=True)  # such as an eviction: a container would be restarted
 
 
 def _container_trouble(container: Mapping[str, Any]) -> Trouble:
@@ -81,7 +81,7 @@ def _container_trouble(container: Mapping[str, Any]) -> Trouble:
     ended = _ended(container)
     if ended and (ended.get("exitCode") or waiting.get("reason") not in _HARMLESS):
         killed = ended.get("reason") == "OOMKilled" or ended.get("exitCode") == _KILLED
-        restarts = 0 if killed else int(container.get("restartCount") or 0)  # what is waited out keeps its words
+        restarts = 0 if killed else int(container.get("restartCount") or 0)  # keeps the words of passing trouble stable
         times = f", {restarts} restarts" if restarts else ""
         code = f"exit code {ended.get('exitCode', 0)}"
         reason = ended.get("reason") or "Error"
@@ -94,7 +94,7 @@ def _container_trouble(container: Mapping[str, Any]) -> Trouble:
 
 
 def _ended(container: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return how a container ended last; a service has no reason to end at all."""
+    """Return the last end of a container; a service is expected not to end at all."""
     for state in ("state", "lastState"):
         ended = (container.get(state) or {}).get("terminated")
         if ended:
@@ -114,6 +114,6 @@ def _words(state: Mapping[str, Any]) -> str:
 
 
 def _clipped(text: object) -> str:
-    """Return the end of a text, where a traceback says what happened, on one line."""
+    """Return the end of a text, with the last lines of a traceback, on one line."""
     line = " | ".join(part.strip() for part in str(text or "").splitlines() if part.strip())
     return line if len(line) <= _MAX_WORDS else f"...{line[-_MAX_WORDS:]}"

@@ -1,4 +1,4 @@
-"""Moves every service on that is not ready, whenever something about it changed or is due: a thread around `served`."""
+"""Thread around `served` that advances every service that is not ready, on a change or when due."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _log = logging.getLogger(__name__)
 
 
 class ServiceWatch:
-    """Keeps the state of what is served. Thread-safe; nothing but `stop` waits.
+    """Holds the state of the services. Thread-safe; only `stop` blocks.
 
     Args:
         objects: Finds Deployments, Services and pods.
-        clock: Where patience is measured.
-        timing: How long things may take.
-        notify: Called, without lock, with the experiments that have to be looked at again.
+        clock: Measures patience.
+        timing: Timeouts and intervals.
+        notify: Called, without lock, with the experiments to reconcile again.
     """
 
     def __init__(
@@ -53,11 +53,10 @@ class ServiceWatch:
         self._thread = threading.Thread(target=self._run, name="service-watch", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End, and close every connection."""
+        """Stop the thread, and close every connection."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -67,25 +66,24 @@ class ServiceWatch:
             self.forget(user)
 
     def wake(self) -> None:
-        """Wake the thread: something changed."""
         with self._changed:
             self._woken = True
             self._changed.notify_all()
 
     def find(self, user: User) -> Served | None:
-        """Return how an experiment is served now; None when it is not."""
+        """Return the state of an experiment's services; None if it has none."""
         with self._changed:
             return self._served.get(user)
 
     def add(self, served: Served) -> Served:
-        """Serve an experiment from now on; return how it is served, which another thread may have begun."""
+        """Begin to serve an experiment; return its state, which another thread may have added first."""
         with self._changed:
             served = self._served.setdefault(served.user, served)
         self.wake()
         return served
 
     def forget(self, user: User) -> None:
-        """Serve an experiment no more, and close its connections."""
+        """Stop serving an experiment, and close its connections."""
         with self._changed:
             self._served.pop(user, None)
             connections = self._connections.pop(user, {})
@@ -93,16 +91,16 @@ class ServiceWatch:
             connection.close()
 
     def change(self, of: Served, changed: Callable[[Served], Served]) -> None:
-        """Replace the state of a service by what is made of it, unless it was forgotten meanwhile.
+        """Replace the state of a service, unless it was forgotten meanwhile.
 
         Args:
-            of: Any state of it.
+            of: Any state of the service.
             changed: Returns its new state.
         """
         self._advance(of, lambda current: Step(changed(current)))
 
     def connections(self, served: Served) -> tuple[Connection, ...]:
-        """Return the connections of a service that is ready; none when it is not, or not any more."""
+        """Return the connections of a ready service; none if it is not ready."""
         with self._changed:
             current = self._current(served)
             if current is None or not current.ready:
@@ -112,12 +110,12 @@ class ServiceWatch:
             )
 
     def _current(self, of: Served) -> Served | None:
-        """Return the present state of a service, None when it was forgotten; with the lock."""
+        """Return the present state of a service, None if it was forgotten; with the lock."""
         current = self._served.get(of.user)
-        return current if current is not None and current.plan is of.plan else None  # each one has a plan of its own
+        return current if current is not None and current.plan is of.plan else None  # each service has its own plan
 
     def _advance(self, of: Served, step_from: Callable[[Served], Step]) -> Step | None:
-        """Take the state of a step, and notify of it; return the step, None for a service that was forgotten."""
+        """Apply the state of a step, and notify of it; return the step, None for a forgotten service."""
         with self._changed:
             old = self._current(of)
             if old is None:
@@ -146,10 +144,10 @@ class ServiceWatch:
                     self._clock.wait(self._changed, left)
 
     def _move_on(self, served: Served) -> float | None:
-        """Move one service on; return when to look at it again without being woken, None for never."""
+        """Advance one service; return when to do so again without being woken, None for never."""
         try:
             return self._step(served)
-        except Exception:  # noqa: BLE001 - one service must not take the watch over all others down
+        except Exception:  # noqa: BLE001 - one service must not stop the watch over all others
             _log.exception("Service cannot be watched", extra={"service": str(served.key)})
             return self._clock.monotonic() + self._timing.look
 
@@ -175,7 +173,7 @@ class ServiceWatch:
         except ForbiddenError as error:
             trouble = Trouble(f"its Deployment is not available, and why cannot be seen: {error}")
         except UnavailableError:
-            return  # while the API server is away nothing can be held against the service
+            return  # an outage of the API server is not the service's fault
         now = self._clock.monotonic()
         self.change(served, lambda current: after_look(current, trouble, self._timing, now))
 
@@ -207,7 +205,7 @@ class ServiceWatch:
     # --- connections --------------------------------------------------------------------------------------------------
 
     def _connection(self, served: Served, i: int, address: str) -> Connection:
-        """Return the connection to an endpoint, the known one unless it leads elsewhere; with the lock."""
+        """Return the connection to an endpoint, the existing one unless the address differs; with the lock."""
         connections = self._connections.setdefault(served.user, {})
         known = connections.get(i)
         if known is not None and address in ("", known.address):
@@ -220,7 +218,7 @@ class ServiceWatch:
         return made
 
     def _disconnect(self, user: User, i: int, connection: Connection) -> None:
-        """Give a connection up that was refused: a new one does not wait out its back-off."""
+        """Close a refused connection: a new one does not wait out its back-off."""
         with self._changed:
             connections = self._connections.get(user, {})
             if connections.get(i) is connection:
@@ -229,7 +227,7 @@ class ServiceWatch:
 
 
 def _refusal(future: Future[bool]) -> str:
-    """Return why a health check does not count, empty when the service serves."""
+    """Return why a health check failed, empty if the service serves."""
     error = future.exception()
     if error is None:
         return "" if future.result() else "it says that it does not serve yet"

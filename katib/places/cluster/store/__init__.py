@@ -1,7 +1,7 @@
 """Objects and events kept by a Kubernetes API server.
 
-Belongs here: how the protocol of `katib.engine.runtime.objects` maps onto requests. Does not belong here: what any kind
-means.
+Belongs here: the mapping from the protocol of `katib.engine.runtime.objects` to requests. Does not belong here: the
+meaning of any kind.
 """
 
 from katib.places.cluster.store.events import KubernetesEvents

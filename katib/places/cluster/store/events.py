@@ -1,8 +1,8 @@
-"""Notable moments of objects as Events of the cluster, where `kubectl describe` finds them.
+"""Recorder of Kubernetes Events, shown by `kubectl describe`.
 
-Recording must never slow down or fail a controller: events wait in memory and a thread writes them, at a bounded rate.
-What happens again to the same object with the same words is counted: while it waits at no cost, and once it is written
-by one patch in ten seconds. When too much waits, the oldest is dropped.
+Recording never delays or fails a controller: events wait in memory and a thread writes them, at a bounded rate. A
+repeated event is counted: for free while it waits, and by at most one patch in ten seconds once it is written. If too
+many wait, the oldest is dropped.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from katib.model.types import Resource, format_time
 from katib.places.cluster.client import Connection
 
 MAX_REMEMBERED = 5_000
-"""Written events whose repetition is recognized; the server itself forgets events after an hour."""
+"""Written events whose repetition is recognized; the server itself expires events after an hour."""
 PAUSE_SECONDS = 0.04
-"""Between two writes: at most 25 a second, so that events never compete with work."""
+"""Pause between two writes: at most 25 a second, so that events do not compete with work."""
 REPEAT_SECONDS = 10.0
 RETRY_SECONDS = 2.0
 LONGEST_MESSAGE = 1024
-"""What the API server takes."""
+"""Limit of the API server."""
 
 _log = logging.getLogger(__name__)
 
 
 _Subject = tuple[tuple[str, str], ...]
-"""What an event is about: the fields of `involvedObject` that are not empty."""
+"""Identity of the involved object: the fields of `involvedObject` that are not empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """What the server has: the path of the event, its count, and when it may be patched again."""
+    """A written event: its path, its count, and the earliest time of the next patch."""
 
     path: str
     count: int
@@ -47,12 +47,12 @@ class _Written:
 
 
 class KubernetesEvents:
-    """Records events: fits `katib.engine.controllers.ports.EventRecorder`. Safe to call from any thread.
+    """Records events. Implements `katib.engine.controllers.ports.EventRecorder`. Thread-safe.
 
     Args:
-        connection: To the API server.
+        connection: Connection to the API server.
         component: Source of the events, as `kubectl describe` shows it.
-        clock: Stamps and waits.
+        clock: Stamps events and waits.
     """
 
     def __init__(self, connection: Connection, component: str, clock: Clock | None = None) -> None:
@@ -66,11 +66,10 @@ class KubernetesEvents:
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
 
     def start(self) -> None:
-        """Start to write."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Write what waits, as long as the server takes it, and end. Calling it twice is fine."""
+        """Write the waiting events, as long as the server accepts them, and end. Idempotent."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -78,7 +77,7 @@ class KubernetesEvents:
             self._thread.join()
 
     def record(self, obj: Resource, *, warning: bool, reason: str, message: str) -> None:
-        """Note that something happened to an object. Returns at once and never fails."""
+        """Record an event of an object. Returns at once and never fails."""
         place = {"namespace": obj.namespace, "name": obj.name, "uid": obj.metadata.uid}
         about = {"apiVersion": obj.api_version, "kind": type(obj).__name__, **place}
         subject = tuple((name, value) for name, value in about.items() if value)
@@ -101,14 +100,14 @@ class KubernetesEvents:
                     self._waiting.put_back([event])
             except KatibError as error:
                 _log.warning("Event not written: %s", error, extra={"reason": event.reason})
-            except Exception:  # noqa: BLE001 - whatever goes wrong with one event must not stop the others
+            except Exception:  # noqa: BLE001 - one event's error must not stop the others
                 _log.exception("Event not written", extra={"reason": event.reason})
             with self._changed:
                 if not self._stopping:
                     self._clock.wait(self._changed, pause)
 
     def _next(self) -> Event[_Subject] | None:
-        """Wait for something that may be written now; None at the end."""
+        """Wait for an event that may be written now; return None at the end."""
         with self._changed:
             while True:
                 now = self._clock.monotonic()
@@ -133,7 +132,7 @@ class KubernetesEvents:
         if written is not None:
             count += written.count
             path = self._count_up(written, event, count)
-        if path is None:  # new, or the server has forgotten it
+        if path is None:  # new, or expired on the server
             count = event.count
             about = dict(event.subject)
             namespace = about.get("namespace", "default")
@@ -145,7 +144,7 @@ class KubernetesEvents:
             self._written.popitem(last=False)
 
     def _count_up(self, written: _Written, event: Event[_Subject], count: int) -> str | None:
-        """Patch what was written; return its path, None when it is gone."""
+        """Patch a written event; return its path, None if it is gone."""
         body = {"count": count, "lastTimestamp": format_time(event.last_time)}
         try:
             self._connection.request("PATCH", written.path, body=body, content_type="application/merge-patch+json")

@@ -1,4 +1,4 @@
-"""What a write sends and what an answer shows, as pure functions between the store's objects and the API server's."""
+"""Pure conversions between the store's objects and the API server's requests and responses."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _SET_BY_SERVER = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriod
 
 
 def to_create(obj: Json, *, namespaced: bool, has_status: bool) -> Json:
-    """Return what to send for a new object; takes the isolated object over. Without a name it gets a generated one.
+    """Return the body that creates an object; takes ownership of the isolated object. Generates a missing name.
 
-    The name is made here and not by the server, so that a creation whose answer was lost can be recognized.
+    The name is generated here and not by the server, so that a creation whose response was lost can be recognized.
 
     Raises:
-        InvalidError: The API server would refuse its form; said here in the words of all stores.
+        InvalidError: The API server would refuse its form; the wording is that of all stores.
     """
     metadata = obj["metadata"]
     if not metadata.get("name"):
@@ -36,10 +36,10 @@ def to_create(obj: Json, *, namespaced: bool, has_status: bool) -> Json:
 
 
 def to_update(obj: Object) -> Json:
-    """Return what to send for an object that was read before, whose revision is compared.
+    """Return the body that updates an object read before, whose revision is compared.
 
     Raises:
-        InvalidError: It does not say which revision it is based on, or is not an object.
+        InvalidError: It lacks the revision that it is based on, or is not an object.
     """
     body = semantics.isolated(obj)
     metadata = body["metadata"]
@@ -52,10 +52,10 @@ def to_update(obj: Object) -> Json:
 
 
 def to_patch(obj: Object, changes: Mapping[str, Any]) -> Json:
-    """Return the merge patch to send: the changes, and the object and revision that they are meant for.
+    """Return the merge patch to send: the changes, with the uid and revision that they apply to.
 
     Raises:
-        InvalidError: It is not a patch, or the object does not say which revision it is based on.
+        InvalidError: It is not a patch, or the object lacks the revision that it is based on.
     """
     metadata = to_update(obj)["metadata"]
     patch = semantics.require_patch(changes)
@@ -64,9 +64,10 @@ def to_patch(obj: Object, changes: Mapping[str, Any]) -> Json:
 
 
 def shown(obj: Json, kind: Kind) -> Json:
-    """Return an object of an answer as the store hands it out: with its kind, without the bookkeeping of fields.
+    """Return an object of a response as the store returns it: with its kind, without `managedFields`.
 
-    Takes the object over; items of a list lack their kind, and `managedFields` would be half of what a cache keeps.
+    Takes ownership of the object. Items of a list lack their kind, and `managedFields` would be half of a cache's
+    memory.
     """
     obj.setdefault("apiVersion", kind.api_version)
     obj.setdefault("kind", kind.kind)
@@ -75,7 +76,7 @@ def shown(obj: Json, kind: Kind) -> Json:
 
 
 def in_order(objects: Iterable[Object]) -> tuple[Object, ...]:
-    """Return objects in order of creation, which the server knows to the second; within one in order of names."""
+    """Return objects in order of creation, which has a resolution of one second; then in order of names."""
 
     def age(obj: Object) -> tuple[str, Key]:
         return obj["metadata"].get("creationTimestamp") or "", Key.of(obj)
@@ -84,13 +85,13 @@ def in_order(objects: Iterable[Object]) -> tuple[Object, ...]:
 
 
 def selector(*parts: str, labels: Mapping[str, str] | None = None) -> str:
-    """Return the label selector that asks for all of these."""
+    """Return the label selector that combines these."""
     equal = (f"{name}={value}" for name, value in sorted((labels or {}).items()))
     return ",".join(part for part in (*parts, *equal) if part)
 
 
 def contains(stored: Any, given: Any) -> bool:
-    """Return whether a stored value has everything that was given; the server and webhooks may have added to it."""
+    """Return whether a stored value has every given field; the server and webhooks may have added more."""
     if isinstance(given, dict):
         return isinstance(stored, dict) and all(
             contains(stored.get(name), value) for name, value in given.items() if value not in (None, {}, [], "")

@@ -1,4 +1,4 @@
-"""The object store of a cluster: the API server itself, asked in plain JSON."""
+"""Object store of a cluster: the API server itself, with requests in plain JSON."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from katib.places.cluster.store import objects
 from katib.places.cluster.store.watch import KubernetesWatch
 
 PAGE_SIZE = 100
-"""Trials of 20 KB are 10 MB a page once they are decoded; a request more costs some milliseconds."""
+"""Trials of 20 KB are 10 MB a page once decoded; one more request costs some milliseconds."""
 METADATA_PAGE_SIZE = 500
 _NAMES_TRIED = 5
 _MERGE_PATCH = "application/merge-patch+json"
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-"""Accepts a list of objects of any kind that have nothing but metadata."""
+"""Requests a list of objects of any kind with metadata only."""
 
 
 def never(_kind: Kind) -> bool:
@@ -42,33 +42,34 @@ def never(_kind: Kind) -> bool:
 
 
 class KubernetesStore:
-    """An object store over an API server: `katib.engine.runtime.objects.ObjectStore`. Keeps nothing itself.
+    """Object store over an API server: `katib.engine.runtime.objects.ObjectStore`. Stateless.
 
     Differs from the other stores, because Kubernetes does:
 
-    - The server's clock stamps. Creation is known to the second; a list orders what was created within one by name.
-    - What a gone object owned is deleted by the garbage collector, a moment later and at revisions of its own.
-    - Whether a kind lives in namespaces is the cluster's decision; creating one of them without is refused.
-    - JSON passes through Go: `1.0` comes back as `1`, and in a map a null may be gone. Empty lists and maps in the
+    - Timestamps are the server's. Creation times have a resolution of one second; a list orders objects within one by
+      name.
+    - Dependents of a deleted object are removed by the garbage collector, later and at revisions of their own.
+    - The cluster decides whether a kind is namespaced; creating a namespaced object without a namespace is refused.
+    - JSON passes through Go: `1.0` comes back as `1`, and a null in a map may be dropped. Empty lists and maps in the
       metadata are left out. Objects of built-in kinds come back with their defaults.
-    - `metadata.managedFields` is never shown.
+    - `metadata.managedFields` is never returned.
     - A status update of a built-in kind may change its metadata, too.
-    - An expired revision shows at the first `next` of a watch instead of at `watch`.
-    - `list` with an owner asks for all and sorts out here: the server has no index of owners.
-    - A write that changes nothing costs a request, though the server makes no revision of it.
+    - An expired revision is reported by the first `next` of a watch instead of by `watch`.
+    - `list` with an owner fetches all objects and filters here: the server has no index of owners.
+    - A write that changes nothing costs a request, though the server creates no revision.
 
-    When the answer to a write is lost, the request is sent again. An update may then find its own trace and raise
-    ConflictError, after which the caller reads what it wrote. A deletion that finds nothing the second time is done. A
-    creation that finds the name taken reads the object: if it has all that was given it is returned, as ours or as good
-    as ours; otherwise, as when a webhook changed it, AlreadyExistsError is raised and the caller, who must be ready for
-    it anyway, finds the object.
+    If the response to a write is lost, the request is sent again. An update may then conflict with its own first
+    attempt and raise ConflictError, after which the caller reads its own write. A deletion that finds nothing the
+    second time succeeded. A creation that finds the name taken reads the object: if it has every given field, it is
+    returned. Otherwise, as when a webhook changed it, AlreadyExistsError is raised; callers must handle this error
+    anyway, and find the object.
 
     Args:
-        connection: To the API server.
+        connection: Connection to the API server.
         selectors: Label selectors that lists and watches of a kind always carry, to keep caches small.
-        selector: The one of all other kinds.
-        foreground: For which kinds a deleted object stays until all it owns is gone.
-        namespace: Lists and watches of namespaced kinds see only this one.
+        selector: Label selector of all other kinds.
+        foreground: Returns whether a deleted object of a kind stays until its dependents are gone.
+        namespace: Restricts lists and watches of namespaced kinds to this namespace.
     """
 
     def __init__(
@@ -87,7 +88,6 @@ class KubernetesStore:
         self._namespace = namespace
 
     def get(self, kind: Kind, key: Key) -> Object:
-        """Return an object."""
         with self._served(kind, key) as resource:
             return objects.shown(self.connection.request("GET", resource.path(*key)), kind)
 
@@ -99,13 +99,12 @@ class KubernetesStore:
         labels: Mapping[str, str] | None = None,
         owner_uid: str | None = None,
     ) -> ObjectList:
-        """Return the objects of a kind."""
         query = self._query(kind, labels)
         with self._served(kind) as resource:
             path = resource.path(namespace or self._namespace or "")
             try:
                 pages = list(self._pages(path, kind, query, PAGE_SIZE))
-            except ExpiredError:  # between two pages: ask for all at once, which cannot expire
+            except ExpiredError:  # between two pages; a single request for all cannot expire
                 pages = list(self._pages(path, kind, query))
         found = (obj for page in pages for obj in page.items)
         if owner_uid is not None:
@@ -121,13 +120,12 @@ class KubernetesStore:
             yield from self._pages(path, kind, self._query(kind, labels), PAGE_SIZE)
 
     def metadata_pages(self, kind: Kind) -> Iterator[ObjectList]:
-        """Yield the objects of a kind a page at a time, with nothing but their metadata; as `pages`."""
+        """Yield the objects of a kind a page at a time, with metadata only; see `pages`."""
         with self._served(kind) as resource:
             path = resource.path(self._namespace or "")
             yield from self._pages(path, kind, self._query(kind), METADATA_PAGE_SIZE, METADATA_ONLY)
 
     def create(self, obj: Object) -> Object:
-        """Store a new object."""
         given = semantics.isolated(obj)
         if given["metadata"].get("name"):
             return self._create(given)
@@ -137,12 +135,11 @@ class KubernetesStore:
         return self._create(given)
 
     def update(self, obj: Object) -> Object:
-        """Replace everything but the status."""
-        # The status goes along although it is ignored: without it the server would note that we gave up its fields.
+        # The status goes along although it is ignored: without it the server would record that its fields were
+        # given up.
         return self._put(objects.to_update(obj))
 
     def patch(self, obj: Object, changes: Mapping[str, Any]) -> Object:
-        """Change the named fields."""
         body = objects.to_patch(obj, changes)
         kind, key = Kind.of(obj), Key.of(obj)
         uid = body["metadata"].get("uid")
@@ -150,7 +147,7 @@ class KubernetesStore:
             try:
                 answer = self.connection.request("PATCH", resource.path(*key), body=body, content_type=_MERGE_PATCH)
             except (ConflictError, InvalidError) as error:
-                # That another object has the name by now is to a patch a conflict like any other.
+                # To a patch, another object with the name is a conflict like any other.
                 if uid is not None and self.get(kind, key)["metadata"]["uid"] != uid:
                     raise NotThisObjectError(str(error)) from error
                 if isinstance(error, InvalidError):
@@ -159,11 +156,9 @@ class KubernetesStore:
             return objects.shown(answer, kind)
 
     def update_status(self, obj: Object) -> Object:
-        """Replace the status."""
         return self._put(objects.to_update(obj), "status")
 
     def delete(self, kind: Kind, key: Key, *, uid: str | None = None) -> None:
-        """Delete an object and what it owns."""
         options: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
@@ -180,7 +175,6 @@ class KubernetesStore:
                     raise
 
     def watch(self, kind: Kind, since: str) -> KubernetesWatch:
-        """Stream changes."""
         if not since.isascii() or not since.isdecimal():
             raise ExpiredError(f"{kind.kind}: revision {since!r} was never given; list again")
         with self._served(kind) as resource:
@@ -211,10 +205,10 @@ class KubernetesStore:
 
     @contextmanager
     def _served(self, kind: Kind, key: Key | None = None, uid: str | None = None) -> Iterator[ApiResource]:
-        """Give how a kind is served, for a request about one object that of this key.
+        """Yield how a kind is served, for a request about the object of a key, if given.
 
-        A kind is forgotten when the server says that there is no such path any more. Of an object that is not there,
-        errors speak in the words of all stores, unless it is its namespace that is gone.
+        Forgets a kind whose path the server no longer serves. Errors about a missing object have the wording of all
+        stores, except if its namespace is gone.
         """
         resource = self.connection.discovery.resource(kind.api_version, kind.kind)
         if key is not None and (not key.name or (resource.namespaced and not key.namespace)):
@@ -247,7 +241,7 @@ class KubernetesStore:
                 raise _conflict(kind, key, body) from error
 
     def _mine(self, kind: Kind, key: Key, body: Object) -> Object | None:
-        """Return the object that has the name we wanted, if it has all we wanted."""
+        """Return the object with the requested name if it has every requested field."""
         try:
             stored = self.get(kind, key)
         except NotFoundError:

@@ -1,9 +1,9 @@
 """A watch that outlives its connections.
 
-A thread of its own reads the answer of the API server into a short queue, so that the reader can wait with or without
-a deadline and is woken by `close` at once. When the server ends the answer, as it does every few minutes, or the
-connection breaks, the thread watches on from the last revision it knows, which bookmarks keep young. A reader that is
-slow stops the thread, and with it the server's sending; what it misses beyond the server's memory is an expiry.
+A thread reads the response of the API server into a short queue, so that the reader can wait with or without a deadline
+and is woken by `close` at once. When the server ends the response, as it does every few minutes, or the connection
+breaks, the thread continues from the last known revision, which bookmarks keep recent. A slow reader stops the thread,
+and with it the server's sending; if the server forgets the missed revisions, the watch expires.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from katib.places.cluster.store import objects
 
 LONGEST_QUEUE = 1_000
 LARGEST_QUEUE_BYTES = 2_000_000
-"""Of text; decoded, it is about five times as much."""
+"""Size of the text; decoded, it is about five times as large."""
 LIFE_SECONDS = (120, 180)
-"""How long one answer is asked to go on; drawn again each time, so that many watches do not end together."""
+"""Requested duration of one response, drawn anew each time, so that many watches do not end together."""
 SHORTEST_LIFE_SECONDS = 1.0
 SILENCE_SECONDS = 15.0
-"""How much longer than that nothing may come before the connection counts as dead."""
+"""Additional silence after which the connection counts as dead."""
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 class KubernetesWatch:
     """Changes of one kind: `katib.engine.runtime.objects.Watch`.
 
-    The first request is made by the constructor, which raises what it meets.
+    The constructor sends the first request and raises its errors.
     """
 
     def __init__(self, connection: Connection, kind: Kind, path: str, query: Mapping[str, str], since: str) -> None:
@@ -56,7 +56,6 @@ class KubernetesWatch:
         self._thread.start()
 
     def next(self, timeout_seconds: float | None = None) -> WatchEvent | None:
-        """Return the next change; None when the time is up or the watch was closed."""
         with self._changed:
             if not self._queue:
                 self._changed.wait_for(lambda: self._queue or self._error or self._closed, timeout_seconds)
@@ -74,7 +73,6 @@ class KubernetesWatch:
             return None
 
     def close(self) -> None:
-        """End the stream and wake the reader."""
         with self._changed:
             self._closed = True
             self._queue.clear()
@@ -97,11 +95,11 @@ class KubernetesWatch:
                 self._reopen(opened)
         except KatibError as error:
             self._fail(error)
-        except Exception as error:  # noqa: BLE001 - whatever the stream brings, its reader must not wait forever
+        except Exception as error:  # noqa: BLE001 - the reader must not wait forever, whatever the error
             self._fail(UnavailableError(f"{self._kind.kind}: the watch broke, {error!r}; it is opened again"))
 
     def _read(self) -> None:
-        """Put the changes of one answer into the queue until it ends or breaks."""
+        """Queue the changes of one response until it ends or breaks."""
         try:
             for line in self._stream.lines():
                 if line:
@@ -141,7 +139,7 @@ class KubernetesWatch:
         return self._connection.stream(self._path, query=query, read_timeout_seconds=life + SILENCE_SECONDS)
 
     def _reopen(self, opened: float) -> None:
-        """Watch on from the last revision; not at once when the server keeps hanging up."""
+        """Continue the watch from the last revision, after a pause if the server ended the response too early."""
         early = opened + SHORTEST_LIFE_SECONDS - time.monotonic()
         with self._changed:
             if early > 0:

@@ -1,5 +1,5 @@
-"""What the API server asks before it stores an Experiment or a pod. Every replica answers.
+"""Admission of Experiments and pods. Every replica serves it.
 
-Belongs here: our answers to reviews. Does not belong here: the protocol and its certificates
+Belongs here: decisions about reviews. Does not belong here: the protocol and its certificates
 (`katib.places.cluster.admission`), and how a pod is changed (`katib.places.cluster.injection`).
 """

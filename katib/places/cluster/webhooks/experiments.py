@@ -1,7 +1,7 @@
-"""The webhooks of Experiments: fill in defaults, then say everything that is wrong with one before it is stored.
+"""Webhooks of Experiments: fill in defaults, then report all errors before an experiment is stored.
 
-The rules are those of every home (`katib.service.tuning.submission`). What only a cluster has is here: the label of the
-namespace, volumes left by an earlier experiment, and requests about objects that exist already.
+The rules are those of every home (`katib.service.tuning.submission`). Specific to a cluster are the label of the
+namespace, volumes left by an earlier experiment, and requests about existing objects.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ NAMESPACE = Kind("v1", "Namespace")
 PERSISTENT_VOLUME = Kind("v1", "PersistentVolume")
 
 WITHOUT_IMAGE = (CollectorKind.CUSTOM, CollectorKind.PUSH, CollectorKind.NONE)
-"""Collectors that need no entry in the configuration: what the user brings reports by itself, or nothing does."""
+"""Collectors without an entry in the configuration: the user's program or container reports, or nothing does."""
 
 KNOWN_FIELDS = frozenset((*COUNTS, *FIXED_FIELDS))
-"""Fields of a spec whose meaning is known; an edit of any other stays as it was made."""
+"""Known fields of a spec; an edit of any other is kept as written."""
 
 _UNKNOWN_FIELD = "field-unknown"
 
 
 class AdmittingHome(Home):
-    """What a cluster says of experiments that are about to be stored.
+    """Checks of experiments by a cluster before they are stored.
 
     Args:
-        collectors: Kinds of metrics collectors that the configuration offers.
-        images: Finds the commands of images; None: they are left to the webhook of pods.
+        collectors: Kinds of metrics collectors in the configuration.
+        images: Finds the commands of images; None leaves them to the webhook of pods.
     """
 
     def __init__(self, collectors: Collection[str], images: ImageCommands | None = None) -> None:
@@ -67,7 +67,7 @@ class AdmittingHome(Home):
     def check(
         self, source: Mapping[str, Any], path: str, experiment: Experiment, _find: FindObject
     ) -> tuple[Sequence[FieldError], Sequence[str]]:
-        """Return what is wrong with a template, and what will surprise."""
+        """Return the errors and warnings for a template."""
         errors = template_errors(source, path, experiment.spec)
         warnings = template_warnings(source, path, experiment.spec)
         found, total = containers_without_command(source, path, experiment.spec)
@@ -90,13 +90,13 @@ class AdmittingHome(Home):
 
 @dataclass(frozen=True, slots=True)
 class ExperimentAdmission:
-    """Decides about Experiments. Thread-safe; nothing is cached, so that a changed configuration counts at once.
+    """Admission of Experiments. Thread-safe; nothing is cached, so that a changed configuration takes effect at once.
 
     Attributes:
-        store: Holds namespaces, ConfigMaps and volumes.
-        catalog: Returns the algorithms that are configured now.
-        collectors: Returns the kinds of collectors that have an image now.
-        has_volume: Returns whether a PersistentVolume of its own is configured for an algorithm.
+        store: Store of namespaces, ConfigMaps and volumes.
+        catalog: Returns the algorithms configured now.
+        collectors: Returns the kinds of collectors with an image now.
+        has_volume: Returns whether an algorithm is configured with a PersistentVolume of its own.
         images: Finds the commands of images.
     """
 
@@ -107,21 +107,19 @@ class ExperimentAdmission:
     images: ImageCommands | None = None
 
     def handlers(self) -> dict[str, Handler]:
-        """Return the handlers by path."""
         return {DEFAULTER_PATH: self.default, VALIDATOR_PATH: self.validate}
 
     def default(self, review: Review) -> Verdict:
-        """Fill in what the author of a new one left out; whatever was given stays as it was written.
+        """Fill in the missing fields of a new experiment; given values keep their form.
 
-        An edit gets nothing but what it is about: every field that means what is stored gets the form in which it is
-        stored. So the API server's own rules, which compare forms, refuse no edit for a default or for its writer's
-        way of writing. An edit that may not be is refused here already, with both values: those rules have their say
-        before the validator, and know no values.
+        In an edit, every field with an unchanged meaning gets its stored form. Otherwise the API server's own rules,
+        which compare forms, would refuse an edit because of a default or a different notation. A forbidden edit is
+        refused here already, with both values: those rules run before the validator, and report no values.
 
-        What cannot be read is left to the validator, which sees it next and says why.
+        Unreadable fields are left to the validator, which runs next and reports them.
 
         Raises:
-            InvalidError: The edit may not be.
+            InvalidError: The edit is forbidden.
         """
         if _is_none_of_ours(review) or _keeps_spec(review):
             return ALLOWED
@@ -129,12 +127,12 @@ class ExperimentAdmission:
             submission = decode_experiment(review.object, review.namespace)
         except InvalidError:
             return ALLOWED
-        if _value_errors(submission):  # a default must not take the place of what cannot be read
+        if _value_errors(submission):  # a default must not replace an unreadable value
             return ALLOWED
         if review.operation == "UPDATE":
             return self._edited(submission, review)
         patched = with_raw_defaults(review.object, submission.experiment)
-        with suppress(KatibError):  # what cannot be looked up is not learned from
+        with suppress(KatibError):  # experiments that cannot be looked up are not learned from
             if found := StoredObjects(self.store).found_experiments(submission.experiment):
                 metadata = patched["metadata"]
                 annotations = {**(metadata.get("annotations") or {}), LEARNS_FROM_ANNOTATION: ",".join(found)}
@@ -142,16 +140,16 @@ class ExperimentAdmission:
         return Verdict(allowed=True, patched=patched)
 
     def validate(self, review: Review) -> Verdict:
-        """Return whether an experiment may be stored, with all errors or with what will surprise.
+        """Return whether an experiment may be stored, with all errors or with warnings.
 
         Raises:
-            InvalidError: It may not.
-            UnavailableError, ForbiddenError: What it depends on cannot be read.
+            InvalidError: It is refused.
+            UnavailableError, ForbiddenError: An object that it depends on cannot be read.
         """
         if _is_none_of_ours(review) or _is_left_alone(review):
             return ALLOWED
         submission = decode_experiment(review.object, review.namespace)
-        # Katib has always dropped fields that it does not know; a typing error is worth a word, not a refusal.
+        # Katib has always dropped unknown fields; a typing error deserves a warning, not a refusal.
         warnings = [str(error) for error in submission.errors if error.origin == _UNKNOWN_FIELD]
         submission = Submission(submission.raw, submission.experiment, errors=_value_errors(submission))
         if review.operation == "UPDATE":
@@ -175,7 +173,7 @@ class ExperimentAdmission:
 
     def _edited(self, submission: Submission, review: Review) -> Verdict:
         old, errors = decode(review.old_object)
-        if errors:  # what it means is not known
+        if errors:  # its meaning is not known
             return ALLOWED
         if not _is_left_alone(review):
             self._validate_update(Submission(submission.raw, submission.experiment), review)
@@ -191,7 +189,7 @@ class ExperimentAdmission:
             raise InvalidError(errors)
 
     def _check_namespace(self, namespace: str) -> Iterator[FieldError]:
-        """Check that metrics can be collected there: pods of other namespaces are left alone."""
+        """Check that metrics can be collected in the namespace: pods of unlabelled ones are not changed."""
         try:
             labels = self.store.get(NAMESPACE, Key("", namespace)).get("metadata", {}).get("labels") or {}
         except NotFoundError:
@@ -203,7 +201,7 @@ class ExperimentAdmission:
             yield FieldError("metadata.namespace", cause, remedy, "namespace-label-missing")
 
     def _check_volume(self, experiment: Experiment, namespace: str) -> Iterator[FieldError]:
-        """Check that no volume of an earlier experiment of that name would be taken for the new one's."""
+        """Check that no volume of an earlier experiment with that name would be reused by the new one."""
         algorithm = experiment.spec.algorithm
         if experiment.spec.resume_policy != ResumePolicy.FROM_VOLUME or algorithm is None or not experiment.name:
             return
@@ -220,24 +218,24 @@ class ExperimentAdmission:
 
 
 def with_raw_defaults(raw: Object, experiment: Experiment) -> dict[str, Any]:
-    """Return an Experiment as it was written, with defaults added.
+    """Return an Experiment as written, with defaults added.
 
     Args:
-        raw: As it was written.
-        experiment: As it was read, all of it.
+        raw: The written form.
+        experiment: The decoded form, without errors.
     """
     before, after = experiment.spec.encode(), with_defaults(experiment).spec.encode()
     return {**raw, "spec": _overlaid(raw.get("spec") or {}, before, after)}
 
 
 def with_stored_form(raw: Object, stored: Object, new: Experiment, old: Experiment) -> dict[str, Any]:
-    """Return an edited Experiment in which every field that means what is stored has the form that is stored.
+    """Return an edited Experiment in which every field with an unchanged meaning has its stored form.
 
     Args:
-        raw: As it was edited.
-        stored: As it is stored.
-        new: The edited one as it was read, all of it.
-        old: The stored one as it was read, all of it.
+        raw: The edited form.
+        stored: The stored form.
+        new: The edited experiment, decoded without errors.
+        old: The stored experiment, decoded without errors.
     """
     changed = changed_fields(with_defaults(old), with_defaults(new))
     defaulted, before = with_raw_defaults(raw, new)["spec"], stored.get("spec") or {}
@@ -251,9 +249,9 @@ def with_stored_form(raw: Object, stored: Object, new: Experiment, old: Experime
 
 
 def _overlaid(raw: Any, before: Any, after: Any) -> Any:
-    """Put the difference between two encodings onto what they were read from.
+    """Apply the difference between two encodings to the written form.
 
-    Values that did not change keep the form they were written in, and fields that no type knows stay.
+    Unchanged values keep their form, and unknown fields stay.
     """
     if before == after:
         return raw
@@ -268,7 +266,7 @@ def _overlaid(raw: Any, before: Any, after: Any) -> Any:
 
 
 def _value_errors(submission: Submission) -> tuple[FieldError, ...]:
-    """Return what could not be read, apart from fields that no type knows."""
+    """Return the decoding errors, except unknown fields."""
     return tuple(error for error in submission.errors if error.origin != _UNKNOWN_FIELD)
 
 
@@ -277,7 +275,7 @@ def _is_none_of_ours(review: Review) -> bool:
 
 
 def _is_left_alone(review: Review) -> bool:
-    """Return whether an update is none of the spec: labels, finalizers, or anything while the object goes.
+    """Return whether an update does not concern the spec: labels, finalizers, or any update during deletion.
 
     Such an update always passes, whatever has changed around the experiment since it was created; otherwise its
     finalizer could not be removed, and it could not be deleted.
@@ -293,7 +291,7 @@ def _keeps_spec(review: Review) -> bool:
 
 
 def _stored(raw: Object) -> Experiment:
-    """Return a stored experiment with its status, as far as they can be read."""
+    """Return a stored experiment with its status, as far as they are readable."""
     experiment, _ = decode(raw)
     try:
         status = ExperimentStatus.decode(raw.get("status") or {})

@@ -1,10 +1,11 @@
-"""The webhook of pods: pods of trials get their collector, all others pass.
+"""Webhook of pods: pods of trials get their collector, all others pass.
 
-| found | answer |
+| found | response |
 |---|---|
-| no trial among the owners | the pod as it is |
-| an owner that may not be read, or not now | the pod as it is, with a warning: it might be a trial's |
-| the trial, but not what belongs to it or what its image runs | a refusal to try again: the job's controller does |
+| no trial among the owners | the pod unchanged |
+| an owner that is forbidden or unavailable | the pod unchanged, with a warning: it might be a trial's |
+| the trial, but not its related objects or its image's command | a refusal to be retried, as the job's controller does
+|
 | a pod that cannot be collected from | a refusal with the remedy, also as an event of the trial |
 """
 
@@ -39,14 +40,14 @@ _log = logging.getLogger(__name__)
 
 
 class PodAdmission:
-    """Decides about pods. Thread-safe.
+    """Admission of pods. Thread-safe.
 
     Args:
-        store: Holds trials, jobs, and what is between a job and its pods.
+        store: Store of trials, jobs, and the objects between a job and its pods.
         settings_for: Returns the settings of a trial.
-        events: Records what a trial's user has to know.
-        images: Finds the commands of images; None: a container without command is refused.
-        clock: Says how long what was read about owners counts.
+        events: Records events for a trial's user.
+        images: Finds the commands of images; None refuses containers without command.
+        clock: Measures how long cached owners are valid.
     """
 
     def __init__(
@@ -65,11 +66,9 @@ class PodAdmission:
         self._finder = TrialFinder(store, clock or SystemClock())
 
     def handlers(self) -> dict[str, Handler]:
-        """Return the handlers by path."""
         return {PATH: self.mutate}
 
     def mutate(self, review: Review) -> Verdict:
-        """Answer a review of a pod."""
         if review.operation != "CREATE" or review.subresource or review.resource not in {"", "pods"}:
             return ALLOWED
         try:
@@ -81,9 +80,9 @@ class PodAdmission:
         return ALLOWED if found is None else self._inject(review, self._trial(found))
 
     def trial_of(self, pod: Object, namespace: str) -> OwningTrial | None:
-        """Return the trial that owns a pod at whatever distance; None when there is none.
+        """Return the trial among the owners of a pod, at any depth; None if there is none.
 
-        For those who ask again and again: what may not be read is asked for again only after a while.
+        For repeated calls: an owner that is forbidden or unavailable is read again only after a while.
 
         Raises:
             ForbiddenError: An owner may not be read.
@@ -114,7 +113,7 @@ class PodAdmission:
         return Verdict(allowed=True, patched=injected, warnings=(sentence,) if sentence else ())
 
     def _with_command(self, review: Review, trial: Trial, settings: InjectionSettings) -> Object:
-        """Return the pod, with the command of its image in the primary container if that has none and needs one.
+        """Return the pod, with the command of its image in the primary container if that needs one.
 
         Raises:
             UnavailableError: It is not known now.
@@ -140,12 +139,12 @@ class TrialSettings:
     """Finds the injection settings of trials. Thread-safe.
 
     Attributes:
-        store: Where Suggestions are.
+        store: Store of Suggestions.
         config: Returns the KatibConfig in force.
-        db_manager_address: Where pods reach the DB manager.
+        db_manager_address: Address of the DB manager for pods.
         inject_security_context: Whether the collector gets the primary container's security context.
-        credentials: Returns what a trial brings to the DB manager.
-        status_address: Where trials post the status of Kubeflow Trainer; empty: nowhere.
+        credentials: Returns a trial's credentials for the DB manager.
+        status_address: Address for the status of Kubeflow Trainer; empty for none.
     """
 
     store: ObjectStore
@@ -156,10 +155,10 @@ class TrialSettings:
     status_address: str = ""
 
     def settings_for(self, trial: Trial) -> InjectionSettings:
-        """Return how the pods of a trial are to be changed.
+        """Return the settings for the pods of a trial.
 
         Raises:
-            UnavailableError: Its Suggestion is not there, though early stopping rules ask for a service.
+            UnavailableError: Its Suggestion is missing, though early stopping rules need a service.
         """
         config = self.config()
         suggestion = self._suggestion_of(trial)
@@ -191,7 +190,7 @@ class TrialSettings:
 
 
 def _volume(trial: Trial, suggestion: Suggestion | None, config: KatibConfig) -> VolumeClaim | None:
-    """Return the claim where the trials of an experiment share checkpoints, if it has one."""
+    """Return the claim with which trials of an experiment share checkpoints, None if there is none."""
     algorithm = suggestion.spec.algorithm if suggestion is not None else None
     directory = checkpoint_directory(algorithm)
     if suggestion is None or algorithm is None or not directory:
