@@ -22,7 +22,7 @@ from katib.engine.databases.sqlite import open_database
 from katib.engine.runtime.objects import Key, Kind, ObjectStore
 from katib.engine.stores.sql import SqlStore
 from katib.places.machine.jobs.controller import JobController
-from katib.places.machine.jobs.kinds import job_kinds
+from katib.places.machine.jobs.kinds import JobKinds
 from tests.support.local_jobs import home
 
 ROUNDS = 20
@@ -86,10 +86,10 @@ def bare(directory: Path, count: int) -> float:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         root, numbers = Path(folder), iter(range(10_000))
-        kinds = job_kinds()
+        kinds = JobKinds()
         with ExitStack() as stack:
             database = stack.enter_context(open_database(root / "objects.db"))
-            store = SqlStore(database, {kind.kind for kind in kinds})
+            store = SqlStore(database, set(kinds))
             runner = stack.enter_context(home(root, store=store, monitors=NoMonitors())).runner
 
             def measured(jobs: int, workers: int) -> tuple[float, float]:

@@ -11,7 +11,7 @@ import pytest
 from katib.engine.runtime.objects import Kind
 from katib.engine.stores.memory import MemoryStore
 from katib.places.machine.jobs.jobset.jobset import JOB_SET, TRAIN_JOB
-from katib.places.machine.jobs.kinds import job_kinds
+from katib.places.machine.jobs.kinds import JobKinds
 from katib.places.machine.jobs.replicated.frameworks import PyTorchJob, TFJob
 from katib.places.machine.jobs.replicated.mpijob import MPIOperatorJob
 from tests.support import podman
@@ -70,7 +70,7 @@ def runtime(request: pytest.FixtureRequest) -> Installed:
 def boxed(tmp_path: Path, runtime: Installed) -> Iterator[Home]:
     kinds = {Kind("kubeflow.org/v1", "PyTorchJob"), Kind("kubeflow.org/v1", "TFJob"), MPIOperatorJob.kind}
     store = MemoryStore({JOB_SET, TRAIN_JOB, *kinds})
-    with home_of_boxes(tmp_path, runtime, store=store, kinds=job_kinds()) as opened:
+    with home_of_boxes(tmp_path, runtime, store=store, kinds=JobKinds()) as opened:
         yield opened
         eventually(lambda: not runtime.networks(mine(tmp_path)), "the network is removed")
 

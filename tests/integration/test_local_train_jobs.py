@@ -14,7 +14,7 @@ from katib.errors import NotFoundError
 from katib.places.machine.jobs.conditions import end_of
 from katib.places.machine.jobs.jobset.jobset import JOB_SET, TRAIN_JOB
 from katib.places.machine.jobs.jobset.runtimes import RUNTIME
-from katib.places.machine.jobs.kinds import job_kinds
+from katib.places.machine.jobs.kinds import JobKinds
 from tests.support.local_jobs import Home, home
 from tests.support.torchlike import MEETING
 from tests.support.waiting import eventually
@@ -31,7 +31,7 @@ def trainer(root: Path) -> Iterator[Home]:
         except NotFoundError:
             return None
 
-    with home(root, store=store, kinds=job_kinds(find)) as opened:
+    with home(root, store=store, kinds=JobKinds(find)) as opened:
         yield opened
 
 

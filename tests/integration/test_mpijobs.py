@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from katib.engine.stores.memory import MemoryStore
-from katib.places.machine.jobs.kinds import job_kinds
+from katib.places.machine.jobs.kinds import JobKinds
 from tests.support.local_jobs import home
 from tests.unit.local.jobs.test_mpijob import an_mpijob
 
 pytestmark = pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not installed (Debian: openmpi-bin)")
 
 ALLOWED = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-KINDS = {kind.kind: kind for kind in job_kinds()}
+KINDS = JobKinds()
 
 
 def test_mpirun_starts_a_process_in_each_slot_of_all_workers(tmp_path: Path) -> None:

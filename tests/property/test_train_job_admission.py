@@ -15,7 +15,7 @@ from katib.places.machine.admission import check_job
 from katib.places.machine.findings import Part
 from katib.places.machine.jobs.jobset.runtimes import RUNTIME, SHIPPED
 from katib.places.machine.jobs.kind import JobKind, Moment, Observed, check_pod_labels
-from katib.places.machine.jobs.kinds import job_kinds, kinds_by_name
+from katib.places.machine.jobs.kinds import JobKinds
 from katib.places.machine.pods.records import Delays
 from tests.support.admission import HOST
 from tests.support.planned_jobs import START
@@ -89,15 +89,15 @@ def broken(draw: st.DrawFn, document: dict[str, Any]) -> dict[str, Any]:
 def look(job: dict[str, Any], runtime: dict[str, Any]) -> None:
     shelf = Shelf()
     shelf.objects[RUNTIME, Key("", "mine")] = runtime
-    kinds = job_kinds(shelf.find)
+    kinds = JobKinds(shelf.find)
     errors, notices = check_job(job, "T", host=HOST, kinds=kinds)
-    kind: object = kinds_by_name(kinds)[Kind.of(job)]
+    kind: object = kinds[Kind.of(job)]
     check_pod_labels(kind.pod_labels(job), Part({"jobset.sigs.k8s.io/replicatedjob-name": "node"}, "L"))
 
     assert all(error.cause and error.remedy for error in errors)
     assert all(notices)
     if not errors and "${" not in json.dumps([job, runtime]):
-        start(kinds_by_name(kinds)[Kind.of(job)], job)
+        start(kinds[Kind.of(job)], job)
 
 
 def start(kind: JobKind, job: dict[str, Any]) -> None:

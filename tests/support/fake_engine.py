@@ -18,9 +18,9 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Self
 
-import katib
 from katib.engine.runtime.objects import Key
 from katib.errors import FieldError, InvalidError
+from katib.places import machine
 from katib.service.tuning.reading import is_completed
 from katib.service.tuning.service import Document, Submission, TuningService
 from katib.service.tuning.submission import Admitted
@@ -101,7 +101,8 @@ class Catalog:
 def make_module(service: MemoryTuningService, pause_seconds: float = 0) -> ModuleType:
     """Return a module with the functions that the command line asks of `katib.places.machine`."""
     module = ModuleType("katib.places.machine")
-    module.__path__ = [f"{katib.__path__[0]}/local"]  # the modules below it are the real ones
+    module.__path__ = machine.__path__  # the modules below it are the real ones
+    module.__getattr__ = machine.__getattr__  # and so are other names
     engines: list[FakeEngine] = []
 
     def open_engine(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +22,7 @@ from katib.places.machine.jobs.conditions import end_of
 from katib.places.machine.jobs.controller import JobController
 from katib.places.machine.jobs.dependencies import Collection, JobSettings, Machine, Provision
 from katib.places.machine.jobs.kind import JobKind
-from katib.places.machine.jobs.kinds import job_kinds
+from katib.places.machine.jobs.kinds import JobKinds
 from katib.places.machine.jobs.prepare import trial_name
 from katib.places.machine.pods.output import Monitor
 from katib.places.machine.pods.pulls import PullNews
@@ -228,7 +228,7 @@ def home(
     store: ObjectStore | None = None,
     monitors: Monitors | None = None,
     owner: Owner | None = None,
-    kinds: tuple[JobKind, ...] | None = None,
+    kinds: Mapping[Kind, JobKind] | Sequence[JobKind] | None = None,
     machine: dict[str, Any] | None = None,
     delays: Delays | None = None,
     **settings: Any,
@@ -239,7 +239,9 @@ def home(
         machine: Fields of `Machine`.
         settings: Fields of `JobSettings`.
     """
-    clock, kinds, monitors = SystemClock(), kinds or job_kinds(), monitors or Monitors()
+    clock, monitors = SystemClock(), monitors or Monitors()
+    if not isinstance(kinds, Mapping):
+        kinds = {kind.kind: kind for kind in kinds} if kinds else JobKinds()
     store = store or MemoryStore({JOB})
     delays = delays or Delays(recreate=Backoff(0.01, 600.0), restart=Backoff(0.01, 300.0))
     (root / "trials").mkdir(parents=True, exist_ok=True)
@@ -250,7 +252,7 @@ def home(
         thread = SharedThread("jobs", clock)
         thread.start()
         stack.callback(thread.stop)
-        jobs = JobCaches(store, [kind.kind for kind in kinds], clock, thread=thread)
+        jobs = JobCaches(store, list(kinds), clock, thread=thread)
         controller = JobController(
             store,
             Machine(processes, clock, **(machine or {})),

@@ -8,8 +8,8 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from katib.doors.kube_api.resources import CLUSTER_RUNTIME, EVENT, NAMESPACE, SERVICE_ACCOUNT
-from katib.engine.controllers.kinds import CONFIG_MAP, EXPERIMENT, OPTIMIZATION_JOB
+from katib.doors.kube_api.resources import CLUSTER_RUNTIME, EVENT, SERVICE_ACCOUNT
+from katib.engine.controllers.kinds import CONFIG_MAP, EXPERIMENT, NAMESPACE, OPTIMIZATION_JOB
 from katib.engine.runtime.objects import Key, Kind, Object
 from katib.engine.stores.event_queue import StoredEvent
 from katib.errors import NotFoundError

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from katib.doors.kube_api import columns
 from katib.doors.kube_api.columns import AGE, Column
-from katib.engine.controllers.kinds import CONFIG_MAP, EXPERIMENT, OPTIMIZATION_JOB, SUGGESTION, TRIAL
+from katib.engine.controllers.kinds import CONFIG_MAP, EXPERIMENT, NAMESPACE, OPTIMIZATION_JOB, SUGGESTION, TRIAL
 from katib.engine.runtime.objects import Kind
 from katib.service.tuning.object_home import LEASE
 from katib.service.tuning.replicas import POD
@@ -16,7 +16,6 @@ _ALL = ("create", "delete", "deletecollection", "get", "list", "patch", "update"
 _READ = ("get", "list", "watch")
 
 EVENT = Kind("v1", "Event")
-NAMESPACE = Kind("v1", "Namespace")
 SECRET = Kind("v1", "Secret")
 SERVICE_ACCOUNT = Kind("v1", "ServiceAccount")
 JOB = Kind("batch/v1", "Job")

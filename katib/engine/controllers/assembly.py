@@ -14,17 +14,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from katib.engine.controllers.caches import Caches
-from katib.engine.controllers.early_stopping.reconciler import EarlyStoppingReconciler, Verdicts
 from katib.engine.controllers.experiment.config_maps import TemplateConfigMaps
 from katib.engine.controllers.experiment.reconciler import ExperimentCheck, ExperimentReconciler, accept_all
 from katib.engine.controllers.job_caches import identity
 from katib.engine.controllers.kinds import OPTIMIZATION_JOB, key_of
 from katib.engine.controllers.ledger import experiment_of
-from katib.engine.controllers.optimization_job.reconciler import OptimizationJobReconciler
-from katib.engine.controllers.ports import EventRecorder, GivenRules, PodWatcher, ServiceDirectory
+from katib.engine.controllers.ports import EventRecorder, GivenRules, PodWatcher, ServiceDirectory, Verdicts
 from katib.engine.controllers.run_times import RunTimes
 from katib.engine.controllers.settings import ControllerSettings
 from katib.engine.controllers.suggestion.reconciler import SuggestionReconciler
@@ -39,11 +37,23 @@ from katib.engine.runtime.objects import Key, Object, ObjectStore
 from katib.engine.runtime.shared_thread import SharedThread
 from katib.engine.runtime.work_queue import WorkQueue
 from katib.errors import KatibError
+from katib.model.loadable import Deferred, Loadable
 from katib.model.trials import ACTIVE, trial_state
 from katib.model.types import Experiment, ObjectMeta, Resource, Suggestion, Trial
 from katib.model.types.optimization import OptimizationJob
 
+if TYPE_CHECKING:
+    from katib.engine.controllers.early_stopping.reconciler import EarlyStoppingReconciler
+    from katib.engine.controllers.optimization_job.reconciler import OptimizationJobReconciler
+
 R = TypeVar("R", bound=Resource)
+
+_EARLY_STOPPING: Final[Loadable[type[EarlyStoppingReconciler]]] = Loadable(
+    "katib.engine.controllers.early_stopping.reconciler:EarlyStoppingReconciler"
+)
+_OPTIMIZATION_JOBS: Final[Loadable[type[OptimizationJobReconciler]]] = Loadable(
+    "katib.engine.controllers.optimization_job.reconciler:OptimizationJobReconciler"
+)
 
 
 class Queues(NamedTuple):
@@ -142,8 +152,10 @@ def assemble(
     suggestion = SuggestionReconciler(store, caches, ports.services, events, clock, settings, suggestions.add)
     observations = ObservationCalls(ports.logs, ports.log_pool, trials.add, clock)
     trial = TrialReconciler(store, caches, observations, events, clock, settings, verdicts, times, ports.pods)
-    early_stopping = EarlyStoppingReconciler(
-        caches, ports.services, ports.given_rules, verdicts, events, clock, wake=stopping.add, wake_trial=trials.add
+    early_stopping = Deferred(
+        lambda: _EARLY_STOPPING.load()(
+            caches, ports.services, ports.given_rules, verdicts, events, clock, wake=stopping.add, wake_trial=trials.add
+        )
     )
     workers = settings.workers
 
@@ -155,7 +167,8 @@ def assemble(
 
         return step
 
-    suggest, stop_early = unless_interrupted(suggestion.reconcile), unless_interrupted(early_stopping.reconcile)
+    suggest = unless_interrupted(suggestion.reconcile)
+    stop_early = unless_interrupted(lambda key: early_stopping.get().reconcile(key))
     controllers: tuple[Startable, ...] = (
         caches.config_maps,  # not waited for, as it may lack the right: what it does not show is read
         _controller("experiment", experiment.reconcile, experiments, caches.experiments, events, workers, thread),
@@ -184,10 +197,14 @@ def _optimization_jobs(
 
     jobs.add_handler(lambda event: queue.add(event.key))
     experiments.add_handler(experiment_changed)
-    job = OptimizationJobReconciler(
-        store, jobs, experiments, ports.admit, ports.suspend, ports.is_ours, ports.events, clock
+    job = Deferred(
+        lambda: _OPTIMIZATION_JOBS.load()(
+            store, jobs, experiments, ports.admit, ports.suspend, ports.is_ours, ports.events, clock
+        )
     )
-    return jobs, _controller("optimization-job", job.reconcile, queue, jobs, ports.events, 1, thread)
+    return jobs, _controller(
+        "optimization-job", lambda key: job.get().reconcile(key), queue, jobs, ports.events, 1, thread
+    )
 
 
 def _connect(caches: Caches, queues: Queues, summary_interval_seconds: float) -> None:

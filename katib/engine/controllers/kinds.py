@@ -16,6 +16,7 @@ SUGGESTION = Kind(API_VERSION, "Suggestion")
 TRIAL = Kind(API_VERSION, "Trial")
 CONFIG_MAP = Kind("v1", "ConfigMap")
 JOB = Kind("batch/v1", "Job")
+NAMESPACE = Kind("v1", "Namespace")
 OPTIMIZATION_JOB = Kind("trainer.kubeflow.org/v1alpha1", "OptimizationJob")
 
 

@@ -99,6 +99,11 @@ class ServiceDirectory(Protocol):
         """Say that the experiment asks no more for now, so that idle services may stop. Releasing twice is fine."""
 
 
+Verdicts = dict[str, str]
+"""Why trials are to be stopped, by the trial's uid: for the Trial controller, which stores it. One thread adds to it
+while others read. Nothing is lost with this memory: a service that is asked again gives the same verdict."""
+
+
 class GivenRules(Protocol):
     """Evaluates the rules that trials were given when they were suggested, where no collector of ours does it."""
 

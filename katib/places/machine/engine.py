@@ -18,7 +18,7 @@ from dataclasses import replace
 from decimal import Decimal
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from katib.engine.algorithm_services.catalog import Catalog
 from katib.engine.algorithm_services.config import ServicesConfig, read_config
@@ -33,7 +33,7 @@ from katib.engine.controllers.trial.observing import TrialLogs
 from katib.engine.controllers.trial.plan import TrialEvent
 from katib.engine.databases.sqlite import open_database
 from katib.engine.observations.sql import SqlObservationLog
-from katib.engine.runtime.clock import SteadyTime, SystemClock
+from katib.engine.runtime.clock import SystemClock
 from katib.engine.runtime.informer import InformerEvent
 from katib.engine.runtime.interpreter import tune_interpreter
 from katib.engine.runtime.objects import Key, Kind, Object
@@ -47,53 +47,41 @@ from katib.errors import ConflictError, KatibError, TerminalError, UnavailableEr
 from katib.model.conditions import has_ended
 from katib.model.configuration import RetentionConfig
 from katib.model.files.disks import keep_reserve
+from katib.model.loadable import Deferred
 from katib.model.names import STOPPED_ANNOTATION
 from katib.model.trials import ACTIVE, trial_state
 from katib.model.types import Experiment, Trial
-from katib.places.machine.admission import HostCapacity
-from katib.places.machine.admission.host import group_limits, of_slurm
+from katib.places.machine.admission.host import group_limits
 from katib.places.machine.claims import claimed
-from katib.places.machine.containers import choose, chosen, keep_clean
-from katib.places.machine.containers.choice import NOTE_FILE, Runtime, removal_script
 from katib.places.machine.ended import EndedExperiments
 from katib.places.machine.events import LoggedEvents
 from katib.places.machine.jobs.batch.defaults import with_defaults as with_job_defaults
 from katib.places.machine.jobs.batch.job import JOB
 from katib.places.machine.jobs.controller import JobController
-from katib.places.machine.jobs.dependencies import JobSettings, Machine, always_inherits
-from katib.places.machine.jobs.jobset.runtimes import shipped_documents
-from katib.places.machine.jobs.kinds import job_kinds, spec_structures
+from katib.places.machine.jobs.dependencies import JobSettings, Machine
+from katib.places.machine.jobs.kinds import JobKinds
 from katib.places.machine.jobs.prepare import trial_owner
 from katib.places.machine.layout import Layout
+from katib.places.machine.on_demand import CHOSEN_TRIALS, EXPLAINING, FACTS, OBJECT_ADMISSION, SERVED_OBJECTS
 from katib.places.machine.ownership import Ownership
 from katib.places.machine.pods.environment import inherited_environment
 from katib.places.machine.pods.leases import LeaseTable, lease_directory
 from katib.places.machine.pods.log_file import LogLimits
-from katib.places.machine.pods.loop import Loop
-from katib.places.machine.pods.records import Delays
 from katib.places.machine.pods.tokens import Capacity
 from katib.places.machine.processes.client import Processes
 from katib.places.machine.repeating import Repeats
 from katib.places.machine.report_metrics import DIRECTORY as REPORT_METRICS
 from katib.places.machine.report_metrics import python_path
 from katib.places.machine.services.host import ServiceHost
-from katib.places.machine.slurm.admission import NODE_ADDRESS_VARIABLE, NodeImages, SlurmGate, node_images
-from katib.places.machine.slurm.commands import Slurm
-from katib.places.machine.slurm.place import SlurmPods, SlurmSettings, check_cluster, refuse_where_noted
-from katib.places.machine.slurm.script import HOST_FILE, GeneralOptions, checked_options, inherits_environment
-from katib.places.machine.slurm.steps import ALLOCATION_VARIABLE
+from katib.places.machine.sites import Site, SiteSettings, open_site
 from katib.places.machine.submission import LocalHome, shipped_config_map, shipped_config_maps
-from katib.places.machine.trials.facts import LocalFacts
 from katib.places.machine.trials.files import LocalAftermath, TrialFiles
 from katib.places.machine.trials.jobs import CheckpointRetention, TrialJobs, TrialPods
 from katib.places.machine.trials.log_access import LOOPBACK_HOST, LogServers
 from katib.places.machine.trials.monitors import TrialMonitors
 from katib.places.machine.trials.run_time_note import PERIOD_SECONDS as NOTE_SECONDS
 from katib.places.machine.trials.run_time_note import RunTimeNote
-from katib.service.explaining.diagnostician import Diagnostician
-from katib.service.tuning.chosen_trials import FLUSH_SECONDS, ChosenTrials
 from katib.service.tuning.editing import suspend_experiment
-from katib.service.tuning.object_home import ObjectAdmission, ObjectHome
 from katib.service.tuning.offered_templates import OfferedTemplates
 from katib.service.tuning.ports import CallersLog, Records
 from katib.service.tuning.reading import is_stopped
@@ -105,10 +93,17 @@ from katib.service.tuning.trial_pages import TRIAL_FACTS
 from metrics_collector.reporter import Reporter
 from metrics_collector.uncollected import UncollectedTrials
 
-STATUS_KINDS = frozenset({EXPERIMENT, SUGGESTION, TRIAL, OPTIMIZATION_JOB, *(kind.kind for kind in job_kinds())})
+if TYPE_CHECKING:
+    from katib.service.tuning.chosen_trials import ChosenTrials
+    from katib.service.tuning.object_home import ObjectAdmission, ObjectHome
+
+STATUS_KINDS = frozenset({EXPERIMENT, SUGGESTION, TRIAL, OPTIMIZATION_JOB, *JobKinds()})
 """Kinds whose status is written by controllers only."""
 
 DEFAULTS = {JOB: with_job_defaults}
+FLUSH_SECONDS = 0.5
+"""How long the parameters of a trial that a caller evaluates may be missing in its object."""
+
 _FLUSH = "parameters of trials cannot be written"
 _NOTE = "how long trials have run cannot be noted"
 
@@ -167,12 +162,12 @@ class Engine:
         self._config = ServicesConfig() if config is None else read_config(config)
         self._catalog = Catalog(self._config.infos())
         self._config_directory = Path.cwd() if config is None else config.absolute().parent
-        self._containers = chosen(containers, self._config)
+        self._containers = containers or self._config.containers or "never"
         self._settings = settings
         self._metrics = metrics
         self._clock = SystemClock()
         self._orphan_seconds = orphan_seconds
-        self._slurm_options = slurm
+        self._slurm = slurm
         self._slurm_wins = slurm_wins
         self._leaves = self._interrupted = False
         self.in_slurm: tuple[int, int] | None = None
@@ -203,10 +198,9 @@ class Engine:
             self._observations = SqlObservationLog(database)
             self._events = EventLog(database, self._clock)
             self._files = TrialFiles(self._layout)
-            in_slurm = self._slurm_options is not None
-            self._run_times = RunTimeNote(self._layout.run, self._clock, is_elsewhere=in_slurm)
+            self._run_times = RunTimeNote(self._layout.run, self._clock, is_elsewhere=self._site.is_elsewhere)
             plans = self._config.plans(self._config_directory)
-            self._log_servers = LogServers(self._observations, plans, self._node_address or LOOPBACK_HOST)
+            self._log_servers = LogServers(self._observations, plans, self._site.address or LOOPBACK_HOST)
             stack.callback(self._log_servers.close)
             self._services = ServiceHost(
                 machine.processes,
@@ -219,28 +213,17 @@ class Engine:
             stack.callback(self._services.close)
             self._assemble(stack, machine)
             self.service = self._tuning_service()
-            attributes = SqlAttributes(database)
-            self.chosen_trials = ChosenTrials(
-                self._ended.written(),
-                attributes,
-                CallersLog(self._observations, on_end=self._ended_by_caller),
-                self.service.delete,
-                self._clock,
-                DEFAULT_NAMESPACE,
+            self._chosen_trials = Deferred(
+                lambda: CHOSEN_TRIALS.load()(
+                    self._ended.written(),
+                    SqlAttributes(database),
+                    CallersLog(self._observations, on_end=self._ended_by_caller),
+                    self.service.delete,
+                    self._clock,
+                    DEFAULT_NAMESPACE,
+                )
             )
             self._caches.experiments.add_handler(self._experiment_changed)
-            self.objects = ObjectHome(
-                self._store,
-                self._ended.written(),
-                self._object_admission,
-                STATUS_KINDS,
-                self.service,
-                self._files,
-                self._events.newest,
-                shipped_documents(),
-                spec_structures(),
-                DEFAULTS,
-            )
             self._open = stack.pop_all()
         return self
 
@@ -251,6 +234,25 @@ class Engine:
         finally:
             self._open.close()
 
+    @property
+    def chosen_trials(self) -> ChosenTrials:
+        """The experiments whose parameters are chosen by callers."""
+        return self._chosen_trials.get()
+
+    @cached_property
+    def objects(self) -> ObjectHome:
+        """All objects, for those who read and write any kind of them."""
+        return SERVED_OBJECTS.load()(
+            objects=self._store,
+            written=self._ended.written(),
+            admission=self._object_admission,
+            status_kinds=STATUS_KINDS,
+            service=self.service,
+            output=self._files,
+            events=self._events.newest,
+            defaults=DEFAULTS,
+        )
+
     def admit(self, document: Document, *, source: str, namespace: str | None = None) -> Admitted:
         """Return the experiment of a document as the engine would store it where nothing is stored yet.
 
@@ -260,7 +262,7 @@ class Engine:
             InvalidError: Anything wrong with it, all errors at once.
             TerminalError: The runtime that is to run images does not answer.
         """
-        gate = Gate(self._catalog, LocalHome(self._host, slurm=self._slurm_gate), StoredObjects(None))
+        gate = Gate(self._catalog, LocalHome(self._site.host, slurm=self._site.gate), StoredObjects(None))
         return gate.admit(gate.load(document, source=source, namespace=namespace or DEFAULT_NAMESPACE))
 
     def start_for(self, own: Key | None) -> None:
@@ -285,7 +287,7 @@ class Engine:
         Raises:
             InvalidError: It refuses those of an experiment.
         """
-        for stored in self._store.list(EXPERIMENT).items if self._slurm is not None else ():
+        for stored in self._store.list(EXPERIMENT).items if self._site.gate is not None else ():
             experiment = Experiment.read(stored)
             rests = is_stopped(experiment) or self._ownership.is_interrupted(experiment)
             if not rests and not has_ended(experiment.status.conditions):
@@ -317,7 +319,7 @@ class Engine:
                     message = "An engine was started and goes on with it; trials that were cut off are restarted"
                     self._recorder.record(experiment, warning=False, reason="Resumed", message=message)
             flushing = Periodic(
-                "chosen-trials", [self.chosen_trials.flush], FLUSH_SECONDS, self._clock, complaint=_FLUSH
+                "chosen-trials", [self._flush_chosen_trials], FLUSH_SECONDS, self._clock, complaint=_FLUSH
             )
             measuring = Periodic(
                 "run-times", [self._note_run_times, self._look_at_disk], NOTE_SECONDS, self._clock, complaint=_NOTE
@@ -330,6 +332,10 @@ class Engine:
             stack.callback(self._stop_jobs)
             self._jobs.start()
             self._running = stack.pop_all()
+
+    def _flush_chosen_trials(self) -> None:
+        if (chosen := self._chosen_trials.made) is not None:
+            chosen.flush()
 
     def _note_run_times(self) -> None:
         """Write down how long trials have run; look at those that run after a step of the clock."""
@@ -406,11 +412,11 @@ class Engine:
         self.on_cut_off()
 
     def _stop_jobs(self) -> None:
-        leaves = self._leaves or not self._started or self._slurm_options is not None
+        leaves = self._leaves or not self._started or self._site.is_elsewhere
         counts = self._jobs.stop(leaves=leaves, leaves_checkpointed=not self._interrupted)
-        if self._slurm is not None and self.in_slurm is None:
+        if self._site.is_elsewhere and self.in_slurm is None:
             self.in_slurm = counts
-            self.is_cut_off = bool(self._allocation) and self._slurm[0].is_ending(self._allocation)
+            self.is_cut_off = self._site.is_ending()
 
     def interrupted(self) -> Sequence[str]:
         """Return the names of unfinished experiments that this engine does not run until they are resumed."""
@@ -423,68 +429,27 @@ class Engine:
     # --- parts --------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _images(self) -> Runtime | None:
-        """What runs the images of trials; None: they run as processes."""
-        return None if self._slurm_options is not None else choose(self._containers, os.environ, self._layout.root)
-
-    @cached_property
-    def _slurm(self) -> tuple[Slurm, GeneralOptions] | None:
-        """Slurm, and the options of all its jobs; None where trials run on this machine."""
-        if self._slurm_options is None:
-            return None
-        options = checked_options(self._slurm_options, "--slurm-option")
-        return Slurm.found(os.environ), GeneralOptions(options, self._slurm_wins)
-
-    @cached_property
-    def _node_images(self) -> NodeImages | None:
-        """What runs the images of trials on nodes of Slurm; None: they run as processes."""
-        if self._slurm is None:
-            return None
-        return node_images(self._containers, self._slurm[0], is_inside=bool(self._allocation))
-
-    @cached_property
-    def _slurm_gate(self) -> SlurmGate | None:
-        if self._slurm is None:
-            return None
-        return SlurmGate(*self._slurm, self._allocation, self._node_address)
-
-    @property
-    def _allocation(self) -> str:
-        """Number of the job of Slurm in which this process runs; empty outside of one."""
-        return os.environ.get(ALLOCATION_VARIABLE, "")
-
-    @property
-    def _node_address(self) -> str:
-        """Where nodes of Slurm reach this machine; empty where that is not known, and trials run here."""
-        return "" if self._slurm_options is None else os.environ.get(NODE_ADDRESS_VARIABLE, "")
-
-    @cached_property
-    def _host(self) -> HostCapacity:
-        images, host = self._images, HostCapacity.detect()
-        if self._slurm_options is not None:
-            return replace(of_slurm(host), runs_images=self._node_images is not None)
-        return replace(
-            host,
-            runs_images=images is not None,
-            names_pods=images is not None and images.has_names,
-            limits=images.abilities.limits if images is not None else frozenset(),
-        )
+    def _site(self) -> Site:
+        """Where trials run."""
+        settings = SiteSettings(self._layout.root, self._containers, self._slurm or (), self._slurm_wins, self._cut_off)
+        return open_site("machine" if self._slurm is None else "slurm", settings)
 
     def _machine(self, stack: ExitStack) -> Machine:
         """Return what trials run on: processes or images, and what may be leased."""
-        images = self._images.prepared() if self._images is not None else None
+        site = self._site
+        images = site.images.prepared() if site.images is not None else None
         self._processes = processes = Processes(
             self._layout.run,
             adopt_orphans=self._own_process,
             grace_seconds=self._orphan_seconds if images is None else 0.0,
         )
-        found, host = Capacity.of_machine(), self._host  # what may be leased is exactly what admission accepts
+        found, host = Capacity.of_machine(), site.host  # what may be leased is exactly what admission accepts
         capacity = replace(
             found,
             cpu=Decimal(str(host.cpus)),
             memory=Decimal(host.memory_bytes),
             limits=(*found.limits, *group_limits()),
-            is_scheduled=self._slurm_options is not None,
+            is_scheduled=site.is_elsewhere,
         )
         leases = LeaseTable(lease_directory(os.environ), capacity, processes.hold, self._clock, self._layout.root)
         stack.callback(lambda: leases.close(leaves=self._leaves))  # after the last process has ended
@@ -494,35 +459,18 @@ class Engine:
             leases.take_over(processes.inherited.held)
         if images is not None:
             images = images.of_engine(processes.engine_id)
-            script = removal_script(images.program, images.path, processes.engine_id)
-            stack.enter_context(processes.executing_last(["/bin/sh", "-c", script], images.environment))
-        note = self._layout.run / NOTE_FILE
-        stack.enter_context(keep_clean(note, self._layout.root, images, os.environ))
-        inherits = inherits_environment if self._slurm is not None else always_inherits
-        return Machine(processes, self._clock, capacity, images, leases, self._place(), self._node_images, inherits)
-
-    def _place(self) -> Callable[[Loop, SteadyTime], SlurmPods] | None:
-        """Return what makes pods that run in Slurm; None where they run on this machine.
-
-        Raises:
-            TerminalError: Slurm is not here, or an earlier engine has left trials there or in another cluster.
-        """
-        notes = self._layout.slurm
-        if self._slurm is None:
-            refuse_where_noted(notes)
-            return None
-        slurm, options = self._slurm
-        check_cluster(slurm, notes)
-        settings = SlurmSettings(slurm, options, notes, Delays(), self._allocation, self._cut_off)
-        return lambda loop, steady: SlurmPods(settings, loop, steady, self._clock)
+            stack.enter_context(processes.executing_last(["/bin/sh", "-c", images.removal()], images.environment))
+        stack.enter_context(site.cleaning(self._layout.run, images))
+        place = site.place(self._layout.slurm, self._clock)
+        return Machine(processes, self._clock, capacity, images, leases, place, site.node_images, site.inherits)
 
     def _assemble(self, stack: ExitStack, machine: Machine) -> None:
         """Make the controllers, from the reporter of readings up to who looks after old logs. `start` starts them."""
-        kinds = job_kinds(StoredObjects(self._store).find)
+        kinds = JobKinds(StoredObjects(self._store).find)
         self._thread = SharedThread("controllers", self._clock)
         self._caches = Caches.of(
             self._ended.seen(),
-            [kind.kind for kind in kinds],
+            tuple(kinds),
             self._clock,
             job_store=self._store,
             offered=self._store,
@@ -536,17 +484,15 @@ class Engine:
             self._observations.report, report_all=self._observations.report_all, clock=self._clock
         )
         stack.callback(self._reporter.close, CLOSE_SECONDS)
-        # Whether programs of trials see all files and addresses of this machine.
-        reaches_all = machine.images is None and self._slurm_options is None
         self._monitors = TrialMonitors(
             self._caches.trials,
             self._reporter,
             self._observations,
             self._recorder,
             self._clock,
-            self._log_servers.variables_of if reaches_all else self._variables_elsewhere,
+            self._log_servers.variables_of if self._site.sees_machine else self._variables_elsewhere,
             python_path({} if machine.runs_images else os.environ),
-            HOST_FILE if self._slurm_options is not None else "",
+            self._site.host_file,
         )
         self._reporter.on_refusal = self._monitors.readings_wait
         self._caches.trials.add_handler(self._trial_changed)
@@ -662,11 +608,17 @@ class Engine:
     def _tuning_service(self) -> ObjectTuningService:
         callers = CallersLog(self._observations, self._look_at_readings, self._ended_by_caller, self._settle)
         records = Records(self._store, self._observations, self._recorder, self._files, callers)
-        facts = LocalFacts(self._store, self._files, self._layout, self._jobs, self._services)
+        diagnostician = Deferred(
+            lambda: EXPLAINING.load()(
+                records,
+                FACTS.load()(self._store, self._files, self._layout, self._jobs, self._services),
+                self._clock,
+            )
+        )
         return ObjectTuningService(
             replace(records, store=self._ended.written()),
             self._gate,
-            Diagnostician(records, facts, self._clock).explain,
+            lambda namespace, name: diagnostician.get().explain(namespace, name),
             self._clock,
             aftermath=LocalAftermath(self._events, self._files, self._jobs.wait_until_gone, self._clock),
             templates=OfferedTemplates(self._store, shared=shipped_config_maps),
@@ -682,7 +634,7 @@ class Engine:
 
     @cached_property
     def _home(self) -> LocalHome:
-        return LocalHome(self._host, self._prewarm, self._slurm_gate)
+        return LocalHome(self._site.host, self._prewarm, self._site.gate)
 
     @cached_property
     def _gate(self) -> Gate:
@@ -690,7 +642,7 @@ class Engine:
 
     @cached_property
     def _object_admission(self) -> ObjectAdmission:
-        return ObjectAdmission(self._gate, self._home, StoredObjects(self._store).find)
+        return OBJECT_ADMISSION.load()(self._gate, self._home, StoredObjects(self._store).find)
 
     def _is_cached(self, kind: Kind, key: Key) -> bool:
         if kind == TRIAL:
@@ -712,7 +664,7 @@ class Engine:
 
     def _variables_elsewhere(self, trial_name: str, _metrics: Collection[str], /, *, pushes: bool) -> Mapping[str, str]:
         """Return where a container pushes, or a node of Slurm: no file of this machine is seen there."""
-        if self._slurm_options is not None and not self._node_address:
+        if not self._site.address:
             return {}
         return self._log_servers.variables_of(trial_name, pushes=pushes)
 
@@ -720,7 +672,8 @@ class Engine:
         if event.new is None or trial_state(event.new) not in ACTIVE:
             self._monitors.forget(event.key.name)
             self._log_servers.end(event.key.name)
-        self.chosen_trials.note(event.key, event.new)
+        if (chosen := self._chosen_trials.made) is not None:
+            chosen.note(event.key, event.new)
         if event.new is None:
             self._files.remove(event.key)
 
@@ -734,7 +687,8 @@ class Engine:
     def _experiment_changed(self, event: InformerEvent[Experiment]) -> None:
         old, new = event.old, event.new
         if new is None:
-            self.chosen_trials.forget(event.key)
+            if (chosen := self._chosen_trials.made) is not None:
+                chosen.forget(event.key)
         elif old is not None and (
             ((is_held := self._ownership.is_interrupted)(old) and not is_held(new))
             or old.metadata.annotations.get(STOPPED_ANNOTATION) != new.metadata.annotations.get(STOPPED_ANNOTATION)

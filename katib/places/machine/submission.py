@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
@@ -22,14 +22,15 @@ from katib.model.types import CollectorKind, Experiment, ExperimentSpec
 from katib.model.wording import shown
 from katib.places.machine.admission import HostCapacity, check_job
 from katib.places.machine.findings import Findings, Part, containers_of, mapping
-from katib.places.machine.jobs.jobset.rules import check_runtime
 from katib.places.machine.jobs.kind import Composed, JobKind, KnowsPeers, check_pod_labels
-from katib.places.machine.jobs.kinds import job_kinds, kinds_by_name
+from katib.places.machine.jobs.kinds import CHECK_RUNTIME, JobKinds
 from katib.places.machine.jobs.networks import PUSHES_NOTHING, may_be_named
 from katib.places.machine.pods.tokens import GPU_RESOURCES
 from katib.places.machine.program import program_annotations
-from katib.places.machine.slurm.admission import SlurmGate
 from katib.service.tuning.submission import FindObject, Home, workspace_of
+
+if TYPE_CHECKING:
+    from katib.places.machine.slurm.admission import SlurmGate
 
 _COLLECTOR_PATH = "spec.metricsCollectorSpec.collector.customCollector"
 
@@ -58,9 +59,9 @@ class LocalHome(Home):
         self, source: Mapping[str, Any], path: str, experiment: Experiment, find: FindObject
     ) -> tuple[Sequence[FieldError], Sequence[str]]:
         """Return what keeps the object from running here, and what will be done otherwise than elsewhere."""
-        host, kinds, spec, job = self._capacity, job_kinds(find), experiment.spec, dict(source)
+        host, kinds, spec, job = self._capacity, JobKinds(find), experiment.spec, dict(source)
         errors, notices = check_job(job, path, host=host, workspace=workspace_of(experiment), kinds=kinds)
-        kind = kinds_by_name(kinds).get(Kind.of(source))
+        kind = kinds.get(Kind.of(source))
         templates = [] if kind is None else list(kind.templates(job).values())
         pods = [template for template, _ in templates]
         errors += _custom_collector_errors(spec, [mapping(pod.get("spec")) for pod in pods], host)
@@ -75,7 +76,7 @@ class LocalHome(Home):
     def check_job(self, job: Mapping[str, Any], find: FindObject) -> tuple[Sequence[FieldError], Sequence[str]]:
         """Return what keeps a job without an experiment from running here, and what will be done otherwise."""
         own = {name: part for name, part in job.items() if name not in ("metadata", "status")}
-        return check_job(own, "", host=self._capacity, kinds=job_kinds(find))
+        return check_job(own, "", host=self._capacity, kinds=JobKinds(find))
 
     def check_algorithms(self, experiment: Experiment, catalog: AlgorithmCatalog) -> Sequence[FieldError]:
         """Return what the services of its algorithms, which run here, would refuse."""
@@ -88,13 +89,13 @@ class LocalHome(Home):
     def check_runtime(self, runtime: Mapping[str, Any], place: str) -> Sequence[FieldError]:
         """Return what is wrong with a training runtime that no TrainJob refers to yet."""
         findings = Findings()
-        check_runtime(runtime, findings)
+        CHECK_RUNTIME.load()(runtime, findings)
         return [replace(error, path=f"{place}{error.path}") for error in findings.errors]
 
     def primary_labels(self, source: Mapping[str, Any], find: FindObject) -> Mapping[str, str]:
         """Return the labels of the pod that prints metrics where its job does not say them by itself; else nothing."""
         name = Kind(str(source.get("apiVersion")), str(source.get("kind")))
-        kind: object = kinds_by_name(job_kinds(find)).get(name)
+        kind: object = JobKinds(find).get(name)
         return kind.primary_labels(dict(source)) if isinstance(kind, Composed) else {}
 
     def shipped_config_map(self, key: Key) -> Object | None:

@@ -11,7 +11,7 @@ from statistics import fmean, median
 
 from katib.model.failure_text import readable
 from katib.model.metrics import parse_time
-from katib.model.types import Condition, Experiment, Resource
+from katib.model.types import Condition, Experiment
 from katib.service.explaining.evidence import Evidence, JobFacts, Place
 from katib.service.tuning.reading import (
     assignments_of,
@@ -55,12 +55,6 @@ class Answer:
             remedies=tuple(dict.fromkeys(self.remedies)),
             log_tail=tuple(readable(line.encode(errors="replace")) for line in self.log_tail[-_SHOWN_LINES:]),
         )
-
-
-def namespace_option(obj: Resource, default_namespace: str) -> str:
-    """Return the option that names the namespace of an object in a command; empty for the default namespace."""
-    namespace = obj.namespace
-    return f" -n {namespace}" if namespace not in ("", default_namespace) else ""
 
 
 def with_age(words: str, now: datetime) -> str:

@@ -16,16 +16,11 @@ from katib.model.metrics import PROGRESS, MetricLog, ObservationReader
 from katib.model.names import EXPERIMENT_LABEL
 from katib.model.types import API_VERSION, Experiment, Resource, Suggestion, Trial
 from katib.model.types.optimization import OptimizationJob
-from katib.service.explaining import (
-    Evidence,
-    JobFacts,
-    Place,
-    ServiceFacts,
-    diagnose_experiment,
-    diagnose_optimization_job,
-    diagnose_trial,
-)
 from katib.service.explaining.answer import SAVINGS_SAMPLE, saved_share, savings_sentence
+from katib.service.explaining.evidence import Evidence, JobFacts, Place, ServiceFacts
+from katib.service.explaining.experiment import diagnose_experiment
+from katib.service.explaining.optimization_job import diagnose_optimization_job
+from katib.service.explaining.trial import diagnose_trial
 from katib.service.tuning.ports import Records
 from katib.service.tuning.reading import is_completed, metric_of, state_of, stops_early
 from katib.service.tuning.service import Diagnosis, RecordedEvent

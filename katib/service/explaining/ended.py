@@ -13,7 +13,7 @@ from katib.model.names import BUDGET_ANNOTATION, COMMAND_ANNOTATION, METRICS_INC
 from katib.model.types import Condition, Experiment, Trial
 from katib.model.validation.update import BUDGET_SPENT
 from katib.model.wording import counted, number_text
-from katib.service.explaining.answer import Answer, best_sentences, condition_words, namespace_option, progress_sentence
+from katib.service.explaining.answer import Answer, best_sentences, condition_words, progress_sentence
 from katib.service.explaining.evidence import Evidence, JobFacts
 from katib.service.explaining.trial import PODS_REFUSED, diagnose_trial, failure_cause, metrics_loss
 from katib.service.tuning.reading import (
@@ -23,6 +23,7 @@ from katib.service.tuning.reading import (
     held_condition,
     lost_count,
     metric_of,
+    namespace_option,
     objective_value,
     objective_words,
     state_of,

@@ -20,7 +20,6 @@ from katib.service.explaining.answer import (
     best_sentences,
     condition_words,
     finding_of_event,
-    namespace_option,
     pick_warnings,
     progress_sentence,
     since,
@@ -33,6 +32,7 @@ from katib.service.tuning.reading import (
     condition_of,
     is_completed,
     is_interrupted,
+    namespace_option,
     running_condition,
     state_of,
 )

@@ -77,9 +77,6 @@ _STARTED = "started"
 
 _LOGS_AT_ONCE = 500
 
-FLUSH_SECONDS = 0.5
-"""How long the parameters of a trial that goes on may be missing in its object."""
-
 
 class WholeStore(ObjectStore, WholeWrites, Protocol):
     """A store that writes an object and its status at once."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
 
-from katib.engine.controllers.kinds import CONFIG_MAP, EXPERIMENT, JOB, OPTIMIZATION_JOB, SUGGESTION, TRIAL
+from katib.engine.controllers.kinds import CONFIG_MAP, EXPERIMENT, JOB, NAMESPACE, OPTIMIZATION_JOB, SUGGESTION, TRIAL
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore, SlicedStore
 from katib.engine.stores.event_queue import StoredEvent
 from katib.engine.stores.semantics import merged
@@ -33,7 +33,6 @@ from katib.service.tuning.submission import Gate, Home
 Json = dict[str, Any]
 
 SECRET = Kind("v1", "Secret")
-NAMESPACE = Kind("v1", "Namespace")
 LEASE = Kind("coordination.k8s.io/v1", "Lease")
 EVENT = Kind("v1", "Event")
 _PLAIN = frozenset({CONFIG_MAP, SECRET, LEASE, EVENT})

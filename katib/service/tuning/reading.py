@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         OptimalTrial,
         ParameterAssignment,
         ParameterSpec,
+        Resource,
         Suggestion,
         Trial,
     )
@@ -425,6 +426,12 @@ def short(text: str, longest: int = _LONG_TEXT) -> str:
         return shortened(text, longest) if _WHOLE.fullmatch(text) else number_text(float(text))
     except ValueError:
         return shortened(text, longest)
+
+
+def namespace_option(obj: Resource, default_namespace: str) -> str:
+    """Return the option that names the namespace of an object in a command; empty for the default namespace."""
+    namespace = obj.namespace
+    return f" -n {namespace}" if namespace not in ("", default_namespace) else ""
 
 
 def shortened(text: str, length: int) -> str:

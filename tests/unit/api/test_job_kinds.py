@@ -12,7 +12,7 @@ from katib.errors import InvalidError
 from katib.model.container_restarts import runs_again, unknown_rules
 from katib.model.job_kinds import KNOWN_KINDS, known_kind, misspelt_kind, retry_words
 from katib.places.machine.admission import HostCapacity
-from katib.places.machine.jobs.kinds import job_kinds
+from katib.places.machine.jobs.kinds import JobKinds
 from katib.places.machine.submission import LocalHome
 from katib.service.tuning.submission import Gate, StoredObjects
 from tests.support.experiments import a_job, a_template, an_experiment
@@ -29,7 +29,7 @@ def said(api_version: str, kind: object) -> list[str]:
 def test_every_kind_that_runs_on_one_machine_is_known_with_its_version() -> None:
     known = {Kind(version, name) for name in KNOWN_KINDS for version in versions_of(name)}
 
-    assert known == {kind.kind for kind in job_kinds()}
+    assert known == set(JobKinds())
 
 
 def versions_of(name: str) -> tuple[str, ...]:

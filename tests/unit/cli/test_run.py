@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.doors.cli.run.summary import ended_lines
+from katib.doors.cli.run.ending import ended_lines
 from tests.support.processes import Launch
 from tests.support.tuning import MemoryTuningService, condition, document, make_experiment, make_trial
 from tests.support.warm import FAKE_ENGINE

@@ -10,7 +10,9 @@ import pytest
 from katib.model.metrics import ZERO_TIME, MetricLog
 from katib.model.names import METRICS_REPORT_ANNOTATION, REMEDY, WORKSPACE_ANNOTATION
 from katib.model.types import Trial
-from katib.service.explaining import Evidence, JobFacts, diagnose_experiment, diagnose_trial
+from katib.service.explaining.evidence import Evidence, JobFacts
+from katib.service.explaining.experiment import diagnose_experiment
+from katib.service.explaining.trial import diagnose_trial
 from katib.service.tuning.service import Diagnosis, Json
 from tests.support.tuning import START, condition, make_experiment, make_pod, make_trial, patched
 

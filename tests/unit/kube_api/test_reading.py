@@ -17,12 +17,12 @@ from katib.doors.kube_api.selectors import selector_of
 from katib.doors.kube_api.statuses import StatusError
 from katib.doors.kube_api.watching import _Lines
 from katib.places.machine.engine import STATUS_KINDS
-from katib.places.machine.jobs.kinds import job_kinds
+from katib.places.machine.jobs.kinds import JobKinds
 from katib.service.tuning.replicas import POD
 
 
 def test_every_kind_of_job_is_served() -> None:
-    assert {kind.kind for kind in job_kinds()} <= {resource.kind for resource in RESOURCES}
+    assert set(JobKinds()) <= {resource.kind for resource in RESOURCES}
 
 
 def test_a_status_is_written_apart_where_the_store_keeps_it_apart() -> None:

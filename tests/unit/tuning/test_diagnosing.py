@@ -20,8 +20,8 @@ from katib.places.machine.events import LoggedEvents
 from katib.places.machine.layout import Layout
 from katib.places.machine.trials.facts import LocalFacts
 from katib.places.machine.trials.files import TrialFiles
-from katib.service.explaining import LOCAL, ServiceFacts
 from katib.service.explaining.diagnostician import Diagnostician, attempt_of
+from katib.service.explaining.evidence import LOCAL, ServiceFacts
 from katib.service.tuning.ports import Records
 from tests.support.controllers import JOB, new_store
 from tests.support.observations import Fault, FaultyLog, MemoryObservationLog

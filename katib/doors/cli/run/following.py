@@ -6,22 +6,22 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 import click
 
 from katib.doors.cli import options
 from katib.doors.cli.app import INTERRUPTED
 from katib.doors.cli.printing import print_object
-from katib.doors.cli.run.summary import ended_lines
 from katib.doors.cli.signals import stop_on_signal
 from katib.errors import ExpiredError, KatibError, UnavailableError
 from katib.model.failure_text import last_line
+from katib.model.loadable import Loadable
 from katib.model.types import Experiment, Trial
 from katib.service.explaining.lines import Lines, Silence
 from katib.service.explaining.progress import Moment, Progress, TrialEnded, savings_of, with_remedy
@@ -30,6 +30,8 @@ from katib.service.tuning.service import Change, TuningService
 
 if TYPE_CHECKING:
     from katib.service.histories.live import LiveLogs
+
+_ENDED_LINES: Final[Loadable[Callable[..., Iterator[str]]]] = Loadable("katib.doors.cli.run.ending:ended_lines")
 
 _WAIT_SECONDS = 0.25
 _WIND_DOWN_SECONDS = 15.0
@@ -194,7 +196,7 @@ class Run:
             seconds = time.monotonic() - self._began
             savings = savings_of(self._service, experiment)
             last_line = self._last_line(lost[0]) if best is None and lost else ""
-            lines = ended_lines(
+            lines = _ENDED_LINES.load()(
                 experiment, best, lost, seconds=seconds, place=place, savings=savings, last_line=last_line
             )
             for line in lines:

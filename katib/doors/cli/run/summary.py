@@ -1,78 +1,10 @@
-"""What is said when a run is over."""
+"""Lines about a run that is left or had ended before."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
-
-from katib.model.types import Experiment, Trial
+from katib.model.types import Experiment
 from katib.model.wording import counted
-from katib.service.explaining import Evidence, cause_of_loss, diagnose_experiment, diagnose_trial, lost_sentence
-from katib.service.explaining.answer import namespace_option
-from katib.service.tuning.reading import (
-    format_duration,
-    infeasible_words,
-    objective_text,
-    parameters_of,
-    pareto_trials,
-    pareto_words,
-    state_of,
-)
-
-# Characters of the best value where it is text, as a genotype is: it is the answer, so it is shown whole.
-_LONGEST_BEST = 400
-
-
-def ended_lines(
-    experiment: Experiment,
-    best: Trial | None,
-    lost: Sequence[Trial],
-    *,
-    seconds: float,
-    place: str,
-    savings: str = "",
-    last_line: str = "",
-) -> Iterator[str]:
-    """Yield how an experiment ended, its best trial or one that failed, and the commands that show more.
-
-    Args:
-        experiment: As it ended.
-        best: Its best trial.
-        lost: A few of the trials that failed or had no metrics.
-        seconds: How long this run took.
-        place: Options that later commands need in order to find the experiment again.
-        savings: What its early stopping saved, a sentence; empty without early stopping.
-        last_line: The end of the output of the first lost trial.
-    """
-    name = experiment.name
-    evidence = Evidence(now=datetime.now(UTC), experiment=experiment, best=best, trials=lost)
-    yield f"{diagnose_experiment(experiment, evidence).verdict} ({format_duration(seconds)})"
-    if savings:
-        yield savings
-    example = next(iter(lost), None)
-    if best is not None:
-        if example is not None:
-            yield f"{lost_sentence(experiment)} Look at {example.name}: {cause_of_loss(example, evidence)}"
-        found = f"{best.name} with {objective_text(best, longest=_LONGEST_BEST)} ({parameters_of(best)})"
-        yield f"Pareto set: {pareto_words(experiment)}" if pareto_trials(experiment) else f"Best trial: {found}"
-        page = "" if _is_cluster(place) else f", katib ui {name}{place}"
-        yield f"Next: katib trials {name} --sort objective{place}, katib why {name}{place}{page}"
-        return
-    if infeasible := infeasible_words(experiment):
-        yield f"{infeasible[0].upper()}{infeasible[1:]}."
-    if example is not None:
-        cause = cause_of_loss(example, evidence)
-        ends = f"; its output ends with: {last_line}" if last_line and last_line.rstrip(".") not in cause else ""
-        yield f"Look at {example.name}: {cause}{ends}"
-        if state_of(example) == "MetricsUnavailable":
-            yield from diagnose_trial(example, evidence).remedies[:1]
-    logs = f"katib logs {example.name}{place}, " if example is not None else ""
-    yield f"Next: {logs}katib why {name}{place}"
-
-
-def _is_cluster(place: str) -> bool:
-    """Return whether options choose a cluster, whose page is where the cluster has it."""
-    return " --context " in place or " --kubeconfig " in place
+from katib.service.tuning.reading import namespace_option
 
 
 def interrupted_line(

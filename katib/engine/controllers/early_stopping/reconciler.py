@@ -11,7 +11,14 @@ from katib.engine.controllers.calls import PendingCalls, then
 from katib.engine.controllers.early_stopping import plan
 from katib.engine.controllers.early_stopping.plan import Asking, is_watched, stoppable, with_own_rules
 from katib.engine.controllers.kinds import key_of
-from katib.engine.controllers.ports import EventRecorder, GivenRules, ServiceDirectory, StopVerdict, SuggestionService
+from katib.engine.controllers.ports import (
+    EventRecorder,
+    GivenRules,
+    ServiceDirectory,
+    StopVerdict,
+    SuggestionService,
+    Verdicts,
+)
 from katib.engine.controllers.suggestion.reconciler import LONG_HISTORY
 from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.controller import DONE, Result
@@ -23,10 +30,6 @@ _THREADS = 4
 """For questions that take their time before they are put: long histories, and rules that need the observation log."""
 
 Purpose = Literal["service", "rules"]
-
-Verdicts = dict[str, str]
-"""Why trials are to be stopped, by the trial's uid: for the Trial controller, which writes it down. One thread adds to
-it while others read. Nothing is lost with this memory: a service that is asked again says the same."""
 
 
 class EarlyStoppingReconciler:

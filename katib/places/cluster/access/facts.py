@@ -22,8 +22,8 @@ from katib.places.cluster.pods.refusals import refusal_words
 from katib.places.cluster.pods.starts import NOT_STARTING
 from katib.places.cluster.services.plan import DEPLOYMENT, object_name
 from katib.places.cluster.services.trouble import is_available, trouble_of
-from katib.service.explaining import JobFacts, Place, ServiceFacts
 from katib.service.explaining.diagnostician import attempt_of
+from katib.service.explaining.evidence import JobFacts, Place, ServiceFacts
 from katib.service.explaining.replicas import failed_replica
 from katib.service.tuning.ports import EventReader
 from katib.service.tuning.reading import algorithm_of, failure_of, is_completed, running_condition, state_of

@@ -25,7 +25,7 @@ from katib.places.machine.admission.pod_rules import check_card_share, check_pod
 from katib.places.machine.findings import Part
 from katib.places.machine.jobs.batch.job import JOB
 from katib.places.machine.jobs.kind import Composed, JobKind, KnowsPeers
-from katib.places.machine.jobs.kinds import job_kinds, kinds_by_name
+from katib.places.machine.jobs.kinds import JobKinds
 from katib.places.machine.jobs.networks import may_be_named
 
 
@@ -305,7 +305,7 @@ def check_job(
     *,
     host: HostCapacity,
     workspace: Path | None = None,
-    kinds: tuple[JobKind, ...] | None = None,
+    kinds: Mapping[Kind, JobKind] | None = None,
 ) -> tuple[list[FieldError], list[str]]:
     """Return what keeps a template from running on this machine, and what will be different from a cluster.
 
@@ -320,7 +320,7 @@ def check_job(
         Errors, and notices of one sentence each. Wrong types and unknown fields are for `check_job_schema`.
     """
     job = Part(template, path)
-    findings, known = job.findings, kinds_by_name(job_kinds() if kinds is None else kinds)
+    findings, known = job.findings, JobKinds() if kinds is None else kinds
     kind = known.get(Kind.of(template))
     if kind is None:
         _refuse_kind(job, known)

@@ -92,17 +92,18 @@ def runs_images(choice: Choice, environ: Mapping[str, str]) -> bool:
     return choice is not Choice.NEVER
 
 
-def choose(choice: Choice, environ: Mapping[str, str], data_directory: Path) -> Runtime | None:
+def choose(word: str, environ: Mapping[str, str], data_directory: Path) -> Runtime | None:
     """Return the runtime that is to be used, before it is `prepared`; None: trials run as processes.
 
     Args:
-        choice: What the user says. `auto` takes the first that answers, podman before docker.
+        word: What the user says, a `Choice`. `auto` takes the first that answers, podman before docker.
         environ: Where the clients are looked for, and what they are started with.
         data_directory: Of the engine; all that it makes is labelled with it.
 
     Raises:
         TerminalError: The one that was asked for is not installed or does not answer.
     """
+    choice = Choice(word)
     if choice is Choice.NEVER:
         return None
     if choice in {Choice.PYXIS, Choice.APPTAINER}:
@@ -225,8 +226,6 @@ def _parsed(text: str) -> Mapping[str, Any]:
         return {}
     return info if isinstance(info, dict) else {}
 
-
-NOTE_FILE = "containers.json"
 
 _SECONDS = 60.0
 
@@ -359,6 +358,10 @@ class Runtime:
         except OSError:
             return replace(self, notes=None)
         return self
+
+    def removal(self) -> str:
+        """Return a shell script that removes what the engine of this runtime made; see `of_engine`."""
+        return removal_script(self.program, self.path, self.labels[ENGINE_LABEL])
 
     def of_engine(self, engine_id: str) -> Runtime:
         """Return the same for one engine, whose name everything bears that it makes."""

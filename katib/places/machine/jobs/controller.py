@@ -18,7 +18,7 @@ import contextlib
 import logging
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -39,7 +39,6 @@ from katib.places.machine.jobs.batch.job import JOB
 from katib.places.machine.jobs.conditions import earliest, end_of
 from katib.places.machine.jobs.dependencies import JobOwner, JobSettings, Machine, PodMetrics
 from katib.places.machine.jobs.kind import JobKind, Moment, Observed, Plan, PodStart
-from katib.places.machine.jobs.kinds import kinds_by_name
 from katib.places.machine.jobs.networks import LocalWiring, NamedWiring, PlacedWiring, PortTable, network_of
 from katib.places.machine.jobs.pod_objects import PodObjects
 from katib.places.machine.jobs.prepare import (
@@ -106,7 +105,7 @@ class JobController:
         store: ObjectStore,
         machine: Machine,
         settings: JobSettings,
-        kinds: tuple[JobKind, ...],
+        kinds: Mapping[Kind, JobKind],
         jobs: JobCaches,
         owner: JobOwner,
         metrics: PodMetrics,
@@ -116,7 +115,7 @@ class JobController:
         self._machine = machine
         self._store = store
         self._settings = settings
-        self._kinds = kinds_by_name(kinds)
+        self._kinds = kinds
         self._owner = owner
         self._metrics = metrics
         self._clock = clock

@@ -13,7 +13,7 @@ from katib.engine.runtime.clock import Clock, SteadyTime
 from katib.engine.runtime.objects import Object
 from katib.model.files import checkpoint_folders
 from katib.places.machine.pods.environment import ContainerCommand
-from katib.places.machine.pods.images import ImageRun, ImageRuntime
+from katib.places.machine.pods.images import ImageRuntime, NodeImages
 from katib.places.machine.pods.leases import LeaseTable
 from katib.places.machine.pods.log_file import LogLimits
 from katib.places.machine.pods.loop import Loop
@@ -79,6 +79,10 @@ def always_inherits(_annotations: Mapping[str, str]) -> bool:
     return True
 
 
+PlaceMaker = Callable[[Loop, SteadyTime], PodPlace[Any]]
+"""Returns the pods of a site, from the loop and the time of all pods."""
+
+
 @dataclass(frozen=True, slots=True)
 class Machine:
     """What pods run on.
@@ -100,8 +104,8 @@ class Machine:
     capacity: Capacity = field(default_factory=Capacity.of_machine)
     images: ImageRuntime | None = None
     leases: LeaseTable | None = None
-    place: Callable[[Loop, SteadyTime], PodPlace[Any]] | None = None
-    node_images: Callable[[ImageRun, Mapping[str, str], Mapping[str, Any]], ContainerCommand] | None = None
+    place: PlaceMaker | None = None
+    node_images: NodeImages | None = None
     inherits: Callable[[Mapping[str, str]], bool] = always_inherits
 
     @property

@@ -15,7 +15,7 @@ from decimal import Decimal
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from katib.errors import KatibError
 from katib.model.failure_text import OUT_OF_MEMORY
@@ -100,6 +100,10 @@ class ImageRun:
     capabilities_added: tuple[str, ...] = ()
     capabilities_dropped: tuple[str, ...] = ()
     no_new_privileges: bool = False
+
+
+NodeImages = Callable[[ImageRun, Mapping[str, str], Mapping[str, Any]], ContainerCommand]
+"""Returns the command of a node for an image, our environment and a container of a template."""
 
 
 class ImageRuntime(Protocol):

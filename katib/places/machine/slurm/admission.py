@@ -7,7 +7,7 @@ of the job, and have caches of their own.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from katib.engine.runtime.objects import Kind
@@ -16,7 +16,7 @@ from katib.model.templates.placeholders import has_placeholder
 from katib.model.types import CollectorKind, ExperimentSpec
 from katib.places.machine.findings import mapping
 from katib.places.machine.pods.environment import ContainerCommand
-from katib.places.machine.pods.images import ImageRun
+from katib.places.machine.pods.images import ImageRun, NodeImages
 from katib.places.machine.pods.tokens import Request
 from katib.places.machine.slurm.commands import Answer, Slurm, refused
 from katib.places.machine.slurm.script import (
@@ -112,9 +112,6 @@ _OPTION: Final = "--container-image"
 _CARDS: Final = {"nvidia.com/gpu": "--nv", "amd.com/gpu": "--rocm"}
 _OF_PYTHON: Final = ("PYTHONPATH", "PYTHONHOME")
 """Of our environment: in an image they would lead to files of another Python."""
-
-NodeImages = Callable[[ImageRun, Mapping[str, str], Mapping[str, Any]], ContainerCommand]
-"""For what is to run, our environment and the container of the template: what a node executes."""
 
 
 def node_images(choice: str, slurm: Slurm, *, is_inside: bool) -> NodeImages | None:

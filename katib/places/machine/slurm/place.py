@@ -325,14 +325,3 @@ def check_cluster(slurm: Slurm, notes: Path) -> None:
         file.write_text(name)
     except OSError as error:
         raise UnavailableError(f"{file}: cannot be written: {error.strerror}") from error
-
-
-def refuse_where_noted(notes: Path) -> None:
-    """Refuse to run trials on this machine while an earlier engine has left some in Slurm.
-
-    Raises:
-        TerminalError: There are notes of them.
-    """
-    if any(notes.glob(f"*/{_NOTE}")):
-        cause = "trials of this data directory run as jobs of Slurm"
-        raise TerminalError(f"{cause}; add --on slurm, so that they are followed or ended")

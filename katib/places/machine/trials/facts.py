@@ -16,8 +16,8 @@ from katib.places.machine.layout import Layout
 from katib.places.machine.pods.objects import PULLING
 from katib.places.machine.processes.remains import RECORD_FILE, is_engine_at_work
 from katib.places.machine.trials.files import TrialFiles
-from katib.service.explaining import LOCAL, JobFacts, ServiceFacts
 from katib.service.explaining.diagnostician import attempt_of
+from katib.service.explaining.evidence import LOCAL, JobFacts, ServiceFacts
 from katib.service.explaining.replicas import failed_replica
 from katib.service.tuning.reading import failure_of
 from katib.service.tuning.replicas import POD, is_over, last_failure, replica_name, waiting_words

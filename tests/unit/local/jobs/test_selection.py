@@ -10,12 +10,12 @@ import pytest
 from katib.engine.runtime.objects import Kind, Object
 from katib.places.machine.findings import Findings, Part
 from katib.places.machine.jobs.kind import PER_TRIAL, PodStart, check_pod_labels
-from katib.places.machine.jobs.kinds import job_kinds, kinds_by_name
+from katib.places.machine.jobs.kinds import JobKinds
 from katib.places.machine.jobs.networks import LocalWiring, PortTable
 
 ROLE, TYPE, INDEX = (f"training.kubeflow.org/{name}" for name in ("job-role", "replica-type", "replica-index"))
 COMPLETION, REPLICATED = "batch.kubernetes.io/job-completion-index", "jobset.sigs.k8s.io/replicatedjob-name"
-KINDS = kinds_by_name(job_kinds())
+KINDS = JobKinds()
 MASTER_AND_WORKERS = {"Master": (1, {}), "Worker": (3, {})}
 MPI = {"Launcher": (1, {}), "Worker": (2, {})}
 Replicas = dict[str, tuple[Any, dict[str, str]]]

@@ -9,7 +9,7 @@ from katib.engine.runtime.objects import Key
 from katib.places.machine.admission import check_job
 from katib.places.machine.admission.pod_rules import OFFER
 from katib.places.machine.jobs.jobset.runtimes import RUNTIME, SHIPPED, shipped_runtime
-from katib.places.machine.jobs.kinds import job_kinds
+from katib.places.machine.jobs.kinds import JobKinds
 from katib.places.machine.submission import LocalHome
 from tests.support.admission import HOST
 from tests.unit.local.jobs.test_train_job_plan import Shelf, own_runtime
@@ -28,7 +28,7 @@ def shelf_with(spec: dict[str, Any]) -> Shelf:
 
 def check(job: dict[str, Any], shelf: Shelf | None = None) -> tuple[list[str], list[str]]:
     """Return errors and notices, without the path of the template."""
-    errors, notices = check_job(job, "T", host=HOST, kinds=job_kinds((shelf or Shelf()).find))
+    errors, notices = check_job(job, "T", host=HOST, kinds=JobKinds((shelf or Shelf()).find))
     return [str(error).removeprefix("T.spec.") for error in errors], [n.replace("T.spec.", "") for n in notices]
 
 

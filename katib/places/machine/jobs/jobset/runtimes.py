@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -14,6 +14,7 @@ from katib.engine.runtime.objects import Key, Kind, Object
 from katib.errors import FieldError
 from katib.model.wording import closest, shown
 from katib.places.machine.findings import mapping, mapping_at, text
+from katib.places.machine.jobs.kinds import Find
 
 TRAINER_VERSION: Final = "trainer.kubeflow.org/v1alpha1"
 GROUP: Final = "trainer.kubeflow.org"
@@ -28,8 +29,6 @@ _MISSING: Final = {
     "mlx-distributed": "it starts MLX over ssh, with keys and a server that only its image has",
     "torchtune": "it runs recipes of torchtune, and fetches model and data with programs that only images have",
 }
-
-Find = Callable[[Kind, Key], Object | None]
 
 
 @dataclass(frozen=True, slots=True)

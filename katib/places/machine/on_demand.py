@@ -1,0 +1,22 @@
+"""The parts of an engine that are imported when they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from katib.model.loadable import Loadable
+
+if TYPE_CHECKING:
+    from katib.places.machine.trials.facts import LocalFacts
+    from katib.service.explaining.diagnostician import Diagnostician
+    from katib.service.tuning.chosen_trials import ChosenTrials
+    from katib.service.tuning.object_home import ObjectAdmission, ObjectHome
+
+EXPLAINING: Final[Loadable[type[Diagnostician]]] = Loadable("katib.service.explaining.diagnostician:Diagnostician")
+FACTS: Final[Loadable[type[LocalFacts]]] = Loadable("katib.places.machine.trials.facts:LocalFacts")
+CHOSEN_TRIALS: Final[Loadable[type[ChosenTrials]]] = Loadable("katib.service.tuning.chosen_trials:ChosenTrials")
+OBJECT_ADMISSION: Final[Loadable[type[ObjectAdmission]]] = Loadable("katib.service.tuning.object_home:ObjectAdmission")
+SERVED_OBJECTS: Final[Loadable[Callable[..., ObjectHome]]] = Loadable(
+    "katib.places.machine.served_objects:served_objects"
+)
