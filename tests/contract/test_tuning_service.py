@@ -22,6 +22,7 @@ from katib.engine.controllers.kinds import EXPERIMENT
 from katib.engine.runtime.objects import Key
 from katib.errors import AlreadyExistsError, ExpiredError, InvalidError, NotFoundError, UnavailableError
 from katib.model.marks import MarkChanges, Marks, marks_of
+from katib.model.names import STOPPED, STOPPED_ANNOTATION
 from katib.model.types import Experiment, Trial
 from katib.places.machine import open_engine
 from katib.service.tuning.reading import assignments_of, is_completed, objective_value, state_of
@@ -486,6 +487,22 @@ def test_only_a_trial_that_is_under_way_can_be_suspended(ended: TuningService) -
             ended.suspend(NS, trial, suspended=suspended)
         with pytest.raises(NotFoundError):
             ended.suspend(NS, "ghost", suspended=suspended)
+
+
+def test_an_experiment_is_paused_and_resumed_with_its_trials(world: World) -> None:
+    world.service.submit(document("demo"), source="demo.yaml")
+    paused = world.service.pause(NS, "demo", paused=True)
+    resumed = world.service.pause(NS, "demo", paused=False)
+
+    assert paused.experiment.metadata.annotations[STOPPED_ANNOTATION] == STOPPED
+    assert STOPPED_ANNOTATION not in resumed.experiment.metadata.annotations
+    assert (paused.trials, resumed.trials) == ((), ())
+    with pytest.raises(NotFoundError):
+        world.service.pause(NS, "ghost", paused=True)
+    world.finish("demo")
+    with pytest.raises(InvalidError) as caught:
+        world.service.pause(NS, "demo", paused=True)
+    assert caught.value.errors[0].origin == "stop-ended"
 
 
 def test_submitting_a_stopped_experiment_again_lets_it_go_on(world: World) -> None:

@@ -29,7 +29,7 @@ pytestmark = [
 # The client takes a second to import: each test does, so that processes that run none of them do not.
 
 READING = {"experiments", "experiment", "trials", "trial", "why", "compare", "figure", "watch", "algorithms"}
-WRITING = {"start", "submit", "ask", "report", "tell", "stop"}
+WRITING = {"start", "submit", "ask", "report", "tell", "stop", "pause"}
 MOST_TOKENS = 6_000
 
 

@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from katib.places.machine.jobs.replicated.frameworks import JAXJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob
-from katib.places.machine.jobs.replicated.training_kind import TrainingKind, spec_of
+from katib.places.machine.jobs.replicated.job import ReplicatedJob
+from katib.places.machine.jobs.replicated.training_kind import spec_of
 from katib.places.machine.pods.records import Phase
 from tests.support.training_jobs import Training, replica, started, training_job
 
-KINDS: tuple[TrainingKind, ...] = (TFJob(), PyTorchJob(), XGBoostJob(), PaddleJob(), JAXJob())
+KINDS: tuple[ReplicatedJob, ...] = (TFJob(), PyTorchJob(), XGBoostJob(), PaddleJob(), JAXJob())
 
 ENOUGH = 400
 """Far more ends of pods than any job of these tests can have."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from katib.engine.runtime.objects import Object
 from katib.places.machine.jobs.kind import Address, PodStart
-from katib.places.machine.jobs.replicated.plan import plan
-from katib.places.machine.jobs.replicated.training_kind import Peers, TrainingKind, spec_of
+from katib.places.machine.jobs.replicated.job import ReplicatedJob
+from katib.places.machine.jobs.replicated.training_kind import Peers, spec_of
 from katib.places.machine.pods.records import PodRecord
 from tests.support.planned_jobs import PlannedJob
 
@@ -23,7 +22,7 @@ def replica(count: int | None = None, *containers: Mapping[str, Any], policy: st
 
 
 def training_job(
-    kind: TrainingKind, *, name: str = "j", policy: Mapping[str, Any] | None = None, fields: Any = None, **roles: Any
+    kind: ReplicatedJob, *, name: str = "j", policy: Mapping[str, Any] | None = None, fields: Any = None, **roles: Any
 ) -> dict[str, Any]:
     """Return a job of a kind.
 
@@ -55,7 +54,7 @@ class ClusterWiring:
         return name
 
 
-def variables_of(kind: TrainingKind, job: Object, role: str, index: int, wiring: Any = None) -> dict[str, str]:
+def variables_of(kind: ReplicatedJob, job: Object, role: str, index: int, wiring: Any = None) -> dict[str, str]:
     """Return the variables of a replica."""
     peers = Peers(job, spec_of(job, kind), kind.port, kind.container, wiring or ClusterWiring())
     return dict(kind.variables(peers, role, index))
@@ -64,9 +63,9 @@ def variables_of(kind: TrainingKind, job: Object, role: str, index: int, wiring:
 class Training(PlannedJob):
     """A training job on a virtual clock, whose pods have the names of replicas."""
 
-    def __init__(self, kind: TrainingKind, job: dict[str, Any]) -> None:
+    def __init__(self, kind: ReplicatedJob, job: dict[str, Any]) -> None:
         self.kind = kind
-        super().__init__(job, partial(plan, kind), kind.container)
+        super().__init__(job, kind.plan, kind.container)
 
     @property
     def running(self) -> list[str]:
@@ -102,7 +101,7 @@ class Training(PlannedJob):
         return {name: value for name, value in status.items() if name != "selector"}
 
 
-def started(kind: TrainingKind, job: dict[str, Any]) -> Training:
+def started(kind: ReplicatedJob, job: dict[str, Any]) -> Training:
     """Return a job whose replicas run."""
     training = Training(kind, job)
     training.step()

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import click
 
 from katib.doors.cli import options
-from katib.model.names import PAUSED_ANNOTATION
-from katib.model.trials import ACTIVE
 from katib.model.types import Trial
 from katib.model.wording import counted
 from katib.service.tuning.reading import active_count, completed_count, is_completed
@@ -20,8 +17,6 @@ if TYPE_CHECKING:
 
 _NO_LIMIT = "none"
 _EITHER = options.PlainName("Experiment", "Trial")
-_JOB_SECONDS = 5.0
-_LOOK_SECONDS = 0.1
 
 
 class _Count(click.ParamType[int | str]):
@@ -114,9 +109,8 @@ def pause(name: str, target: options.Target) -> None:
             service.suspend(namespace, name, suspended=True)
             what = f"trial/{name}: paused"
         else:
-            service.edit(namespace, name, counts={}, stopped=True)
-            count = _suspend_all(service, namespace, name, suspended=True)
-            what = f"experiment/{name}: paused, with {counted(count, 'trial')}"
+            answer = service.pause(namespace, name, paused=True)
+            what = f"experiment/{name}: paused, with {counted(len(answer.trials), 'trial')}"
     click.echo(f"{what}; `katib resume {name}{target.choice}` lets it go on")
 
 
@@ -137,9 +131,7 @@ def resume(name: str, target: options.Target) -> None:
             service.suspend(namespace, name, suspended=False)
             click.echo(f"trial/{name}: {_goes_on(service, target)}")
             return
-        if not is_completed(found):
-            _suspend_all(service, namespace, name, suspended=False)  # before new trials start in their place
-        experiment = service.edit(namespace, name, counts={}, stopped=False)
+        experiment = service.pause(namespace, name, paused=False).experiment
     if is_completed(experiment):
         from katib.service.explaining.ended import more_trials
 
@@ -160,34 +152,6 @@ def _goes_on(service: TuningService, target: options.Target) -> str:
     if _is_at_work(service, target):
         return "goes on"
     return f"is resumed, and nothing works on it now; `katib serve{target.place}` or its own command goes on with it"
-
-
-def _suspend_all(service: TuningService, namespace: str, experiment: str, *, suspended: bool) -> int:
-    """Pause the trials of an experiment that run, or let those go on that were paused; return how many.
-
-    A trial that is so new that it has no job yet is waited for; one that ends meanwhile has ended.
-    """
-    from katib.errors import InvalidError, NotFoundError, UnavailableError
-
-    count, deadline = 0, time.monotonic() + _JOB_SECONDS
-    states = [str(state) for state in ACTIVE]
-    for trial in service.trials(namespace, experiment, states=states).items:
-        if (PAUSED_ANNOTATION in trial.metadata.annotations) is suspended:
-            continue
-        while True:
-            try:
-                service.suspend(namespace, trial.name, suspended=suspended)
-                count += 1
-            except UnavailableError:
-                if time.monotonic() < deadline:
-                    time.sleep(_LOOK_SECONDS)
-                    continue
-                raise
-            except (InvalidError, NotFoundError):
-                if not is_completed(service.get(Trial, namespace, trial.name)):
-                    raise
-            break
-    return count
 
 
 @click.group()

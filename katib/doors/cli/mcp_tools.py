@@ -130,7 +130,7 @@ class Tools:
     @property
     def writing(self) -> tuple[Callable[..., Any], ...]:
         """The others."""
-        return (self.start, self.submit, self.ask, self.report, self.tell, self.stop)
+        return (self.start, self.submit, self.ask, self.report, self.tell, self.stop, self.pause)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -300,6 +300,11 @@ class Tools:
     def stop(self, experiment: str) -> str:
         """Start no further trials of an experiment; those that run go on."""
         return _progress(self._service.edit(self._namespace, experiment, counts={}, stopped=True))
+
+    def pause(self, experiment: str, paused: bool = True) -> str:
+        """Pause an experiment and its trials that run; with paused=false, let all continue."""
+        answer = self._service.pause(self._namespace, experiment, paused=paused)
+        return f"{_progress(answer.experiment)}; {len(answer.trials)} trials {'paused' if paused else 'resumed'}"
 
     # --- parts of answers ---------------------------------------------------------------------------------------------
 

@@ -40,6 +40,7 @@ from katib.service.tuning.service import (
     Json,
     NewReadings,
     Page,
+    PausedExperiment,
     Preview,
     R,
     RecordedEvent,
@@ -252,6 +253,12 @@ class HttpTuningService:
         if marks is not None:
             body |= _given(marks)
         return Experiment.read(self._call("PATCH", _path(namespace, "experiments", experiment), json=body))
+
+    def pause(self, namespace: str, experiment: str, *, paused: bool) -> PausedExperiment:
+        """Stop an experiment and pause its trials, or let all continue."""
+        path = f"{_path(namespace, 'experiments', experiment)}/pause"
+        answer = self._call("POST", path, json={"paused": paused})
+        return PausedExperiment(Experiment.read(answer["experiment"]), tuple(answer["trials"]))
 
     def mark(self, namespace: str, trial: str, marks: MarkChanges) -> Trial:
         """Mark a trial."""

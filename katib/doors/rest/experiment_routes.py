@@ -34,6 +34,8 @@ from katib.doors.rest.routing import (
     Namespace,
     Notices,
     ParetoSetObject,
+    Pause,
+    PausedExperiment,
     PodList,
     RunExperiment,
     RuntimeList,
@@ -289,6 +291,12 @@ def _add_changes(router: APIRouter) -> None:
         return service.edit(
             namespace, name, counts=counts, stopped=edit.get("stopped"), marks=marks_in(edit, edit.get("project"))
         ).encode()
+
+    @router.post("/namespaces/{namespace}/experiments/{name}/pause")
+    def pause_experiment(service: Service, namespace: Namespace, name: Name, pause: Pause) -> PausedExperiment:
+        """Stop an experiment and pause its trials that run, or let all continue; all or nothing."""
+        answer = service.pause(namespace, name, paused=pause["paused"])
+        return {"experiment": answer.experiment.encode(), "trials": list(answer.trials)}
 
     @router.delete("/namespaces/{namespace}/experiments/{name}", status_code=HTTPStatus.NO_CONTENT)
     def delete_experiment(service: Service, namespace: Namespace, name: Name) -> None:

@@ -212,6 +212,19 @@ class ExperimentEdit(Marking):
     ]
 
 
+class Pause(TypedDict):
+    """Whether an experiment is paused."""
+
+    paused: Annotated[bool, Field(description="Whether it is paused; false: it continues.")]
+
+
+class PausedExperiment(TypedDict):
+    """An experiment that was paused or resumed."""
+
+    experiment: ExperimentObject
+    trials: Annotated[list[str], Field(description="Names of the trials that were paused or resumed with it.")]
+
+
 @with_config(ConfigDict(extra="forbid"))
 class TrialEdit(Marking):
     """What to change of a trial; what is left out stays."""

@@ -54,7 +54,7 @@ class OfflineService(ObjectReadingService):
         raise invalid("--data-dir", "it is opened for reading only", "start `katib serve` there", "read-only")
 
     validate = submit = run = preview = store_runtimes = add_trial = _refuse
-    edit = mark = suspend = ask = report = tell = _refuse
+    edit = mark = suspend = pause = ask = report = tell = _refuse
     renew = add_ended_trials = delete = _refuse
 
 

@@ -1,7 +1,8 @@
-"""Changing an experiment that exists: its counts, whether it goes on, its marks; marking and suspending a trial."""
+"""Changing an experiment that exists: its counts, its marks, a stop, a pause; marking and pausing a trial."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -11,6 +12,7 @@ from pydantic.alias_generators import to_snake
 
 from katib.engine.controllers.experiment.plan import is_stopped
 from katib.engine.controllers.kinds import EXPERIMENT, TRIAL
+from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.errors import (
     AlreadyExistsError,
@@ -41,6 +43,10 @@ from katib.model.validation import validate_update
 from katib.model.validation.update import COUNTS
 from katib.model.wording import one_of
 from katib.service.tuning.writing import until_written
+
+_JOB_SECONDS = 5.0
+"""How long a new trial may take to get its job."""
+_LOOK_SECONDS = 0.1
 
 
 def edit_experiment(
@@ -204,24 +210,87 @@ def suspend_trial(store: ObjectStore, key: Key, *, suspended: bool) -> Trial:
 
 
 def suspend_experiment(store: ObjectStore, key: Key, suspended: bool) -> None:
-    """Stop an experiment and suspend its trials, or let all go on; a trial that ends meanwhile has ended.
-
-    The experiment is stopped first and goes on last, so that no trial starts in the place of one that is suspended.
+    """Stop an experiment and suspend its trials, or let all continue; what is done stays if one cannot.
 
     Raises:
         InvalidError: The experiment has ended, or its trials cannot be suspended.
         NotFoundError: There is no such experiment.
-        UnavailableError: A trial has no job yet; what is done already stays.
+        UnavailableError: A trial has no job yet.
     """
+    _suspend_all(store, key, [], suspended=suspended)
+
+
+def pause_experiment(store: ObjectStore, key: Key, clock: Clock, *, paused: bool) -> tuple[Experiment, tuple[str, ...]]:
+    """Stop an experiment and pause its trials, or let all continue; return it and the names of these trials.
+
+    All or nothing: after an error or an interrupt (KeyboardInterrupt), what was done is undone.
+
+    Raises:
+        InvalidError: The experiment has ended, or its trials cannot be suspended.
+        NotFoundError: There is no such experiment.
+        UnavailableError: A trial has had no job for some seconds.
+    """
+    tried: list[str] = []
+    was_stopped = is_stopped(Experiment.read(store.get(EXPERIMENT, key)))
+    try:
+        changed = _suspend_all(store, key, tried, suspended=paused, clock=clock)
+    except BaseException:
+        for name in tried:
+            with suppress(KatibError):
+                suspend_trial(store, Key(key.namespace, name), suspended=not paused)
+        with suppress(KatibError):
+            edit_experiment(store, key, counts={}, stopped=was_stopped)
+        raise
+    return Experiment.read(store.get(EXPERIMENT, key)), changed
+
+
+def _suspend_all(
+    store: ObjectStore, key: Key, tried: list[str], *, suspended: bool, clock: Clock | None = None
+) -> tuple[str, ...]:
+    """Stop an experiment and suspend its trials, or let all continue; return the names of these trials.
+
+    The experiment is stopped first and continues last, so that no trial starts in the place of one that is suspended.
+    With a clock, a new trial is given some seconds to get its job. A trial that ends meanwhile has ended.
+
+    Args:
+        store: Where the experiment is.
+        key: Of the experiment.
+        tried: Receives the name of each trial before it is changed.
+        suspended: Whether to suspend or to resume.
+        clock: Measures the seconds; None: no trial is waited for.
+    """
+    changed, deadline = [], None if clock is None else clock.monotonic() + _JOB_SECONDS
     if suspended:
         edit_experiment(store, key, counts={}, stopped=True)
     for found in store.list(TRIAL, key.namespace, labels={EXPERIMENT_LABEL: key.name}).items:
         trial = Trial.read(found)
         if trial_state(trial) in ACTIVE and (PAUSED_ANNOTATION in trial.metadata.annotations) is not suspended:
-            try:
-                suspend_trial(store, Key.of(found), suspended=suspended)
-            except InvalidError as error:
-                if error.errors[0].origin != "suspend-ended":
-                    raise
+            tried.append(trial.name)
+            if _has_suspended(store, Key.of(found), clock, deadline, suspended=suspended):
+                changed.append(trial.name)
     if not suspended:
         edit_experiment(store, key, counts={}, stopped=False)
+    return tuple(changed)
+
+
+def _has_suspended(
+    store: ObjectStore, key: Key, clock: Clock | None, deadline: float | None, *, suspended: bool
+) -> bool:
+    """Suspend or resume a trial; return False if it has ended."""
+    pause = threading.Condition()
+    while True:
+        try:
+            suspend_trial(store, key, suspended=suspended)
+        except UnavailableError:
+            if clock is None or deadline is None or clock.monotonic() >= deadline:
+                raise
+            with pause:
+                clock.wait(pause, _LOOK_SECONDS)
+        except NotFoundError:
+            return False
+        except InvalidError as error:
+            if error.errors[0].origin != "suspend-ended":
+                raise
+            return False
+        else:
+            return True

@@ -282,6 +282,19 @@ class CallerAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class PausedExperiment:
+    """An experiment that was paused or resumed.
+
+    Attributes:
+        experiment: As stored.
+        trials: Names of the trials that were paused or resumed with it.
+    """
+
+    experiment: Experiment
+    trials: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class EndedTrial:
     """A trial that was evaluated elsewhere.
 
@@ -515,6 +528,14 @@ class TuningService(Protocol):
 
         Raises:
             InvalidError: The change is not allowed.
+        """
+
+    def pause(self, namespace: str, experiment: str, *, paused: bool) -> PausedExperiment:
+        """Stop an experiment and pause its trials that run, or let all continue; all or nothing.
+
+        Raises:
+            InvalidError: The experiment has ended, or nothing suspends a job of its kind.
+            UnavailableError: A trial has had no job for some seconds.
         """
 
     def mark(self, namespace: str, trial: str, marks: MarkChanges) -> Trial:

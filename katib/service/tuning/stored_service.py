@@ -35,7 +35,7 @@ from katib.service.tuning.adding import add_trial
 from katib.service.tuning.asking import ASK_PAUSES, AskedTrial, CallersTrials
 from katib.service.tuning.companions import changed_too_late, has_content, title_of
 from katib.service.tuning.deletion import Deletion
-from katib.service.tuning.editing import edit_experiment, mark_trial, suspend_trial
+from katib.service.tuning.editing import edit_experiment, mark_trial, pause_experiment, suspend_trial
 from katib.service.tuning.ended_trials import add_ended_trials
 from katib.service.tuning.offered_templates import OfferedTemplates
 from katib.service.tuning.ports import Aftermath, Explain, Namespaces, NoAftermath, Records
@@ -48,6 +48,7 @@ from katib.service.tuning.service import (
     Document,
     EndedTrial,
     GivenTrial,
+    PausedExperiment,
     Preview,
     RunOutcome,
     StoredRuntime,
@@ -283,6 +284,13 @@ class ObjectTuningService(ObjectReadingService):
         store = self._namespaces.store_of(namespace)
         edited = edit_experiment(store, key, counts=counts, stopped=stopped, marks=marks)
         return types.Experiment.read(edited)
+
+    def pause(self, namespace: str, experiment: str, *, paused: bool) -> PausedExperiment:
+        """Stop an experiment and pause its trials, or let all continue."""
+        key = Key(namespace, experiment)
+        self._require(EXPERIMENT, key)
+        store = self._namespaces.store_of(namespace)
+        return PausedExperiment(*pause_experiment(store, key, self._clock, paused=paused))
 
     def mark(self, namespace: str, trial: str, marks: MarkChanges) -> Trial:
         """Mark a trial."""

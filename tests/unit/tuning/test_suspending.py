@@ -7,15 +7,19 @@ from typing import Any
 
 import pytest
 
-from katib.engine.controllers.kinds import TRIAL
+from katib.engine.controllers.experiment.plan import is_stopped
+from katib.engine.controllers.kinds import EXPERIMENT, TRIAL
+from katib.engine.runtime.clock import SystemClock
 from katib.engine.runtime.objects import Key, Kind, Object
 from katib.engine.stores.memory import MemoryStore
 from katib.errors import ForbiddenError, InvalidError, NotFoundError, UnavailableError
 from katib.model.job_kinds import is_suspended, suspend_field
 from katib.model.names import PAUSED_ANNOTATION
+from katib.model.types import Experiment
 from katib.places.machine.jobs.kinds import JobKinds
-from katib.service.tuning.editing import suspend_trial
+from katib.service.tuning.editing import pause_experiment, suspend_trial
 from tests.support.faulty_store import Call, FaultyStore
+from tests.support.tuning import condition, make_experiment, make_trial
 
 JOB = Kind("batch/v1", "Job")
 KEY = Key("default", "demo-1")
@@ -132,3 +136,58 @@ def test_a_job_of_somebody_else_is_not_touched() -> None:
         suspend_trial(store, KEY, suspended=True)
 
     assert store.get(JOB, KEY)["spec"] == {}
+
+
+def two_trials(make: type[MemoryStore] = MemoryStore) -> MemoryStore:
+    """Return a store with an experiment whose two trials run."""
+    store = make({EXPERIMENT, TRIAL})
+    store.create(make_experiment().encode())
+    for name in ("demo-1", "demo-2"):
+        trial = make_trial(name, condition("Running")).encode()
+        job = {"apiVersion": "batch/v1", "kind": "Job", "spec": {}}
+        made = store.create({**trial, "spec": {**trial["spec"], "runSpec": job}})
+        store.update_status({**made, "status": trial["status"]})
+        owners = [{"uid": made["metadata"]["uid"]}]
+        store.create({**job, "metadata": {"name": name, "namespace": "default", "ownerReferences": owners}})
+    return store
+
+
+def state(store: MemoryStore) -> tuple[bool, list[bool], list[bool]]:
+    """Return whether the experiment is stopped, and which trials and jobs are paused."""
+    stopped = is_stopped(Experiment.read(store.get(EXPERIMENT, Key("default", "demo"))))
+    trials = [PAUSED_ANNOTATION in (o["metadata"].get("annotations") or {}) for o in store.list(TRIAL).items]
+    return stopped, trials, [bool(job["spec"].get("suspend")) for job in store.list(JOB).items]
+
+
+def test_an_experiment_is_paused_with_its_trials_and_resumed() -> None:
+    store, key = two_trials(), Key("default", "demo")
+    _, paused = pause_experiment(store, key, SystemClock(), paused=True)
+    then = state(store)
+    _, resumed = pause_experiment(store, key, SystemClock(), paused=False)
+
+    assert paused == resumed == ("demo-1", "demo-2")
+    assert then == (True, [True, True], [True, True])
+    assert state(store) == (False, [False, False], [False, False])
+
+
+@pytest.mark.parametrize("paused", [True, False])
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ForbiddenError("no")], ids=["interrupt", "refusal"])
+def test_an_interrupt_or_a_refusal_leaves_no_half_of_a_pause(
+    error: BaseException, *, before: bool, paused: bool
+) -> None:
+    for number in range(1, 6):
+        inner, key = two_trials(), Key("default", "demo")
+        if not paused:
+            pause_experiment(inner, key, SystemClock(), paused=True)
+        then, store = state(inner), FaultyStore(inner)
+
+        def fail_on(call: Call, number: int = number) -> BaseException | None:
+            hits = call.verb == "patch" and call.write_number == number and call.before is before
+            return error if hits else None
+
+        store.fail_on = fail_on
+        with pytest.raises(type(error)):
+            pause_experiment(store, key, SystemClock(), paused=paused)
+
+        assert state(inner) == then

@@ -46,8 +46,13 @@ export function actions(root, { namespace, name, done }) {
     resume: {
       katib: () => `katib resume ${name}${katib}`,
       kubectl: () => kubectl("annotate", ` ${stopped}-`),
-      send: () => edit({ stopped: false }),
+      send: () => sendJson("POST", `${address}/pause`, { paused: false }),
       said: "Resumed.",
+    },
+    pause: {
+      katib: () => `katib pause ${name}${katib}`,
+      send: () => sendJson("POST", `${address}/pause`, { paused: true }),
+      said: "Paused, with the trials that ran.",
     },
     add: {
       read: (form) => [...form.elements].filter((field) => field.name && field.value !== "")

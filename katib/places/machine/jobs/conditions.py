@@ -159,7 +159,7 @@ def parse_time(text: str) -> datetime:
 
 _Time = TypeVar("_Time", float, datetime)
 
-DOUBT_SECONDS: Final = 1.0
+DOUBT: Final = timedelta(seconds=1)
 """How long a failure is held back while another pod of a gang runs: that one may be about to end without its port."""
 
 FORGIVEN_LOSSES: Final = 6
@@ -227,12 +227,6 @@ def may_yet_fail(pods: Iterable[PodRecord]) -> bool:
     return any(not p.failures for p in going(pods))
 
 
-def held_until(failed_at: Iterable[datetime | None]) -> datetime | None:
-    """Return until when the failures of some moments are held back; None when there are none."""
-    last = max(filter(None, failed_at), default=None)
-    return None if last is None else last + timedelta(seconds=DOUBT_SECONDS)
-
-
 def early_outcome(pods: Iterable[PodRecord]) -> Outcome | None:
     """Return the end that no further pod could change: the trial was stopped early, or a pod can never run here."""
     pods = tuple(pods)
@@ -271,10 +265,10 @@ def overdue(
     return failure(reason, f"the job was active for longer than its deadline of {seconds} s")
 
 
-def failure(reason: str, message: str, pod: PodRecord | None = None, until: datetime | None = None) -> Outcome:
+def failure(reason: str, message: str, pod: PodRecord | None = None) -> Outcome:
     """Return the failure of a job; of the pod that explains it, the last line closes the message."""
     last_output = pod.last_output if pod is not None else ""
-    return Outcome(success=False, reason=reason, message=with_last_output(message, last_output), until=until)
+    return Outcome(success=False, reason=reason, message=with_last_output(message, last_output))
 
 
 def success(reason: str, message: str, pods: Iterable[PodRecord], until: datetime | None = None) -> Outcome:

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from katib.engine.runtime.objects import Kind
+from katib.places.machine.jobs.gang.spec import Success
 from katib.places.machine.jobs.kind import PodStart
 from katib.places.machine.jobs.networks import LocalWiring, PortTable
 from katib.places.machine.jobs.replicated.job import ReplicatedJob
-from katib.places.machine.jobs.replicated.spec import Replicas, TrainingSpec
+from katib.places.machine.jobs.replicated.spec import TrainingSpec
 from katib.places.machine.jobs.replicated.training_kind import Peers, Port
 
 PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "jobs.md"
-NAMES = (Kind, Mapping, Peers, Port, ReplicatedJob, Replicas, TrainingSpec)
+NAMES = (Kind, Mapping, Peers, Port, ReplicatedJob, Success, TrainingSpec)
 
 
 def test_a_kind_is_a_class_that_says_what_is_its_own() -> None:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from katib.engine.runtime.objects import Key, Kind, Object
-from katib.places.machine.jobs.conditions import DOUBT_SECONDS
+from katib.places.machine.jobs.conditions import DOUBT
 from katib.places.machine.jobs.jobset.jobset import TrainJob
 from katib.places.machine.jobs.jobset.runtimes import CLUSTER_RUNTIME, RUNTIME, SHIPPED, shipped_runtime
 from katib.places.machine.jobs.kind import Address, NewPod, PodStart
@@ -147,7 +147,7 @@ class TestTorch:
     def test_that_is_so_too_when_another_node_has_failed_before(self) -> None:
         t = training(trainer={**TRAIN, "numNodes": 2})
         t.end("node-0", 1, index=1, last_output="ConnectionRefusedError")
-        t.advance(DOUBT_SECONDS / 2)
+        t.advance(DOUBT.total_seconds() / 2)
         assert len(t.unstopped) == 1
 
         t.end("node-0", 1, last_output="Address already in use", address_in_use=True)
@@ -340,7 +340,7 @@ class TestLife:
         t = training(trainer={**TRAIN, "numNodes": 2})
 
         t.end("node-0", 1, index=1)
-        t.advance(DOUBT_SECONDS)
+        t.advance(DOUBT.total_seconds())
 
         assert t.conditions() == [("Failed", "FailedJobs")]
         assert t.unstopped == []

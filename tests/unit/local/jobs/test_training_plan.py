@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from katib.places.machine.jobs.conditions import DOUBT_SECONDS, FORGIVEN_LOSSES, end_of
+from katib.places.machine.jobs.conditions import DOUBT, FORGIVEN_LOSSES, end_of
+from katib.places.machine.jobs.gang.plan import UNLIMITED_FAILURES
 from katib.places.machine.jobs.replicated.frameworks import JAXJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob
-from katib.places.machine.jobs.replicated.plan import RENEWALS
-from katib.places.machine.jobs.replicated.spec import UNLIMITED_FAILURES
-from katib.places.machine.jobs.replicated.training_kind import TrainingKind
+from katib.places.machine.jobs.replicated.job import RENEWALS, ReplicatedJob
 from katib.places.machine.pods.records import Phase
 from tests.support.training_jobs import Training, replica, started, training_job
 
@@ -149,7 +147,7 @@ class TestSuccess:
         ids=["pytorch", "elastic", "first", "all-workers", "xgboost", "paddle", "paddle-collective", "jax"],
     )
     def test_each_kind_has_its_rule(
-        self, kind: TrainingKind, fields: dict[str, Any], roles: dict[str, int], decide: list[str]
+        self, kind: ReplicatedJob, fields: dict[str, Any], roles: dict[str, int], decide: list[str]
     ) -> None:
         t = started(kind, training_job(kind, fields=fields, **roles))
         for name in decide:
@@ -165,7 +163,7 @@ class TestSuccess:
         t.end("j-evaluator-0")
         t.end("j-evaluator-1")
 
-        assert "none of them is one that decides" in t.message("Failed")
+        assert "none of them decides" in t.message("Failed")
 
 
 class TestFailure:
@@ -173,7 +171,7 @@ class TestFailure:
         t = pytorch()
 
         t.end("j-worker-1", 1, output="ValueError: boom")
-        t.advance(DOUBT_SECONDS)
+        t.advance(DOUBT.total_seconds())
 
         assert (t.running, t.holding()) == ([], {"Created": "PyTorchJobCreated", "Failed": "PyTorchJobFailed"})
         assert t.message("Failed") == (
@@ -236,7 +234,7 @@ class TestExitCode:
         t = made()
 
         t.end(name, code)
-        t.advance(DOUBT_SECONDS)
+        t.advance(DOUBT.total_seconds())
 
         assert t.holding()["Failed"] == f"{t.job['kind']}Failed"
 
@@ -275,7 +273,7 @@ class TestExitCode:
         assert not t.is_over
 
         t.end("j-worker-1", 137)
-        t.advance(DOUBT_SECONDS)
+        t.advance(DOUBT.total_seconds())
 
         assert "the back-off limit of 2 is reached" in t.message("Failed")
 
@@ -286,7 +284,7 @@ class TestExitCode:
             t.advance(60)
             t.end("j-worker-0", 137)
 
-        t.advance(DOUBT_SECONDS)
+        t.advance(DOUBT.total_seconds())
 
         assert t.holding()["Failed"] == "PyTorchJobTooManyRestarts"
         assert "failed 6 times in a row" in t.message("Failed")
@@ -327,7 +325,7 @@ class TestOnFailure:
         assert t.message("Retrying") == "its program ended with exit code 1; try 6 of 6"
 
         t.restart("j-worker-1")
-        t.advance(DOUBT_SECONDS)
+        t.advance(DOUBT.total_seconds())
 
         assert t.holding()["Failed"] == "PyTorchJobTooManyRestarts"
 
@@ -452,7 +450,7 @@ class TestNewTries:
         ids=["pytorch", "xgboost", "tensorflow", "paddle", "jax"],
     )
     def test_that_is_so_too_when_another_replica_has_failed_before(
-        self, kind: TrainingKind, roles: dict[str, int], first: str, taken: str
+        self, kind: ReplicatedJob, roles: dict[str, int], first: str, taken: str
     ) -> None:
         program = {"name": kind.container, "command": ["x"]}
         specs = {type_: replica(count, program, policy="Never") for type_, count in roles.items()}
@@ -460,7 +458,7 @@ class TestNewTries:
         count = len(t.running)
 
         t.end(first, 1, output="ConnectionRefusedError")
-        t.advance(DOUBT_SECONDS / 2)
+        t.advance(DOUBT.total_seconds() / 2)
         assert (t.is_over, taken in t.running) == (False, True)
         t.end(taken, 1, output=IN_USE, in_use=True)
 
@@ -472,12 +470,12 @@ class TestNewTries:
     def test_the_failure_of_a_worker_is_final_when_the_master_does_not_fail(self, succeeds: bool) -> None:
         t = pytorch()
         t.end("j-worker-0", 1, output="ValueError: boom")
-        assert t.plan().wake_at == t.now + timedelta(seconds=DOUBT_SECONDS)
+        assert t.plan().wake_at == t.now + DOUBT
 
         if succeeds:
             t.end("j-master-0")
         else:
-            t.advance(DOUBT_SECONDS)
+            t.advance(DOUBT.total_seconds())
 
         assert t.message("Failed").endswith("exited with 1; last output: ValueError: boom")
 
@@ -517,7 +515,7 @@ class TestNewTries:
             assert len(t.running) == 3
 
         t.end("j-worker-0", 137, lost=True)
-        t.advance(DOUBT_SECONDS)
+        t.advance(DOUBT.total_seconds())
 
         assert "Failed" in t.holding()
 

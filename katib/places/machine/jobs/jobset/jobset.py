@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from katib.engine.runtime.objects import Kind, Object
@@ -15,17 +16,19 @@ from katib.places.machine.findings import Part, integer, mapping, mapping_at, ma
 from katib.places.machine.jobs.batch.job import INDEX_ANNOTATION, BatchJob
 from katib.places.machine.jobs.conditions import (
     OWN_TYPES,
+    Conditions,
+    JobCondition,
+    Reason,
     conditions_of,
-    deadline_of,
-    earliest,
     end_of,
-    overdue,
     true_condition,
     with_condition,
+    with_message,
     with_suspension,
     without_probes,
 )
-from katib.places.machine.jobs.jobset.plan import plan
+from katib.places.machine.jobs.gang.plan import ATTEMPT, GangPlanner, plan_gang
+from katib.places.machine.jobs.gang.spec import READY, Dependency, Group
 from katib.places.machine.jobs.jobset.resolve import (
     ADDRESSES,
     HOST_DIRECTORY,
@@ -50,10 +53,12 @@ from katib.places.machine.jobs.jobset.spec import (
     API_VERSION,
     PREFIX,
     REPLICATED_JOB_LABEL,
-    JobSetSpec,
     child_job,
+    gang_of,
+    is_in_order,
     job_labels,
     job_template,
+    replicated_job,
     subdomain_of,
 )
 from katib.places.machine.jobs.kind import (
@@ -69,6 +74,9 @@ from katib.places.machine.jobs.kind import (
 from katib.places.machine.jobs.kinds import Find
 
 JOB_SET = Kind(API_VERSION, "JobSet")
+
+JOB_POD: Final = "template.spec.template"
+"""The pod template in a replicated job."""
 
 _SET_LATER: Final = (
     "coordinator",
@@ -89,16 +97,17 @@ class JobSet:
 
     kind = JOB_SET
 
-    plan = staticmethod(plan)
+    def plan(self, observed: Observed) -> Plan:
+        """Decide what follows for a JobSet."""
+        return plan_gang(gang_of(observed.job), observed, partial(jobset_status, observed.job))
 
     def pod(self, job: Object, start: PodStart, wiring: Wiring) -> NewPod:
         """Describe a pod of one of its Jobs, as the controllers of JobSet and Job make it."""
-        replicated, index = JobSetSpec.of(job).replicated_job(start.role)
-        pod = BatchJob().pod(child_job(job, replicated, index), start, wiring)
-        marks = job_labels(job, replicated, index, start.details.get("attempt", 0))
+        pod = BatchJob().pod(child_job(job, start.role), start, wiring)
+        marks = job_labels(job, start.role, start.details.get(ATTEMPT, 0))
         return replace(
             pod,
-            path=replicated.path,
+            path=f"spec.replicatedJobs[{replicated_job(job, start.role)[0]}].{JOB_POD}",
             labels={**pod.labels, **marks},
             annotations={**pod.annotations, **marks},
             aliases=_aliases(job, pod.hostname),
@@ -123,7 +132,7 @@ class JobSet:
             spec = mapping_at(item, "template.spec")
             replicas, parallelism = integer(item.get("replicas")), integer(spec.get("parallelism"))
             count = (1 if replicas is None else replicas) * (1 if parallelism is None else parallelism)
-            found[f"spec.replicatedJobs[{position}].template.spec.template"] = (mapping(spec.get("template")), count)
+            found[f"spec.replicatedJobs[{position}].{JOB_POD}"] = (mapping(spec.get("template")), count)
         return found
 
     def pod_labels(self, job: Object) -> Sequence[PodLabels]:
@@ -234,26 +243,76 @@ class TrainJob:
         return None if runtime is None else training_set(job, runtime)
 
 
-# --- the plan ---------------------------------------------------------------------------------------------------------
+# --- the status of a JobSet -------------------------------------------------------------------------------------------
+
+
+def jobset_status(jobset: Object, progress: GangPlanner) -> dict[str, Any]:
+    """Return the status of a JobSet."""
+    conditions, state, now = conditions_of(progress.status), progress.state, progress.moment.wall
+    outcome, terminal, retrying = state.outcome, "", JobCondition.RETRYING
+    if outcome is None:
+        reasons = ("SuspendedJobs", "ResumeJobs")
+        conditions = with_suspension(conditions, "jobset is", reasons, now, suspended=progress.gang.suspend)
+        if is_in_order(jobset["spec"]) and not progress.gang.suspend:
+            conditions = _startup(conditions, progress)
+        if text := progress.retrying:
+            conditions = with_message(conditions, retrying, reason=Reason.POD_FAILED, message=text, now=now)
+    elif progress.is_over:
+        terminal, others = (
+            "Completed" if outcome.success else "Failed",
+            [c for c in conditions if c["type"] != retrying],
+        )
+        conditions = with_condition(tuple(others), terminal, reason=outcome.reason, message=outcome.message, now=now)
+    return {
+        "conditions": without_probes(conditions),
+        "replicatedJobsStatus": [_counts(group, progress) for group in progress.gang.groups],
+        "restarts": state.restarts,
+        "restartsCountTowardsMax": state.counted,
+        **({"terminalState": terminal} if terminal else {}),
+    }
+
+
+def _startup(conditions: Conditions, progress: GangPlanner) -> Conditions:
+    done, pending = "StartupPolicyCompleted", "StartupPolicyInProgress"
+    if true_condition(conditions, done):
+        return conditions
+    is_over = all(progress.is_reached(Dependency(group.name, READY)) for group in progress.gang.groups)
+    type_, text = (done, "has completed") if is_over else (pending, "is in progress")
+    others, now = [c for c in conditions if not is_over or c["type"] != pending], progress.moment.wall
+    return with_condition(tuple(others), type_, reason=type_, message=f"startup policy {text}", now=now)
+
+
+def _counts(group: Group, progress: GangPlanner) -> dict[str, Any]:
+    """Return how many Jobs of a group are in each state."""
+    jobs = [progress.jobs[role] for role in group.roles if role in progress.jobs]
+    open_ = [] if progress.state.outcome is not None else [job for job in jobs if not job.end]
+    return {
+        "name": group.name,
+        "ready": sum(job.is_ready(group) for job in open_),
+        "succeeded": sum(job.is_complete for job in jobs),
+        "failed": sum(job.has_failed for job in jobs),
+        "active": sum(bool(job.last.status.get("active")) for job in open_),
+        "suspended": len(open_) if progress.gang.suspend else 0,
+    }
+
+
+# --- the plan of a TrainJob -------------------------------------------------------------------------------------------
 
 
 def _plan(observed: Observed, training: TrainingSet) -> Plan:
-    """Plan the JobSet, and describe it in the words of a TrainJob."""
-    suspend = observed.job["spec"].get("suspend", False)
-    jobset = {
-        **training.jobset,
-        "spec": {**training.jobset["spec"], "suspend": suspend},
-        "status": observed.memory.get("status", {}),
-    }
-    seconds, now = observed.job["spec"].get("activeDeadlineSeconds"), observed.moment.steady
-    deadline = deadline_of(seconds, observed.started_at or now)
-    ending = None if suspend else overdue(seconds, observed.started_at or now, now)
-    decision = plan(replace(observed, job=jobset), ending, moves=True)
+    """Plan the JobSet of a TrainJob, and describe it in the words of a TrainJob."""
+    jobset = {**training.jobset, "status": observed.memory.get("status", {})}
+    gang = replace(
+        gang_of(jobset),
+        suspend=observed.job["spec"].get("suspend", False),
+        deadline_seconds=observed.job["spec"].get("activeDeadlineSeconds"),
+        renewals=1,
+    )
+    decision = plan_gang(gang, replace(observed, job=jobset), partial(jobset_status, jobset))
     return replace(
         decision,
         status=_status(observed, training, decision.status),
         start=tuple(replace(s, details={**s.details, "training": training}) for s in decision.start),
-        wake_at=earliest(decision.wake_at, deadline) if ending is None else None,
         delete=False,
         memory={**decision.memory, "training": training, "status": decision.status},
     )
@@ -281,10 +340,9 @@ def _status(observed: Observed, training: TrainingSet, of_jobset: Mapping[str, A
 
 def _with_variables(pod: NewPod, training: TrainingSet, start: PodStart, wiring: Wiring) -> NewPod:
     """Return a pod with the variables of its node and the directories that it shares."""
-    replicated, _ = JobSetSpec.of(training.jobset).replicated_job(start.role)
     if training.shared:
         pod = replace(pod, rewrites={**pod.rewrites, training.shared: _SHARED_DIRECTORY})
-    if replicated.name != training.trainer or NODE not in container_names(pod.template):
+    if start.role.rpartition("-")[0] != training.trainer or NODE not in container_names(pod.template):
         return pod
     if training.policy == "mpi":
         files, rewrites = {HOST_FILE: f"localhost slots={training.slots}\n"}, {**pod.rewrites, HOST_DIRECTORY: "mpi"}

@@ -21,7 +21,7 @@ from katib.places.machine.findings import (
     structure,
 )
 from katib.places.machine.jobs.batch.job import check_job_rules
-from katib.places.machine.jobs.jobset.plan import ACTIONS
+from katib.places.machine.jobs.gang.spec import ACTIONS, COMPLETE, READY
 from katib.places.machine.jobs.jobset.resolve import (
     INITIALIZERS,
     NODE,
@@ -34,7 +34,7 @@ from katib.places.machine.jobs.jobset.resolve import (
     training_set,
 )
 from katib.places.machine.jobs.jobset.runtimes import Runtime, unknown_runtime
-from katib.places.machine.jobs.jobset.spec import COMPLETE, MANAGER, READY, job_template
+from katib.places.machine.jobs.jobset.spec import MANAGER, job_template
 
 _METADATA: Final = structure(map="labels annotations")
 

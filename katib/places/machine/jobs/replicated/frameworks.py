@@ -10,10 +10,11 @@ from typing import Any, ClassVar, Final
 from katib.engine.runtime.objects import Kind
 from katib.model.wording import did_you_mean, either, shown
 from katib.places.machine.findings import Part, Structure, mapping, structure
+from katib.places.machine.jobs.gang.spec import Success
 from katib.places.machine.jobs.kind import NewPod, container_names
 from katib.places.machine.jobs.replicated.job import ReplicatedJob
 from katib.places.machine.jobs.replicated.rules import check_single, check_some, replicas_of
-from katib.places.machine.jobs.replicated.spec import Replicas, TrainingSpec
+from katib.places.machine.jobs.replicated.spec import TrainingSpec
 from katib.places.machine.jobs.replicated.training_kind import MASTER, WORKER, Peers, Port
 from katib.places.machine.pods.tokens import Request
 
@@ -37,19 +38,19 @@ class TFJob(ReplicatedJob):
     def primary(self, spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
         """Return the replicas of the chief or master, else the first worker."""
         chief = _chief(spec)
-        return tuple((chief, i) for i in range(spec.count(chief))) if chief else ((WORKER, 0),)
+        return spec.places(chief) if chief else ((WORKER, 0),)
 
     def listeners(self, spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
         """Return all replicas."""
         return spec.wanted
 
-    def has_succeeded(self, replicas: Replicas) -> bool:
-        """Return whether the chief has succeeded, without one the first worker or all, as the success policy says."""
-        if chief := _chief(replicas.spec):
-            return replicas.all_succeeded(chief)
-        if replicas.spec.fields.get("successPolicy") == _ALL_WORKERS:
-            return replicas.all_succeeded(WORKER)
-        return replicas.has_succeeded(WORKER, 0)
+    def success(self, spec: TrainingSpec) -> Success:
+        """Return the chief, without one the first worker, or all workers if the success policy demands it."""
+        if chief := _chief(spec):
+            return Success(spec.places(chief))
+        if spec.fields.get("successPolicy") == _ALL_WORKERS:
+            return Success(spec.places(WORKER))
+        return Success(((WORKER, 0),))
 
     def variables(self, peers: Peers, role: str, index: int) -> Mapping[str, str]:
         """Return `TF_CONFIG`; a job of one replica is not distributed and gets none."""
@@ -111,9 +112,9 @@ class XGBoostJob(ReplicatedJob):
         """Return all replicas."""
         return spec.wanted
 
-    def has_succeeded(self, replicas: Replicas) -> bool:
-        """Return whether the master has succeeded."""
-        return replicas.has_succeeded(MASTER, 0)
+    def success(self, _spec: TrainingSpec) -> Success:
+        """Return the master."""
+        return Success(((MASTER, 0),))
 
     def variables(self, peers: Peers, role: str, index: int) -> Mapping[str, str]:
         """Return rank, size and addresses; a worker gets its own port as that of the workers."""
@@ -163,15 +164,15 @@ class PaddleJob(ReplicatedJob):
 
     def primary(self, spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
         """Return the masters; workers alone have no role."""
-        return tuple((MASTER, i) for i in range(spec.count(MASTER)))
+        return spec.places(MASTER)
 
     def listeners(self, spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
         """Return the first master, without one the first worker."""
         return ((MASTER if spec.count(MASTER) else WORKER, 0),)
 
-    def has_succeeded(self, replicas: Replicas) -> bool:
-        """Return whether all masters have succeeded, without one all workers."""
-        return replicas.all_succeeded(MASTER if replicas.spec.count(MASTER) else WORKER)
+    def success(self, spec: TrainingSpec) -> Success:
+        """Return all masters, without one all workers."""
+        return Success(spec.places(MASTER) or spec.places(WORKER))
 
     def variables(self, peers: Peers, role: str, index: int) -> Mapping[str, str]:
         """Return what `paddle.distributed.launch` reads.
@@ -224,9 +225,9 @@ class JAXJob(ReplicatedJob):
         """Return the first worker."""
         return ((WORKER, 0),)
 
-    def has_succeeded(self, replicas: Replicas) -> bool:
-        """Return whether all workers have succeeded."""
-        return replicas.all_succeeded(WORKER)
+    def success(self, spec: TrainingSpec) -> Success:
+        """Return all workers."""
+        return Success(spec.places(WORKER))
 
     def variables(self, peers: Peers, _role: str, index: int) -> Mapping[str, str]:
         """Return what a program hands to `jax.distributed.initialize`."""
@@ -271,13 +272,11 @@ class PyTorchJob(ReplicatedJob):
         """Return the master, else the first worker."""
         return ((MASTER if spec.count(MASTER) else WORKER, 0),)
 
-    def has_succeeded(self, replicas: Replicas) -> bool:
-        """Return whether the master has succeeded, without one all workers; of elastic workers one is enough."""
-        if replicas.spec.count(MASTER):
-            return replicas.has_succeeded(MASTER, 0)
-        if replicas.spec.fields.get("elasticPolicy") is not None:
-            return any(replicas.has_succeeded(WORKER, i) for i in range(replicas.spec.count(WORKER)))
-        return replicas.all_succeeded(WORKER)
+    def success(self, spec: TrainingSpec) -> Success:
+        """Return the master, without one all workers; one of elastic workers is enough."""
+        if spec.count(MASTER):
+            return Success(((MASTER, 0),))
+        return Success(spec.places(WORKER), needs_all=spec.fields.get("elasticPolicy") is None)
 
     def waits_for(self, spec: TrainingSpec, role: str) -> str:
         """Return the master for workers, whose init container waits for it on a cluster."""

@@ -3,38 +3,86 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from katib.engine.runtime.objects import Object
 from katib.places.machine.findings import integer, is_given, mapping, mapping_at
+from katib.places.machine.jobs.batch.spec import INDEXED, UNLIMITED
+from katib.places.machine.jobs.gang.plan import plan_gang
+from katib.places.machine.jobs.gang.spec import Gang, Group, Reasons, ReplicaFailures
 from katib.places.machine.jobs.kind import (
     NewPod,
+    Observed,
+    Plan,
     PodLabels,
     PodStart,
     Wiring,
     names_in_domain,
     template_labels,
 )
-from katib.places.machine.jobs.replicated.plan import plan
 from katib.places.machine.jobs.replicated.rules import check_peer_names, check_pod_name, check_training_job
-from katib.places.machine.jobs.replicated.spec import replicas_by_type
+from katib.places.machine.jobs.replicated.spec import TrainingSpec, replicas_by_type
+from katib.places.machine.jobs.replicated.status import TrainingStatus
 from katib.places.machine.jobs.replicated.training_kind import (
     JOB_ROLE,
+    OPERATOR,
     REPLICA_INDEX,
     REPLICA_TYPE,
     Peers,
     TrainingKind,
     before_the_run,
+    number,
     spec_of,
 )
+
+RENEWALS: Final = 2
+"""How often a job gets new ports. Ports that are taken again and again are no accident."""
 
 
 class ReplicatedJob(TrainingKind):
     """A kind of training job that runs on this machine: what is its own, and what is the same for all of them."""
 
-    plan = plan
     check = check_training_job
     check_peer_names = check_peer_names
+
+    def plan(self, observed: Observed) -> Plan:
+        """Decide what follows for a training job: it is a gang whose pods share one fate."""
+        job, spec = observed.job, spec_of(observed.job, self)
+        name = str(job["metadata"]["name"])
+        return plan_gang(self.gang(name, spec), observed, lambda now: TrainingStatus(self, name, spec, now).status())
+
+    def gang(self, name: str, spec: TrainingSpec) -> Gang:
+        """Return the gang that a job is.
+
+        Args:
+            name: Its name.
+            spec: Its spec.
+        """
+        kind, idle = self.kind.kind, self.idle(spec)
+        policy: Mapping[str, Any] = spec.fields.get("runPolicy") or {}
+        return Gang(
+            groups=tuple(self._group(role, spec) for role in spec.roles if role not in idle),
+            success=self.success(spec)._replace(late_seconds=self.late_seconds),
+            failures=ReplicaFailures(spec.backoff_limit, self.container),
+            reasons=Reasons(f"{kind}Succeeded", f"{kind}Failed", f"{kind}Failed", f"{kind}TooManyRestarts"),
+            success_message=f"{kind} {name} is successfully completed",
+            suspend=policy.get("suspend") is True,
+            deadline_seconds=number(policy.get("activeDeadlineSeconds")),
+            ttl_seconds_after_finished=number(policy.get("ttlSecondsAfterFinished")),
+            managed_elsewhere=policy.get("managedBy", OPERATOR) != OPERATOR,
+            renewals=RENEWALS,
+            listeners=self.listeners(spec),
+        )
+
+    def _group(self, role: str, spec: TrainingSpec) -> Group:
+        count, can_be_replaced = spec.count(role), spec.roles[role].restart_policy == "ExitCode"
+        job = {
+            "completionMode": INDEXED,
+            "completions": count,
+            "parallelism": count,
+            "backoffLimit": UNLIMITED if can_be_replaced else 0,
+        }
+        return Group(role, job, (role,), after=self.waits_for(spec, role), is_endless=role in self.endless)
 
     def pod(self, job: Object, start: PodStart, wiring: Wiring) -> NewPod:
         """Describe the pod of a replica.

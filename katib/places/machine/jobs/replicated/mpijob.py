@@ -19,9 +19,10 @@ from katib.engine.runtime.objects import Kind, Object
 from katib.model.wording import shown
 from katib.places.machine.findings import Part, Structure, containers_of, mapping, mapping_at, structure, texts
 from katib.places.machine.jobs.batch.job import NAME_LABELS
+from katib.places.machine.jobs.gang.spec import Success
 from katib.places.machine.jobs.kind import NewPod, names_in_domain, with_resources_of
 from katib.places.machine.jobs.replicated.job import ReplicatedJob
-from katib.places.machine.jobs.replicated.spec import Replicas, TrainingSpec
+from katib.places.machine.jobs.replicated.spec import TrainingSpec
 from katib.places.machine.jobs.replicated.training_kind import (
     JOB_ROLE,
     OPERATOR_NAME,
@@ -80,9 +81,9 @@ class MPIJob(ReplicatedJob):
         """Return none: the processes find each other through the launcher."""
         return ()
 
-    def has_succeeded(self, replicas: Replicas) -> bool:
-        """Return whether the launcher has succeeded."""
-        return replicas.has_succeeded(LAUNCHER, 0)
+    def success(self, _spec: TrainingSpec) -> Success:
+        """Return the launcher."""
+        return Success(((LAUNCHER, 0),))
 
     def as_run(self, roles: Roles) -> Roles:
         """Return the roles without workers that only wait; the launcher has their resources."""

@@ -10,7 +10,7 @@ from katib.errors import invalid
 from katib.model.templates import has_placeholder
 from katib.model.wording import did_you_mean, shown
 from katib.places.machine.findings import ANY_NAME, Part, Structure, check_structure, structure
-from katib.places.machine.jobs.replicated.spec import UNLIMITED_FAILURES
+from katib.places.machine.jobs.gang.plan import UNLIMITED_FAILURES
 from katib.places.machine.jobs.replicated.training_kind import OPERATOR, TrainingKind
 
 MAX_LABEL: Final = 63

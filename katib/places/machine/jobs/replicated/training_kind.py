@@ -12,8 +12,9 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 from katib.engine.runtime.objects import Kind, Object
 from katib.places.machine.findings import Part, Structure
+from katib.places.machine.jobs.gang.spec import Success
 from katib.places.machine.jobs.kind import Address, LabelValues, NewPod, Wiring, container_names
-from katib.places.machine.jobs.replicated.spec import Replicas, ReplicaSpec, TrainingSpec, replicas_by_type
+from katib.places.machine.jobs.replicated.spec import ReplicaSpec, TrainingSpec, replicas_by_type
 
 OPERATOR: Final = "kubeflow.org/training-operator"
 WORKER: Final = "worker"
@@ -99,8 +100,8 @@ class TrainingKind(Protocol):
         """Return role and index of the replicas whose addresses the others get."""
         return self.primary(spec)
 
-    def has_succeeded(self, replicas: Replicas) -> bool:
-        """Return whether enough replicas have succeeded for the job to have."""
+    def success(self, spec: TrainingSpec) -> Success:
+        """Return the replicas whose success is that of the job."""
 
     def waits_for(self, _spec: TrainingSpec, _role: str) -> str:
         """Return the role whose programs must have started before those of a role do; empty for none."""
@@ -217,21 +218,13 @@ def before_the_run(labels: Mapping[str, str], indexes: range | None) -> dict[str
 def spec_of(job: Object, kind: TrainingKind) -> TrainingSpec:
     """Return the spec of a job that passed admission."""
     spec: Mapping[str, Any] = job.get("spec") or {}
-    policy: Mapping[str, Any] = spec.get("runPolicy") or {}
     given = replicas_by_type(spec.get(kind.replicas_field) or {}, kind.types)
-    return TrainingSpec(
-        roles={type_.lower(): _replica_spec(type_, *given[type_], kind) for type_ in kind.types if type_ in given},
-        backoff_limit=_number(policy.get("backoffLimit")),
-        active_deadline_seconds=_number(policy.get("activeDeadlineSeconds")),
-        ttl_seconds_after_finished=_number(policy.get("ttlSecondsAfterFinished")),
-        suspend=policy.get("suspend") is True,
-        managed_elsewhere=policy.get("managedBy", OPERATOR) != OPERATOR,
-        fields=spec,
-    )
+    roles = {type_.lower(): _replica_spec(type_, *given[type_], kind) for type_ in kind.types if type_ in given}
+    return TrainingSpec(roles, number((spec.get("runPolicy") or {}).get("backoffLimit")), spec)
 
 
 def _replica_spec(type_: str, key: str, replica: Mapping[str, Any], kind: TrainingKind) -> ReplicaSpec:
-    count = _number(replica.get("replicas"))
+    count = number(replica.get("replicas"))
     return ReplicaSpec(
         type=type_,
         key=key,
@@ -241,6 +234,6 @@ def _replica_spec(type_: str, key: str, replica: Mapping[str, Any], kind: Traini
     )
 
 
-def _number(value: object) -> int | None:
+def number(value: object) -> int | None:
     """Return a number; a value that a placeholder stood for may be text."""
     return None if value is None else int(str(value))
