@@ -85,7 +85,7 @@ SHOTS = {
     "dark": Shot("experiments/default/edge-models", scheme="dark"),
     "table": Shot("experiments/default/resnet-sweep?tab=trials&sort=loss", keys=("j", "x", "j", "j", "x")),
     "analysis": Shot("experiments/default/resnet-sweep?tab=analysis", size=(1366, 1030)),
-    "list": Shot("?grouped=yes", size=(1366, 560)),
+    "list": Shot("", size=(1366, 560)),
     "phone": Shot(_DIGITS, size=PHONE, example=True),
 }
 NOTEBOOK = "notebook"

@@ -163,13 +163,6 @@ TAGS_ANNOTATION = "katib.kubeflow.org/tags"
 NOTES_ANNOTATION = "katib.kubeflow.org/notes"
 """On an Experiment: what its users want to remember of it."""
 
-PROJECT_ANNOTATION = "katib.kubeflow.org/project"
-"""On an Experiment: what it belongs to; the list of experiments groups by it."""
-
-FAVOURITE_ANNOTATION = "katib.kubeflow.org/favourite"
-FAVOURITE = "true"
-"""On an Experiment: its users keep it at hand."""
-
 EXPERIMENT_STOPPED = "ExperimentStopped"
 """Reason of an Experiment's Running while it is stopped; the status says whether trials still run."""
 

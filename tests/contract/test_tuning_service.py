@@ -454,10 +454,10 @@ def test_counts_change_within_their_rules_and_a_stop_is_taken_back(world: World)
 def test_marks_are_kept_and_taken_away_one_by_one(world: World) -> None:
     world.service.submit(document("demo"), source="demo.yaml")
 
-    marks = MarkChanges(tags=("baseline", "v2", "baseline"), notes="try\na larger model", project="vision")
+    marks = MarkChanges(tags=("baseline", "v2", "baseline"), notes="try\na larger model")
     world.service.edit(NS, "demo", counts={}, marks=marks)
-    edited = world.service.edit(NS, "demo", counts={}, marks=MarkChanges(favourite=True, notes=""))
-    assert marks_of(edited.metadata.annotations) == Marks(("baseline", "v2"), "", favourite=True, project="vision")
+    edited = world.service.edit(NS, "demo", counts={}, marks=MarkChanges(notes=""))
+    assert marks_of(edited.metadata.annotations) == Marks(("baseline", "v2"), "")
     assert world.service.submit(document("demo"), source="demo.yaml").outcome == "unchanged"
     stored = world.service.get(Experiment, NS, "demo")
     assert marks_of(stored.metadata.annotations).tags == ("baseline", "v2")
@@ -465,19 +465,17 @@ def test_marks_are_kept_and_taken_away_one_by_one(world: World) -> None:
         world.service.edit(NS, "demo", counts={}, marks=MarkChanges(tags=("a,b",)))
 
 
-def test_a_trial_is_marked_as_an_experiment_is_but_for_its_project(finished: TuningService) -> None:
+def test_a_trial_is_marked_as_an_experiment_is(finished: TuningService) -> None:
     trial = finished.trials(NS, "demo").items[0].name
     finished.mark(NS, trial, MarkChanges(tags=("best",), notes="keep\nit"))
-    marked = finished.mark(NS, trial, MarkChanges(favourite=True, notes=""))
+    marked = finished.mark(NS, trial, MarkChanges(notes=""))
 
-    assert marks_of(marked.metadata.annotations) == Marks(("best",), "", favourite=True)
+    assert marks_of(marked.metadata.annotations) == Marks(("best",), "")
     assert marks_of(finished.get(Trial, NS, trial).metadata.annotations).tags == ("best",)
-    with pytest.raises(InvalidError, match="project"):
-        finished.mark(NS, trial, MarkChanges(project="vision"))
     with pytest.raises(InvalidError, match="without a comma"):
         finished.mark(NS, trial, MarkChanges(tags=("a,b",)))
     with pytest.raises(NotFoundError):
-        finished.mark(NS, "ghost", MarkChanges(favourite=True))
+        finished.mark(NS, "ghost", MarkChanges(notes="x"))
 
 
 def test_only_a_trial_that_is_under_way_can_be_suspended(ended: TuningService) -> None:

@@ -511,16 +511,12 @@ def test_a_trial_and_its_experiment_are_marked_by_keys_and_found(
     page.goto(f"{root}{PAGE}?tab=trials")
     tally(page, "30 trials")
     page.keyboard.press("t")
-    page.get_by_label("Project").fill("vision")
+    page.get_by_label("Tags, separated").fill("vision")
     page.keyboard.press("Enter")
     page.locator("#said", has_text="Saved.").wait_for()
     for key in "jj":
         page.keyboard.press(key)
-    page.keyboard.press("s")
-    page.locator("tr[data-trial=demo-0028] .star[aria-pressed=true]").wait_for()
     page.keyboard.press("t")
-
-    assert not page.get_by_label("Project").is_visible()
     page.get_by_label("Tags, separated").fill("candidate, <b>bold</b>")
     page.locator("textarea[name=notes]").fill("keep it")
     page.get_by_role("button", name="Save").click()
@@ -531,8 +527,6 @@ def test_a_trial_and_its_experiment_are_marked_by_keys_and_found(
     page.goto(f"{root}trials/default/demo-0028")
 
     assert page.locator(".title .tag").all_inner_texts() == ["candidate", "<b>bold</b>"]
-    page.keyboard.press("s")
-    page.locator(".title .star[aria-pressed=false]").wait_for()
     marks = marks_of(service.get(Trial, "default", "demo-0028").metadata.annotations)
     assert marks == Marks(("candidate", "<b>bold</b>"), "keep it")
-    assert marks_of(service.get(Experiment, "default", "demo").metadata.annotations).project == "vision"
+    assert marks_of(service.get(Experiment, "default", "demo").metadata.annotations).tags == ("vision",)

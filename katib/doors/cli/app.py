@@ -63,7 +63,7 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
         "trial": _Entry("katib.doors.cli.editing", "Add a trial by hand."),
         "budget": _Entry("katib.doors.cli.editing", "Change how many trials there are, at once and in all."),
         "stop": _Entry("katib.doors.cli.editing", "Start no further trials of an experiment."),
-        "tag": _Entry("katib.doors.cli.tag", "Note tags, a project and text on an experiment."),
+        "tag": _Entry("katib.doors.cli.tag", "Set tags and notes of an experiment or a trial."),
         "pause": _Entry("katib.doors.cli.editing", "Pause a trial or an experiment: programs end, and go on later."),
         "resume": _Entry("katib.doors.cli.editing", "Resume what was stopped or paused."),
         "delete": _Entry("katib.doors.cli.submitting", "Delete experiments with everything that belongs to them."),

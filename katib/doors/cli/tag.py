@@ -16,41 +16,36 @@ _MARKED = options.PlainName("Experiment", "Trial")
 @click.command(
     epilog=options.examples(
         "katib tag my-experiment baseline resnet",
-        "katib tag my-experiment --remove baseline --favourite",
-        "katib tag my-experiment --project vision --note 'learning rate was too high'",
-        "katib tag my-experiment-4fj2x1aa candidate --favourite",
+        "katib tag my-experiment --remove baseline --note 'learning rate was too high'",
+        "katib tag my-experiment-4fj2x1aa candidate",
     ),
 )
 @click.argument("name", type=_MARKED)
 @click.argument("tags", nargs=-1, metavar="[TAG]...")
 @click.option("--remove", multiple=True, metavar="TAG", help="Take this tag away; may be given several times.")
-@click.option("--project", metavar="NAME", help='What an experiment belongs to; "": nothing.')
 @click.option("--note", metavar="TEXT", help='What to remember of it, in place of the last note; "": nothing.')
-@click.option("--favourite/--no-favourite", default=None, help="Keep it at hand, or no longer.")
 @options.connection
 def tag(
     name: str,
     tags: tuple[str, ...],
     remove: tuple[str, ...],
-    project: str | None,
     note: str | None,
-    favourite: bool | None,
     target: options.Target,
 ) -> None:
-    """Note tags and text on an experiment or a trial, a project of an experiment, and show what is noted.
+    """Set tags and notes of an experiment or a trial, and show them.
 
     The lists of experiments and of trials on the page show and find them. They are kept in annotations.
     """
     from katib.doors.cli.connection import connect, experiment_or_trial
 
-    changes_something = bool(tags or remove) or any(mark is not None for mark in (project, note, favourite))
+    changes_something = bool(tags or remove) or note is not None
     with connect(target, read_only=not changes_something, nothing_to_run=target.has_data) as (service, namespace):
         marked: Experiment | Trial = experiment_or_trial(service, namespace, name)
         name = marked.name
         if changes_something:
             before = marks_of(marked.metadata.annotations).tags
             kept = tuple(one for one in dict.fromkeys((*before, *tags)) if one not in remove)
-            changes = MarkChanges(kept if tags or remove else None, note, favourite, project)
+            changes = MarkChanges(kept if tags or remove else None, note)
             if isinstance(marked, Trial):
                 marked = service.mark(namespace, name, changes)
             else:
@@ -60,11 +55,6 @@ def tag(
 
 
 def _lines(marks: Marks) -> Iterator[str]:
-    parts = [
-        f"tags {', '.join(marks.tags)}" if marks.tags else "no tags",
-        *([f"project {marks.project}"] if marks.project else []),
-        *(["favourite"] if marks.favourite else []),
-    ]
-    yield "; ".join(parts)
+    yield f"tags {', '.join(marks.tags)}" if marks.tags else "no tags"
     for line in marks.notes.splitlines():
         yield f"note: {line}"

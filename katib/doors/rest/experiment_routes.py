@@ -286,11 +286,9 @@ def _add_reading(router: APIRouter) -> None:
 def _add_changes(router: APIRouter) -> None:
     @router.patch("/namespaces/{namespace}/experiments/{name}")
     def edit_experiment(service: Service, namespace: Namespace, name: Name, edit: ExperimentEdit) -> ExperimentObject:
-        """Change the counts of an experiment, stop it, let it go on, or mark it with tags, notes and a project."""
+        """Change the counts of an experiment, stop it, let it go on, or mark it with tags and notes."""
         counts: dict[str, int | None] = {key: edit[key] for key in COUNTS if key in edit}  # type: ignore[literal-required]  # fields of the edit
-        return service.edit(
-            namespace, name, counts=counts, stopped=edit.get("stopped"), marks=marks_in(edit, edit.get("project"))
-        ).encode()
+        return service.edit(namespace, name, counts=counts, stopped=edit.get("stopped"), marks=marks_in(edit)).encode()
 
     @router.post("/namespaces/{namespace}/experiments/{name}/pause")
     def pause_experiment(service: Service, namespace: Namespace, name: Name, pause: Pause) -> PausedExperiment:

@@ -63,7 +63,6 @@ def _rule(**schema: Any) -> Any:
 
 
 _CONTROLS = r"\x00-\x1f\x7f-\x9f"
-_PRINTABLE = rf"^[^{_CONTROLS}]*$"
 _NUMBER = (
     r"^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|"
     r"[iI][nN][fF]([iI][nN][iI][tT][yY])?|[nN][aA][nN])$"
@@ -190,13 +189,12 @@ class Marking(TypedDict):
         ]
     ]
     notes: NotRequired[Annotated[str, Field(description="What to remember of it."), _rule(maxLength=LONGEST_NOTES)]]
-    favourite: NotRequired[Annotated[bool, Field(description="Whether it is kept at hand.")]]
 
 
-def marks_in(edit: Marking, project: str | None = None) -> MarkChanges:
-    """Return what an edit notes; only an experiment has a project."""
+def marks_in(edit: Marking) -> MarkChanges:
+    """Return the marks of an edit."""
     tags = edit.get("tags")
-    return MarkChanges(None if tags is None else tuple(tags), edit.get("notes"), edit.get("favourite"), project)
+    return MarkChanges(None if tags is None else tuple(tags), edit.get("notes"))
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -207,9 +205,6 @@ class ExperimentEdit(Marking):
     parallelTrialCount: NotRequired[Annotated[int | None, Field(ge=1, le=MAX_INT)]]
     maxFailedTrialCount: NotRequired[Annotated[int | None, Field(ge=0, le=MAX_INT)]]
     stopped: NotRequired[Annotated[bool, Field(description="Whether no further trial starts; those that run go on.")]]
-    project: NotRequired[
-        Annotated[str, Field(description="What it belongs to."), _rule(maxLength=LONGEST_TAG, pattern=_PRINTABLE)]
-    ]
 
 
 class Pause(TypedDict):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
@@ -17,6 +17,7 @@ Order = Callable[[Summary], Any]
 SIZE = 50
 """Rows of a page."""
 
+_SEARCHED = ("name", "algorithm", "metric", "notes")
 
 SORTS: dict[str, tuple[str, Order]] = {
     "name": ("Name", lambda row: row["name"]),
@@ -36,12 +37,10 @@ class ListQuery:
     """The experiments that a user asks to see.
 
     Attributes:
-        text: Part of the name, the algorithm, the metric, a tag, the project or the notes, in any case.
+        text: Part of the name, the algorithm, the metric, a tag or the notes, in any case.
         states: Only experiments in one of these; empty: in any.
         namespaces: Only those of these namespaces; empty: of all.
         tags: Only those that have all of these.
-        favourites: Only those that are kept at hand.
-        grouped: Whether those of one project stand together.
         sort: Column to order by; empty: the newest first.
         descending: Whether the largest comes first.
         page: Counted from 1.
@@ -51,8 +50,6 @@ class ListQuery:
     states: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
-    favourites: bool = False
-    grouped: bool = False
     sort: str = ""
     descending: bool = False
     page: int = 1
@@ -67,7 +64,6 @@ class ListQuery:
         pairs += [("state", state) for state in query.states]
         pairs += [("namespace", namespace) for namespace in query.namespaces]
         pairs += [("tag", tag) for tag in query.tags]
-        pairs += [(key, "yes") for key, on in (("favourites", query.favourites), ("grouped", query.grouped)) if on]
         return urlencode(pairs)
 
 
@@ -84,7 +80,6 @@ class ListPage:
         states: Those that there are, with how many are in each.
         namespaces: Those that there are.
         tags: Those that there are, the most frequent first.
-        projects: Those that there are.
     """
 
     query: ListQuery
@@ -95,7 +90,6 @@ class ListPage:
     states: tuple[tuple[str, int], ...]
     namespaces: tuple[str, ...]
     tags: tuple[str, ...] = ()
-    projects: tuple[str, ...] = ()
 
     def tag_address(self, tag: str) -> str:
         """Return the question that shows only what has a tag, too, or no longer if it is asked now."""
@@ -135,7 +129,6 @@ def list_page(rows: Sequence[Summary], query: ListQuery) -> ListPage:
         states=tuple(sorted(counts.items())),
         namespaces=tuple(sorted({row["namespace"] for row in rows})),
         tags=tuple(tag for tag, _ in Counter(tag for row in rows for tag in row["tags"]).most_common()),
-        projects=tuple(sorted({row["project"] for row in rows if row["project"]})),
     )
 
 
@@ -145,24 +138,12 @@ def _passes(row: Summary, query: ListQuery) -> bool:
         (not query.states or row["state"] in query.states)
         and (not query.namespaces or row["namespace"] in query.namespaces)
         and set(query.tags) <= set(row["tags"])
-        and (row["favourite"] or not query.favourites)
-        and any(text in word.casefold() for word in _words(row))
+        and any(text in word.casefold() for word in (*map(row.__getitem__, _SEARCHED), *row["tags"]))
     )
 
 
-def _words(row: Summary) -> Iterator[str]:
-    for name in ("name", "algorithm", "metric", "project", "notes"):
-        yield row[name]
-    yield from row["tags"]
-
-
 def _ordered(rows: list[Summary], query: ListQuery) -> list[Summary]:
-    """Return rows in order: equal ones newest first, those without a value or a project last."""
-    found = _sorted(rows, query)
-    return sorted(found, key=lambda row: (not row["project"], row["project"])) if query.grouped else found
-
-
-def _sorted(rows: list[Summary], query: ListQuery) -> list[Summary]:
+    """Return rows in order: equal ones newest first, those without a value last."""
     newest_first = rows[::-1]
     if not query.sort:
         return newest_first

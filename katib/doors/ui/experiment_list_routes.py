@@ -32,17 +32,13 @@ def read_list_query(
     state: Texts = [],  # noqa: B006 - FastAPI copies it
     namespace: Texts = [],  # noqa: B006
     tag: Texts = [],  # noqa: B006
-    favourites: bool = False,
-    grouped: bool = False,
     sort: Text = "",
     order: Annotated[str, Query(pattern="^(up|down|)$")] = "",
     page: Annotated[int, Query(ge=1, le=1_000_000_000)] = 1,
 ) -> ListQuery:
     """Return what an address asks of the list."""
     states, namespaces, tags = (tuple(filter(None, chosen)) for chosen in (state, namespace, tag))
-    return ListQuery(
-        text.strip(), states, namespaces, tags, favourites, grouped, sort, descending=order == "down", page=page
-    )
+    return ListQuery(text.strip(), states, namespaces, tags, sort, descending=order == "down", page=page)
 
 
 Asked = Annotated[ListQuery, Depends(read_list_query)]

@@ -81,7 +81,7 @@ class Cell:
 
 
 NAME, STATE, NUMBER, FEASIBLE = "trial", "state", "number", "feasible"
-FRONT, FAVOURITE = "front", "favourite"
+FRONT = "front"
 CREATED, STARTED, ENDED, DURATION = "created", "started", "ended", "duration"
 
 _TITLES = {
@@ -94,7 +94,6 @@ _TITLES = {
     ENDED: "Ended",
     FEASIBLE: "Feasible",
     FRONT: "Pareto front",
-    FAVOURITE: "Favourite",
 }
 _KINDS = {
     NAME: Kind.TEXT,
@@ -106,10 +105,9 @@ _KINDS = {
     ENDED: Kind.TIME,
     FEASIBLE: Kind.CHOICE,
     FRONT: Kind.CHOICE,
-    FAVOURITE: Kind.CHOICE,
 }
 _NO_YES = ("no", "yes")
-_CHOICES = {STATE: STATES, FEASIBLE: _NO_YES, FRONT: _NO_YES, FAVOURITE: _NO_YES}
+_CHOICES = {STATE: STATES, FEASIBLE: _NO_YES, FRONT: _NO_YES}
 _SHOWN_METRICS = 4
 _SHOWN_PARAMETERS = 8
 _LARGEST_WHOLE = 1e15
@@ -236,9 +234,6 @@ _FIXED: dict[str, Callable[[TrialTable], Floats]] = {
     STATE: lambda table: table.states.astype(np.float64),
     FEASIBLE: lambda table: table.feasible.astype(np.float64),
     FRONT: lambda table: np.isin(np.arange(len(table)), front_of(table)).astype(np.float64),
-    FAVOURITE: lambda table: np.fromiter(
-        (name in table.marks and table.marks[name].favourite for name in table.names), np.float64, len(table)
-    ),
     CREATED: lambda table: table.created,
     STARTED: lambda table: table.started,
     ENDED: lambda table: table.ended,

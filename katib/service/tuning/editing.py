@@ -91,15 +91,13 @@ def edit_experiment(
 
 
 def mark_trial(store: ObjectStore, key: Key, marks: MarkChanges) -> Trial:
-    """Note tags, text, or that it is a favourite on a trial; return it as stored.
+    """Set tags and notes of a trial; return it as stored.
 
     Raises:
-        InvalidError: A mark is not valid, or it is a project: a trial belongs to its experiment.
+        InvalidError: A mark is not valid.
         NotFoundError: There is no such trial.
     """
     _check(marks)
-    if marks.project is not None:
-        raise invalid("project", "a trial has none", "set that of its experiment", "trial-project")
 
     def attempt() -> Trial:
         found = store.get(TRIAL, key)

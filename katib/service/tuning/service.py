@@ -524,7 +524,7 @@ class TuningService(Protocol):
             experiment: Its name.
             counts: `maxTrialCount`, `parallelTrialCount` or `maxFailedTrialCount`; None takes a limit away.
             stopped: Whether it makes no further trial, while those that run go on; None leaves that as it is.
-            marks: Tags, notes, project and favourite; None leaves all of them as they are.
+            marks: Tags and notes; None leaves all of them as they are.
 
         Raises:
             InvalidError: The change is not allowed.
@@ -539,10 +539,10 @@ class TuningService(Protocol):
         """
 
     def mark(self, namespace: str, trial: str, marks: MarkChanges) -> Trial:
-        """Note tags, text, or that it is a favourite on a trial; return it as stored.
+        """Set tags and notes of a trial; return it as stored.
 
         Raises:
-            InvalidError: A mark is not valid, or it is a project, which only an experiment has.
+            InvalidError: A mark is not valid.
         """
 
     def suspend(self, namespace: str, trial: str, *, suspended: bool) -> Trial:

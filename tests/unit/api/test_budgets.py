@@ -15,16 +15,14 @@ from katib.model.marks import (
     MarkChanges,
     Marks,
     annotations_of,
+    has_marks,
     marks_of,
     validate_marks,
 )
 from katib.model.names import (
     BUDGET_ANNOTATION,
-    FAVOURITE_ANNOTATION,
     PRICES_ANNOTATION,
-    PROJECT_ANNOTATION,
     TAGS_ANNOTATION,
-    WORKSPACE_ANNOTATION,
 )
 
 ONE_GPU = {"resources": {"limits": {"nvidia.com/gpu": 1, "cpu": "4"}, "requests": {"cpu": "500m"}}}
@@ -120,22 +118,24 @@ def test_a_trial_has_what_all_its_pods_request(job: dict[str, Any] | None, holds
 
 
 def test_marks_are_read_as_they_were_written_and_what_is_empty_is_taken_away() -> None:
-    changes = MarkChanges(("a", " b ", "a"), "two\nlines", favourite=True, project=" vision ")
+    changes = MarkChanges(("a", " b ", "a"), "two\nlines")
     written = {name: text for name, text in annotations_of(changes).items() if text is not None}
 
-    assert marks_of(written) == Marks(("a", "b"), "two\nlines", favourite=True, project="vision")
+    assert marks_of(written) == Marks(("a", "b"), "two\nlines")
 
     assert annotations_of(MarkChanges()) == {}
-    assert annotations_of(MarkChanges(tags=(), favourite=False)) == {TAGS_ANNOTATION: None, FAVOURITE_ANNOTATION: None}
+    assert annotations_of(MarkChanges(tags=())) == {TAGS_ANNOTATION: None}
 
 
-def test_any_annotation_can_be_read_and_the_project_is_the_directory_otherwise() -> None:
-    odd = {TAGS_ANNOTATION: " ,a\u202e,,a\x1b ", PROJECT_ANNOTATION: "one\ntwo", FAVOURITE_ANNOTATION: "maybe"}
+def test_any_annotation_can_be_read_and_those_of_earlier_versions_are_ignored() -> None:
+    odd = {
+        TAGS_ANNOTATION: " ,a\u202e,,a\x1b ",
+        "katib.kubeflow.org/project": "x",
+        "katib.kubeflow.org/favourite": "true",
+    }
 
-    assert marks_of(odd) == Marks(("a",), "", favourite=False, project="one two")
-
-    assert marks_of({WORKSPACE_ANNOTATION: "/home/me/vision"}).project == "vision"
-    assert marks_of({WORKSPACE_ANNOTATION: "/home/me/vision", PROJECT_ANNOTATION: "nlp"}).project == "nlp"
+    assert marks_of(odd) == Marks(("a",), "")
+    assert not has_marks({"katib.kubeflow.org/favourite": "true"})
 
 
 @pytest.mark.parametrize(
@@ -146,10 +146,9 @@ def test_any_annotation_can_be_read_and_the_project_is_the_directory_otherwise()
         (MarkChanges(tags=("  ",)), "tags[0]", "tag-text"),
         (MarkChanges(tags=("x" * (LONGEST_TAG + 1),)), "tags[0]", "tag-text"),
         (MarkChanges(tags=("x",) * (MOST_TAGS + 1)), "tags", "tags-count"),
-        (MarkChanges(project="a\nb"), "project", "project-text"),
         (MarkChanges(notes="x" * (LONGEST_NOTES + 1)), "notes", "notes-length"),
     ],
-    ids=["comma", "turned text", "blank", "long tag", "many", "project of two lines", "long notes"],
+    ids=["comma", "turned text", "blank", "long tag", "many", "long notes"],
 )
 def test_what_cannot_be_noted_is_refused(changes: MarkChanges, path: str, origin: str) -> None:
     assert [(error.path, error.origin) for error in validate_marks(changes)] == [(path, origin)]

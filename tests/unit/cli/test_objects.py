@@ -574,13 +574,13 @@ def test_the_output_of_any_replica_is_printed(katib: Katib, gang: MemoryTuningSe
     )
 
 
-def test_tags_notes_and_a_project_are_noted_and_shown(katib: Katib, service: MemoryTuningService) -> None:
+def test_tags_and_notes_are_set_and_shown(katib: Katib, service: MemoryTuningService) -> None:
     service.put(make_experiment("demo"))
     service.put(make_trial("demo-0"))
     with Server(service, host="127.0.0.1", port=0) as server:
         at = ("--server", server.url)
         first = katib("tag", "demo", *at)
-        marked = katib("tag", "demo", "a", "b", "--project", "vision", "--favourite", *at)
+        marked = katib("tag", "demo", "a", "b", *at)
         changed = katib("tag", "demo", "c", "--remove", "a", "--note", "one\ntwo", *at)
         code, _, err = katib("tag", "demo", "x,y", *at)
 
@@ -590,11 +590,7 @@ def test_tags_notes_and_a_project_are_noted_and_shown(katib: Katib, service: Mem
     assert of_trial.out == "trial/demo-0: tags candidate\ntrial/demo-0: note: keep\n"
     assert of_nothing.err.startswith('error: there is neither an experiment nor a trial "ghost" in namespace default; ')
     assert first.out == "experiment/demo: no tags\n"
-    assert marked.out == "experiment/demo: tags a, b; project vision; favourite\n"
-    assert changed.out == (
-        "experiment/demo: tags b, c; project vision; favourite\n"
-        "experiment/demo: note: one\n"
-        "experiment/demo: note: two\n"
-    )
+    assert marked.out == "experiment/demo: tags a, b\n"
+    assert changed.out == ("experiment/demo: tags b, c\nexperiment/demo: note: one\nexperiment/demo: note: two\n")
     assert (code, err.count("\n")) == (2, 1)
     assert "tags[2]: 'x,y' is not a tag; give 1 to 63 printable characters without a comma" in err

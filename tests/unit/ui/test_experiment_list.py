@@ -65,12 +65,11 @@ def test_a_list_is_filtered_and_ordered(query: ListQuery, expected: list[str]) -
 
 
 def marked() -> list[Summary]:
-    """Four experiments, oldest first, of two projects and without one."""
+    """Three experiments, oldest first."""
     marks = [
-        ("one", {"tags": "baseline,resnet", "project": "vision"}),
-        ("two", {"tags": "resnet", "favourite": "true", "notes": "Learning rate too high"}),
-        ("three", {"project": "nlp"}),
-        ("four", {"project": "vision", "favourite": "true"}),
+        ("one", {"tags": "baseline,resnet"}),
+        ("two", {"tags": "resnet", "notes": "Learning rate too high"}),
+        ("three", {}),
     ]
     return [
         experiment_summary(
@@ -88,22 +87,18 @@ def marked() -> list[Summary]:
     [
         (ListQuery(text="RESNET"), ["two", "one"]),
         (ListQuery(text="learning rate"), ["two"]),
-        (ListQuery(text="vision"), ["four", "one"]),
         (ListQuery(tags=("resnet", "baseline")), ["one"]),
-        (ListQuery(favourites=True), ["four", "two"]),
-        (ListQuery(grouped=True), ["three", "four", "one", "two"]),
-        (ListQuery(grouped=True, sort="name", descending=True), ["three", "one", "four", "two"]),
     ],
     ids=lambda value: value.address() if isinstance(value, ListQuery) else None,
 )
-def test_what_users_note_finds_and_groups(query: ListQuery, expected: list[str]) -> None:
+def test_tags_and_notes_find_experiments(query: ListQuery, expected: list[str]) -> None:
     assert expected == [row["name"] for row in list_page(marked(), query).rows]
 
 
-def test_a_list_knows_its_tags_projects_and_pages() -> None:
+def test_a_list_knows_its_tags_and_pages() -> None:
     page = list_page(marked(), ListQuery(tags=("resnet",)))
 
-    assert (page.tags, page.projects) == (("resnet", "baseline"), ("nlp", "vision"))
+    assert page.tags == ("resnet", "baseline")
     assert page.tag_address("baseline") == "tag=resnet&tag=baseline"
     assert page.tag_address("resnet") == ""
 

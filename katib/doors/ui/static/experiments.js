@@ -74,7 +74,7 @@ follow("data/list/live", {
   hello: () => part.refresh(), // what changed since the page was made, or while there was no connection
   rows: ({ rows, gone, other }) => {
     const known = Object.entries(rows).map(([id, html]) => showRow(id, html));
-    const asked = ["text", "state", "sort", "tag", "favourites", "grouped"].some((name) => part.query.get(name));
+    const asked = ["text", "state", "sort", "tag"].some((name) => part.query.get(name));
     if (other || gone.length || asked || known.includes(false)) refreshSoon();
     drawLinesSoon();
   },
