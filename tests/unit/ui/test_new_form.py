@@ -87,7 +87,7 @@ def test_a_draft_is_checked_whole() -> None:
 
 @pytest.mark.parametrize("start", STARTS)
 def test_every_start_lacks_nothing_but_programs_of_the_user(start: str) -> None:
-    text = (ROOT / "katib" / "ui" / "starts" / f"{start}.yaml").read_text()
+    text = (ROOT / "katib" / "doors" / "ui" / "starts" / f"{start}.yaml").read_text()
     answer = check_draft(MemoryTuningService(), text.replace("algorithmName: tpe", "algorithmName: random"))
     causes = [error["cause"] for error in answer["errors"]]
 
