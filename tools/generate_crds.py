@@ -70,7 +70,7 @@ def main() -> int:
     }
     wanted[TRAINERS / "optimizationjobs.yaml"] = yaml.safe_dump(_trainers(), sort_keys=False, width=120)
     wanted[COMPONENTS / "config" / "trial-templates.yaml"] = (
-        ROOT / "katib" / "local" / "trial-templates.yaml"
+        ROOT / "katib" / "places" / "machine" / "trial-templates.yaml"
     ).read_text()
     for path, text in wanted.items():
         if not check:
