@@ -33,10 +33,10 @@ from katib.sdk.results import TuneError, TuneResult, last_words, read_result
 from katib.sdk.search import Parameter
 from katib.sdk.spec import document_of, search_spec
 from katib.sdk.warm import warm_slots
+from katib.service.drafting.argument_words import in_arguments, python_words
+from katib.service.drafting.foreign_words import takes_its_arguments
 from katib.service.explaining.lines import Lines, Silence
 from katib.service.explaining.progress import Progress, savings_of, with_remedy
-from katib.service.tuning.argument_words import in_arguments, python_words
-from katib.service.tuning.foreign_words import takes_its_arguments
 from katib.service.tuning.reading import state_of
 from katib.service.tuning.repeating import ended_without_value
 from katib.service.tuning.sentences import said_once

@@ -17,9 +17,9 @@ import click
 from katib.doors.cli import options
 from katib.errors import invalid, one_line
 from katib.model.files.whole_files import write_named
-from katib.service.tuning.batch_scripts import Batch, batch_notes, batch_of
-from katib.service.tuning.config_files import values_of_config
-from katib.service.tuning.drafting import (
+from katib.service.drafting.batch_scripts import Batch, batch_notes, batch_of
+from katib.service.drafting.config_files import values_of_config
+from katib.service.drafting.experiments import (
     Metrics,
     Search,
     command_template,
@@ -30,8 +30,8 @@ from katib.service.tuning.drafting import (
     parse_parameter,
     words_of_line,
 )
-from katib.service.tuning.job_files import job_file_of, job_template, options_of_job, read_job
-from katib.service.tuning.script_options import (
+from katib.service.drafting.job_files import job_file_of, job_template, options_of_job, read_job
+from katib.service.drafting.script_options import (
     ScriptOption,
     direction_of,
     is_shell_script,
@@ -314,8 +314,8 @@ def convert(source: str) -> None:
     its metric, or to report it: trials know nothing of wandb.log.
     """
     from katib.model.yaml_text import dump_yaml
-    from katib.service.tuning.old_experiments import old_experiments
-    from katib.service.tuning.sweeps import experiment_of_sweep
+    from katib.service.drafting.old_experiments import old_experiments
+    from katib.service.drafting.sweeps import experiment_of_sweep
 
     text, name = options.read_file(source)
     if objects := old_experiments(text, name):

@@ -27,7 +27,7 @@ from katib.errors import KatibError, NotFoundError, one_line
 from katib.model.names import EXPERIMENT_LABEL, WORKSPACE_ANNOTATION
 from katib.model.types import Experiment, Trial
 from katib.model.version import __version__
-from katib.service.tuning.drafting import (
+from katib.service.drafting.experiments import (
     Metrics,
     Search,
     command_template,

@@ -610,7 +610,7 @@ def refuse_as_command(word: str) -> None:
     if not word.startswith(("-", *_LONG_DASHES)):
         return
     from katib.model.wording import closest
-    from katib.service.tuning.argument_words import option_for
+    from katib.service.drafting.argument_words import option_for
 
     context = click.get_current_context()
     if word.startswith(_LONG_DASHES):

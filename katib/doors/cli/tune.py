@@ -29,8 +29,8 @@ from katib.model.names import WORKSPACE_ANNOTATION
 from katib.model.templates.claims import with_claims
 from katib.model.types import Experiment
 from katib.model.validation.update import without_placement
-from katib.service.tuning.batch_scripts import Batch, batch_notes, batch_of
-from katib.service.tuning.drafting import (
+from katib.service.drafting.batch_scripts import Batch, batch_notes, batch_of
+from katib.service.drafting.experiments import (
     CommandTemplate,
     Json,
     Metrics,
@@ -44,7 +44,7 @@ from katib.service.tuning.drafting import (
     parse_metrics,
     parse_parameter,
 )
-from katib.service.tuning.job_files import job_file_of, job_template, read_job
+from katib.service.drafting.job_files import job_file_of, job_template, read_job
 from katib.service.tuning.service import DEFAULT_NAMESPACE, Choice
 
 _MOST_AT_ONCE = 4

@@ -14,7 +14,7 @@ from katib.model.failure_text import LAST_OUTPUT, failure_cause, last_line, with
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "reference" / "errors.md"
-DOCUMENTED_ROOMS = ("api", "figures", "histories", "local", "sdk", "space", "templates", "tuning", "ui")
+DOCUMENTED_ROOMS = ("doors/ui", "figures", "model", "places/machine", "sdk", "service")
 DOCUMENTED_FILES = (
     "katib/engine/algorithm_services/refusals.py",
     "katib/doors/cli/editing.py",

@@ -23,7 +23,7 @@ from katib.errors import InvalidError
 from katib.model.configuration import read_configuration
 from katib.places.cluster.configuration.models import KatibConfig
 from katib.places.machine import validate_document
-from katib.service.tuning.job_files import read_job
+from katib.service.drafting.job_files import read_job
 from tests.support.doc_blocks import PAGES, ROOT, Block, blocks_of, is_mark, run_page
 from tests.support.experiments import a_double, an_experiment, an_int
 

@@ -19,8 +19,8 @@ from scipy import stats
 import katib
 from katib.errors import CallError, InvalidError, KatibError, NotFoundError, TerminalError, invalid
 from katib.sdk.results import TrialResult, TuneResult
-from katib.service.tuning import foreign_words
-from katib.service.tuning.argument_words import python_words
+from katib.service.drafting import foreign_words
+from katib.service.drafting.argument_words import python_words
 
 LR = {"lr": katib.search.double(0, 1)}
 

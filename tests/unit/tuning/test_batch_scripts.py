@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from katib.errors import InvalidError
-from katib.service.tuning.batch_scripts import Batch, batch_notes, batch_of
-from katib.service.tuning.drafting import Metrics, command_template, parse_parameter
+from katib.service.drafting.batch_scripts import Batch, batch_notes, batch_of
+from katib.service.drafting.experiments import Metrics, command_template, parse_parameter
 
 SCRIPT = """#!/bin/bash -l
 #SBATCH --array=0-5%2 -p gpu

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from katib.errors import InvalidError
-from katib.service.tuning.config_files import filled_config, read_config
-from katib.service.tuning.drafting import Metrics, command_template, parse_parameter
+from katib.service.drafting.config_files import filled_config, read_config
+from katib.service.drafting.experiments import Metrics, command_template, parse_parameter
 
 CONF = """# the model
 optimizer:

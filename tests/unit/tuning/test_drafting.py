@@ -9,8 +9,7 @@ import pytest
 
 from katib.errors import InvalidError
 from katib.model.types import Experiment, ObjectMeta
-from katib.service.tuning.companions import has_content
-from katib.service.tuning.drafting import (
+from katib.service.drafting.experiments import (
     CommandTemplate,
     Metrics,
     Search,
@@ -22,7 +21,7 @@ from katib.service.tuning.drafting import (
     parse_metrics,
     parse_parameter,
 )
-from katib.service.tuning.script_options import (
+from katib.service.drafting.script_options import (
     direction_of,
     is_shell_script,
     make_words,
@@ -31,6 +30,7 @@ from katib.service.tuning.script_options import (
     options_of_source,
     shell_command,
 )
+from katib.service.tuning.companions import has_content
 from tests.support.experiments import load_experiment
 
 LR = parse_parameter("lr=1e-5..1e-1:log")

@@ -8,8 +8,8 @@ import pytest
 
 from katib.errors import InvalidError
 from katib.model.yaml_text import parse_one
-from katib.service.tuning.drafting import CommandTemplate, Json, Metrics, parse_parameter
-from katib.service.tuning.job_files import job_file_of, job_template, options_of_job, read_job
+from katib.service.drafting.experiments import CommandTemplate, Json, Metrics, parse_parameter
+from katib.service.drafting.job_files import job_file_of, job_template, options_of_job, read_job
 
 JOB = """
 apiVersion: batch/v1

@@ -11,7 +11,7 @@ import yaml
 
 from katib.errors import InvalidError
 from katib.places.machine import validate_document
-from katib.service.tuning.old_experiments import old_experiments
+from katib.service.drafting.old_experiments import old_experiments
 from tests.support.cli import katib_here
 
 JOB = """apiVersion: batch/v1

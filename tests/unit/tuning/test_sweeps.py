@@ -11,8 +11,8 @@ import yaml
 from katib.errors import InvalidError
 from katib.model.loading import FileText, experiment_of
 from katib.places.machine import validate_document
+from katib.service.drafting.sweeps import experiment_of_sweep
 from katib.service.tuning.earlier_files import with_earlier_trials
-from katib.service.tuning.sweeps import experiment_of_sweep
 from tests.support.experiments import a_double, an_experiment, load_experiment
 
 SWEEP = """

@@ -15,7 +15,7 @@ from katib.errors import invalid
 from katib.model.types import API_VERSION
 from katib.model.wording import shown
 from katib.model.written import read_object, read_objects
-from katib.service.tuning.drafting import Json
+from katib.service.drafting.experiments import Json
 
 OLD_API_VERSION: Final = "kubeflow.org/v1alpha3"
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"

@@ -12,7 +12,7 @@ from typing import Any
 from katib.errors import FieldError, InvalidError, invalid
 from katib.model.written import in_place, value_in_place
 from katib.model.yaml_text import Plain, as_written, parse_one, plain_value
-from katib.service.tuning.drafting import Json, Metrics, Search, command_template, draft, slug
+from katib.service.drafting.experiments import Json, Metrics, Search, command_template, draft, slug
 
 _METHODS = {"grid": "grid", "random": "random", "bayes": "gp"}
 _DEFAULT_COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")

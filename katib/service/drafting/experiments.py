@@ -20,9 +20,9 @@ from katib.errors import invalid
 from katib.model.names import DRAFTED_IMAGE, MAX_EXPERIMENT_NAME, SLURM_OPTIONS_ANNOTATION, WORKSPACE_ANNOTATION
 from katib.model.types import API_VERSION, Experiment
 from katib.model.wording import shown
-from katib.service.tuning.batch_scripts import Batch, option_words
-from katib.service.tuning.config_files import filled_config, read_config
-from katib.service.tuning.script_options import FLAG, SHELL_SUFFIXES
+from katib.service.drafting.batch_scripts import Batch, option_words
+from katib.service.drafting.config_files import filled_config, read_config
+from katib.service.drafting.script_options import FLAG, SHELL_SUFFIXES
 
 Json = dict[str, Any]
 

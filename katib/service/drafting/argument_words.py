@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from katib.errors import FieldError, InvalidError, KatibError, invalid
-from katib.service.tuning.foreign_words import same_here
+from katib.service.drafting.foreign_words import same_here
 
 _SETTINGS = r"\.algorithmSettings\[(?P<{0}>\d+)\].*"
 _FOLLOWING = ("spec.trialTemplate", "spec.metricsCollectorSpec", "spec.objective.metricStrategies")

@@ -14,8 +14,8 @@ from katib.model.job_kinds import KNOWN_KINDS, known_kind, misspelt_kind, suspen
 from katib.model.loading import EXPERIMENTS
 from katib.model.wording import either
 from katib.model.written import read_object
-from katib.service.tuning.drafting import CommandTemplate, Json, Metrics, slug, unnamed_note, variables_of
-from katib.service.tuning.script_options import ScriptOption, option_around
+from katib.service.drafting.experiments import CommandTemplate, Json, Metrics, slug, unnamed_note, variables_of
+from katib.service.drafting.script_options import ScriptOption, option_around
 
 _SUBMITTING: Final = frozenset({"apply", "create"})
 _LEADING: Final = ("Master", "Launcher", "Chief")
