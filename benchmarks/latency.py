@@ -44,7 +44,7 @@ from katib.model.types import ObjectiveSpec
 from katib.wire.rpc._generated import api_pb2 as pb
 from suggestion_services.algorithms import ENTRIES, find_entry
 from suggestion_services.base import messages
-from suggestion_services.base.algorithm import NotYet, PastTrial, Problem, Proposal
+from suggestion_services.base.algorithm import AwaitingTrials, PastTrial, Problem, Proposal
 from tests.support.suggestion import PATIENCE_SECONDS, Service, a_parameter, a_trial, an_experiment
 
 NAMES = tuple("abcdef")
@@ -118,7 +118,7 @@ def past_trials(algorithm: str, n: int) -> tuple[pb.Trial, ...]:
     searching, known = entry.load()(problem(algorithm)), list[pb.Trial]()
     past: list[PastTrial] = []
     while len(known) < n:
-        with suppress(NotYet):
+        with suppress(AwaitingTrials):
             count = min(BATCH, n - len(known))
             for found in searching.suggest(list(past), first=len(known), count=count):
                 known.append(trial(len(known), *suggested(found)))

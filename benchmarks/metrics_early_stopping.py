@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from suggestion_services.algorithms import find_entry
 from suggestion_services.base.settings import Settings
-from suggestion_services.early_stopping import Curve, Point, Standing, StoppingAlgorithm, StoppingProblem
+from suggestion_services.early_stopping import CostCurve, CurvePoint, CurveState, StoppingAlgorithm, StoppingProblem
 
 Curves = list[list[float]]
 
@@ -120,25 +120,25 @@ def simulate(algorithm: StoppingAlgorithm | None, recorded: Curves, parallel: in
     """Run the trials in their order; return the epochs that were run and the best accuracy that was seen."""
     waiting = list(enumerate(recorded))[::-1]
     running: dict[str, list[float]] = {}
-    curves: dict[str, Curve] = {}
+    curves: dict[str, CostCurve] = {}
     epochs = 0
     while waiting or running:
         while waiting and len(running) < parallel:
             i, values = waiting.pop()
             running[f"trial-{i:03}"] = values
-            curves[f"trial-{i:03}"] = Curve(f"trial-{i:03}")
+            curves[f"trial-{i:03}"] = CostCurve(f"trial-{i:03}")
         for name, values in list(running.items()):  # one after the other, as readings come
             if name not in running:
                 continue  # another one's reading has stopped it
             done = len(curves[name])
-            curve = curves[name].extended([Point(done + 1, -values[done])])
+            curve = curves[name].extended([CurvePoint(done + 1, -values[done])])
             epochs += 1
             if len(curve) == len(values):
-                curve = curve.ended(Standing.SUCCEEDED)
+                curve = curve.ended(CurveState.SUCCEEDED)
                 del running[name]
             curves[name] = curve
             for verdict in [] if algorithm is None else algorithm.judge(list(curves.values())):
-                curves[verdict.trial_name] = curves[verdict.trial_name].ended(Standing.STOPPED)
+                curves[verdict.trial_name] = curves[verdict.trial_name].ended(CurveState.STOPPED)
                 del running[verdict.trial_name]
     return Outcome(epochs, max(-curve.best for curve in curves.values()))
 

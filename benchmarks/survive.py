@@ -34,7 +34,7 @@ from typing import Any
 from katib.model.checkpoints import CheckpointOwner, parent_of, unneeded
 from katib.model.names import trial_name
 from katib.places.machine.pods.leases import DIRECTORY_VARIABLE as LEASES
-from suggestion_services.algorithms import ENTRIES, Entry
+from suggestion_services.algorithms import ENTRIES, ListedAlgorithm
 from tests.support.cli import KATIB, environment, katib_here, katib_json, marked_processes, rows
 from tests.support.experiments import a_choice, a_double, a_template, an_experiment, an_int
 from tests.support.warm import popen
@@ -146,7 +146,7 @@ class Case:
         parallel: How many run at once.
     """
 
-    entry: Entry
+    entry: ListedAlgorithm
     trials: int = TRIALS
     parallel: int = PARALLEL
 

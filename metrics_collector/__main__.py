@@ -15,13 +15,13 @@ _listeners: list[Callable[[float], None]] = []
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the sidecar and return its exit code: 2 when the command line cannot be followed.
+    """Run the sidecar and return its exit code: 2 for an invalid command line.
 
-    SIGTERM is taken from the very start: after a short program it comes while the other modules are still loading.
+    SIGTERM is handled from the very start: after a short program it arrives while the other modules are still loading.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _note)
-    gc.disable()  # an import makes no garbage
+    gc.disable()  # imports create no garbage
     from katib.errors import KatibError
     from metrics_collector.arguments import parse_arguments
     from metrics_collector.pod_settings import PodSettings
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
     gc.freeze()
     gc.enable()
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="metrics-collector: %(message)s")
-    # It says with each attempt what the connection says once.
+    # It logs with each attempt a message that the connection logs once.
     logging.getLogger("metrics_collector.reporter").setLevel(logging.ERROR)
     pod = PodSettings.of(os.environ)
     try:
@@ -42,14 +42,14 @@ def main(arguments: Sequence[str]) -> int:
     if _requests:
         sidecar.terminate(_requests[0])
     code = sidecar.run()
-    # The interpreter gives up its handlers before it ends: a signal in between would replace the exit code.
+    # The interpreter removes its handlers before it ends: a signal in between would replace the exit code.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     return code
 
 
 def _note(_number: int, _frame: object) -> None:
-    now = time.monotonic()  # the grace period runs already, however long the rest takes to load
+    now = time.monotonic()  # the grace period has started, however long the other imports take
     _requests.append(now)
     for listener in _listeners:
         listener(now)

@@ -1,6 +1,6 @@
-"""The sidecar's command line, flag by flag as Katib's collectors have it.
+"""The sidecar's command line, with the flags of Katib's collectors.
 
-A flag takes the next argument whatever it looks like, or what follows its `=`. One dash is as good as two.
+A flag takes the next argument, whatever it is, or the text after its `=`. One dash is equivalent to two.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _DURATION = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|ms|s|m|h|)", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What to collect, and for whom.
+    """Parsed command line of a collector.
 
     Attributes:
         trial: Name of the trial.
         metrics: The objective metric, then the additional ones.
         objective_type: `minimize` or `maximize`.
-        db_manager: `host:port` that takes the readings.
-        path: The metrics file, or the directory of event files; None where there is neither.
-        file_format: `TEXT` or `JSON`; empty when it is not given, which a file reads as `TEXT`.
-        filters: RE2 patterns; none: the default one.
+        db_manager: `host:port` of the DB manager.
+        path: The metrics file, or the directory of event files; None if there is neither.
+        file_format: `TEXT` or `JSON`; empty if it is not given, which means `TEXT` for a file.
+        filters: RE2 patterns; empty for the default one.
         rules: Early stopping rules.
         early_stopping: `host:port` of the service to notify of an early stop; empty without rules.
-        poll_seconds: Pause between two looks.
-        timeout_seconds: Longest run of the program; 0: any.
+        poll_seconds: Pause between two polls.
+        timeout_seconds: Maximum run time of the program; 0: unlimited.
         wait_all: Whether to wait for every container of the pod, not just for the program.
     """
 
@@ -59,7 +59,7 @@ def parse_arguments(arguments: Sequence[str]) -> Arguments:
     """Read a command line.
 
     Raises:
-        InvalidError: With everything that is wrong with it.
+        InvalidError: With all errors of the command line.
     """
     given: dict[str, str] = {}
     rule_texts: list[str] = []
@@ -96,7 +96,7 @@ def parse_arguments(arguments: Sequence[str]) -> Arguments:
 
 
 def split_filters(text: str) -> tuple[str, ...]:
-    """Split patterns joined with semicolons; a piece that is no pattern by itself had a semicolon of its own."""
+    """Split patterns joined by semicolons; a piece that is not a valid pattern contained a semicolon itself."""
     filters: list[str] = []
     rest = ""
     for piece in text.split(";"):

@@ -1,4 +1,4 @@
-"""The collector of one trial: readings in, those that count out, a verdict of the rules, and an explanation."""
+"""The collector of one trial: filters and stamps readings, evaluates rules, and explains missing metrics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TICK = timedelta(microseconds=1)
 
 @dataclass(slots=True)
 class _ReadingCounts:
-    """What became of one metric, counted until every metric had a usable reading."""
+    """Counts of one metric's readings, until every metric had a usable one."""
 
     readings: int = 0
     numbers: int = 0
@@ -29,19 +29,18 @@ class _ReadingCounts:
 
 
 class Collector:
-    """Takes the readings of one trial as its source finds them. Not thread-safe; does no I/O.
+    """Processes the readings of one trial. Not thread-safe; does no I/O.
 
     Attributes:
-        verdict: Why the trial is to be stopped early; empty while it may go on.
+        verdict: The reason to stop the trial early; empty while it may continue.
 
     Args:
         objective: Name of the objective metric.
         metrics: Names of the additional metrics.
-        evidence: What the source came across, for explanations.
+        evidence: Observations of the source, for explanations.
         rules: Early stopping rules of the trial.
         objective_type: `minimize` or `maximize`.
-        clock: Returns the time to stamp readings with that carry none, each later than the one before; without it they
-            keep ZERO_TIME.
+        clock: Returns increasing times for readings without one; without a clock they keep ZERO_TIME.
     """
 
     def __init__(
@@ -60,10 +59,10 @@ class Collector:
         self._rules = RuleBook(rules, objective, objective_type) if rules else None
         self._clock = clock
         self._last_stamp: datetime | None = None
-        self._unread = set(self._counts)  # metrics without a usable reading: only these are to be explained
+        self._unread = set(self._counts)  # metrics without a usable reading, which need an explanation
 
     def take(self, readings: list[MetricLog]) -> list[MetricLog]:
-        """Count readings, test the rules against them and return those of the metrics, stamped."""
+        """Count readings, test the rules against them and return those of the metrics, with times."""
         readings = self._stamped(readings)
         rules, unread = self._rules, self._unread
         if rules is None and not unread and all(reading.value != UNAVAILABLE for reading in readings):
@@ -73,7 +72,7 @@ class Collector:
         for reading in readings:
             if (counts := self._counts.get(reading.name)) is not None:
                 taken.append(reading)
-                if reading.value == UNAVAILABLE:  # takes back those before it
+                if reading.value == UNAVAILABLE:  # revokes the earlier ones
                     self._counts[reading.name] = _ReadingCounts()
                     unread.add(reading.name)
                     continue
@@ -93,7 +92,7 @@ class Collector:
         return taken
 
     def _stamped(self, readings: list[MetricLog]) -> list[MetricLog]:
-        """Return readings with times, each later than the one before: logs sort by time, and keep the order so."""
+        """Return readings with increasing times: logs sort by time, so this keeps the order."""
         if self._clock is None or not readings:
             return readings
         now, last, stamped = self._clock(), self._last_stamp, list[MetricLog]()
@@ -108,7 +107,7 @@ class Collector:
         return stamped
 
     def explanation(self) -> str:
-        """Return one sentence on why the objective metric has no usable reading; empty when it has one."""
+        """Return one sentence on why the objective metric has no usable reading; empty if it has one."""
         counts = self._counts[self._objective]
         if counts.usable:
             return ""
@@ -131,9 +130,9 @@ class Collector:
         return f"{seen}, none matched {quote(self._objective)}{self._others()}{hint}"
 
     def missing_metrics(self) -> str:
-        """Return what is missing beside the objective's readings; empty when nothing is.
+        """Return the problems of metrics besides the objective; empty if there are none.
 
-        That is additional metrics without any reading, and values that were not taken.
+        These are additional metrics without any reading, and refused values.
         """
         if not self._unread:
             return self.refused()
@@ -146,7 +145,7 @@ class Collector:
         return "; ".join(filter(None, (self.refused(), found)))
 
     def refused(self) -> str:
-        """Return which values were not taken; empty when all were."""
+        """Return the refused values; empty if all were accepted."""
         return "; ".join(filter(None, map(self._evidence.refused, self._counts)))
 
     def _others(self) -> str:
@@ -155,7 +154,7 @@ class Collector:
 
 
 def output_parser(spec: TrialSpec, objective: ObjectiveSpec) -> Parser:
-    """Return the parser that a trial's StdOut or File collector asks for.
+    """Return the parser of a trial's StdOut or File collector.
 
     Raises:
         InvalidError: The format is unknown, or a filter is not an RE2 pattern with two groups.
@@ -167,5 +166,5 @@ def output_parser(spec: TrialSpec, objective: ObjectiveSpec) -> Parser:
 
 
 def wanted_names(metrics: Sequence[str], rules: Sequence[EarlyStoppingRule]) -> list[str]:
-    """Return the names to look for: the metrics, the objective first, and what only rules look at."""
+    """Return the names to look for: the metrics, the objective first, and metrics that only rules use."""
     return list(dict.fromkeys([*metrics, *[rule.name for rule in rules]] if rules else metrics))

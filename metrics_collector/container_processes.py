@@ -1,9 +1,9 @@
-"""The processes of a pod whose containers share one process namespace, as /proc shows them.
+"""The processes of a pod with a shared process namespace, from /proc.
 
-Process 1 is Kubernetes' own. The first process of each container has no parent we can see: its parent is 0.
+Process 1 is Kubernetes' own. The first process of each container has no visible parent: its parent is 0.
 
-The guard of one machine has a reader of its own (`katib.places.machine.processes.proc`): it asks the kernel for the
-children of one process, where this one takes a picture of them all, and it is loaded without any other file of ours.
+The guard of one machine has its own reader (`katib.places.machine.processes.proc`): it asks the kernel for the children
+of one process, whereas this one takes a snapshot of all, and it is loaded without any other file of ours.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _KUBERNETES_OWN = 1
 
 
 class Process(NamedTuple):
-    """One process. Its number may be used again; number and start together are its identity."""
+    """A process. Its number may be reused; number and start time together are its identity."""
 
     pid: int
     parent: int
@@ -27,9 +27,9 @@ class Process(NamedTuple):
 
 
 def read_process(pid: int, proc: Path = PROC) -> Process | None:
-    """Return a process; None when it has ended."""
+    """Return a process; None if it has ended."""
     try:
-        # The command's name stands in parentheses and may itself contain blanks and parentheses.
+        # The command's name is in parentheses and may itself contain blanks and parentheses.
         fields = (proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return None
@@ -37,7 +37,7 @@ def read_process(pid: int, proc: Path = PROC) -> Process | None:
 
 
 def all_processes(proc: Path = PROC) -> dict[int, Process]:
-    """Return all processes that run, by number, ourselves excepted."""
+    """Return all running processes by number, except this one."""
     try:
         pids = [int(name) for name in os.listdir(proc) if name.isdigit()]  # noqa: PTH208 - a third of the cost
     except OSError:
@@ -47,7 +47,7 @@ def all_processes(proc: Path = PROC) -> dict[int, Process]:
 
 
 def command_line(pid: int, proc: Path = PROC) -> bytes:
-    """Return the arguments of a process, each ended by a zero byte; empty when it has ended or is the kernel's."""
+    """Return the arguments of a process, each terminated by a zero byte; empty if it has ended or is the kernel's."""
     try:
         return (proc / str(pid) / "cmdline").read_bytes()
     except OSError:
@@ -55,24 +55,24 @@ def command_line(pid: int, proc: Path = PROC) -> bytes:
 
 
 def wrappers(processes: Mapping[int, Process], text: bytes, proc: Path = PROC) -> list[Process]:
-    """Return the processes that have a text in their command line, without their children that do too."""
+    """Return the processes whose command line contains a text, without their children that also match."""
     found = {pid for pid in processes if text in command_line(pid, proc)}
     return [processes[pid] for pid in sorted(found) if processes[pid].parent not in found]
 
 
 def descendants(processes: Mapping[int, Process], ancestor: int) -> list[Process]:
-    """Return children, their children and so on, parents before children."""
+    """Return all descendants, parents before children."""
     children: dict[int, list[Process]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process)
     found = list(children.get(ancestor, ()))
-    for process in found:  # the list grows while we walk it
+    for process in found:  # the list grows during the loop
         found += children.get(process.pid, ())
     return found
 
 
 def other_containers(proc: Path = PROC) -> list[Process]:
-    """Return the first process of each container that runs, but of Kubernetes' own and of ours."""
+    """Return the first process of each running container, except Kubernetes' own and ours."""
     ours: set[int] = set()
     process = read_process(os.getpid(), proc)
     while process is not None and process.pid not in ours:

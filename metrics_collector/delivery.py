@@ -1,4 +1,4 @@
-"""Where the sidecar's results go: the DB manager, and the early stopping service."""
+"""Delivery of the sidecar's results: to the DB manager and the early stopping service."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _CALL_SECONDS = 20.0
 _SET_TRIAL_STATUS = "/api.v1.beta1.EarlyStopping/SetTrialStatus"
 
 KEPT = "readings are kept and sent again"
-"""What the log of a collector says while the DB manager does not take its readings."""
+"""Logged while the DB manager does not accept readings."""
 
 _logger = logging.getLogger(__name__)
 
 
 class DbManagerLog(DbManagerClient):
-    """A client of the DB manager for a reporter that tries again as often as it takes.
+    """A client of the DB manager for a reporter that retries indefinitely.
 
-    Katib's DB manager says of any trouble with its database that it is unknown, so such an answer counts as passing
-    too. After a failure the next call reconnects: a server that vanished without a word is not waited for again.
+    Katib's DB manager reports any database problem as UNKNOWN, so this status counts as transient too. After a failure
+    the next call reconnects, so that it does not wait for a dead connection again.
 
     Args:
-        address: Of the DB manager.
-        credentials: What we bring.
+        address: Address of the DB manager.
+        credentials: Credentials for it.
 
     Attributes:
-        problem: Why it does not answer now; empty while it does.
+        problem: The reason why it does not answer now; empty while it does.
     """
 
     def __init__(self, address: str, credentials: Credentials = NO_CREDENTIALS) -> None:
@@ -57,8 +57,8 @@ def set_trial_status(address: str, trial_name: str) -> None:
     """Notify the early stopping service that a trial was stopped.
 
     Raises:
-        UnavailableError: Not now.
-        KatibError: The service does not want to know.
+        UnavailableError: The service is temporarily unavailable.
+        KatibError: The service refused the request.
     """
     connection = Connection(address, peer="early stopping service", timeout_seconds=_CALL_SECONDS)
     try:

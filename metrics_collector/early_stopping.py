@@ -1,9 +1,9 @@
-"""Early stopping rules, evaluated while the readings come in.
+"""Early stopping rules, evaluated as readings arrive.
 
-A rule is tested at reading number `start_step` of its metric and at every later one (at every reading when that is 0).
-For the objective metric the best reading so far is compared, for any other the current one. A reading that is no finite
-number counts as a reading, is never compared and never the best. A trial is to be stopped when every rule has been met
-at least once, not necessarily at the same reading.
+A rule is tested at reading number `start_step` of its metric and at every later one (at every reading if that is 0).
+For the objective metric the best reading so far is compared, for any other the current one. A non-finite reading counts
+as a reading, but is never compared and never the best. A trial should be stopped when every rule has been met at least
+once, not necessarily at the same reading.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _COMPARISONS: dict[str, tuple[Callable[[float, float], bool], str]] = {
 
 
 class RuleBook:
-    """The rules of one trial and what was met so far.
+    """The rules of one trial and their state.
 
     A rule whose value is not a number, or whose comparison is unknown, can never be met: such rules never stop a trial.
 
     Args:
-        rules: All of them; none: the trial is never stopped.
+        rules: All rules; without any the trial is never stopped.
         objective: Name of the objective metric.
-        objective_type: `minimize` or `maximize`: which reading is the best.
+        objective_type: `minimize` or `maximize`: the direction of the best reading.
     """
 
     def __init__(self, rules: Sequence[EarlyStoppingRule], objective: str, objective_type: str) -> None:
@@ -44,11 +44,11 @@ class RuleBook:
 
     @property
     def metrics(self) -> frozenset[str]:
-        """Names of the metrics that rules not yet met look at."""
+        """Names of the metrics of rules that are not yet met."""
         return frozenset(rule.name for rule in self._open)
 
     def observe(self, reading: MetricLog) -> None:
-        """Test the rules against one more reading; `verdict` says why once all have been met."""
+        """Test the rules against another reading; sets `verdict` once all have been met."""
         self._counts[reading.name] += 1
         if not is_usable(reading.value):
             return

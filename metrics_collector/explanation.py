@@ -1,7 +1,7 @@
-"""Why a metric was not found: a sample of the output, and the candidate in it that looks most like the metric.
+"""Explanation of a missing metric: a sample of the output, and the most similar candidate in it.
 
-The sample is the first and the last part of the output, a bounded number of bytes that are kept without being looked
-at; only an explanation that is asked for reads them.
+The sample is the first and the last part of the output, a bounded number of bytes that are stored unparsed; only an
+explanation reads them.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from metrics_collector.parsers.lines import without_control_sequences
 from metrics_collector.parsers.names import printed_metrics
 
 SAMPLE_BYTES = 32 << 10
-"""Kept of the beginning, and of the end."""
+"""Bytes kept of the beginning, and of the end."""
 
 MAX_LINE_LENGTH = 2_000
-"""Examined of one sampled line; keeps the pattern's cost linear in the sample."""
+"""Characters examined of a sampled line; keeps the pattern's cost linear in the sample."""
 
 MAX_CANDIDATES = 500
-"""Different names compared; an explanation is asked for while other trials wait."""
+"""Different names compared; other trials wait while an explanation is computed."""
 
 MAX_NAMES = 10
-"""Similar names that are looked at closely."""
+"""Similar names that are compared closely."""
 
 MAX_QUOTE_LENGTH = 80
 
 LEAST_LIKENESS = 0.45
-"""A candidate less alike than this would send the reader astray (`epoch 3` for `loss`)."""
+"""Minimum similarity: a candidate below it would mislead the reader (`epoch 3` for `loss`)."""
 
 CONTAINED_LIKENESS = 0.6
-"""At least this alike are names of which one contains the other (`loss` and `validation_loss`)."""
+"""Minimum similarity of names of which one contains the other (`loss` and `validation_loss`)."""
 
-# Beside names with `=` or `:`: "loss 0.21", "val loss -> 3e-4", "'loss' => nan"
+# In addition to names with `=` or `:`: "loss 0.21", "val loss -> 3e-4", "'loss' => nan"
 _CANDIDATE = re.compile(
     r"""(?<![\w/.|-])(?P<name>[^\W\d][\w/.|-]{0,100}(?:\x20[\w/.|-]{1,40})?)["']?\s{0,3}
         (?:->|=>|\s)\s{0,3}["']?
@@ -47,7 +47,7 @@ _CANDIDATE = re.compile(
 
 @dataclass(slots=True)
 class OutputSample:
-    """Keeps the first and the last bytes of a stream."""
+    """Stores the first and the last bytes of a stream."""
 
     _size: int = SAMPLE_BYTES
     _head: bytearray = field(default_factory=bytearray)
@@ -55,7 +55,7 @@ class OutputSample:
     _tail_size: int = 0
 
     def add(self, data: bytes) -> None:
-        """Take a chunk; costs no more than a copy of the part that is kept."""
+        """Add a chunk; costs no more than a copy of the stored part."""
         room = self._size - len(self._head)
         if room > 0:
             self._head += data[:room]
@@ -75,7 +75,7 @@ class OutputSample:
 
 
 def nearest(metric: str, lines: Iterable[str]) -> str:
-    """Return the part of a line that looks most like a reading of the metric; empty when none looks like a reading."""
+    """Return the part of a line most similar to a reading of the metric; empty if there is none."""
     found = _candidates(lines)
     scores = {name: _likeness(metric, name) for name in found}
     best = max(scores, key=lambda name: scores[name], default="")
@@ -83,7 +83,7 @@ def nearest(metric: str, lines: Iterable[str]) -> str:
 
 
 def names_like(metric: str, lines: Iterable[str]) -> list[str]:
-    """Return the names printed with `=` or `:` that look like that of the metric, the most similar first."""
+    """Return the names printed with `=` or `:` that are similar to the metric's, the most similar first."""
     names = islice(dict.fromkeys(name for line in lines for name, _ in printed_metrics(line)), MAX_CANDIDATES)
     scores = {name: _likeness(metric, name) for name in names if len(name) <= MAX_QUOTE_LENGTH}
     likely = [name for name in scores if scores[name] > LEAST_LIKENESS]
@@ -91,7 +91,7 @@ def names_like(metric: str, lines: Iterable[str]) -> list[str]:
 
 
 def _candidates(lines: Iterable[str]) -> dict[str, str]:
-    """Return what looks like a reading in these lines, by its name."""
+    """Return the text of possible readings in these lines, by name."""
     found: dict[str, str] = {}
     for line in lines:
         for name, text in printed_metrics(line):
@@ -105,14 +105,14 @@ def _candidates(lines: Iterable[str]) -> dict[str, str]:
 
 
 def nearest_name(metric: str, names: Iterable[str]) -> str:
-    """Return the name that looks most like that of the metric; empty when none does."""
+    """Return the name most similar to the metric's; empty if there is none."""
     scores = {name: _likeness(metric, name) for name in islice(names, MAX_CANDIDATES)}
     best = max(scores, key=lambda name: scores[name], default="")
     return best if best and scores[best] > LEAST_LIKENESS else ""
 
 
 def quote(text: str) -> str:
-    """Return text in double quotes, on one line and of a bounded length."""
+    """Return text in double quotes, on one line and of bounded length."""
     printable = "".join(char if char.isprintable() else "\ufffd" for char in text.strip())
     return f'"{printable[:MAX_QUOTE_LENGTH]}…"' if len(printable) > MAX_QUOTE_LENGTH else f'"{printable}"'
 

@@ -1,4 +1,4 @@
-"""Readings that are numbered, so that those which are sent again are stored once."""
+"""Numbered readings, so that repeated reports are stored once."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from katib.model.metrics import BatchId, MetricLog, ObservationLog
 
 
 def new_reporter() -> str:
-    """Return a name that no other reporter has."""
+    """Return a unique name for a reporter."""
     return uuid4().hex
 
 
 class NumberedLog:
-    """Numbers the readings of one process. Used by one thread, in order: what failed is sent again before the next.
+    """Numbers the readings of one process. For one thread, in order: a failed report is repeated before the next one.
 
     Args:
-        log: Where they go.
+        log: The log that receives them.
     """
 
     def __init__(self, log: ObservationLog) -> None:

@@ -1,4 +1,4 @@
-"""Settings of the sidecar about its pod, beyond its arguments: environment variables."""
+"""Settings of the sidecar for its pod, in addition to its arguments: environment variables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEFAULT_GRACE_SECONDS = 30
 DEFAULT_GIVE_UP_SECONDS = 3600.0
 
 _NATIVE_SHARE_OF_GRACE = 0.6
-"""The launcher takes a quarter of it; the rest is spare."""
+"""The launcher takes a quarter of it; the rest is reserve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +33,17 @@ class PodSettings:
     """The pod around the sidecar.
 
     Attributes:
-        restart_policy: Of the pod: `Never`, `OnFailure` or `Always`.
-        program_restart: What the program's own container says of it, as in the pod's spec; empty: nothing.
-        grace_seconds: Between SIGTERM and SIGKILL of the pod; a program stopped early has as long.
+        restart_policy: Restart policy of the pod: `Never`, `OnFailure` or `Always`.
+        program_restart: Restart policy of the program's own container, as in the pod's spec; empty: none.
+        grace_seconds: Time between SIGTERM and SIGKILL of the pod, and of a program stopped early.
         is_alone: Whether the pod has no other containers than the program's and its sidecars.
-        give_up_seconds: How long after the end of the program readings are kept for a database that is away.
-        termination_log: Where Kubernetes reads what a container has to say at its end.
-        credentials: What the DB manager is brought.
+        give_up_seconds: How long after the end of the program readings are kept while the database is unavailable.
+        termination_log: Path of the container's termination message.
+        credentials: Credentials for the DB manager.
         pod_uid: Identity of the pod, because several may share a directory on a volume.
-        kind: Of the collector; empty: the flags say it.
+        kind: Kind of the collector; empty: determined by the flags.
         http_get: The program's endpoint as JSON, as in the source of the collector.
-        launcher_directory: Shared with the launcher of the program; None: there is none, as under Katib's controller.
+        launcher_directory: Directory shared with the program's launcher; None without one, as under Katib's controller.
     """
 
     restart_policy: str = "Never"
@@ -65,12 +65,12 @@ class PodSettings:
 
     @property
     def stays(self) -> bool:
-        """Whether the sidecar would be started again when it ends, and therefore waits for SIGTERM."""
+        """Whether the sidecar would be restarted when it ends, and therefore waits for SIGTERM."""
         return self.is_native or self.restart_policy == "Always"
 
     @property
     def seconds_to_end(self) -> float:
-        """How long the sidecar may go on after SIGTERM. A native one gets it only after the program's container."""
+        """Time from SIGTERM to the end of the sidecar. A native one gets SIGTERM only after the program's container."""
         return self.grace_seconds * (_NATIVE_SHARE_OF_GRACE if self.is_native else 1)
 
     @classmethod

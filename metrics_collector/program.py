@@ -1,11 +1,11 @@
-"""The training program seen from the sidecar: awaited, running, ended, or stopped early: politely, then firmly.
+"""The state of the training program for the sidecar: awaited, running, ended, or stopped early.
 
-`launch.c`, the first process of the program's container, shares a directory with us. Its file `state` says how far the
-program is; its named pipe `orders` takes what we want. Nobody but the launcher reads that pipe, so it is gone if the
-pipe has no reader, whatever has killed it. A launcher that is gone and left no last word was killed.
+`launch.c`, the first process of the program's container, shares a directory with the sidecar. Its file `state` holds
+the state of the program; its named pipe `orders` takes requests. Only the launcher reads that pipe, so a pipe without a
+reader means that it has ended, whatever killed it. A launcher that ended without a final state was killed.
 
-Whether Kubernetes starts the program again follows from its exit code, by the rules of its container or the policy of
-the pod. Other containers of the pod are never waited for: one of them may wait for us.
+Whether Kubernetes restarts the program follows from its exit code, by the rules of its container or the policy of the
+pod. The sidecar never waits for other containers of the pod: one of them may wait for the sidecar.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from typing import Any, NamedTuple, Protocol
 from katib.model.container_restarts import EXIT_CODES, runs_again
 
 LAUNCHER_DIRECTORY = "/var/run/katib"
-"""Where a pod has the volume with the launcher, its state and its orders."""
+"""Mount path of the volume with the launcher, its state and its orders."""
 
 RESTART_SECONDS = 600.0
-"""Within so long a program has to run again of which its container says that it will: twice the longest pause before a
-start. A node whose kubelet is older than the API server knows nothing of such rules."""
+"""Time limit for the restart of a program whose container has a restart rule: twice the longest pause before a start. A
+node whose kubelet is older than the API server does not know such rules."""
 
 _RECORD_BYTES = 64
 _KILLED = 137
-"""How a container ends that was killed as a whole: the kernel does it when memory is short."""
+"""Exit code of a container that was killed as a whole: the kernel does it when memory is short."""
 
 
 class Phase(StrEnum):
-    """How far the program is. ENDED is final."""
+    """Phase of the program. ENDED is final."""
 
     AWAITED = "awaited"
     RUNNING = "running"
@@ -40,7 +40,7 @@ class Phase(StrEnum):
 
 
 class Word(StrEnum):
-    """How far a run is, by its launcher."""
+    """State of a run, as written by its launcher."""
 
     RUNNING = "running"
     COMPLETED = "completed"
@@ -49,12 +49,12 @@ class Word(StrEnum):
 
 
 class Program(Protocol):
-    """A program that is followed through its restarts. Not thread-safe.
+    """A program, followed through its restarts. Not thread-safe.
 
     Attributes:
-        completed: Whether it ended well.
-        stopped: Whether it ended well because it was stopped early.
-        doubt: Why it is not certain that it will not run again; empty: nothing is in doubt.
+        completed: Whether it succeeded.
+        stopped: Whether it succeeded because it was stopped early.
+        doubt: The reason why it may run again; empty if it certainly will not.
     """
 
     completed: bool
@@ -62,26 +62,26 @@ class Program(Protocol):
     doubt: str
 
     def look(self) -> Phase:
-        """Look again; costs one read of a small file while the program runs."""
+        """Return the current phase; costs one read of a small file while the program runs."""
 
     def runs_again(self) -> bool:
-        """Return whether a program runs that no look has seen, though the one before it was to be the last."""
+        """Whether a program runs that no look has seen, although the last look was final."""
 
     def is_gone(self) -> bool:
-        """Return whether nothing of the program's container runs any more."""
+        """Whether no process of the program's container is running."""
 
     def stop(self) -> str:
-        """Ask the program to end early, once; return why that is not possible, empty when it is."""
+        """Request an early end of the program, once; return why that is not possible, empty if it is."""
 
     def insist(self) -> None:
-        """Go on with an early stop."""
+        """Enforce an early stop."""
 
     def release(self) -> None:
-        """Notify whoever waits for the collector that it is done."""
+        """Notify processes waiting for the collector that it has finished."""
 
 
 class Run(NamedTuple):
-    """The state of a run: its number, the last word, and the exit code of a program that ended."""
+    """The state of a run: its number, the last state, and the exit code of a program that ended."""
 
     number: int
     word: Word
@@ -89,13 +89,13 @@ class Run(NamedTuple):
 
 
 class LaunchedProgram(Program):
-    """A program below a launcher.
+    """A program started by a launcher.
 
     Args:
-        directory: Shared with the launcher.
-        restart_policy: Of the pod: what failed is started again unless it is `Never`.
-        own_restart: What the program's container says of it, in place of the pod.
-        monotonic: Reads time.
+        directory: Directory shared with the launcher.
+        restart_policy: Restart policy of the pod: a failed program is restarted unless it is `Never`.
+        own_restart: Restart policy of the program's container, which overrides the pod's.
+        monotonic: Returns monotonic time.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class LaunchedProgram(Program):
         self._ended: tuple[int, float] = (0, 0.0)
 
     def look(self) -> Phase:
-        """Look again."""
+        """Return the current phase."""
         run = self._run()
         if run is None:
             return Phase.AWAITED
@@ -124,7 +124,7 @@ class LaunchedProgram(Program):
         if run.word is Word.RUNNING:
             if not self.is_gone():
                 return Phase.RUNNING
-            run = self._run() or run  # its last word may have come meanwhile
+            run = self._run() or run  # its final state may have been written meanwhile
         self.completed = run.word in {Word.COMPLETED, Word.STOPPED}
         self.stopped = run.word is Word.STOPPED
         if run.number != self._ended[0]:
@@ -133,21 +133,21 @@ class LaunchedProgram(Program):
         return Phase.AWAITED if self._is_started_again(code) else Phase.ENDED
 
     def runs_again(self) -> bool:
-        """Return whether a run has begun that no look has seen."""
+        """Whether a run has started that no look has seen."""
         run = self._run()
         return run is not None and run.number != self._ended[0]
 
     def is_gone(self) -> bool:
-        """Return whether the launcher has ended."""
+        """Whether the launcher has ended."""
         return not self._order("")
 
     def stop(self) -> str:
-        """Have the launcher stop the program. Of one that is gone the next look tells."""
+        """Have the launcher stop the program. If it has ended, the next look detects that."""
         self._order(f"stop {self._seen}\n")
         return ""
 
     def insist(self) -> None:
-        """Do nothing: the launcher insists."""
+        """Do nothing: the launcher enforces the stop."""
 
     def release(self) -> None:
         """End the launcher's wait, unless it belongs to a run that no look has seen."""
@@ -166,13 +166,13 @@ class LaunchedProgram(Program):
             descriptor = os.open(self._directory / "orders", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             return False
-        with contextlib.suppress(BlockingIOError):  # so many orders wait already
+        with contextlib.suppress(BlockingIOError):  # too many orders are waiting already
             os.write(descriptor, text.encode())
         os.close(descriptor)
         return True
 
     def _is_started_again(self, code: int | None) -> bool:
-        """Return whether a program that ended with an exit code will run again; None: the code is not known."""
+        """Whether a program that ended with an exit code will be restarted; None: the code is unknown."""
         if not self._runs_again(_KILLED if code is None else code):
             if code is None and any(map(self._runs_again, EXIT_CODES)):
                 self.doubt = "the program was killed, and it is not known whether its container is started again"

@@ -1,7 +1,7 @@
-"""Remedies for a metric that was not found: each is applied to a sample of the output, and kept if it reads the metric.
+"""Remedies for a missing metric: each is tested on a sample of the output, and kept if it finds the metric.
 
-A remedy is half a sentence in the imperative. Patterns stand in it as they are typed: they hold no quote, so that the
-quoted form is the same for a shell and for YAML.
+A remedy is a clause in the imperative. It contains patterns as they are typed: without quotes, so that the quoted form
+is the same for a shell and for YAML.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _IN_FILE = "metricsFormat (--metrics-format of katib tune)"
 
 
 def remedies(metric: str, parser: Parser, lines: Sequence[str]) -> list[str]:
-    """Return the ways in which a metric would be read, the likeliest first.
+    """Return the changes that would make a metric readable, the likeliest first.
 
     Args:
         metric: Its name.
-        parser: Has read the output.
+        parser: The parser that has read the output.
         lines: A sample of the output.
     """
     others = [*parser.notes.ambiguous.get(metric, ()), *names_like(metric, lines)]
@@ -67,7 +67,7 @@ def _remedies_of_text(metric: str, parser: TextParser, others: Sequence[str], li
 
 def _naming(metric: str, names: Sequence[str]) -> list[str]:
     quoted = " or ".join(f'"{name}"' for name in names[:_MOST_NAMES])
-    return [f'name {quoted} in place of "{metric}" if that is the metric that you mean'] if quoted else []
+    return [f'name {quoted} instead of "{metric}" if that is the intended metric'] if quoted else []
 
 
 def _found(parser: Parser, lines: Iterable[str]) -> set[str]:
@@ -78,7 +78,7 @@ def _found(parser: Parser, lines: Iterable[str]) -> set[str]:
 
 
 def _pattern(metric: str, lines: Iterable[str]) -> str:
-    """Return a pattern for the first line that has a number behind the name; empty when none has."""
+    """Return a pattern for the first line that has a number after the name; empty if there is none."""
     searched = re.compile(rf"(?<![\w-]){re.escape(metric)}{_UP_TO_A_NUMBER}{_NUMBER}")
     match = next(filter(None, map(searched.search, lines)), None)
     if match is None:

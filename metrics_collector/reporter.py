@@ -1,15 +1,15 @@
-"""Hands readings of many trials to an observation log, from one thread of its own.
+"""Reporter: passes readings of many trials to an observation log, from its own thread.
 
 Laws:
 
 - Readings of one trial are stored in the order in which they were reported.
-- A batch that the log refuses for now (UnavailableError) is kept and tried again with growing pauses, until it is
-  stored or the reporter is closed. A log whose calls are all or none therefore gets every reading exactly once.
-- Readings that the log refuses for good are dropped, logged and counted in `lost`; those around them are stored, and
-  other trials go on.
-- Nothing waits longer than MAX_AGE_SECONDS before it is handed over, and nothing at all once its trial is flushed.
-- Trials take turns, flushed ones first, so one that prints without end does not hold up the others.
-- Memory is bounded by the caller: who keeps reporting while `backlogged` lets the queue grow.
+- A batch that the log refuses temporarily (UnavailableError) is kept and retried with growing pauses, until it is
+  stored or the reporter is closed. A log with atomic calls therefore gets every reading exactly once.
+- Readings that the log refuses permanently are dropped, logged and counted in `lost`; those around them are stored, and
+  other trials are unaffected.
+- No reading waits longer than MAX_AGE_SECONDS before it is sent, or at all once its trial is flushed.
+- Trials take turns, flushed ones first, so one that prints endlessly does not delay the others.
+- The caller bounds the memory: the queue grows if it reports while `backlogged`.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from katib.errors import Backoff, InternalError, InvalidError, KatibError, Unava
 from katib.model.metrics import MetricLog
 
 MAX_BATCH = 5_000
-"""Readings handed over at once: large enough to pay for a commit, small enough to be short."""
+"""Readings per call: large enough to pay for a commit, small enough to be short."""
 
 MAX_AGE_SECONDS = 0.05
-"""How long a reading may wait for company."""
+"""Maximum wait of a reading for more of its batch."""
 
 MAX_WAITING = 50_000
-"""Readings that may wait before the reporter calls itself backlogged: about 10 MB."""
+"""Waiting readings from which the reporter is backlogged: about 10 MB."""
 
 MAX_REFUSALS = 20
-"""Readings in a row that are refused one by one before the rest of their batch counts as refused, too."""
+"""Consecutive readings refused one by one before the rest of their batch counts as refused, too."""
 
 PAUSES = Backoff(0.05, 2.0)
 
@@ -45,13 +45,13 @@ Done = Callable[[], None]
 
 
 class Clock(Protocol):
-    """What the reporter needs of `katib.engine.runtime.clock.Clock`, which is not in the collector's image."""
+    """The part of `katib.engine.runtime.clock.Clock` that the reporter needs; the collector's image lacks that class."""
 
     def monotonic(self) -> float:
         """Return seconds from an arbitrary start."""
 
     def wait(self, condition: threading.Condition, timeout_seconds: float | None = None, /) -> object:
-        """Wait on a condition for at most this long."""
+        """Wait on a condition, at most for the timeout."""
 
 
 class _SystemClock:
@@ -61,30 +61,30 @@ class _SystemClock:
 
 @dataclass(slots=True)
 class _Trial:
-    """What waits for one trial."""
+    """The waiting readings and flushes of one trial."""
 
     logs: list[MetricLog] = field(default_factory=list)
     done: list[Done] = field(default_factory=list)
 
 
 class Reporter:
-    """A queue in front of a log. All methods may be called from any thread; only `close` and `discard` may wait.
+    """A queue in front of a log. All methods may be called from any thread; only `close` and `discard` may block.
 
     Attributes:
-        on_refusal: Takes the names of the trials whose readings have to wait, and why.
-        on_stored: Takes the names of the trials of which readings were just stored. Called on the reporter's thread.
-        settled: Number of readings that are stored, or refused for good.
-        lost: Number of readings that the log refused for good.
+        on_refusal: Receives the names of trials whose readings have to wait, and the reason.
+        on_stored: Receives the names of trials whose readings were just stored. Called on the reporter's thread.
+        settled: Number of readings that are stored or refused permanently.
+        lost: Number of readings that the log refused permanently.
 
     Args:
-        report: Stores readings of one trial, all or none: `katib.model.metrics.ObservationLog.report`.
-        report_all: Stores readings of several trials at the price of one, all or none; None: there is no such call.
-        max_batch: Most readings in one call of the log.
-        max_age_seconds: Longest wait for company.
-        first_age_seconds: Longest wait of readings that come when none were handed over for `max_age_seconds`; None: as
+        report: Stores readings of one trial, atomically: `katib.model.metrics.ObservationLog.report`.
+        report_all: Stores readings of several trials at the price of one, atomically; None if unsupported.
+        max_batch: Maximum number of readings in one call of the log.
+        max_age_seconds: Maximum wait for a full batch.
+        first_age_seconds: Maximum wait of readings that arrive when none were sent for `max_age_seconds`; None: as
             long as all others. Batches do not become more frequent, and a rare reading is stored sooner.
         max_waiting: Number of waiting readings from which the reporter is backlogged.
-        pauses: After refusals in a row.
+        pauses: Pauses after consecutive refusals.
         clock: Measures ages, pauses and the time to close.
     """
 
@@ -113,21 +113,21 @@ class Reporter:
         self._changed = threading.Condition()
         self._queue: dict[str, _Trial] = {}
         self._queued = 0  # readings in the queue
-        self._due: float | None = None  # when the queue is to be handed over; None: nothing is in it
-        self._taken_at = -math.inf  # when something of it was handed over last
-        self._flushed: dict[str, None] = {}  # trials of the queue that are to be stored now, in order
+        self._due: float | None = None  # time to send the queue; None: it is empty
+        self._taken_at = -math.inf  # when a part of it was sent last
+        self._flushed: dict[str, None] = {}  # trials of the queue to be stored now, in order
         self._under_way: dict[str, _Trial] = {}  # taken from the queue and not yet settled
-        self._calling = False  # the log is working on what is under way
-        self._waiting = 0  # readings queued or under way
+        self._calling = False  # a call of the log is in progress
+        self._waiting = 0  # readings queued or in progress
         self.settled = 0
         self.lost = 0
-        self._deadline: float | None = None  # set once it closes
+        self._deadline: float | None = None  # set on closing
         self._thread = threading.Thread(target=self._run, name="metrics-reporter", daemon=True)
         self._thread.start()
 
     @property
     def backlogged(self) -> bool:
-        """True while so many readings wait that no more should be read."""
+        """Whether so many readings wait that no more should be read."""
         return self._waiting >= self._max_waiting
 
     def report(self, trial_name: str, logs: Sequence[MetricLog]) -> None:
@@ -150,9 +150,9 @@ class Reporter:
                 self._changed.notify_all()
 
     def flush(self, trial_name: str, done: Done) -> None:
-        """Call `done`, on the reporter's thread, once all that was reported for the trial is settled.
+        """Call `done`, on the reporter's thread, once all earlier reports for the trial are settled.
 
-        It is not called when the reporter is closed before that.
+        It is not called if the reporter is closed before that.
 
         Raises:
             InternalError: The reporter is closed.
@@ -163,7 +163,7 @@ class Reporter:
             self._changed.notify_all()
 
     def discard(self, trial_name: str) -> None:
-        """Drop what waits for a trial, because its log is about to be deleted; flushes of it count as settled.
+        """Drop the waiting readings of a trial, because its log is about to be deleted; flushes of it count as settled.
 
         Waits for a call of the log that is working on it, so that nothing is stored after this returns.
         """
@@ -176,9 +176,9 @@ class Reporter:
                     entry.logs.clear()
 
     def close(self, timeout_seconds: float) -> int:
-        """Store what waits, for at most so long, and end the thread; return the number of readings not stored.
+        """Store the waiting readings, within a timeout, and end the thread; return the number of readings not stored.
 
-        A call of the log that is under way when the time is up is not waited for; it may still store its batch.
+        A call of the log in progress at the timeout is not awaited; it may still store its batch.
         """
         with self._changed:
             self._deadline = self._clock.monotonic() + timeout_seconds
@@ -201,9 +201,9 @@ class Reporter:
                 return
 
     def _take(self) -> bool:
-        """Move a batch from the queue to what is under way; False when there is none and never will be.
+        """Move a batch from the queue to the calls in progress; False if there is none and never will be.
 
-        A flush goes with the last readings of its trial.
+        A flush moves with the last readings of its trial.
         """
         with self._changed:
             while not self._flushed and self._queued < self._max_batch:
@@ -218,7 +218,7 @@ class Reporter:
                 entry = self._queue.pop(name)
                 self._flushed.pop(name, None)
                 if len(entry.logs) > room:
-                    self._queue[name] = _Trial(entry.logs[room:], entry.done)  # behind the others
+                    self._queue[name] = _Trial(entry.logs[room:], entry.done)  # after the others
                     if entry.done:
                         self._flushed[name] = None
                     entry = _Trial(entry.logs[:room])
@@ -232,7 +232,7 @@ class Reporter:
             return True
 
     def _settle(self) -> bool:
-        """Store what is under way, however long it takes; False when the time to close was up before that."""
+        """Store the batch in progress, however long it takes; False if the timeout of closing comes first."""
         failures = 0
         while True:
             with self._changed:
@@ -258,7 +258,7 @@ class Reporter:
                 return False
 
     def _end(self, unsettled: Mapping[str, object]) -> list[Done]:
-        """Forget what is settled and return its flushes."""
+        """Remove settled readings and return their flushes."""
         with self._changed:
             self._calling = False
             flushes: list[Done] = []
@@ -271,7 +271,7 @@ class Reporter:
             return flushes
 
     def _rest(self, pause: float) -> bool:
-        """Wait before the next attempt; False when the time to close is up."""
+        """Wait before the next attempt; False after the timeout of closing."""
         with self._changed:
             was_open = self._deadline is None
             resume = self._clock.monotonic() + pause
@@ -282,17 +282,17 @@ class Reporter:
             return self._deadline is None or self._clock.monotonic() < self._deadline
 
     def _store(self, batch: dict[str, list[MetricLog]]) -> None:
-        """Hand readings to the log; what is settled leaves the batch.
+        """Send readings to the log; settled ones are removed from the batch.
 
         Raises:
-            UnavailableError: What is left in the batch is to be tried again.
+            UnavailableError: The rest of the batch must be retried.
         """
         if self._report_all is not None and batch:
             try:
                 self._report_all(batch)
             except UnavailableError:
                 raise
-            except Exception:  # one bad trial must not take the others with it: try them one by one
+            except Exception:  # one bad trial must not affect the others: retry them one by one
                 _logger.debug("observation log refused a batch", exc_info=True)
             else:
                 self.settled += sum(map(len, batch.values()))
@@ -302,9 +302,9 @@ class Reporter:
             del batch[name]
 
     def _store_one(self, name: str, logs: list[MetricLog]) -> None:
-        """Store readings of a trial; of a batch that is refused, all but the readings that are refused by themselves.
+        """Store readings of a trial; of a refused batch, all readings except those refused individually.
 
-        What is settled leaves the list, so that it is not sent again when the log goes away in between.
+        Settled readings are removed from the list, so that they are not sent again if the log becomes unavailable.
         """
         size, refusals = len(logs), 0
         while logs:
@@ -327,7 +327,7 @@ class Reporter:
             size = len(logs) if refusals >= MAX_REFUSALS else min(2 * size, len(logs))
 
     def _refusal_of(self, name: str, logs: list[MetricLog]) -> Exception | None:
-        """Store readings; return why the log refuses them for good, None when it takes them."""
+        """Store readings; return why the log refuses them permanently, None if it accepts them."""
         try:
             self._report(name, logs)
         except UnavailableError:

@@ -1,12 +1,12 @@
-"""How far a collector has come, kept for the one that is started after it in the same pod.
+"""The progress of a collector, kept for its successor in the same pod.
 
 A restarted collector reads the file from its beginning, which rebuilds the early stopping rules and the explanation,
-and hands on only what is not stored yet. The resume point says how many readings of the file are settled. It is written
-before each report and after it. A report whose end it does not know is sent again: its readings are numbered, and
-stored once. A DB manager that takes no numbers is asked for its first reading instead: reports are all or none.
+and reports only readings that are not stored yet. The resume point holds the number of settled readings of the file. It
+is written before and after each report. A report with an unknown outcome is repeated: its readings are numbered, and
+stored once. A DB manager without support for numbers is queried for its first reading instead: reports are atomic.
 
-The record has a fixed size and is written over itself by one call, so that a collector that is killed leaves the old
-one or the new one, also on a full disk.
+The record has a fixed size and is overwritten by one call, so that a killed collector leaves the old record or the new
+one, even on a full disk.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from pathlib import Path
 from metrics_collector.sources import Position
 
 _RECORD_BYTES = 4096
-"""One page: a write of it is not cut in two by the end of the process."""
+"""One page: the end of the process does not split a write of it."""
 
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A report that was under way.
+    """A report with an unknown outcome.
 
     Attributes:
-        count: Its readings.
-        time: Of its first reading, as on the wire.
-        name: Of its first reading.
-        digest: Of the value of its first reading, which may be long.
-        earlier: How many readings stored before it are equal to that one.
+        count: Number of its readings.
+        time: Time of its first reading, as on the wire.
+        name: Metric of its first reading.
+        digest: Digest of the value of its first reading, which may be long.
+        earlier: Number of earlier stored readings equal to that one.
     """
 
     count: int
@@ -47,19 +47,19 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a collector has done.
+    """Progress of a collector.
 
     Attributes:
-        device: Of the metrics file.
-        inode: Of the metrics file; it and the device identify it.
+        device: Device of the metrics file.
+        inode: Inode of the metrics file; together with the device its identity.
         size: Bytes read of the file.
-        settled: Readings of the file that are stored or refused for good; negative while some of a file before it are
+        settled: Readings of the file that are stored or refused permanently; negative while some of an earlier file are
             neither.
-        refused: Readings refused for good, of all files.
-        doubt: The report under way.
-        is_ordered: Whether reading the same once more gives the same readings in the same order, so that a number says
-            which of them are settled.
-        reporter: Under which name the readings are numbered.
+        refused: Readings refused permanently, of all files.
+        doubt: The report in progress.
+        is_ordered: Whether reading again gives the same readings in the same order, so that a number identifies the
+            settled ones.
+        reporter: Name under which the readings are numbered.
         origin: Number of the first reading of the file.
     """
 
@@ -74,15 +74,15 @@ class Progress:
     origin: int = 0
 
     def continues(self, position: Position) -> bool:
-        """Return whether a file, as it is now, is the one that was read and has only grown since."""
+        """Whether the file is the one that was read and has only grown since."""
         return (position.device, position.inode) == (self.device, self.inode) and position.length >= self.size
 
 
 class ResumePoint:
-    """The file of one collector. What cannot be written is not kept; it is said once.
+    """The file of one collector. A write error is logged once, and the progress is not kept.
 
     Args:
-        path: The file; None: nothing is kept, where a collector that is started again would not find it.
+        path: The file; None: nothing is kept, since a restarted collector would not find it.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -90,22 +90,22 @@ class ResumePoint:
         self._is_broken = False
 
     def load(self) -> Progress | None:
-        """Return what was kept; None when there is nothing, or nothing that can be read."""
+        """Return the stored progress; None if there is none, or it is unreadable."""
         if self._path is None:
             return None
         try:
             found = json.loads(self._path.read_bytes())
             doubt = found.pop("doubt")
-            found.pop("stops", None)  # which an earlier version kept
+            found.pop("stops", None)  # written by an earlier version
             return Progress(**found, doubt=Doubt(**doubt) if doubt else None)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            _logger.warning("what was stored before is not known, %s cannot be read: %s", self._path, error)
+            _logger.warning("earlier progress is unknown, %s cannot be read: %s", self._path, error)
             return None
 
     def save(self, progress: Progress) -> None:
-        """Keep how far the collector is."""
+        """Store the progress of the collector."""
         if self._path is None:
             return
         record = json.dumps(asdict(progress)).encode().ljust(_RECORD_BYTES - 1) + b"\n"

@@ -1,11 +1,12 @@
-"""A log that stores every reading once, also when its answers are lost or the collector is started again.
+"""A log that stores every reading once, even if answers are lost or the collector is restarted.
 
-Positions count the readings of one file from its first one. What is settled, stored or refused for good, is a prefix:
-the reporter keeps the order. So the position of a reading, under a name that a collector hands on to the next one with
-the file, is the number by which our DB manager knows what it has stored. Of another one it is found out by reading.
+Positions count the readings of one file from its first one. The settled readings, stored or refused permanently, are a
+prefix: the reporter keeps the order. So the position of a reading, under a name that a collector passes to its
+successor with the file, is the number by which our DB manager identifies stored readings. Another DB manager is queried
+instead.
 
-Several files that are read together have no such order the next time. A collector that comes after one that read them
-compares what it reads with what is stored: there every reading has a time of its own.
+Several files that are read together have no such order the next time. A successor of a collector of several files
+compares its readings with the stored ones: there every reading has a time of its own.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from metrics_collector.sources import Source
 
 
 class ResumableLog:
-    """Stores what is not stored yet. Its reporter has to be named by `follow_reporter`.
+    """Stores readings that are not stored yet. Call `follow_reporter` before use.
 
     The reading thread calls `follow_source` and `unsettled`, the reporter's thread `report`.
 
     Attributes:
-        refusal: Why readings were refused for good last; empty while none were.
-        is_resumed: Whether it goes on where a collector before this one was.
+        refusal: The reason of the last permanent refusal; empty if there was none.
+        is_resumed: Whether it continues from an earlier collector.
 
     Args:
-        log: Where readings go.
-        resume_point: Where the progress is kept.
+        log: The log that receives readings.
+        resume_point: Storage of the progress.
     """
 
     def __init__(self, log: ObservationLog, resume_point: ResumePoint) -> None:
@@ -52,29 +53,29 @@ class ResumableLog:
         self._file = (0, 0, 0)  # device, inode, bytes read
         self._base = 0  # readings of earlier files
         self._seen = 0  # readings of all files
-        self._skipped = 0  # of these, settled by a collector before this one
+        self._skipped = 0  # of these, settled by an earlier collector
         self._stored_to = 0  # position up to which the log is known to have stored
-        self._doubt: tuple[int, Doubt] | None = None  # position and content of a report whose end is not known
+        self._doubt: tuple[int, Doubt] | None = None  # position and content of a report with an unknown outcome
         self._noted_to = 0
         self._is_ordered = True
-        self._by_content = False  # whether what is stored already is known by comparison
+        self._by_content = False  # whether stored readings are recognized by comparison
         self._stored: Counter[tuple[datetime, str, str]] | None = None  # before this collector, and not yet read again
         self._moment: datetime | None = None
         self._equals: Counter[tuple[str, str]] = Counter()
 
     def follow_reporter(self, counts: Callable[[], tuple[int, int]]) -> None:
-        """Set what returns how many readings are settled, and how many of them were refused."""
+        """Set the function that returns the numbers of settled and of refused readings."""
         self._reporter_counts = counts
 
     @property
     def refused(self) -> int:
-        """Number of readings refused for good, by this collector and those before it."""
+        """Number of readings refused permanently, by this collector and earlier ones."""
         return self._refused_before + self._reporter_counts()[1]
 
     # --- the reading thread -------------------------------------------------------------------------------------------
 
     def follow_source(self, source: Source) -> None:
-        """Note what is read now, before its readings are handed over."""
+        """Record the position of the source, before its readings are reported."""
         position = source.position
         if position is None:
             return
@@ -89,7 +90,7 @@ class ResumableLog:
         self._file = (position.device, position.inode, max(position.size, self._file[2]))
 
     def unsettled(self, readings: list[MetricLog]) -> list[MetricLog]:
-        """Return the next readings without those that a collector before this one has settled."""
+        """Return the next readings without those that an earlier collector has settled."""
         start = self._seen
         self._seen += len(readings)
         settled = max(0, self._skipped - start)
@@ -98,10 +99,10 @@ class ResumableLog:
         return readings[settled:] if settled else readings
 
     def save(self) -> None:
-        """Keep how far we are."""
+        """Store the progress."""
         with self._saving:
             if self._before is not None:
-                return  # no file was read yet: what was kept still holds
+                return  # no file has been read yet: the stored progress is still valid
             position, doubt = self._doubt or (max(self._stored_to, self._position()), None)
             device, inode, size = self._file
             settled, origin = position - self._base, self._origin + self._base
@@ -112,7 +113,7 @@ class ResumableLog:
         if not (before.is_ordered and self._is_ordered):
             self._is_ordered, self._by_content = False, True
         elif before.settled < 0:
-            self._refused_before -= before.settled  # of a file that is gone, and with it what it said
+            self._refused_before -= before.settled  # of a file that no longer exists
         elif continues:
             self._skipped = self._stored_to = before.settled
             self._file = (before.device, before.inode, before.size)
@@ -123,11 +124,11 @@ class ResumableLog:
     # --- the reporter's thread ----------------------------------------------------------------------------------------
 
     def report(self, trial_name: str, logs: Sequence[MetricLog]) -> None:
-        """Append readings; all or none.
+        """Append readings, atomically.
 
         Raises:
-            UnavailableError: Not now.
-            KatibError: The log does not take these readings.
+            UnavailableError: The log is temporarily unavailable.
+            KatibError: The log does not accept these readings.
         """
         if self._by_content:
             self._report_unstored(trial_name, logs)
@@ -155,7 +156,7 @@ class ResumableLog:
             if rest:
                 self._log.report(trial_name, rest)
         except UnavailableError:
-            self._stored = None  # the answer may be all that is missing: look again
+            self._stored = None  # perhaps only the answer was lost: compare again
             raise
         except KatibError as error:
             self.refusal = str(error)
@@ -168,7 +169,7 @@ class ResumableLog:
             return self._log.read(trial_name)
         except UnavailableError:
             raise
-        except KatibError:  # a log that cannot be read: better twice than not at all
+        except KatibError:  # the log cannot be read: storing twice is better than not at all
             return []
 
     def _send(self, trial_name: str, logs: Sequence[MetricLog], start: int) -> None:
@@ -187,11 +188,11 @@ class ResumableLog:
         self._note(logs, start)
 
     def _settle_doubt(self, trial_name: str) -> None:
-        """Find out whether a report took effect whose answer did not arrive."""
+        """Find out whether a report without an answer took effect."""
         if self._doubt is None:
             return
         if self._log.knows_batches(trial_name):
-            self._doubt = None  # sent again, it is stored once
+            self._doubt = None  # a repeated report is stored once
             return
         start, doubt = self._doubt
         time = parse_time(doubt.time)
@@ -205,7 +206,7 @@ class ResumableLog:
             return [log.value for log in self._log.read(trial_name, metric_name=metric_name, start=time, end=time)]
         except UnavailableError:
             raise
-        except KatibError:  # a log that cannot be read: better twice than not at all
+        except KatibError:  # the log cannot be read: storing twice is better than not at all
             return []
 
     def _doubt_of(self, logs: Sequence[MetricLog]) -> Doubt:
@@ -214,7 +215,7 @@ class ResumableLog:
         return Doubt(len(logs), format_timestamp(time), name, _digest(value), earlier)
 
     def _note(self, readings: Sequence[MetricLog], start: int) -> None:
-        """Count equal readings of one moment, once: many programs stamp whole seconds."""
+        """Count equal readings of the same time, once: many programs stamp whole seconds."""
         for time, name, value, _ in readings[max(0, self._noted_to - start) :]:
             if time != self._moment:
                 self._moment = time
@@ -223,7 +224,7 @@ class ResumableLog:
         self._noted_to = max(self._noted_to, start + len(readings))
 
     def _position(self) -> int:
-        """Return the position of the next reading that is to be settled."""
+        """Return the position of the next reading to settle."""
         return self._skipped + self._reporter_counts()[0]
 
 

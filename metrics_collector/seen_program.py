@@ -1,12 +1,12 @@
-"""The training program of a pod without our launcher, seen as processes: as Katib's controller starts it.
+"""The training program of a pod without a launcher, observed as processes: started by Katib's controller.
 
-Katib puts a shell around the program that is known by a text in its command line and leaves `completed` in
-`<directory>/<process id>.pid` if the program ended well. The program of a Prometheus endpoint has no such shell: all
-that can be seen then is which first processes of containers there are, apart from Kubernetes' own and ours. The program
-has ended when all of them have; how it ended cannot be seen, and a container that never ends keeps us until SIGTERM.
+Katib wraps the program in a shell that is identified by a text in its command line and that writes `completed` to
+`<directory>/<process id>.pid` if the program succeeded. A program with a Prometheus endpoint has no such shell: only
+the first processes of containers are visible then, apart from Kubernetes' own and ours. The program has ended when all
+of them have; its outcome is unknown, and a container that never ends keeps the sidecar running until SIGTERM.
 
-A program that ended before we looked first leaves no trace but what it wrote: a container that is gone looks like one
-that is still to come.
+A program that ended before the first look leaves only its output: an ended container looks like one that has not
+started.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from metrics_collector.container_processes import (
 from metrics_collector.program import Phase, Program
 
 COMPLETING = "echo completed > "
-"""Of the command line of a shell around a program; the directory of its markers follows."""
+"""Part of the command line of a shell around a program; the directory of its markers follows."""
 
 EARLY_STOPPED = "early-stopped"
-"""The word in the marker of a program that is stopped early: its shell then ends well."""
+"""The word in the marker of a program that is stopped early: its shell then succeeds."""
 
 TRACE_SECONDS = 10.0
-"""Something to read without process and without marker for so long is the work of a program that ended before us."""
+"""Output without process and marker for this long is from a program that ended before the first look."""
 
 UNSEEN_SECONDS = 600.0
-"""Without shell: until a container that has not come was there before us; twice the longest pause before a start."""
+"""Without shell: time after which a missing container ended before us; twice the longest pause before a start."""
 
 
 class SeenProgram(Program):
-    """Follows the program of one pod.
+    """Observes the program of one pod.
 
     Args:
-        directory: Where a shell leaves its markers; None: no shell is around the program.
-        left_a_trace: Returns whether any program has left something to read.
-        grace_seconds: Of the pod; a program that is stopped early has as long.
-        monotonic: Reads time.
-        proc: Where processes are seen.
+        directory: Directory of the shell's markers; None: the program has no shell around it.
+        left_a_trace: Returns whether any program has left output.
+        grace_seconds: Grace period of the pod, and of a program that is stopped early.
+        monotonic: Returns monotonic time.
+        proc: Root of the process file system.
     """
 
     doubt = ""
@@ -76,7 +76,7 @@ class SeenProgram(Program):
         self._began = monotonic()
 
     def look(self) -> Phase:
-        """Look again."""
+        """Return the current phase."""
         self._firsts = [process for process in self._firsts if read_process(process.pid, self._proc) == process]
         if not self._firsts:
             self._firsts = self._found()
@@ -87,15 +87,15 @@ class SeenProgram(Program):
         return Phase.ENDED if self._was_seen or self._ended_unseen() else Phase.AWAITED
 
     def runs_again(self) -> bool:
-        """Return whether a program runs though there was none any more."""
+        """Whether a program runs although there was none any more."""
         return bool(self._found())
 
     def is_gone(self) -> bool:
-        """Return that it is not known: other containers may run."""
+        """Return False: unknown, since other containers may run."""
         return False
 
     def stop(self) -> str:
-        """Mark the program and ask all its processes to end; the shell is left alone, and ends well after it."""
+        """Mark the program and signal all its processes; the shell is left alone, and succeeds after it."""
         if self._directory is None:
             return "its container has no command; write it out"
         try:
@@ -109,13 +109,13 @@ class SeenProgram(Program):
         return ""
 
     def insist(self) -> None:
-        """End what is left by force once the grace period is over."""
+        """Kill the remaining processes after the grace period."""
         if self.stopped and self._monotonic() - self._stopped_at >= self._grace_seconds:
             with contextlib.suppress(OSError):
                 self._signal(signal.SIGKILL)
 
     def release(self) -> None:
-        """Do nothing: nobody waits."""
+        """Do nothing: no process waits."""
 
     def _found(self) -> list[Process]:
         if self._directory is None:
@@ -123,7 +123,7 @@ class SeenProgram(Program):
         return wrappers(all_processes(self._proc), f"{COMPLETING}{self._directory}".encode(), self._proc)
 
     def _completed(self) -> list[Path]:
-        """Return the markers of programs that ended well."""
+        """Return the markers of programs that succeeded."""
         with contextlib.suppress(OSError):
             markers = list((self._directory or self._proc).glob("*.pid"))
             return [path for path in markers if path.is_file() and path.read_bytes().strip() == b"completed"]

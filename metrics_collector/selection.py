@@ -1,8 +1,8 @@
-"""Which source a sidecar reads, and how it sees the program: from its flags and its pod.
+"""Selection of a sidecar's source and of its observation of the program, by its flags and its pod.
 
-Katib's controller sets the kind of a collector by the flags alone: a file comes with `-format`, a directory of event
-files without, and an endpoint has no `-path`. Our controller sets the kind, the endpoint and the launcher's directory
-by environment variables, which no other collector reads.
+Katib's controller determines the kind of a collector by flags alone: a file has `-format`, a directory of event files
+has not, and an endpoint has no `-path`. Our controller sets the kind, the endpoint and the launcher's directory by
+environment variables, which no other collector reads.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from metrics_collector.sources import FileSource, FileTail, Source
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a sidecar works with.
+    """The source of a sidecar, and traces of its program.
 
     Attributes:
-        source: Where readings come from.
-        directory: Where Katib's shell around the program writes its markers; None: there is no such shell.
-        left_a_trace: Returns whether a program has left something to read.
+        source: The source of readings.
+        directory: Directory of the markers of Katib's shell around the program; None: there is no such shell.
+        left_a_trace: Returns whether a program has left output.
     """
 
     source: Source
@@ -34,16 +34,16 @@ class Selection:
     left_a_trace: Callable[[], bool] = lambda: False
 
     def resume_point_of(self, pod: PodSettings) -> Path | None:
-        """Return where a collector leaves how far it is for the next one; None where that one would not find it.
+        """Return the path of the resume point; None if a successor would not find it.
 
-        The file keeps the name that earlier versions gave it, so that a collector of theirs can be followed by ours.
+        The name is that of earlier versions, so that a collector can continue one of theirs.
         """
         directory = pod.launcher_directory or self.directory
         return None if directory is None else directory / f"{pod.pod_uid}.checkpoint"
 
 
 def kind_of(arguments: Arguments, pod: PodSettings) -> str:
-    """Return the kind of collector that is asked for."""
+    """Return the requested kind of collector."""
     if pod.kind:
         return pod.kind
     if arguments.path is None:
@@ -56,14 +56,14 @@ def select(arguments: Arguments, pod: PodSettings, on_data: Callable[[bytes], No
     """Return the source of a sidecar.
 
     Args:
-        arguments: What to collect.
-        pod: Where.
+        arguments: The command line.
+        pod: The pod.
         on_data: Called with every chunk of a followed file.
 
     Raises:
         InvalidError: The format is unknown, or a filter is not an RE2 pattern with two groups.
     """
-    # Each kind of source is imported by those who need it: a collector should be there before its program ends.
+    # Each kind of source is imported on demand: a collector should be ready before its program ends.
     kind, path = kind_of(arguments, pod), arguments.path
     names = wanted_names(arguments.metrics, arguments.rules)
     if kind == CollectorKind.PROMETHEUS_METRIC or path is None:

@@ -1,17 +1,17 @@
 """The collector as a container of the trial's pod: follows the file, watches the program, reports while it runs.
 
-It ends when its own work is done, well if nothing is left to store, whatever became of the program. What it leaves for
-Kubernetes begins with whether all readings are stored, so that a part of them is not taken for the whole:
+It ends when its own work is done, with success if nothing is left to store, whatever the outcome of the program. Its
+termination message starts with whether all readings are stored, so that a part is not mistaken for the whole:
 
-- The program ended: read the rest, store it, say what was not found, end.
+- The program ended: read the rest, store it, report missing metrics, end.
 - The rules are met: end the program, store everything, notify the early stopping service, end.
-- SIGTERM: go on while the program has its grace period, and store what there is before ours is over.
-- The database is away: keep everything and try again; give up long after the program ended, with the reason.
+- SIGTERM: continue during the program's grace period, and store all readings before its own ends.
+- The database is unavailable: keep everything and retry; give up long after the program ended, with the reason.
 
-A sidecar that Kubernetes would start again when it ends waits for SIGTERM once its work is done, but one whose pod runs
-nothing else any more: the kubelet then finds all of them ended at once, and the pod is over. One that is started again
-all the same goes on where the last one was (`resumption`) and waits: the program runs once more, or another webhook has
-added a container to the pod.
+A sidecar that Kubernetes would restart waits for SIGTERM once its work is done, except in a pod without other running
+containers: the kubelet then finds all of them ended at once, and the pod is over. A sidecar that is restarted anyway
+continues from the last one (`resumption`) and waits: the program runs once more, or another webhook has added a
+container to the pod.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ _MAX_BATCH = 1_000
 """Readings of a report: Katib's DB manager refuses messages beyond 4 MB."""
 
 _MAX_AGE_SECONDS = 1.0
-"""How old a curve on a page may be; hundreds of sidecars share one DB manager."""
+"""Maximum age of a curve on a page; hundreds of sidecars share one DB manager."""
 
 _RESERVE_SECONDS = 5.0
-"""Of the pod's grace period, kept for storing what was read."""
+"""Reserved from the pod's grace period for storing readings."""
 
 _LONGEST_PAUSE_SECONDS = 10.0
 
 ALL_STORED = "all readings are stored"
-"""The first line of what a collector leaves that has stored everything; controllers rely on it."""
+"""The first line of the termination message if everything is stored; controllers rely on it."""
 
 NOT_ALL_STORED = "not all readings are stored: "
-"""How the words begin of a collector that has not, whatever its exit code; the reason follows."""
+"""Prefix of the termination message if not everything is stored, whatever the exit code; the reason follows."""
 
 _CONTAINER_LOG = 1
-"""Descriptor that the metrics file is copied to, for anyone who reads the container's log."""
+"""Descriptor to which the metrics file is copied, for readers of the container's log."""
 
 _logger = logging.getLogger(__name__)
 
@@ -64,14 +64,14 @@ class Sidecar:
     """One run of the collector. `run` in the main thread; `terminate` from a signal handler.
 
     Args:
-        arguments: What to collect.
+        arguments: The command line.
         pod: The pod.
     """
 
     def __init__(self, arguments: Arguments, pod: PodSettings) -> None:
         self._arguments = arguments
         self._pod = pod
-        self._is_copied = pod.kind != CollectorKind.STDOUT  # which is in the log of its own container
+        self._is_copied = pod.kind != CollectorKind.STDOUT  # its output is in the log of its own container
         self._objective, *additional = arguments.metrics
         selection = select(arguments, pod, self._note_output)
         self._source = selection.source
@@ -108,17 +108,17 @@ class Sidecar:
         self._is_hastened = False
         self._terminated_at: float | None = None
         self._deadline = 0.0  # when to give up, once the program has ended
-        self._missing: list[str] = []  # why not all is stored
+        self._missing: list[str] = []  # why not all readings are stored
         self._news: list[str] = []
         self._last_output = b""
 
     def terminate(self, now: float) -> None:
-        """Ask for an end within the grace period, which began at a time of the monotonic clock."""
+        """Request an end within the grace period, which started at a time of the monotonic clock."""
         if self._terminated_at is None:
             self._terminated_at = now
 
     def run(self) -> int:
-        """Collect until all is done; return the exit code."""
+        """Collect until all work is done; return the exit code."""
         phase = self._follow()
         stored = self._store(phase)
         if stored and self._program.stopped:
@@ -138,19 +138,19 @@ class Sidecar:
         return 0 if stored else 1
 
     def _stays(self, stored: bool) -> bool:
-        """Return whether to wait for SIGTERM: a restart would change nothing, or there is no other end."""
+        """Whether to wait for SIGTERM: a restart would change nothing, or there is no other end."""
         return self._pod.is_native or (stored and self._pod.stays)
 
     # --- while the program runs ---------------------------------------------------------------------------------------
 
     def _follow(self) -> Phase:
-        """Read until the program has ended or we must; return which."""
+        """Read until the program has ended or the sidecar must end; return the phase."""
         began = time.monotonic()
         while True:
             if self._terminated_at is not None and not self._is_hastened:
                 self._is_hastened = True
                 self._source.hasten()
-            phase = self._program.look()  # before reading: what was written before the end is read after it
+            phase = self._program.look()  # before reading, so that all output before the end is read after it
             self._read()
             if self._stops:
                 self._program.insist()
@@ -165,7 +165,7 @@ class Sidecar:
             time.sleep(self._arguments.poll_seconds)
 
     def _must_end(self, phase: Phase) -> bool:
-        """Return whether there is just time left to store: at once when no program runs whose last words may come."""
+        """Whether only time to store is left: at once if no program runs that may still report."""
         if self._terminated_at is None:
             return False
         seconds = self._pod.seconds_to_end
@@ -173,7 +173,7 @@ class Sidecar:
         return phase is not Phase.RUNNING or time.monotonic() >= over
 
     def _read(self) -> bool:
-        """Take what the file has grown by; False when storing is behind and there may be more."""
+        """Process the new part of the file; False if storing is behind and there may be more."""
         for readings in self._source.poll():
             self._once.follow_source(self._source)
             self._report(self._collector.take(readings))
@@ -186,7 +186,7 @@ class Sidecar:
         self._reporter.report(self._arguments.trial, self._once.unsettled(readings))
 
     def _note_output(self, chunk: bytes) -> None:
-        """Keep the last of the output, and copy it to the container's log; a failed copy does not stop collection."""
+        """Keep the last output, and copy it to the container's log; a failed copy does not stop collection."""
         self._last_output = (self._last_output + chunk[-LAST_OUTPUT_BYTES:])[-LAST_OUTPUT_BYTES:]
         rest = memoryview(chunk)
         while rest and self._is_copied:
@@ -209,9 +209,9 @@ class Sidecar:
     # --- after the program --------------------------------------------------------------------------------------------
 
     def _store(self, phase: Phase) -> bool:
-        """Read the rest and wait until everything is settled; False when something may still be stored by another try.
+        """Read the rest and wait until everything is settled; False if a retry may still store something.
 
-        What the DB manager refuses for good no restart of this container would change, and its end must not make a job
+        A restart of this container cannot change permanent refusals of the DB manager, and its end must not make a job
         run its program again.
         """
         self._deadline = time.monotonic() + self._pod.give_up_seconds
@@ -242,7 +242,7 @@ class Sidecar:
             self._missing.append(f"readings that the DB manager refused: {refused}{reason}")
 
     def _explain(self, phase: Phase) -> None:
-        """Report why there is no objective; in the log too, for controllers that read nothing else."""
+        """Report why there is no objective; to the log too, for controllers that read nothing else."""
         if phase is not Phase.ENDED:
             return
         is_missing = self._program.completed and not self._objective_found and not self._program.stopped
@@ -255,7 +255,7 @@ class Sidecar:
             self._report([MetricLog(ZERO_TIME, self._objective, UNAVAILABLE)])
 
     def _is_posted(self) -> bool:
-        """Return whether the program itself reported the objective: as a status of Kubeflow Trainer, or by a call."""
+        """Whether the program itself reported the objective: as a status of Kubeflow Trainer, or by a call."""
         try:
             found = self._log.newest(self._arguments.trial, limit=1, metric_name=self._objective)
         except KatibError:
@@ -263,12 +263,12 @@ class Sidecar:
         return any(parse_value(reading.value) is not None for reading in found)
 
     def _last_words(self) -> str:
-        """Return the last line of a program that failed: its output goes with its pod."""
+        """Return the last line of a failed program, since its output is deleted with its pod."""
         line = last_line(self._last_output)
         return LAST_OUTPUT + line if line and not (self._program.completed or self._program.stopped) else ""
 
     def _mark_as_stopped(self) -> None:
-        """Mark the trial as stopped. Without success it merely counts as one that ran to its end."""
+        """Mark the trial as stopped. If that fails, it counts as one that ran to its end."""
         backoff, failures = Backoff(self._arguments.poll_seconds, _LONGEST_PAUSE_SECONDS), 0
         while True:
             try:
@@ -295,16 +295,16 @@ class Sidecar:
         return time.monotonic() < deadline
 
     def _leave_news(self, phase: Phase) -> None:
-        """Write to the pod's status whether all is stored, once that is certain, and what else is to be reported."""
+        """Write to the pod's status whether all is stored, once that is certain, and other reports."""
         certain = [ALL_STORED] if phase is Phase.ENDED else []
-        missing = " ".join("; ".join(self._missing).split())  # one line, whatever a server said
+        missing = " ".join("; ".join(self._missing).split())  # one line, whatever a server returned
         first = [NOT_ALL_STORED + missing] if missing else certain
         if lines := [*first, *filter(None, ["; ".join(self._news)])]:
             leave_message(self._pod.termination_log, "\n".join(lines), is_warning=lines != certain)
 
 
 def leave_message(path: Path, text: str, *, is_warning: bool = True) -> None:
-    """Write a text to where Kubernetes takes it into the pod's status, and to our own log."""
+    """Write a text to the termination log, which Kubernetes copies to the pod's status, and to the own log."""
     _logger.log(logging.WARNING if is_warning else logging.INFO, "%s", text)
     try:
         path.write_text(text[:2000])

@@ -1,7 +1,7 @@
-"""The rules of trials whose readings pass through no collector of ours: they are pushed, by the program or for it.
+"""Early stopping rules of trials without a collector: their readings are pushed, by the program or for it.
 
-A collector evaluates a trial's rules while it reads. Here the readings are asked for where they are stored, and the
-same rules give the same verdicts.
+A collector evaluates a trial's rules while it reads. Here the readings are queried from the log, and the same rules
+give the same verdicts.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from katib.model.types import Trial
 from metrics_collector.early_stopping import RuleBook
 
 _ANSWERS = 10
-"""How many answers of the log are taken at a time; a trial that was pushed to for hours is caught up with step by step,
-so that others need not wait."""
+"""Answers of the log per round; a trial with hours of pushed readings is caught up with in steps, so that others need
+not wait."""
 
 _EXPERIMENTS = 100
-"""So many experiments are remembered; those that are over cannot be distinguished from those that are quiet."""
+"""Experiments remembered at once; ended ones cannot be distinguished from quiet ones."""
 
 
 class UncollectedTrials:
-    """Evaluates rules of trials from their stored logs. Fits `katib.engine.controllers.ports.GivenRules`. Thread-safe.
+    """Evaluates the rules of trials on their logs. Implements `katib.engine.controllers.ports.GivenRules`. Thread-safe.
 
     Args:
-        log: Has the readings.
+        log: The observation log.
     """
 
     def __init__(self, log: ObservationReader) -> None:
@@ -34,7 +34,7 @@ class UncollectedTrials:
         self._followed: OrderedDict[str, dict[str, _Followed]] = OrderedDict()
 
     def verdicts(self, trials: Sequence[Trial]) -> tuple[StopVerdict, ...]:
-        """Return which of the trials of one experiment meet all their rules."""
+        """Return the verdicts over those trials of one experiment that meet all their rules."""
         if not trials:
             return ()
         owners = trials[0].metadata.owner_references
@@ -43,7 +43,7 @@ class UncollectedTrials:
         followed = {trial.metadata.uid: known.get(trial.metadata.uid) or _Followed(trial) for trial in trials}
         self._followed[owner] = followed
         while len(self._followed) > _EXPERIMENTS:
-            self._followed.popitem(last=False)  # what it was is found again in the log
+            self._followed.popitem(last=False)  # its state is rebuilt from the log
         for metric in sorted(set().union(*(one.rules.metrics for one in followed.values()))):
             self._read([one for one in followed.values() if metric in one.rules.metrics], metric)
         return tuple(StopVerdict(one.trial.name, one.rules.verdict) for one in followed.values() if one.rules.verdict)
@@ -62,7 +62,7 @@ class UncollectedTrials:
 
 
 class _Followed:
-    """The rules of a trial, and how far its log was read for each metric."""
+    """The rules of a trial, and the read position of its log for each metric."""
 
     def __init__(self, trial: Trial) -> None:
         objective = trial.spec.objective

@@ -5,10 +5,10 @@ import os
 import signal
 import sys
 
-# The first process of a container is deaf to signals without a handler, and what follows takes a moment to import.
+# PID 1 of a container ignores signals without a handler, and the imports below take a moment.
 signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 
-gc.disable()  # an import makes no garbage
+gc.disable()  # imports create no garbage
 from suggestion_services.server import main  # noqa: E402
 
 gc.freeze()

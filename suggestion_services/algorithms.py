@@ -1,8 +1,7 @@
-"""The list of algorithms: the name of each, what it makes use of, and where its class is.
+"""The list of algorithms: name, supported features and class path of each.
 
-Importing the list is cheap; a class and the libraries behind it are imported when it is first asked for something. To
-add an algorithm, write a class and add an entry here (`docs/reference/algorithms.md`); its settings are in
-`setting_specs.py`.
+Importing the list is cheap; a class and its libraries are imported on first use. To add an algorithm, write a class and
+add an entry here (`docs/reference/algorithms.md`); its settings are in `setting_specs.py`.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from suggestion_services import setting_specs as specs
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One line of the list.
+class ListedAlgorithm:
+    """An algorithm of the list.
 
     Attributes:
-        info: What is known of the algorithm.
+        info: Its description.
         path: Dotted path of its class.
-        rules: Dotted path of its rules, in a module that is quick to import; empty if it has none beyond its settings.
-        package: The module of a library that some installations lack; empty if there is none.
-        servicer_path: Of an early stopping algorithm that answers Katib's calls in a way of its own.
+        rules: Dotted path of its rules, in a module that imports quickly; empty if it has none beyond its settings.
+        package: The optional module that it needs; empty if there is none.
+        servicer_path: Dotted path of a gRPC servicer of its own, for an early stopping algorithm.
     """
 
     info: AlgorithmInfo
@@ -53,16 +52,16 @@ class Entry:
 
     @property
     def is_installed(self) -> bool:
-        """Whether the library that some installations lack, if it needs one, is there."""
+        """Whether the optional package, if it needs one, is installed."""
         return not self.package or importlib.util.find_spec(self.package) is not None
 
     @property
     def install_command(self) -> str:
-        """The command that brings the library, with a verb."""
+        """The command that installs the package, with a verb."""
         return f"run pip install {_DISTRIBUTIONS[self.package]}"
 
     def check_installed(self) -> None:
-        """Raise TerminalError, with the command that helps, when a library is missing."""
+        """Raise TerminalError, with the command to run, if a package is missing."""
         if not self.is_installed:
             raise TerminalError(f"{self.info.name}: the package {self.package} is missing; {self.install_command}")
 
@@ -70,7 +69,7 @@ class Entry:
 _DISTRIBUTIONS = {"skopt": "scikit-optimize"}
 
 _importing = threading.RLock()
-"""Modules of SciPy import each other: of two threads that import two of them, one may find the other half made."""
+"""SciPy's modules import each other: two threads that import two of them can see a partially initialized module."""
 
 
 def _imported(path: str) -> Any:
@@ -81,8 +80,8 @@ def _imported(path: str) -> Any:
 
 _ECHOED = ("b_l", "n", "r", "current_s", "current_i", "evaluating_trials")
 
-_LISTED: tuple[Entry, ...] = (
-    Entry(
+_LISTED: tuple[ListedAlgorithm, ...] = (
+    ListedAlgorithm(
         AlgorithmInfo(
             "random",
             "Independent draws from the distributions of the parameters.",
@@ -92,7 +91,7 @@ _LISTED: tuple[Entry, ...] = (
         ),
         "suggestion_services.random_search.random_search:RandomSearch",
     ),
-    Entry(
+    ListedAlgorithm(
         AlgorithmInfo(
             "grid",
             "Every combination once; a double needs a step.",
@@ -104,7 +103,7 @@ _LISTED: tuple[Entry, ...] = (
         "suggestion_services.grid.grid:GridSearch",
         rules="suggestion_services.grid.grid:GridSearch",
     ),
-    Entry(
+    ListedAlgorithm(
         AlgorithmInfo(
             "tpe",
             "Tree-structured Parzen estimator, each parameter for itself.",
@@ -114,7 +113,7 @@ _LISTED: tuple[Entry, ...] = (
         "suggestion_services.tpe.tpe:Tpe",
         rules="suggestion_services.base.rules:TpeRules",
     ),
-    Entry(
+    ListedAlgorithm(
         AlgorithmInfo(
             "multivariate-tpe",
             "Tree-structured Parzen estimator of all parameters together, for parameters that interact.",
@@ -124,7 +123,7 @@ _LISTED: tuple[Entry, ...] = (
         "suggestion_services.tpe.tpe:MultivariateTpe",
         rules="suggestion_services.base.rules:TpeRules",
     ),
-    Entry(
+    ListedAlgorithm(
         AlgorithmInfo(
             "motpe",
             "Tree-structured Parzen estimator for several objectives, each parameter for itself.",
@@ -134,10 +133,10 @@ _LISTED: tuple[Entry, ...] = (
         "suggestion_services.tpe.tpe:Motpe",
         rules="suggestion_services.base.rules:TpeRules",
     ),
-    Entry(
+    ListedAlgorithm(
         AlgorithmInfo(
             "bayesianoptimization",
-            "A regression model of the objective, and the point that promises most under it.",
+            "A regression model of the objective; suggests the most promising point under it.",
             specs.BAYESIANOPTIMIZATION,
             features=(Feature.CONDITIONAL_PARAMETERS,),
         ),
@@ -145,16 +144,16 @@ _LISTED: tuple[Entry, ...] = (
         rules="suggestion_services.base.rules:BayesianRules",
         package="skopt",
     ),
-    Entry(
+    ListedAlgorithm(
         AlgorithmInfo(
             "gp",
-            "A Gaussian process of our own, for few and expensive trials in spaces of any kind.",
+            "A Gaussian process for few, expensive trials in spaces of any kind.",
             specs.GP,
             features=(Feature.CONDITIONAL_PARAMETERS, Feature.CONSTRAINTS, Feature.SEVERAL_OBJECTIVES),
         ),
         "suggestion_services.gp.gp:GaussianProcess",
     ),
-    Entry(
+    ListedAlgorithm(
         AlgorithmInfo(
             "hyperband",
             "Many trials with little of a resource, such as epochs, and few with more, in several brackets.",
@@ -165,10 +164,10 @@ _LISTED: tuple[Entry, ...] = (
         "suggestion_services.hyperband.hyperband:Hyperband",
         rules="suggestion_services.hyperband.hyperband:Hyperband",
     ),
-    Entry(
+    ListedAlgorithm(
         AlgorithmInfo(
             "bohb",
-            "The brackets of Hyperband, with a model of the best trials in place of chance.",
+            "The brackets of Hyperband, with a model of the best trials instead of random sampling.",
             specs.BOHB,
             features=(Feature.CONSTRAINTS, Feature.CONDITIONAL_PARAMETERS),
             echoed=_ECHOED,
@@ -176,17 +175,17 @@ _LISTED: tuple[Entry, ...] = (
         "suggestion_services.bohb.bohb:Bohb",
         rules="suggestion_services.bohb.bohb:Bohb",
     ),
-    Entry(
+    ListedAlgorithm(
         AlgorithmInfo(
             "asha",
-            "Trials pause at a rung of a resource, such as epochs; whichever is among the best of its rung goes on.",
+            "Trials pause at a rung of a resource, such as epochs; the best of each rung continue.",
             specs.LADDER,
             features=(Feature.CONSTRAINTS, Feature.CONDITIONAL_PARAMETERS),
         ),
         "suggestion_services.asha.asha:Asha",
         rules="suggestion_services.asha.asha:Asha",
     ),
-    Entry(
+    ListedAlgorithm(
         AlgorithmInfo(
             "cmaes",
             "Covariance matrix adaptation: a normal distribution that follows the better trials of each generation.",
@@ -196,10 +195,10 @@ _LISTED: tuple[Entry, ...] = (
         ),
         "suggestion_services.cmaes.cmaes:CmaEs",
     ),
-    Entry(
+    ListedAlgorithm(
         AlgorithmInfo(
             "sobol",
-            "Points of a sequence that fills the space evenly.",
+            "Points of a low-discrepancy sequence, which fills the space evenly.",
             specs.ONLY_SEED,
             reads_history=False,
             features=(Feature.CONDITIONAL_PARAMETERS, Feature.SEVERAL_OBJECTIVES),
@@ -207,26 +206,26 @@ _LISTED: tuple[Entry, ...] = (
         "suggestion_services.sobol.sobol:SobolSearch",
         rules="suggestion_services.base.rules:SobolRules",
     ),
-    Entry(
+    ListedAlgorithm(
         AlgorithmInfo(
             "pbt",
-            "Population based training: trials go on from each other's checkpoints, the worst from those of the best.",
+            "Population based training: trials continue from checkpoints, the worst from those of the best.",
             specs.PBT,
             features=(Feature.CONDITIONAL_PARAMETERS,),
         ),
         "suggestion_services.pbt.pbt:PopulationBasedTraining",
         rules="suggestion_services.pbt.pbt:PopulationBasedTraining",
     ),
-    Entry(
+    ListedAlgorithm(
         AlgorithmInfo(
             "nsga2",
-            "A genetic algorithm for several objectives, which keeps the trials that no other beats in all of them.",
+            "A genetic algorithm for several objectives, which keeps the Pareto-optimal trials.",
             specs.NSGA2,
             features=(Feature.SEVERAL_OBJECTIVES, Feature.CONSTRAINTS, Feature.CONDITIONAL_PARAMETERS),
         ),
         "suggestion_services.nsga2.nsga2:Nsga2",
     ),
-    Entry(
+    ListedAlgorithm(
         AlgorithmInfo(
             "enas",
             "A small recurrent network that learns from the trials which architectures to try next.",
@@ -237,10 +236,10 @@ _LISTED: tuple[Entry, ...] = (
         "suggestion_services.enas.enas:Enas",
         rules="suggestion_services.enas.enas:Enas",
     ),
-    Entry(
+    ListedAlgorithm(
         AlgorithmInfo(
             "darts",
-            "A search that happens inside a trial: hands it the operations and the settings of its training.",
+            "A search inside one trial: passes it the operations and the settings of its training.",
             specs.DARTS,
             reads_history=False,
             graph_fields=("numLayers",),
@@ -249,45 +248,45 @@ _LISTED: tuple[Entry, ...] = (
         ),
         "suggestion_services.darts.darts:Darts",
     ),
-    Entry(
+    ListedAlgorithm(
         AlgorithmInfo(
             "auto",
-            "Chooses one of the others by what is searched, and says which one and why.",
+            "Chooses another algorithm by the search space, and reports which one and why.",
             specs.AUTO,
             features=(Feature.CONDITIONAL_PARAMETERS, Feature.SEVERAL_OBJECTIVES, Feature.CONSTRAINTS),
         ),
         "suggestion_services.auto.auto:Auto",
         rules="suggestion_services.auto.auto:Auto",
     ),
-    Entry(
+    ListedAlgorithm(
         AlgorithmInfo(
             "medianstop",
-            "Stops a trial whose best reading so far is worse than what others averaged in their first readings.",
+            "Stops a trial whose best reading so far is worse than the average of other trials' first readings.",
             specs.MEDIANSTOP,
             early_stopping=True,
         ),
         "suggestion_services.medianstop.rule:MedianStopping",
         servicer_path="suggestion_services.medianstop.medianstop:MedianStop",
     ),
-    Entry(
+    ListedAlgorithm(
         AlgorithmInfo(
             "asha",
-            "Asynchronous successive halving: of the trials that reach a rung, the best share goes on.",
+            "Asynchronous successive halving: the best share of the trials that reach a rung continues.",
             specs.ASHA,
             early_stopping=True,
         ),
-        "suggestion_services.early_stopping.asha:Asha",
+        "suggestion_services.early_stopping.asha:AshaStopping",
     ),
-    Entry(
+    ListedAlgorithm(
         AlgorithmInfo(
             "hyperband",
             "Successive halving in brackets that begin at different rungs, so that slow starters have a chance.",
             specs.STOPPING_HYPERBAND,
             early_stopping=True,
         ),
-        "suggestion_services.early_stopping.hyperband:Hyperband",
+        "suggestion_services.early_stopping.hyperband:HyperbandStopping",
     ),
-    Entry(
+    ListedAlgorithm(
         AlgorithmInfo(
             "median",
             "Stops a trial whose best reading so far is worse than the median of finished trials at the same step.",
@@ -296,22 +295,22 @@ _LISTED: tuple[Entry, ...] = (
         ),
         "suggestion_services.early_stopping.median:Median",
     ),
-    Entry(
+    ListedAlgorithm(
         AlgorithmInfo(
             "wilcoxon",
-            "Stops a trial that is significantly worse than the best one over the steps that both have, such as folds.",
+            "Stops a trial that is significantly worse than the best one over their common steps, such as folds.",
             specs.WILCOXON,
             early_stopping=True,
         ),
         "suggestion_services.early_stopping.wilcoxon:Wilcoxon",
     ),
-    Entry(
+    ListedAlgorithm(
         AlgorithmInfo(
             "patience", "Stops a trial whose best reading no longer improves.", specs.PATIENCE, early_stopping=True
         ),
-        "suggestion_services.early_stopping.patience:Patience",
+        "suggestion_services.early_stopping.patience:PatienceStopping",
     ),
-    Entry(
+    ListedAlgorithm(
         AlgorithmInfo(
             "threshold",
             "Stops a trial whose reading is worse than a bound, or is not a number several times in a row.",
@@ -323,8 +322,8 @@ _LISTED: tuple[Entry, ...] = (
 )
 
 
-def _with_common(entry: Entry) -> Entry:
-    """Return the entry with what every suggestion algorithm has: a `seed`, and earlier trials where it learns."""
+def _with_common(entry: ListedAlgorithm) -> ListedAlgorithm:
+    """Return the entry with the common settings: a `seed`, and earlier trials if it learns."""
     info = entry.info
     if info.early_stopping:
         return entry
@@ -336,15 +335,15 @@ def _with_common(entry: Entry) -> Entry:
 ENTRIES = tuple(map(_with_common, _LISTED))
 
 
-def find_entry(name: str, *, early_stopping: bool = False) -> Entry:
+def find_entry(name: str, *, early_stopping: bool = False) -> ListedAlgorithm:
     """Return the entry of a suggestion algorithm, or of an early stopping algorithm.
 
     Args:
-        name: Of the algorithm.
-        early_stopping: Of which of the two kinds it is; None: a suggestion algorithm if there is one of this name.
+        name: The algorithm's name.
+        early_stopping: The kind of algorithm; None prefers a suggestion algorithm.
 
     Raises:
-        NotFoundError: There is none of this kind, with the nearest name.
+        NotFoundError: No algorithm of this kind has the name; the message has the nearest one.
     """
     entries = {entry.info.name: entry for entry in ENTRIES if entry.info.early_stopping == early_stopping}
     if name in entries:

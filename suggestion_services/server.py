@@ -1,8 +1,8 @@
-"""The process: bind, serve until a signal, exit immediately.
+"""The server process: binds, serves until a signal, and exits immediately.
 
-`python -m suggestion_services --algorithm tpe --address 127.0.0.1:6789` prints nothing as long as all is well. It
-serves several algorithms, as Katib's images do, when `--algorithm` is repeated, and all of one kind with `--suggestion`
-or `--early-stopping`.
+`python -m suggestion_services --algorithm tpe --address 127.0.0.1:6789` prints nothing unless something fails. A
+repeated `--algorithm` serves several algorithms, as Katib's images do; `--suggestion` or `--early-stopping` serves all
+of one kind.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ import grpc
 
 from katib.errors import KatibError, TerminalError, code_of, shortage_of
 from katib.wire.rpc._generated import api_pb2_grpc, early_stopping_pb2_grpc, health_pb2, health_pb2_grpc
-from suggestion_services.algorithms import ENTRIES, Entry, find_entry
-from suggestion_services.base.servicer import Served, SuggestionServicer, add_to_server, shortages
+from suggestion_services.algorithms import ENTRIES, ListedAlgorithm, find_entry
+from suggestion_services.base.servicer import ServedAlgorithm, SuggestionServicer, add_to_server, shortages
 
-_THREADS = 10  # as many as Katib's own services; experiments beyond that wait
+_THREADS = 10  # as in Katib's own services; further experiments wait
 _OPTIONS = (
     ("grpc.max_receive_message_length", -1),  # ten thousand trials are more than the default of 4 MiB
     ("grpc.max_send_message_length", -1),
     ("grpc.so_reuseport", 0),  # a port in use is an error, not a second server that gets half of the requests
 )
-_HEALTHY = frozenset({"", "manager.v1beta1.Suggestion"})  # the second is what Katib's probes ask for
+_HEALTHY = frozenset({"", "manager.v1beta1.Suggestion"})  # the second is the service that Katib's probes name
 _STOP_SECONDS = 0.2
 _LOOK_SECONDS = (
-    0.5  # a signal that comes just before the main thread waits does not end the wait: Python handles it after
+    0.5  # a signal just before the main thread waits does not interrupt the wait: Python handles it afterwards
 )
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -43,21 +43,21 @@ _THREAD_VARIABLES = (
 
 
 class HealthServicer(health_pb2_grpc.HealthServicer):
-    """Says that the process serves, to those who ask for a service it knows."""
+    """Health checks for the services that this process knows."""
 
     def Check(
         self, request: health_pb2.HealthCheckRequest, context: grpc.ServicerContext
     ) -> health_pb2.HealthCheckResponse:
-        """Return SERVING, or the status NOT_FOUND for a foreign name."""
+        """Return SERVING, or the status NOT_FOUND for an unknown service."""
         if request.service not in _HEALTHY:
             context.abort(grpc.StatusCode.NOT_FOUND, f"no service {request.service}")
         return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
 
 
-def start_server(entries: Sequence[Entry], address: str) -> tuple[grpc.Server, int]:
-    """Start serving algorithms of one kind together, and return the server and its port (0 for a Unix socket).
+def start_server(entries: Sequence[ListedAlgorithm], address: str) -> tuple[grpc.Server, int]:
+    """Start serving algorithms of one kind, and return the server and its port (0 for a Unix socket).
 
-    One alone is imported at once. Of several each is imported when it is first asked for: most are never used.
+    A single algorithm is imported at once. Several are imported on first use: most are never used.
 
     Raises:
         TerminalError: The address cannot be bound, or a package that an algorithm needs is missing.
@@ -72,7 +72,7 @@ def start_server(entries: Sequence[Entry], address: str) -> tuple[grpc.Server, i
         _register(api_pb2_grpc.add_EarlyStoppingServicer_to_server, servicers, server)
         _register(early_stopping_pb2_grpc.add_EarlyStoppingJudgeServicer_to_server, servicers, server)
     else:
-        add_to_server(SuggestionServicer(Served(one.info, one.load) for one in entries), server)
+        add_to_server(SuggestionServicer(ServedAlgorithm(one.info, one.load) for one in entries), server)
     _register(health_pb2_grpc.add_HealthServicer_to_server, HealthServicer(), server)
     try:
         port = server.add_insecure_port(address)
@@ -87,18 +87,18 @@ def start_server(entries: Sequence[Entry], address: str) -> tuple[grpc.Server, i
 
 
 def _register(add: Callable[[Any, grpc.Server], None], servicer: object, server: grpc.Server) -> None:
-    add(servicer, server)  # in one place, since the generated functions have no types
+    add(servicer, server)  # wrapped once, since the generated functions have no types
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve until SIGTERM, SIGINT or, if asked so, the end of standard input."""
+    """Serve until SIGTERM, SIGINT or, with `--exit-with-stdin`, the end of standard input."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if not (options.algorithm or options.suggestion or options.early_stopping):
         parser.error("name what to serve with --algorithm, --suggestion or --early-stopping")
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if not sys.warnoptions:
-        warnings.simplefilter("ignore")  # a library's advice to its programmer means nothing to the user of a service
+        warnings.simplefilter("ignore")  # a library's deprecation warnings mean nothing to the user of a service
     for variable in _THREAD_VARIABLES:
         os.environ.setdefault(variable, "1")
     stop = threading.Event()
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code_of(error).exit_code
     if options.exit_with_stdin:
         threading.Thread(target=_wait_for_stdin, args=(stop,), daemon=True).start()
-    while not stop.wait(_LOOK_SECONDS) and not shortages:  # by then whoever met the shortage has its answer
+    while not stop.wait(_LOOK_SECONDS) and not shortages:  # the failed request has been answered by then
         pass
     server.stop(None).wait(_STOP_SECONDS)
     for shortage in shortages[:1]:
@@ -124,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _thread_failed(failed: threading.ExceptHookArgs) -> None:
-    """Note a shortage that ended a thread: that of gRPC which takes requests, or the one that imports the algorithm."""
+    """Record a shortage that ended a thread: gRPC's polling thread, or the one that imports the algorithm."""
     shortage = None if failed.exc_value is None else shortage_of(failed.exc_value)
     if shortage is None:
         threading.__excepthook__(failed)
@@ -138,8 +138,8 @@ def _wait_for_stdin(stop: threading.Event) -> None:
     stop.set()
 
 
-def _entries(options: argparse.Namespace) -> Sequence[Entry]:
-    """Return what is to be served."""
+def _entries(options: argparse.Namespace) -> Sequence[ListedAlgorithm]:
+    """Return the entries to serve."""
     names = list(dict.fromkeys(options.algorithm or ()))
     if not names:
         return [e for e in ENTRIES if e.info.early_stopping == options.early_stopping and e.is_installed]

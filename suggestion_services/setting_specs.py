@@ -1,6 +1,6 @@
-"""The settings that each algorithm of the list accepts, by its name.
+"""The settings of each algorithm in the list, by its name.
 
-Each is the union of what Katib's own services accept under that name, since users move between them.
+They are a superset of those that Katib's own services accept under the same name, so that experiments move freely.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ def _last_resource(description: str) -> SettingSpec:
 
 _SEED = SettingSpec("random_state", "int", "", "Seed; without it the name of the experiment is the seed.", at_least=0)
 _STARTUP = SettingSpec("n_startup_trials", "int", "10", "Trials drawn at random before the model is used.", at_least=0)
-# The upper bound keeps a slip of the keyboard from filling the memory.
+# The upper bound keeps a typing error from filling the memory.
 _CANDIDATES = SettingSpec(
-    "n_ei_candidates", "int", "24", "Points drawn per suggestion, of which the best is taken.", at_least=0, at_most=1e5
+    "n_ei_candidates", "int", "24", "Points drawn per suggestion; the best is used.", at_least=0, at_most=1e5
 )
-_ETA = SettingSpec("reduction_factor", "int", "3", "One of so many trials goes on beyond a rung.", at_least=2)
+_ETA = SettingSpec("reduction_factor", "int", "3", "One of this many trials continues beyond a rung.", at_least=2)
 _FIRST = SettingSpec("min_resource", "int", "1", "The first rung: a step, or a number of readings.", at_least=1)
 _GRACE = SettingSpec("grace", "int", "0", "No trial is stopped before this step or number of readings.", at_least=0)
 
 _COST_AWARE = SettingSpec(
-    "cost_aware", "bool", "false", "Weigh what a trial promises against how long it is expected to take."
+    "cost_aware", "bool", "false", "Weigh the expected improvement of a trial against its expected duration."
 )
 
 ONLY_SEED = (_SEED,)
@@ -46,8 +46,8 @@ _KEEP = SettingSpec(
     "keep_checkpoints",
     "text",
     "needed",
-    "Which checkpoints stay while the experiment exists: those of the best trial and of trials that others may start "
-    "from, or all.",
+    "Which checkpoints are kept while the experiment exists: those of the best trial and of trials that others may "
+    "start from, or all.",
     choices=("needed", "all"),
 )
 
@@ -57,7 +57,7 @@ HYPERBAND = (
         "r_l",
         "float",
         "",
-        "The largest resource: what the last trials of each bracket get.",
+        "The largest resource, given to the last trials of each bracket.",
         above=0,
         is_required=True,
         amount_of="resource_name",
@@ -70,21 +70,21 @@ HYPERBAND = (
         is_required=True,
         names_parameter=True,
     ),
-    SettingSpec("eta", "float", "3", "One of so many trials goes on, with so many times the resource.", above=1),
+    SettingSpec("eta", "float", "3", "One of this many trials continues, with this many times the resource.", above=1),
     SettingSpec(
         "s_max",
         "int",
         "",
-        "Number of brackets less one; without it as many as there is room for between the least resource and r_l.",
+        "Number of brackets less one; by default as many as fit between the least resource and r_l.",
         at_least=0,
     ),
-    SettingSpec("rounds", "int", "1", "How often all brackets are run; 0: until something else ends it.", at_least=0),
+    SettingSpec("rounds", "int", "1", "How often all brackets are run; 0: until the experiment ends.", at_least=0),
     SettingSpec(
         "suggestion_trial_dir",
         "place",
         "",
-        "Path at which each trial finds the checkpoint of the one that it continues, or the URL of a store where "
-        "trials keep them; without it, trials begin with nothing.",
+        "Path at which each trial finds the checkpoint of the trial that it continues, or the URL of a store for "
+        "checkpoints; without it, trials start from scratch.",
     ),
     _KEEP,
 )
@@ -114,14 +114,14 @@ BAYESIANOPTIMIZATION = (
         "acq_func",
         "text",
         "gp_hedge",
-        "What a point promises; EIps and PIps weigh it against the duration of trials.",
+        "The acquisition function; EIps and PIps weigh it against the duration of trials.",
         choices=("gp_hedge", "LCB", "EI", "PI", "EIps", "PIps"),
     ),
     SettingSpec(
         "acq_optimizer",
         "text",
         "auto",
-        "How the most promising point is found; lbfgs needs base_estimator GP.",
+        "How the acquisition function is maximized; lbfgs needs base_estimator GP.",
         choices=("auto", "sampling", "lbfgs"),
     ),
 )
@@ -138,18 +138,18 @@ BOHB = (
         "model",
         "text",
         "kde",
-        "What suggests new configurations: the densities of the paper, multivariate-tpe, or gp.",
+        "The source of new configurations: the densities of the paper, multivariate-tpe, or gp.",
         choices=("kde", "tpe", "gp"),
     ),
     SettingSpec(
         "n_startup_trials",
         "int",
         "",
-        "Trials with values that a resource must have had before the model learns from it; "
-        "without it two more than there are parameters.",
+        "Trials with values that a resource needs before the model learns from it; "
+        "by default two more than there are parameters.",
         at_least=1,
     ),
-    _share("random_fraction", "0.3333", "Share of new configurations that is drawn at random all the same."),
+    _share("random_fraction", "0.3333", "Share of new configurations that is drawn at random."),
 )
 
 LADDER = tuple(s for s in HYPERBAND if s.name != "rounds")
@@ -172,8 +172,8 @@ CMAES = (
         "restart_strategy",
         "text",
         "ipop",
-        "What follows when a search has converged: nothing (as in Katib's services unless a restart is asked for), a "
-        "search with a larger population, or with larger and smaller ones in turn.",
+        "Restart strategy after convergence: none (as in Katib's services unless a restart is requested), a "
+        "larger population, or larger and smaller ones in turn.",
         choices=("none", "None", "ipop", "bipop"),
     ),
 )
@@ -184,11 +184,11 @@ PBT = (
         "suggestion_trial_dir",
         "place",
         "",
-        "Path at which each trial finds its checkpoint, or the URL of a store where trials keep them.",
+        "Path at which each trial finds its checkpoint, or the URL of a store for checkpoints.",
         is_required=True,
     ),
     SettingSpec("n_population", "int", "10", "Members that train side by side.", at_least=5, at_most=1e4),
-    _share("truncation_threshold", "0.2", "Share of the members, the worst, that copy one of as many, the best."),
+    _share("truncation_threshold", "0.2", "Share of the members, the worst, that copy members of the best share."),
     _share(
         "resample_probability",
         "0",
@@ -218,7 +218,7 @@ ENAS = (
     _SEED,
     SettingSpec("controller_hidden_size", "int", "64", "Units of the recurrent network.", at_least=1, at_most=512),
     _positive_or_none(
-        "controller_temperature", "5.0", "What scores are divided by: higher explores more; `None` does not divide."
+        "controller_temperature", "5.0", "Divisor of scores: higher explores more; `None` does not divide."
     ),
     _positive_or_none(
         "controller_tanh_const", "2.25", "Bound of scores, so that no choice becomes certain; `None` sets no bound."
@@ -271,36 +271,36 @@ ASHA = (
     _ETA,
     _FIRST,
     _GRACE,
-    _last_resource("Where trials end by themselves: no rung from here on."),
+    _last_resource("The resource at which trials end by themselves: no rung from here on."),
 )
 
 STOPPING_HYPERBAND = (
     _ETA,
     _FIRST,
     _GRACE,
-    _last_resource("Where trials end by themselves; without it that of the longest trial that has succeeded."),
+    _last_resource("The resource at which trials end by themselves; by default that of the longest succeeded trial."),
 )
 
 MEDIAN = (
     SettingSpec("n_startup_trials", "int", "5", "Trials that must have succeeded before any is stopped.", at_least=0),
-    SettingSpec("n_min_trials", "int", "1", "Of them, trials that must have come to the step.", at_least=1),
+    SettingSpec("n_min_trials", "int", "1", "Of them, trials that must have reached the step.", at_least=1),
     SettingSpec("percentile", "float", "50", "Of their values, best first; lower stops more.", above=0, at_most=100),
     _GRACE,
 )
 
 WILCOXON = (
-    _positive_share("p_threshold", "0.1", "How improbable a difference by chance must be; lower stops less."),
-    SettingSpec("n_startup_steps", "int", "2", "Steps that both trials must have.", at_least=0),
+    _positive_share("p_threshold", "0.1", "Significance level of the difference; lower stops less."),
+    SettingSpec("n_startup_steps", "int", "2", "Steps that both trials must have in common.", at_least=0),
 )
 
 PATIENCE = (
     SettingSpec("patience", "int", "10", "Readings without improvement.", at_least=1),
-    SettingSpec("min_delta", "float", "0", "Improvement that is not enough.", at_least=0),
+    SettingSpec("min_delta", "float", "0", "An improvement counts if it is larger than this.", at_least=0),
     _GRACE,
 )
 
 THRESHOLD = (
-    SettingSpec("bound", "float", "", "What a reading must not be worse than; without it only NaN stops."),
+    SettingSpec("bound", "float", "", "The worst allowed reading; without it only NaN stops."),
     SettingSpec("step", "int", "1", "The bound holds from this step or number of readings on.", at_least=1),
-    SettingSpec("max_nan", "int", "3", "So many readings in a row that are no number stop.", at_least=1),
+    SettingSpec("max_nan", "int", "3", "Number of non-finite readings in a row that stop a trial.", at_least=1),
 )

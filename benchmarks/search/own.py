@@ -24,7 +24,7 @@ from katib.model.types import (
     ParameterType,
 )
 from suggestion_services.algorithms import find_entry
-from suggestion_services.base.algorithm import NotYet, Outcome, PastTrial, Problem, Proposal
+from suggestion_services.base.algorithm import AwaitingTrials, PastTrial, Problem, Proposal, TrialOutcome
 
 _TYPES = {
     "double": ParameterType.DOUBLE,
@@ -79,14 +79,14 @@ class Searching:
         """Return the next suggestions; none at the end of the search, and before others have ended."""
         try:
             found = list(self.algorithm.suggest([*earlier, *self.trials], first=len(self.trials), count=count))
-        except NotYet:
+        except AwaitingTrials:
             return []
         return [one if isinstance(one, Proposal) else Proposal(self.problem.space.format(one)) for one in found]
 
     def add(self, proposal: Proposal, *values: float, seconds: float = math.nan) -> None:
         """Take the values that a suggestion came to."""
         name, point, labels = f"t{len(self.trials):06}", proposal.assignments, proposal.labels
-        trial = PastTrial(name, Outcome.MEASURED, point, values[0], seconds, others=values[1:], labels=labels)
+        trial = PastTrial(name, TrialOutcome.MEASURED, point, values[0], seconds, others=values[1:], labels=labels)
         self.trials.append(trial)
 
 
@@ -121,7 +121,7 @@ class OwnSearch:
         if not isinstance(found, Proposal):
             found = Proposal(self._problem.space.format(found))
         texts = found.assignments
-        self._trials[name] = PastTrial(name, Outcome.PENDING, texts, labels=found.labels)
+        self._trials[name] = PastTrial(name, TrialOutcome.PENDING, texts, labels=found.labels)
         values: dict[str, Value] = {}
         for variable in self._task.variables:
             if variable.is_active(values):
@@ -129,7 +129,7 @@ class OwnSearch:
         return name, values
 
     def tell(self, handle: str, value: float) -> None:
-        self._trials[handle] = replace(self._trials[handle], outcome=Outcome.MEASURED, objective=value)
+        self._trials[handle] = replace(self._trials[handle], outcome=TrialOutcome.MEASURED, objective=value)
 
     def explain(self) -> str:
         """Return what the algorithm says of its choice."""

@@ -1,7 +1,7 @@
-"""Parsers: bytes in, in any cut; readings out. No I/O, no clock, bounded memory.
+"""Parsers: bytes in, in chunks of any size; readings out. No I/O, no clock, bounded memory.
 
-A parser never fails on what it reads: a program may print anything. What it could not use is counted in its `Notes`.
-The readings do not depend on how the bytes were cut.
+A parser never fails on its input: a program may print anything. Unusable input is counted in its `Notes`. The readings
+do not depend on the boundaries of the chunks.
 """
 
 from __future__ import annotations

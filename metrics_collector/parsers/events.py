@@ -1,4 +1,4 @@
-"""Event messages of TensorBoard, as far as scalars go: the bytes of a record in, tags and values out.
+"""Decoding of TensorBoard's event messages with scalars: the bytes of a record in, tags and values out.
 
     Event     wall_time: 1 (double)    step: 2 (varint)    summary: 5
     Summary   value: 1 (repeated)
@@ -7,7 +7,7 @@
 Sources: `tensorflow/core/util/event.proto`, `tensorflow/core/framework/summary.proto`.
 
 A scalar is a `simple_value` (TensorFlow 1, tensorboardX, torch) or a tensor of numbers with exactly one element
-(TensorFlow 2, Keras), whichever plugin shows it.
+(TensorFlow 2, Keras), for any plugin.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _TAG, _SIMPLE_VALUE, _TENSOR = field_key(1, BYTES), field_key(2, FIXED32), field
 WALL_TIME = Struct("<d")
 
 PLUGIN = b"J\x0b\n\t\n\x07scalars"
-"""Behind the value of a tensor: the metadata that name the plugin."""
+"""The field after a tensor's value: the metadata that name the plugin."""
 
-# What precedes the value in the three layouts of the usual writers, and what follows it: torch and TensorFlow 1;
-# TensorFlow 2, whose tensors have content; the new style of torch, whose tensors have a list.
+# Bytes before and after the value in the three layouts of the usual writers: torch and TensorFlow 1; TensorFlow 2, with
+# content in tensors; the new style of torch, with a list in tensors.
 _FLOAT_LAYOUTS = ((b"\x15", b""), (b"B\x0a\x08\x01\x12\x00\x22\x04", PLUGIN), (b"B\x08\x08\x01\x2a\x04", PLUGIN))
 
 
@@ -42,7 +42,7 @@ class Scalar(NamedTuple):
 
 
 class Event(NamedTuple):
-    """An event with its scalars; the step is below zero when the program counts so."""
+    """An event with its scalars; the step is negative if the program counts so."""
 
     wall_time: float
     step: int
@@ -50,10 +50,10 @@ class Event(NamedTuple):
 
 
 def decode_event(data: bytes) -> Event:
-    """Return the event that a record holds.
+    """Return the event in a record.
 
     Raises:
-        ValueError: It holds none.
+        ValueError: The record is not an event.
     """
     wall_time, step = 0.0, 0
     scalars: list[Scalar] = []
@@ -69,7 +69,7 @@ def decode_event(data: bytes) -> Event:
 
 
 def float_layouts(tag: bytes) -> Iterator[bytes]:
-    """Yield what may stand between the step of an event and its only value, a float of this tag."""
+    """Yield the byte strings between the step of an event and its only value, a float of this tag."""
     for before, after in _FLOAT_LAYOUTS:
         rest = FLOAT.size + len(after)
         name = b"\x0a" + varint(len(tag)) + tag + before
@@ -78,7 +78,7 @@ def float_layouts(tag: bytes) -> Iterator[bytes]:
 
 
 def _scalar(data: bytes, start: int, end: int) -> Scalar | None:
-    """Return what one value of a summary says; None when it is not a scalar."""
+    """Return one value of a summary; None if it is not a scalar."""
     tag = b""
     text: str | None = None
     for key, value, stop in fields(data, start, end):

@@ -1,15 +1,15 @@
 """JSON: one object per line, metrics under their names, time under `timestamp`, the step under `step`.
 
-Where this reads more than Katib does:
+Reads more than Katib does:
 
-- A metric may be a number as well as a string; the text of the number is kept as it was written. A string that is not
-  a number (`"1,234.5"`) is noted with its line and no reading; Katib keeps it.
-- A step is kept: a whole number under `global_step`, which cannot restart in each epoch, or else under `step` or
-  `epoch`. A part of an epoch (`"epoch": 0.5`) is not a step.
+- A metric may be a number as well as a string; the text of the number is kept unchanged. A string that is not a number
+  (`"1,234.5"`) is noted with its line instead of being read; Katib keeps it.
+- A step is kept: an integer under `global_step`, which does not restart in each epoch, or else under `step` or `epoch`.
+  A fraction of an epoch (`"epoch": 0.5`) is not a step.
 - A line that cannot be decoded is counted and skipped; Katib drops the whole collection.
 - A numeric `timestamp` is seconds with a fraction. Katib reads the digits after the point as a count of nanoseconds
-  (`.5` is 5 ns), so its times of one second are out of order; no program can rely on that, while the order of readings
-  decides which one is the latest. Whole seconds and RFC 3339 text mean the same to both.
+  (`.5` is 5 ns), so its times within a second are out of order; no program can rely on that, whereas the order of
+  readings decides which one is the latest. Integer seconds and RFC 3339 text have the same meaning in both.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class JsonParser(Parser):
 
     Args:
         names: The metrics to find, in the order in which one line reports them.
-        limit: Longest line that is examined, in bytes.
+        limit: Examined length of a line, in bytes.
     """
 
     def __init__(self, names: Iterable[str], *, limit: int = MAX_LINE_BYTES) -> None:
@@ -75,7 +75,7 @@ def _decode(line: bytes) -> dict[str, Any] | None:
 
 
 def _spellings(name: str) -> Iterator[bytes]:
-    """Yield the ways in which JSON writers spell a name."""
+    """Yield the spellings of a name in JSON."""
     yield name.encode()
     yield json.dumps(name)[1:-1].encode()  # as ASCII
     yield json.dumps(name, ensure_ascii=False)[1:-1].encode()
@@ -83,7 +83,7 @@ def _spellings(name: str) -> Iterator[bytes]:
 
 
 def _step_of(entries: dict[str, Any]) -> int | None:
-    """Return the step that a line names."""
+    """Return the step of a line."""
     for key in STEP_KEYS:
         found = entries.get(key)
         if isinstance(found, str) and len(found) <= _MAX_STEP_DIGITS and found.isascii() and found.isdecimal():

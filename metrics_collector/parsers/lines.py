@@ -1,11 +1,11 @@
-r"""Parsers of lines: those that contain one of the wanted words are cut out of a stream of bytes and looked at.
+r"""Parsers of lines: cut the lines with a keyword out of a stream of bytes and examine them.
 
-Training logs are large and metric lines rare, so the stream is searched as bytes for the words and only lines around a
-hit are cut out; all other lines cost one pass of a substring search.
+Training logs are large and lines with metrics are rare, so the stream is searched as bytes for the keywords and only
+lines around a hit are cut out; all other lines cost one pass of a substring search.
 
-A line ends at `\n` or `\r` (progress bars redraw with `\r`), or where the stream ends. Only `\n` counts as a line, as
-`wc -l` counts. Of a line longer than MAX_LINE_BYTES only the first MAX_LINE_BYTES are examined; the rest is skipped, so
-memory stays bounded whatever is printed.
+A line ends at `\n` or `\r` (progress bars redraw with `\r`), or at the end of the stream. Only `\n` counts as a line,
+as in `wc -l`. Of a line longer than MAX_LINE_BYTES only the first MAX_LINE_BYTES are examined and the rest is skipped,
+so memory stays bounded.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from katib.model.metrics import MetricLog
 
 MAX_LINE_BYTES = 1 << 20
 MAX_SHOWN_BYTES = 80
-"""Kept of a line to be shown."""
+"""Characters kept of a line for display."""
 
-# Sequences of a terminal: those that change how text looks or is called (colours, character sets, titles, links), and
-# all others, which move, erase or switch. A command that is never ended is none: the rest of its line is text.
+# Control sequences of a terminal: those that change the look of text (colours, character sets, titles, links), and all
+# others, which move, erase or switch. An unterminated sequence is treated as text.
 _LOOKS = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*m|[(-/][ -~]|[]PX^_][^\x07\x1b\r\n]*(?:\x07|\x1b\\))")
 _OTHERS = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[ -/]*[0-~])?")
 
-# Up to so many words one substring search each (about 2 GB/s) beats one RE2 alternation (about 0.6 GB/s).
+# Up to this number of words, one substring search each (about 2 GB/s) beats one RE2 alternation (about 0.6 GB/s).
 _MAX_SEARCHES = 3
 
 _Find = Callable[[bytes, int, int], int]
-"""Returns where the first hit in data[start:stop] is; stop without one."""
+"""Returns the position of the first hit in data[start:stop]; stop if there is none."""
 
 
 @dataclass(slots=True)
 class Notes:
-    """What a parser has seen.
+    """Observations of a parser.
 
     Attributes:
-        lines: Lines so far, a last one without line end included.
+        lines: Lines so far, including a last one without line end.
         size_bytes: Bytes so far.
         long_lines: Lines of which only the first part was examined.
         broken_lines: Lines that mention a metric but could not be decoded.
-        refused: By metric: how many of its values are not a number as it stands there, and the first of their lines.
+        refused: By metric: number of values that are not plain numbers, and the first of their lines.
         ambiguous: By metric: two longer names that end with its name, of which either may be meant.
     """
 
@@ -58,12 +58,12 @@ class Notes:
     ambiguous: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def refuse(self, metric: str, line: bytes, start: int) -> None:
-        """Note a value that is not a number as it stands there.
+        """Record a value that is not a plain number.
 
         Args:
-            metric: Whose.
-            line: Where it stands.
-            start: Where in it; of a long line only what is near is kept.
+            metric: The metric.
+            line: The line.
+            start: Position of the value; of a long line only its surroundings are kept.
         """
         count, first = self.refused.get(metric, (0, ""))
         if not count:
@@ -73,27 +73,27 @@ class Notes:
 
 
 def without_control_sequences(text: bytes) -> bytes:
-    """Return a line without the control sequences of terminals; a tab stands for one that moves or erases."""
+    """Return a line without control sequences of terminals; a tab replaces those that move or erase."""
     return _OTHERS.sub(b"\t", _LOOKS.sub(b"", text)) if b"\x1b" in text else text
 
 
 class Line(NamedTuple):
-    """A line that contains a wanted word, without its end."""
+    """A line with a keyword, without its end."""
 
     text: bytes
     cut: bool
-    """True when the line went on beyond the limit."""
+    """Whether the line was longer than the limit."""
 
 
 class Parser(ABC):
-    """Finds readings of the metrics it was made for, in each candidate line by itself. Not thread-safe.
+    """Finds readings of given metrics, in each candidate line separately. Not thread-safe.
 
     Args:
         words: A candidate contains any of them.
-        limit: Longest part of a line that is examined, in bytes.
+        limit: Examined length of a line, in bytes.
 
     Attributes:
-        notes: What was seen so far.
+        notes: Observations so far.
     """
 
     def __init__(self, words: Iterable[bytes], limit: int = MAX_LINE_BYTES) -> None:
@@ -102,11 +102,11 @@ class Parser(ABC):
         self._limit = limit
         self._finds = _finds(self._words)
         self._pending = bytearray()  # the last line so far, up to the limit
-        self._pending_size = 0  # its length including what was skipped
+        self._pending_size = 0  # its length including skipped bytes
         self._line_open = False  # bytes came after the last `\n`
 
     def feed(self, data: bytes) -> list[MetricLog]:
-        """Return the readings of all lines that end in this chunk. Their time is ZERO_TIME when they carry none."""
+        """Return the readings of all lines that end in this chunk. Their time is ZERO_TIME if they have none."""
         notes, readings, start = self.notes, list[MetricLog](), 0
         if not data:
             return readings
@@ -130,7 +130,7 @@ class Parser(ABC):
         return readings
 
     def finish(self) -> list[MetricLog]:
-        """Return the readings of a last line without line end, and those that were held back."""
+        """Return the readings of a last line without line end, and those held back."""
         return self._end_line()
 
     def _end_line(self) -> list[MetricLog]:
@@ -143,7 +143,7 @@ class Parser(ABC):
         return list(self._read(line)) if any(word in line.text for word in self._words) else []
 
     def _read_lines(self, data: bytes, start: int, stop: int) -> list[MetricLog]:
-        """Return the readings of complete lines, all but the end of the last one."""
+        """Return the readings of complete lines, without the end of the last one."""
         return [reading for line in self._candidates(data, start, stop) for reading in self._read(line)]
 
     @abstractmethod
@@ -158,7 +158,7 @@ class Parser(ABC):
     def _candidates(self, data: bytes, start: int, stop: int) -> Iterator[Line]:
         """Yield the candidates among the complete lines in data[start:stop]."""
         has_cr = data.find(b"\r", start, stop) >= 0
-        hits = [-1] * len(self._finds)  # of each search the next hit, once it is at or behind the start
+        hits = [-1] * len(self._finds)  # the next hit of each search at or after the start
         while True:
             for place, find in enumerate(self._finds):
                 if hits[place] < start:
@@ -183,7 +183,7 @@ def _line_end(data: bytes, start: int, stop: int) -> int:
 
 @lru_cache(maxsize=64)
 def _shortest(words: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """Drop words that contain another one: who finds `loss` finds `val_loss` too."""
+    """Drop words that contain another one: a search for `loss` finds `val_loss` too."""
     unique = {word for word in words if word}
     return tuple(sorted(word for word in unique if not any(other != word and other in word for other in unique)))
 
@@ -209,7 +209,7 @@ _newline = _search(b"\n")
 
 def _alternation(words: tuple[bytes, ...]) -> _Find:
     options = re2.Options()
-    options.encoding = re2.Options.Encoding.LATIN1  # bytes are bytes
+    options.encoding = re2.Options.Encoding.LATIN1  # matches bytes
     options.never_capture = True
     pattern = re2.compile(b"|".join(re2.escape(word) for word in words), options)
 

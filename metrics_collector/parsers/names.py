@@ -1,11 +1,11 @@
-"""Names of metrics in lines of text: all that stands before a `=` or `:`, back to a separator.
+"""Names of metrics in lines of text: the words before a `=` or `:`, back to a separator.
 
 `train loss: 0.05, val loss: 0.99` has the names `train loss` and `val loss`. Separators are
 
 - the beginning of the line, tabs, two blanks, brackets, quotes, and signs such as `,`, `;`, `|`, `=`, `:`;
 - words without a letter, such as `-` and `│`, and words that begin with a digit, such as numbers and times;
-- words that are no part of a name: levels of a log, values such as `nan`, numbered ones such as `epoch3`, words that
-  join (`and`, `with`), a word that ends a sentence, and one that is attached to the `=` or `:` before it, a value.
+- words that are not part of a name: levels of a log, values such as `nan`, numbered ones such as `epoch3`, conjunctions
+  (`and`, `with`), a word that ends a sentence, and one that is attached to the `=` or `:` before it, a value.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PRINTED = re.compile(
 
 
 def qualifier(text: bytes, start: int) -> str:
-    """Return the words that belong to the name at a place of a line, with the blank or sign before it; often empty."""
+    """Return the words before a position that belong to the name, with the blank or sign after them; often empty."""
     before = text[max(0, start - _REACH) : start]
     words = before.translate(_SEPARATED).rpartition(b"\n")[2]
     if not words.strip():

@@ -1,12 +1,12 @@
 """Prometheus: the samples of one scrape, in the text format or as OpenMetrics. No I/O.
 
-A metric is the name of a sample, with labels where one name has several samples: `loss{split="val"}` is the sample
-`loss` whose label `split` is `val`, whatever other labels it has. A metric that several samples match has no reading:
-it is ambiguous. The name of a counter is good without its `_total`.
+A metric is the name of a sample, with labels if one name has several samples: `loss{split="val"}` is the sample `loss`
+whose label `split` is `val`, whatever other labels it has. A metric that several samples match has no reading: it is
+ambiguous. The name of a counter may omit its `_total`.
 
-A sample with a timestamp is a reading when its timestamp is new. One without is a reading when its value is not the one
-of the scrape before: it shows the same until the program sets it again. So a program that sets the same value twice
-makes one reading of it.
+A sample with a timestamp is a reading if its timestamp is new. A sample without one is a reading if its value differs
+from that of the previous scrape: it is unchanged until the program sets it again. So a program that sets the same value
+twice creates one reading.
 
 Source: the formats as `prometheus_client` reads them,
 https://prometheus.io/docs/instrumenting/exposition_formats/ and OpenMetrics 1.0.
@@ -24,10 +24,10 @@ from typing import Any
 from katib.model.metrics import ZERO_TIME, MetricLog
 
 MAX_LINE_BYTES = 64 << 10
-"""Longer lines are left out; the reader of the formats walks through them character by character."""
+"""Longer lines are skipped; the reader of the formats scans them character by character."""
 
 _HINT_BYTES = 64 << 10
-"""Of the last scrape, kept for an explanation."""
+"""Samples kept of the last scrape for an explanation."""
 
 _SERIES = re.compile(rb'^([^#\s{][^\s{]*|\{"[^"\n]*")', re.MULTILINE)
 
@@ -43,7 +43,7 @@ class _Selector:
 
 
 class PrometheusParser:
-    """Finds readings in scrapes that come one after the other. Not thread-safe.
+    """Finds readings in successive scrapes. Not thread-safe.
 
     Args:
         names: The metrics, in the order in which one scrape reports them.
@@ -55,13 +55,13 @@ class PrometheusParser:
         self._last: dict[str, tuple[str, datetime]] = {}
         self._several: dict[str, list[str]] = {}
         self._head = b""
-        self._lines_before: list[bytes] = []  # of the last scrape that could be read; the same ones say nothing new
+        self._lines_before: list[bytes] = []  # of the last readable scrape; equal ones contain nothing new
 
     def read(self, body: bytes, content_type: str) -> list[MetricLog]:
-        """Return what is new in a scrape. Readings without timestamp have ZERO_TIME.
+        """Return the new readings of a scrape. Readings without timestamp have ZERO_TIME.
 
         Raises:
-            ValueError: The lines that name a metric are not in the format that the content type says.
+            ValueError: The lines of a metric do not have the format of the content type.
         """
         self._head = body[:_HINT_BYTES]
         lines = list(self._lines(body))
@@ -79,7 +79,7 @@ class PrometheusParser:
         return [reading for reading in readings if reading is not None]
 
     def hint(self, metric: str) -> str:
-        """Return why a metric was not found, beginning with `; `; empty when the last scrape does not say."""
+        """Return the reason why a metric was not found, starting with `; `; empty if the last scrape gives none."""
         if several := self._several.get(metric):
             return f"; {len(several)} samples match, choose one by its labels: {' or '.join(several[:2])}"
         names = [name.decode(errors="replace").lstrip('{"') for name in dict.fromkeys(_SERIES.findall(self._head))]
@@ -88,7 +88,7 @@ class PrometheusParser:
         return f"; nearest: {near[0]}" if near else ""
 
     def _lines(self, body: bytes) -> Iterator[bytes]:
-        """Yield the lines that may be about a metric."""
+        """Yield the lines that may concern a metric."""
         for line in body.split(b"\n"):
             if len(line) <= MAX_LINE_BYTES and any(word in line for word in self._words):
                 yield line
@@ -110,7 +110,7 @@ class PrometheusParser:
 
 
 def _samples(lines: Iterable[bytes], *, is_open: bool) -> Iterator[tuple[Any, bool]]:
-    """Yield samples, and whether they are those of a counter."""
+    """Yield samples, and whether they are of a counter."""
     # Imported late: it takes longer than everything else here, and few trials need it.
     from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_families
     from prometheus_client.parser import text_string_to_metric_families as text_families
@@ -120,7 +120,7 @@ def _samples(lines: Iterable[bytes], *, is_open: bool) -> Iterator[tuple[Any, bo
         for family in (open_families if is_open else text_families)(text + "\n"):
             for sample in family.samples:
                 yield sample, family.type == "counter"
-    except Exception as error:  # it raises whatever it stumbles over, KeyError and IndexError too
+    except Exception as error:  # it raises errors of any kind, KeyError and IndexError too
         raise ValueError(" ".join(str(error).split())[:200] or type(error).__name__) from error
 
 

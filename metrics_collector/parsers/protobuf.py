@@ -1,6 +1,6 @@
-"""Fields of protocol buffers, read where they lie: nothing is copied, and what is not wanted costs a step over it.
+"""Fields of protocol buffers, read in place: nothing is copied, and skipping a field costs one step.
 
-A field begins with its key, number and wire type in one: `field_key(1, FIXED64)`. Source: the documented encoding of
+A field starts with its key, number and wire type in one: `field_key(1, FIXED64)`. Source: the documented encoding of
 protocol buffers. Groups, which no message here has, are refused.
 """
 
@@ -12,22 +12,22 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 _MAX_VARINT_BYTES = 10
 _MORE = 0x80
-"""In a byte of a varint: others follow."""
+"""In a byte of a varint: more bytes follow."""
 
 _BITS = 0x7F
 _ALL_BITS = (1 << 64) - 1
 
 
 def field_key(number: int, wire_type: int) -> int:
-    """Return what a field of this number and type begins with."""
+    """Return the key of a field with this number and type."""
     return number << 3 | wire_type
 
 
 def fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield key, value and end of each field of a message; the value is the number, or where the bytes begin.
+    """Yield key, value and end of each field of a message; the value is the number, or the start of the bytes.
 
     Raises:
-        ValueError: It is not a message.
+        ValueError: The data is not a message.
     """
     while position < end:
         key, position = read_varint(data, position, end)
@@ -49,10 +49,10 @@ def fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int
 
 
 def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """Return a number of 64 bits and where the next field begins.
+    """Return a 64-bit number and the position of the next field.
 
     Raises:
-        ValueError: No number ends there.
+        ValueError: The number is not terminated.
     """
     number = shift = 0
     for at in range(position, min(end, position + _MAX_VARINT_BYTES)):
@@ -65,7 +65,7 @@ def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
 
 
 def signed(number: int) -> int:
-    """Return what a number of 64 bits is as an int64."""
+    """Convert an unsigned 64-bit number to int64."""
     return number - (1 << 64) if number >> 63 else number
 
 

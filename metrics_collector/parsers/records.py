@@ -1,11 +1,11 @@
-"""Records of a TFRecord stream, the framing of event files: bytes in, in any cut; whole and undamaged records out.
+"""Records of a TFRecord stream, the framing of event files: bytes in chunks of any size; undamaged records out.
 
     length: uint64    crc: masked CRC-32C of length    data: byte[length]    crc: masked CRC-32C of data
 
 All numbers are little-endian. Source: `tensorflow/core/lib/io/record_writer.h`.
 
-What is damaged is skipped: reading goes on at the next place where the checksum of a length holds, so bytes that were
-changed, lost or put in cost the records that they touch and no other. A record that is not complete is waited for.
+Damage is skipped: reading continues at the next place with a valid checksum of a length, so bytes that were changed,
+lost or inserted cost only the records that they touch. An incomplete record is waited for.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from functools import cache
 from struct import Struct
 
 MAX_RECORD_BYTES = (1 << 24) - 1
-"""Longer records, which hold graphs or videos, are skipped unread: memory stays bounded."""
+"""Longer records, which hold graphs or videos, are skipped: memory stays bounded."""
 
 HEADER_BYTES = 12
 
 _HEADER = Struct("<QI")
 _CHECKSUM = Struct("<I")
 
-# Where a record may begin: a length below 2**24, and a checksum other than zero, which none of these lengths has. The
-# second condition keeps a long stretch of zeros from being a candidate at each of its bytes.
+# Possible start of a record: a length below 2**24, and a checksum other than zero, which none of these lengths has. The
+# second condition keeps a long run of zeros from being a candidate at each of its bytes.
 _CANDIDATE = re.compile(rb"(?s)(?=...\0{5}(?!\0{4})....)")
 
 _MAX_KNOWN_HEADERS = 4096
@@ -33,13 +33,13 @@ _MAX_KNOWN_HEADERS = 4096
 
 @dataclass(slots=True)
 class RecordNotes:
-    """What was seen of a stream.
+    """Observations of a stream.
 
     Attributes:
         records: Undamaged records.
-        damages: Places where something was damaged and skipped.
+        damages: Number of damaged places that were skipped.
         long_records: Records that were skipped because of their length.
-        missing_bytes: How much of its last record was missing when the stream ended.
+        missing_bytes: Bytes missing in the last record at the end of the stream.
     """
 
     records: int = 0
@@ -49,17 +49,17 @@ class RecordNotes:
 
 
 class RecordReader:
-    """Cuts a stream into records. Not thread-safe."""
+    """Splits a stream into records. Not thread-safe."""
 
     def __init__(self) -> None:
         self.notes = RecordNotes()
         self._checksum = checksum_function()
-        self._lengths: dict[bytes, int] = {}  # of headers whose checksum holds
-        self._pending: list[bytes] = []  # what is not used yet; joined once there is enough of it
+        self._lengths: dict[bytes, int] = {}  # of headers with a valid checksum
+        self._pending: list[bytes] = []  # unused input; joined once there is enough of it
         self._pending_size = 0
         self._needed = HEADER_BYTES
         self._to_skip = 0  # of a long record
-        self._is_lost = False  # between a damage and the next record
+        self._is_lost = False  # between a damaged place and the next record
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the records that this chunk completes."""
@@ -78,7 +78,7 @@ class RecordReader:
         return records
 
     def finish(self) -> list[bytes]:
-        """End the input; return the records behind one that was begun and never completed."""
+        """End the input; return the records after one that was never completed."""
         records: list[bytes] = []
         missing = self._to_skip
         while self._pending_size and not self._is_lost:
@@ -98,7 +98,7 @@ class RecordReader:
         self._pending_size = len(rest)
 
     def _cut(self, data: bytes) -> tuple[list[bytes], bytes]:
-        """Return the records in data and the bytes behind them, of which `_needed` have to be there to go on."""
+        """Return the records in data and the bytes after them, of which `_needed` are required to continue."""
         records: list[bytes] = []
         lengths, checksum, stored = self._lengths, self._checksum, _CHECKSUM.unpack_from
         position, end = 0, len(data)
@@ -150,7 +150,7 @@ class RecordReader:
         return int(length)
 
     def _next_beginning(self, data: bytes, position: int) -> int:
-        """Return where the next record begins, or the first place of which there is not enough to decide."""
+        """Return the start of the next record, or the first position with too few bytes to decide."""
         for candidate in _CANDIDATE.finditer(data, position):
             if self._length(data[candidate.start() : candidate.start() + HEADER_BYTES]) is not None:
                 return candidate.start()
@@ -158,7 +158,7 @@ class RecordReader:
 
 
 def begins_with_record(data: bytes) -> bool:
-    """Return whether data begins with the header of a record."""
+    """Whether data starts with the header of a record."""
     header = data[:HEADER_BYTES]
     return len(header) == HEADER_BYTES and masked(checksum_function()(header[:8])) == _HEADER.unpack(header)[1]
 
@@ -167,20 +167,20 @@ def begins_with_record(data: bytes) -> bool:
 
 
 # CRC-32C, masked. Source: RFC 3720, appendix B.4 (polynomial, test vectors); `tensorflow/core/lib/hash/crc32c.h` (the
-# mask: rotated by 15 bits and added to, because the checksum of data that holds its own checksum says little).
-# google-crc32c needs a tenth of a microsecond for a record of 50 bytes; where it is not installed, a table needs 4.
+# mask: rotated by 15 bits and added to, because the checksum of data with its own checksum is weak).
+# google-crc32c needs a tenth of a microsecond for a record of 50 bytes; without it, a table needs 4.
 _POLYNOMIAL = 0x82F63B78  # its bits reversed
 MASK_DELTA = 0xA282EAD8
 
 
 def masked(checksum: int) -> int:
-    """Return a checksum as it is written beside the data."""
+    """Return a checksum in its stored form."""
     return ((checksum >> 15 | checksum << 17) + MASK_DELTA) & 0xFFFFFFFF
 
 
 @cache
 def checksum_function() -> Callable[[bytes], int]:
-    """Return the fastest function that computes a CRC-32C here."""
+    """Return the fastest available function that computes a CRC-32C."""
     try:
         import google_crc32c
     except ImportError:
@@ -189,7 +189,7 @@ def checksum_function() -> Callable[[bytes], int]:
 
 
 def crc32c(data: bytes) -> int:
-    """Return the CRC-32C of data, with nothing but a table."""
+    """Return the CRC-32C of data, by a table alone."""
     table = _table()
     checksum = 0xFFFFFFFF
     for byte in data:

@@ -1,15 +1,16 @@
-"""Which tags of an event file are readings of which metric.
+"""Mapping from tags of event files to metrics.
 
 For a metric `train/accuracy`, whose last part is `accuracy` and whose leading part is `train`:
 
-- The tag `train/accuracy` counts, in any directory: what SummaryWriter's users write.
-- So does the tag that the SummaryWriters of PyTorch and tensorboardX make of a metric's name: they put `_` for spaces
-  and other characters, so that `train acc` becomes `train_acc`.
-- The tag `accuracy` counts in a directory `train` or `.../train`: what TensorFlow's and Keras's users write. A metric
+- The tag `train/accuracy` matches in any directory: users of SummaryWriter write it.
+- So does the tag that the SummaryWriters of PyTorch and tensorboardX make of a metric's name: they replace spaces and
+  other characters by `_`, so that `train acc` becomes `train_acc`.
+- The tag `accuracy` matches in a directory `train` or `.../train`: users of TensorFlow and Keras write it. A metric
   without leading part is found in any directory.
-- As in Katib, a tag that only begins with `accuracy` counts too, and so does a directory whose text ends with `train`
-  in the middle of a name. TensorFlow 1 makes `accuracy_1` of a name that is taken. These are loose matches, and they
-  count only while no exact one is known: `accuracy_top5` is never mixed with `accuracy`.
+- As in Katib, a tag that only starts with `accuracy` matches too, and so does a directory whose text ends with `train`
+  in the middle of a name. TensorFlow 1 changes a duplicate name to `accuracy_1`. These are loose matches, and they
+  count
+  only while no exact one is known: `accuracy_top5` is never mixed with `accuracy`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import NamedTuple
 
 
 class Match(NamedTuple):
-    """The metrics that a tag stands for."""
+    """The metrics that match a tag."""
 
     tag: bytes
     exact: tuple[str, ...] = ()
@@ -30,14 +31,14 @@ class Match(NamedTuple):
 UNWANTED = Match(b"")
 
 _NOT_WRITTEN = re.compile(r"[^-/\w.]")
-"""What SummaryWriters replace in a tag."""
+"""Characters that SummaryWriters replace in a tag."""
 
 
 class TagRules:
     """The rules for one trial, shared by all of its event files. Not thread-safe.
 
     Attributes:
-        exact: Metrics of which an exact tag is known.
+        exact: Metrics with a known exact tag.
 
     Args:
         names: The metrics.
@@ -49,7 +50,7 @@ class TagRules:
         self.exact: set[str] = set()
 
     def match(self, tag: bytes, directory: str) -> Match:
-        """Return the metrics that a tag in a file of this directory stands for, and remember the exact ones.
+        """Return the metrics that match a tag in a file of this directory, and remember the exact ones.
 
         A tag that is exact for one metric may be loose for another, as `loss_scale` is for `loss`.
         """

@@ -1,4 +1,4 @@
-"""The text of a number, and of a tensor that holds exactly one.
+"""The text of a number, and of a tensor with exactly one.
 
     Tensor    dtype: 1    tensor_shape: 2    tensor_content: 4    and one list of values for each group of types
 
@@ -25,13 +25,13 @@ _UINT32 = Struct("<I")
 
 
 class _NumberType(NamedTuple):
-    """How numbers of one type are written.
+    """Encoding of a type of numbers.
 
     Attributes:
-        layout: Of one in `tensor_content`.
-        list_number: Of the field with the list that holds them otherwise.
-        list_layout: Of one in that list; None: a varint.
-        text: Makes text of one.
+        layout: Layout in `tensor_content`.
+        list_number: Number of the field with the list of values.
+        list_layout: Layout in that list; None: a varint.
+        text: Formats a number.
     """
 
     layout: Struct
@@ -41,7 +41,7 @@ class _NumberType(NamedTuple):
 
 
 def float_text(value: float) -> str:
-    """Return the shortest text that stands for a float of 32 bits, such as 0.1 for 0.10000000149011612."""
+    """Return the shortest text of a 32-bit float, such as 0.1 for 0.10000000149011612."""
     text = f"{value:.7g}"
     try:
         packed = FLOAT.pack(value)
@@ -56,10 +56,10 @@ def float_text(value: float) -> str:
 
 
 def tensor_text(data: bytes, start: int, end: int) -> str | None:
-    """Return the value of a tensor with one element; None when it has another number of them, or none of numbers.
+    """Return the value of a tensor with one element; None if it has several, none, or no number.
 
     Raises:
-        ValueError: It is not a tensor.
+        ValueError: The data is not a tensor.
     """
     found = list(fields(data, start, end))
     number_type = _TYPES.get(next((value for key, value, _ in found if key == _TYPE), 0))
@@ -75,11 +75,11 @@ def tensor_text(data: bytes, start: int, end: int) -> str | None:
             values += _listed(data, key, value, stop, number_type.list_layout)
     if len(values) > 1:
         return None
-    return number_type.text(values[0] if values else 0)  # values that are left out are zero
+    return number_type.text(values[0] if values else 0)  # omitted values are zero
 
 
 def _elements(data: bytes, start: int, end: int) -> int:
-    """Return how many elements a shape has; -1 when it does not say."""
+    """Return the number of elements of a shape; -1 if it is unknown."""
     sizes: list[int] = []
     for key, value, stop in fields(data, start, end):
         if key == _UNKNOWN_RANK and value:
@@ -91,7 +91,7 @@ def _elements(data: bytes, start: int, end: int) -> int:
 
 
 def _listed(data: bytes, key: int, value: int, stop: int, layout: Struct | None) -> list[float]:
-    """Return the numbers in a field of a list, whether packed or one by one; not all when there is more than one."""
+    """Return the numbers in a field of a list, packed or single; not all if there is more than one."""
     if key & 7 == VARINT:
         return [signed(value)] if layout is None else []
     if key & 7 == BYTES and layout is None:
@@ -137,4 +137,4 @@ _TYPES = {
     23: _NumberType(Struct("<Q"), 17, None, _unsigned),
 }
 """By number in `types.proto`: float, double, int32, uint8, int16, int8, int64, bool, bfloat16, uint16, half, uint32 and
-uint64. The others are complex, quantized, or no numbers."""
+uint64. The others are complex, quantized, or not numbers."""

@@ -1,22 +1,21 @@
 """TEXT: metrics in log lines, by `name=value` and `name: value`, or by RE2 patterns of two groups, name and value.
 
-By default a metric is found by its name, blanks and signs included. It has to be the whole name that is printed
-(`names`): `loss` is not `train loss`. As Katib finds a name by its last word, one with other words before it counts,
-too, if the output has only one such name and none without other words. Its first reading is held back until the name
-comes round again, or the output ends. If a second one comes (`train loss` and `val loss` for `loss`), the metric is
-ambiguous: it gets no more readings, and any earlier ones are taken back as Katib does, by one with the text
-`unavailable`.
+By default a metric is found by its name, blanks and signs included. The whole printed name has to match (`names`):
+`loss` is not `train loss`. As Katib finds a name by its last word, a name with other words before it counts too, if the
+output has only one such name and none without other words. Its first reading is held back until the name is printed
+again, or the output ends. If a second name appears (`train loss` and `val loss` for `loss`), the metric is ambiguous:
+it gets no more readings, and earlier ones are revoked as in Katib, by one with the text `unavailable`.
 
-`nan` and `inf` are readings, for which Katib reads an empty value: a diverged run says `loss=nan`. An empty value is
-none.
+`nan` and `inf` are readings, which Katib reads as an empty value: a diverged run prints `loss=nan`. An empty value is
+not a reading.
 
-A number is taken whole or not at all, whatever a pattern says: of `1,234.5`, `1_000`, `0x10`, `1/2` and `1e-05` Katib
-takes a part, when the pattern ends there. A unit after a number (`12s`, `93%`) is not part of it, an abbreviation
-(`1.2k`) is. Text is taken where a pattern has no groups but name and value, as that of a genotype; of a pattern with
-more the value group may be another than was meant. What is not taken is noted with its line.
+A number is read whole or not at all, for any pattern: of `1,234.5`, `1_000`, `0x10`, `1/2` and `1e-05` Katib reads a
+part, if the pattern ends there. A unit after a number (`12s`, `93%`) is not part of it, an abbreviation (`1.2k`) is.
+Text is accepted if a pattern has only the groups name and value, such as that of a genotype; with more groups the value
+group may be another than intended. Refused values are noted with their line.
 
-A line may say at which step of the training its readings are, by `katib-step=4` among its words. `katib.report` writes
-that; `step=4` is left alone, because programs count all kinds of things that restart in each epoch.
+A line may give the training step of its readings, by `katib-step=4` among its words. `katib.report` writes it; `step=4`
+is ignored, because programs count all kinds of things that restart in each epoch.
 """
 
 from __future__ import annotations
@@ -44,51 +43,51 @@ from katib.model.types import UNAVAILABLE
 from metrics_collector.parsers.lines import MAX_LINE_BYTES, Line, Parser, without_control_sequences
 from metrics_collector.parsers.names import qualifier
 
-# What stands behind a name: a sign, what NumPy and PyTorch put around a number, and the number or a part of none.
+# The text after a name: a sign, the wrapping of a number by NumPy and PyTorch, and the number or a part of none.
 _SIGN_AND_VALUE = (
     rb"""['"]?[^\S\r\n]*+([=:])[^\S\r\n]*+(?:(?:np\.float\d+|(?:torch\.)?tensor)\()?"""
     rb"(?:([+-]?(?:(?i:nan|inf(?:inity)?)\b|(?:\d++(?:\.\d++)?|\.\d++)(?:[Ee][+-]?\d++)?))|[+-]|[Ee][+-]?\d)"
 )
 _KATIBS_NAME = re.compile(r"[\w|-]+", re.ASCII)
 _MOST_ALTERNATIVES = 16
-"""More names are looked up among all words of a line, in place of a pattern that names them."""
+"""More names are looked up among all words of a line, instead of by a pattern with all names."""
 
 _MOST_COUNTED = 8
 _DENSE_BYTES = 200
-"""Of names that are rarer than one in so many bytes the lines are looked for, by a faster search than a pattern's."""
+"""Lines with names rarer than one in this many bytes are found by a search that is faster than a pattern's."""
 
 _NEWLINE = 0x0A
 _STEP_MARK = STEP_MARK.encode() + b"="
 _STEP = re.compile(rb"(?:^|\s)" + re.escape(_STEP_MARK) + rb"(\d{1,18})(?=\s|$)")
 
-# What belongs to a number beyond the value that was found: behind it, and before it. A comma is looked at apart.
+# Characters after and before a value that belong to its number. A comma is handled separately.
 _CONTINUED = re.compile(
     rb"[A-Za-z]*[0-9_]|[eEdD][+-]?[0-9]|[eE](?![A-Za-z])|[kKMGT](?![A-Za-z])|\.+[0-9#]|[':][0-9]"
     rb"|(?:\xc2\xa0|\xe2\x80[\x89\xaf])[0-9]|\x20?(?:\xc3\x97|\xc2\xb7|\xe2\x8b\x85)\x20?[0-9]"
 )
 _CALCULATED = re.compile(rb"[/*^+-]\.?[0-9]")
-"""A fraction, range or product; a pattern that reads on behind the value means a part of it."""
+"""A fraction, range or product; a pattern that continues after the value means a part of it."""
 
 _THOUSANDS = re.compile(rb"[+-]?[0-9]{1,3}\x20[0-9]{3}(?![0-9A-Za-z_=:%])")
 _BEGAN = re.compile(rb"(?:[0-9][_.']?|[0-9.][eEdD][+-]?|0[xXbBoO]|(?:^|[^\w.)\]+-])[.-])$", re.ASCII)
 _EXPONENT = re.compile(rb"[0-9.][eEdD]$")
 _OTHER_BASE = re.compile(rb"[xXbBoO][0-9A-Fa-f]")
 _MAY_HAVE_GROUPS = re.compile(rb"[+-]?(?:[0-9]+|[1-9][0-9]{0,2}(?:\.[0-9]{3})+)")
-"""A comma and a digit behind such a number go on with it: 1,234 or, in half of the world, 1.234,5 and 3,14."""
+"""A comma and a digit after such a number continue it: 1,234 or, in half of the world, 1.234,5 and 3,14."""
 
 _NAME_AND_VALUE = 2
 MAX_VALUE_LENGTH = 1024
-"""Longer text is no value: the filter swallowed a line."""
+"""Longer text is not a value: the filter matched a whole line."""
 
 
 @dataclass(slots=True)
 class _LongerName:
-    """The name with other words before it that was found for a metric.
+    """The longer name that was found for a metric.
 
     Attributes:
         name: The whole name.
-        held: Its first reading, until the name comes round again.
-        counts: Whether readings of it have been handed on.
+        held: Its first reading, until the name is printed again.
+        counts: Whether readings of it have been returned.
     """
 
     name: str
@@ -101,9 +100,9 @@ class TextParser(Parser):
 
     Args:
         names: The metrics to find.
-        filters: RE2 patterns in order of preference; none: metrics are found by their names.
-        limit: Longest part of a line that is examined, in bytes.
-        file_format: As given by the user, to be refused when it is not TEXT.
+        filters: RE2 patterns in order of preference; empty: metrics are found by their names.
+        limit: Examined length of a line, in bytes.
+        file_format: The user's format, refused unless it is TEXT.
 
     Raises:
         InvalidError: A filter is not an RE2 pattern with two groups, or the format is unknown.
@@ -144,7 +143,7 @@ class TextParser(Parser):
         return super()._read_lines(data, start, stop)
 
     def _is_dense(self, data: bytes, start: int, stop: int) -> bool:
-        """Return whether names are so frequent in plain lines that these are searched as one text."""
+        """Whether names are so frequent in plain lines that these are searched as one text."""
         size = stop - start
         if self._patterns or size > self._limit or len(self._words) > _MOST_COUNTED:
             return False
@@ -164,7 +163,7 @@ class TextParser(Parser):
     def _named(
         self, text: bytes, start: int, stop: int, *, is_cut: bool = False, step: int | None = None
     ) -> list[MetricLog]:
-        """Return the readings of metrics that are found by their names in lines; a call is spared where one can be."""
+        """Return the readings of metrics found by their names in lines; avoids calls, since it is hot."""
         readings: list[MetricLog] = []
         names, exact, shorter = self._names, self._exact, self._shorter
         begin, time = -1, ZERO_TIME
@@ -195,13 +194,13 @@ class TextParser(Parser):
         return readings
 
     def _take_exact(self, name: str) -> None:
-        """Note that the name of a metric is printed without other words: longer ones count no more."""
+        """Record that the name of a metric is printed without other words: longer ones no longer count."""
         self._exact.add(name)
         self._longer.pop(name, None)
         self.notes.ambiguous.pop(name, None)
 
     def _take_longer(self, metric: str, whole_name: str, reading: MetricLog | None = None) -> Iterator[MetricLog]:
-        """Yield the readings that count now that a longer name was found, which may be another metric of its own."""
+        """Yield the readings that count after a longer name was found, which may be a separate metric."""
         if metric in self._exact or metric in self.notes.ambiguous:
             return
         new = [] if reading is None else [reading]
@@ -245,14 +244,14 @@ class TextParser(Parser):
 
 
 def _goes_on(value: bytes, text: bytes, end: int, *, is_column: bool = False, is_last: bool = True) -> bool:
-    """Return whether the number that ends at a place of a line is only the beginning of the one that stands there.
+    """Whether the number that ends at a position of a line is only the beginning of a longer one.
 
     Args:
         value: The number.
         text: The line.
-        end: Where it ends.
+        end: Its end.
         is_column: Whether commas divide the line.
-        is_last: Whether the pattern that found it ends there, too.
+        is_last: Whether the pattern that found it also ends there.
     """
     after = text[end : end + 16]
     if not after:
@@ -267,12 +266,12 @@ def _goes_on(value: bytes, text: bytes, end: int, *, is_column: bool = False, is
 
 
 def _is_read_by_katib(name: str, sign: bytes, words: str) -> bool:
-    """Return whether Katib reads a metric from a longer word, as `loss` from `train/loss=0.5`."""
+    """Whether Katib reads a metric from a longer word, as `loss` from `train/loss=0.5`."""
     return sign == b"=" and not words[-1].isalnum() and _KATIBS_NAME.fullmatch(name) is not None
 
 
 def _is_cut_off(text: bytes, match: re.Match[bytes]) -> bool:
-    """Return whether the number that was found behind a name is a part of the one that stands there."""
+    """Whether the number found after a name is part of a longer one."""
     return _goes_on(match[3], text, match.end()) or _THOUSANDS.match(text, match.start(3)) is not None
 
 
@@ -282,13 +281,13 @@ def _end_of_line(text: bytes, start: int, stop: int) -> int:
 
 
 def clean_value(raw: bytes) -> str:
-    """Return a value as it is kept; empty when it is none."""
+    """Return a value in its stored form; empty if it is not a value."""
     text = raw[: 4 * MAX_VALUE_LENGTH + 1].decode(errors="replace").strip()
-    return text.replace("\0", "\ufffd") if len(text) <= MAX_VALUE_LENGTH else ""  # PostgreSQL keeps no NUL in text
+    return text.replace("\0", "\ufffd") if len(text) <= MAX_VALUE_LENGTH else ""  # PostgreSQL stores no NUL in text
 
 
 def _time_of(text: bytes, start: int) -> datetime:
-    """Return the time before the first blank of the line that begins there."""
+    """Return the time before the first blank of the line that starts there."""
     if not text[start : start + 1].isdigit():
         return ZERO_TIME
     word, blank, _ = text[start : start + MAX_TIMESTAMP_LENGTH + 1].partition(b" ")
@@ -317,7 +316,7 @@ def _compiled(patterns: tuple[str, ...]) -> Sequence[Any]:
 
 @lru_cache(maxsize=64)
 def _search(names: tuple[str, ...]) -> tuple[re.Pattern[bytes], Mapping[str, Sequence[str]]]:
-    """Return the pattern that finds these names, and by name the others that it ends with."""
+    """Return the pattern that finds these names, and by name the others that are its suffixes."""
     plain = [name for name in names if re.fullmatch(r"[\w-]+", name, re.ASCII)]
     spelled = [name for name in names if name not in plain] if len(plain) > _MOST_ALTERNATIVES else names
     alternatives = [re.escape(name.encode()) for name in sorted(spelled, key=len, reverse=True)]

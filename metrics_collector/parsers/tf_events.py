@@ -1,10 +1,10 @@
-"""One event file of TensorBoard: bytes in, in any cut; readings out. No I/O, no clock, bounded memory, no TensorFlow.
+"""Event files of TensorBoard: bytes in chunks of any size; readings out, without I/O, clock or TensorFlow.
 
-A reading has the wall time and the step of its event. The readings do not depend on how the bytes were cut.
+A reading has the wall time and the step of its event. The readings do not depend on the boundaries of the chunks.
 
-A loose match (see `tags`) is held back until its tag comes round again, or the file ends: by then a program has
-written its other tags, and it is known whether one of them matches exactly. If one does so even later, loose matches
-count no more from there on, while those before it stay.
+A loose match (see `tags`) is held back until its tag appears again, or the file ends: by then a program has written its
+other tags, and it is known whether one of them matches exactly. If an exact match appears even later, loose matches no
+longer count from there on, while earlier ones stay.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class EventParser:
     """Reads one event file. Not thread-safe.
 
     Attributes:
-        undecodable: How many undamaged records held no event.
+        undecodable: Number of undamaged records without an event.
 
     Args:
-        rules: Which tags count; shared by the files of a trial.
-        directory: Of the file, as the metrics name it.
+        rules: The matching rules; shared by the files of a trial.
+        directory: The file's directory, as the metrics name it.
     """
 
     def __init__(self, rules: TagRules, directory: str = "") -> None:
@@ -55,13 +55,13 @@ class EventParser:
         self._directory = directory
         self._reader = RecordReader()
         self._matches: dict[bytes, Match] = {}  # by tag
-        self._layouts: dict[bytes, Match] = {}  # by what stands between step and value
+        self._layouts: dict[bytes, Match] = {}  # by the bytes between step and value
         self._held: dict[str, dict[bytes, MetricLog]] = {}  # loose matches by metric and tag
         self._released: set[str] = set()  # metrics whose loose matches count
 
     @property
     def notes(self) -> RecordNotes:
-        """What was seen of the framing."""
+        """Observations of the framing."""
         return self._reader.notes
 
     @property
@@ -74,7 +74,7 @@ class EventParser:
         return self._read(self._reader.feed(data))
 
     def finish(self) -> list[MetricLog]:
-        """End the input; return what was held back, and what stands behind a record without end."""
+        """End the input; return the readings held back, and those after an incomplete record."""
         readings = self._read(self._reader.finish())
         for name, held in self._held.items():
             if name not in self._rules.exact:
@@ -83,14 +83,14 @@ class EventParser:
         return readings
 
     def _read(self, records: list[bytes]) -> list[MetricLog]:
-        """Return the readings of these records. Its loop is what an event costs: calls are spared in it."""
+        """Return the readings of these records. Avoids calls in its loop, since it dominates the cost of an event."""
         readings: list[MetricLog] = []
         layouts, add, to_time = self._layouts, readings.append, datetime.fromtimestamp
         wall_time_of, value_of = WALL_TIME.unpack_from, FLOAT.unpack_from
         encoded_step, step, begin = b"\0", None, 0
         for record in records:
-            # Most events hold one float in a layout that is known: wall time, step, layout, value, plugin.
-            if not record.startswith(encoded_step, _PREFIX_BYTES):  # events of one step follow one another
+            # Most events hold one float in a known layout: wall time, step, layout, value, plugin.
+            if not record.startswith(encoded_step, _PREFIX_BYTES):  # events of one step are consecutive
                 begin, step = _after_step(record)
                 encoded_step = (begin < len(record) and record[_PREFIX_BYTES:begin]) or b"\0"
             end = -_VALUE_AND_PLUGIN_BYTES if record.endswith(PLUGIN) else -FLOAT.size
@@ -110,7 +110,7 @@ class EventParser:
         return readings
 
     def _decode(self, record: bytes, readings: list[MetricLog]) -> None:
-        """Read an event of any layout."""
+        """Decode an event of any layout."""
         try:
             event = decode_event(record)
         except ValueError:
@@ -133,14 +133,14 @@ class EventParser:
         return match
 
     def _learn(self, record: bytes, tag: bytes) -> None:
-        """Remember the layout of an event of a remembered tag, if it is one of those that we know."""
+        """Remember the layout of an event of a remembered tag, if it is a known one."""
         match = self._matches.get(tag)
         if match is not None:
             rest = record[_after_step(record)[0] :]
             self._layouts.update((layout, match) for layout in float_layouts(tag) if rest.startswith(layout))
 
     def _hold(self, tag: bytes, matches: list[MetricLog], readings: list[MetricLog]) -> None:
-        """Hold loose matches back, or hand on those that count."""
+        """Hold loose matches back, or add those that count."""
         for reading in matches:
             name = reading.name
             if name in self._rules.exact:
@@ -156,9 +156,9 @@ class EventParser:
 
 
 def _after_step(record: bytes) -> tuple[int, int | None]:
-    """Return where the fields behind the step begin, and the step, of an event that begins as all writers begin it.
+    """Return the position after the step, and the step, of an event with the usual beginning.
 
-    Where it begins otherwise, no layout follows at the place returned.
+    For another beginning, no layout follows at the returned position.
     """
     if len(record) <= _PREFIX_BYTES + 1 or record[0] != WALL_TIME_KEY:
         return len(record), None

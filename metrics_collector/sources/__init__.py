@@ -1,8 +1,8 @@
-"""Sources: where readings of a trial come from, one class for each kind of place.
+"""Sources of a trial's readings, one class for each kind.
 
-Belongs here: what opens files, directories and connections, and hands on what it finds as readings.
-Does not belong here: what a byte means (`parsers`), which readings count and when to stop (`collector`), where readings
-go (`reporter`).
+Belongs here: code that opens files, directories and connections, and returns readings from them.
+Does not belong here: the meaning of bytes (`parsers`), filtering and stopping (`collector`), storage of readings
+(`reporter`).
 """
 
 from __future__ import annotations

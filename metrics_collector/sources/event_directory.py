@@ -18,10 +18,10 @@ MAX_OPEN_FILES = 16
 """Files that grew last are kept open, so that a program may delete its files when it ends."""
 
 SEARCH_SHARE = 0.003
-"""Of the time, for searching: a directory with a hundred thousand files is not listed five times a second."""
+"""Share of time for searching: a directory with a hundred thousand files is not listed five times a second."""
 
 LONGEST_PAUSE_SECONDS = 30.0
-"""Between two searches."""
+"""Minimum pause between two searches."""
 
 _TAGS_SHOWN = 5
 
@@ -29,13 +29,13 @@ _TAGS_SHOWN = 5
 class EventDirectory(Source):
     """The source of kind TensorFlowEvent.
 
-    Files may appear late, grow, be renamed, be truncated or be deleted. Readings of one file are in its order.
+    Files may appear late, grow, be renamed, be truncated or be deleted. Readings of one file keep its order.
 
     Args:
         path: The directory; it may not exist yet.
         names: The metrics.
-        name: What the metrics call the directory; it matters for metrics with a leading part, such as `train/loss`.
-        monotonic: Reads time.
+        name: Name of the directory in metrics; matters for metrics with a leading part, such as `train/loss`.
+        monotonic: Returns monotonic time.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class EventDirectory(Source):
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def poll(self) -> Iterator[list[MetricLog]]:
-        """Yield what is new, a file after the other, in parts of bounded size."""
+        """Yield new readings, file by file, in parts of bounded size."""
         has_ended, now = self._has_ended, self._monotonic()
         if has_ended or now >= self._next_search:
             self._look(self._search.run())
@@ -75,7 +75,7 @@ class EventDirectory(Source):
         self._is_over = has_ended
 
     def end(self) -> None:
-        """Note that the program has ended: the next poll misses nothing."""
+        """Note that the program has ended: the next poll is complete."""
         self._has_ended = True
 
     @property
@@ -98,7 +98,7 @@ class EventDirectory(Source):
         self._open.clear()
 
     def _look(self, found: dict[FileIdentity, Found]) -> None:
-        """Take note of the files that are there."""
+        """Register the existing files."""
         for identity, (path, length) in found.items():
             if identity not in self._files:
                 self._files[identity] = EventFile(path, self._parser_maker(path))
@@ -111,21 +111,21 @@ class EventDirectory(Source):
         return lambda: EventParser(self._rules, directory)
 
     def _below(self, path: str) -> str:
-        """Return in which directory below the first one a file is; empty in that one."""
+        """Return the directory of a file, relative to the first one; empty for the first one."""
         below = Path(path).parent.relative_to(self._path).as_posix()
         return "" if below == "." else below
 
-    # --- what can be said about it ------------------------------------------------------------------------------------
+    # --- explanations -------------------------------------------------------------------------------------------------
 
     @property
     def problem(self) -> str:
-        """Why something cannot be read, or that something was damaged and skipped."""
+        """A read error, or a note that damaged data was skipped."""
         files = next((file.problem for file in self._files.values() if file.problem), "")
         return self._search.problem or files or (self.damage and f"event files: {self.damage}")
 
     @property
     def position(self) -> Position | None:
-        """How far the files have been read, together; None while there is none."""
+        """How far the files have been read, together; None if there are none."""
         if not self._files:
             return None
         device, inode = next(iter(self._files))
@@ -135,7 +135,7 @@ class EventDirectory(Source):
 
     @property
     def damage(self) -> str:
-        """What was damaged and skipped, as a sentence without an end; empty when nothing was."""
+        """The skipped damage, as a sentence without an end; empty if there was none."""
         places = sum(file.parser.notes.damages for file in self._files.values())
         records = sum(file.parser.undecodable for file in self._files.values())
         skipped = f"{counted(places, 'damaged place')} skipped" * bool(places)
@@ -143,7 +143,7 @@ class EventDirectory(Source):
 
     @property
     def notes(self) -> str:
-        """What was not read although nothing is wrong with it, as a sentence without an end; empty when nothing was."""
+        """The valid data that was not read, as a sentence without an end; empty if there was none."""
         long = sum(file.parser.notes.long_records for file in self._files.values())
         cut = sum(file.parser.notes.missing_bytes > 0 for file in self._files.values())
         too_long = f"{counted(long, 'record')} too long to be read" * bool(long)
@@ -155,7 +155,7 @@ class EventDirectory(Source):
         return not self._files
 
     def seen(self) -> str:
-        """Return how many files and tags there are."""
+        """Return the numbers of files and tags."""
         where = f"below {self._name}"
         if not self._files:
             others = self._search.other_files
@@ -163,14 +163,14 @@ class EventDirectory(Source):
         return f"{counted(len(self._tags()), 'scalar tag')} in {counted(len(self._files), 'event file')} {where}"
 
     def hint(self, metric: str) -> str:
-        """Return the tag that looks most like the metric, or which ones there are, and what was not read."""
+        """Return the tag most similar to the metric, or the available ones, and the data that was not read."""
         notes, tags = f"; {self.notes}" if self.notes else "", self._tags()
         if nearest := nearest_name(metric, tags):
             return f"{notes}; nearest: {quote(nearest)}" + (f" in {tags[nearest]}" if tags[nearest] else "")
         return f"{notes}; tags: {', '.join(map(quote, islice(tags, _TAGS_SHOWN)))}" if tags else notes
 
     def _tags(self) -> dict[str, str]:
-        """Return the tags of scalars, each with the directory below the first one where it was seen first."""
+        """Return the tags of scalars, each with the relative directory in which it was found first."""
         tags: dict[str, str] = {}
         for file in self._files.values():
             below = self._below(file.path)

@@ -1,4 +1,4 @@
-"""The event files below a directory, and one of them as it grows."""
+"""The event files below a directory, and one growing event file."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from metrics_collector.parsers.tf_events import EventParser
 from metrics_collector.sources.file_tail import CHUNK_BYTES
 
 NAME_PART = "tfevents"
-"""Every writer of event files puts it into their names."""
+"""Part of the name of every event file."""
 
 MAX_OTHER_FILES = 10_000
-"""Files with other names whose beginnings are looked at."""
+"""Files with other names that are checked by content."""
 
 _VERSION_MARK = b"brain.Event:"
 _MARK_BYTES = 64
-"""In which the first record of an event file names its version."""
+"""Bytes in which the first record of an event file names its version."""
 
 
 class FileIdentity(NamedTuple):
-    """Identifies a file, whatever its name."""
+    """Identity of a file, independent of its name."""
 
     device: int
     inode: int
 
 
 class Found(NamedTuple):
-    """An event file that a search came across."""
+    """An event file found by a search."""
 
     path: str
     size: int
 
 
 class EventFileSearch:
-    """Looks for event files below a directory, again and again.
+    """Repeated search for event files below a directory.
 
-    A file counts whose name contains `tfevents`, and any other that begins as an event file does. Links to files are
-    followed when their names contain it, links to directories below the first one are not: no loop is entered.
+    A file counts if its name contains `tfevents`, or if it starts like an event file. Links to files are followed if
+    their names contain it; links to directories below the first one are not, which avoids loops.
 
     Attributes:
-        problem: Why the directory cannot be read, as an unfinished sentence; empty when it can, or is not there.
+        problem: The reason why the directory cannot be read, as an unfinished sentence; empty if it can, or is missing.
     """
 
     def __init__(self, root: Path) -> None:
@@ -55,11 +55,11 @@ class EventFileSearch:
 
     @property
     def other_files(self) -> int:
-        """How many files hold no events, as far as they were looked at."""
+        """Number of checked files without events."""
         return sum(not is_event_file for is_event_file in self._decided.values())
 
     def run(self) -> dict[FileIdentity, Found]:
-        """Return the event files that are there now, in order of their paths, those behind links last."""
+        """Return the present event files, in order of their paths, those behind links last."""
         entries = list(self._entries())
         found: dict[FileIdentity, Found] = {}
         for entry in sorted(entries, key=os.DirEntry.is_symlink):
@@ -67,7 +67,7 @@ class EventFileSearch:
                 continue
             try:
                 status = entry.stat()
-            except OSError:  # it is gone, or a link that leads nowhere
+            except OSError:  # it was deleted, or is a broken link
                 continue
             if stat.S_ISREG(status.st_mode):
                 identity = FileIdentity(status.st_dev, status.st_ino)
@@ -75,7 +75,7 @@ class EventFileSearch:
         return found
 
     def _entries(self) -> Iterator[os.DirEntry[str]]:
-        """Yield everything but directories."""
+        """Yield all entries except directories."""
         self.problem = ""
         waiting = [self._root]
         while waiting:
@@ -97,7 +97,7 @@ class EventFileSearch:
             waiting += reversed(directories)
 
     def _is_event_file(self, entry: os.DirEntry[str]) -> bool:
-        """Return whether a file without the usual name begins as event files do; it is opened until that is known."""
+        """Whether a file without the usual name starts like an event file; it is opened until that is known."""
         decided = self._decided.get(entry.inode())
         if decided is not None or len(self._decided) >= MAX_OTHER_FILES or not entry.is_file(follow_symlinks=False):
             return bool(decided)
@@ -113,13 +113,13 @@ class EventFileSearch:
 
 
 class EventFile:
-    """One event file, read as it grows. A file that is truncated is read from its beginning again.
+    """An event file, read as it grows. A truncated file is read from its beginning again.
 
     Attributes:
-        path: Where it was seen last.
-        size: How much of it has been read.
-        beginnings: How often reading began at its start.
-        problem: Why it cannot be read, as an unfinished sentence; empty when it can.
+        path: Its last known path.
+        size: Bytes read.
+        beginnings: How often reading started at its beginning.
+        problem: The reason why it cannot be read, as an unfinished sentence; empty if it can.
     """
 
     def __init__(self, path: str, make_parser: Callable[[], EventParser]) -> None:
@@ -133,18 +133,18 @@ class EventFile:
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be read on although it is deleted."""
+        """Whether it can be read even if it was deleted."""
         return self._file is not None
 
     def length(self) -> int:
-        """Return how long an open file is now."""
+        """Return the present length of an open file."""
         return 0 if self._file is None else os.fstat(self._file.fileno()).st_size
 
     def read(self, length: int) -> Iterator[list[MetricLog]]:
-        """Yield the readings of what the file has grown by; a caller that stops early finds the rest next time.
+        """Yield the readings of the new part of the file; a caller that stops early gets the rest next time.
 
         Args:
-            length: Of the file, as it was seen now.
+            length: Present length of the file.
         """
         if length == self.size or not self._open():
             return
@@ -180,7 +180,7 @@ class EventFile:
 
 
 def open_regular(path: str) -> int:
-    """Return a descriptor for reading; a named pipe does not block it, and a terminal does not become ours.
+    """Open a file for reading, without blocking on a named pipe or acquiring a terminal.
 
     Raises:
         OSError: The file cannot be opened.

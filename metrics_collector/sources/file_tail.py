@@ -12,15 +12,15 @@ CHUNK_BYTES = 256 << 10
 
 
 class FileTail:
-    """Follows one file by being polled. Not thread-safe.
+    """Follows one file by polling. Not thread-safe.
 
-    The file may appear late, grow, be truncated, be replaced by another one (rotation), or be deleted: what was written
-    to the old file is read to its end before the new one is opened. A file that is truncated and has grown beyond its
-    old length between two polls looks like one that only grew.
+    The file may appear late, grow, be truncated, be replaced by another one (rotation), or be deleted: the old file is
+    read to its end before the new one is opened. A file that is truncated and grows beyond its old length between two
+    polls looks like one that only grew.
 
     Attributes:
-        problem: Why the file cannot be read now, as an unfinished sentence; empty when it can, or is not there yet.
-        beginnings: How often reading began at the start of a file.
+        problem: The reason why the file cannot be read, as an unfinished sentence; empty if it can, or is missing.
+        beginnings: How often reading started at the beginning of a file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -32,11 +32,11 @@ class FileTail:
 
     @property
     def position(self) -> tuple[os.stat_result, int] | None:
-        """The file that is read, as it is now, and how far; None while there is none."""
+        """Status and read position of the open file; None if there is none."""
         return None if self._file is None else (os.fstat(self._file.fileno()), self._file.tell())
 
     def poll(self) -> Iterator[bytes]:
-        """Yield what was written since the last poll, in chunks; a caller that stops early finds the rest next time."""
+        """Yield the bytes written since the last poll, in chunks; a caller that stops early gets the rest next time."""
         while True:
             if self._file is None and not self._open():
                 return
@@ -44,7 +44,7 @@ class FileTail:
             if not self._replaced():
                 return
             self._close()
-            if self._mid_line:  # the end of one file and the start of another are no line
+            if self._mid_line:  # the end of one file and the start of another are separate lines
                 self._mid_line = False
                 yield b"\n"
 
@@ -54,7 +54,7 @@ class FileTail:
 
     def _open(self) -> bool:
         try:
-            # A named pipe must not block us, and a terminal must not become ours.
+            # A named pipe must not block, and a terminal must not become the controlling one.
             descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         except FileNotFoundError:
             self.problem = ""
@@ -88,7 +88,7 @@ class FileTail:
         try:
             current = self.path.stat()
         except OSError:
-            return False  # deleted: anyone who holds it may still write
+            return False  # deleted: a process with an open descriptor may still write
         return not os.path.samestat(current, os.fstat(self._file.fileno()))
 
     def _close(self) -> None:

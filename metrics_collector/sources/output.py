@@ -12,11 +12,11 @@ from metrics_collector.sources.source import Evidence, Position, Source, counted
 
 
 class Output(Evidence):
-    """Turns bytes into readings and keeps a sample of them. It is fed; `FileSource` feeds it from a file.
+    """Converts bytes to readings and keeps a sample of them. `feed` adds bytes; `FileSource` reads them from a file.
 
     Args:
         parser: Finds the readings.
-        name: What to call the output in an explanation, such as the path of a file; empty: just output.
+        name: Name of the output in explanations, such as the path of a file; empty: just output.
     """
 
     def __init__(self, parser: Parser, name: str = "") -> None:
@@ -25,7 +25,7 @@ class Output(Evidence):
         self._sample: OutputSample | None = OutputSample()
 
     def feed(self, data: bytes) -> list[MetricLog]:
-        """Take a chunk, in any cut, and return the readings that it completes."""
+        """Add a chunk of any size, and return the readings that it completes."""
         if self._sample is not None:
             self._sample.add(data)
         return self._parser.feed(data)
@@ -40,12 +40,12 @@ class Output(Evidence):
         return not self._parser.notes.size_bytes
 
     def seen(self) -> str:
-        """Return how many lines there were."""
+        """Return the number of lines."""
         what = "no output" if self.is_empty else counted(self._parser.notes.lines, "line")
         return what + self._where
 
     def hint(self, metric: str) -> str:
-        """Return the line that looks most like the metric, and what could not be read."""
+        """Return the line most similar to the metric, and the unreadable parts."""
         notes = self._parser.notes
         lines = self._sample.lines() if self._sample is not None else []
         broken = f"; {counted(notes.broken_lines, 'line')} that named a metric held no JSON object" * bool(
@@ -57,7 +57,7 @@ class Output(Evidence):
         return f"{broken}{cut}; last line: {quote(lines[-1])}" if lines else f"{broken}{cut}"
 
     def refused(self, metric: str) -> str:
-        """Return which values of the metric are not numbers as they stand there."""
+        """Return the values of the metric that are not plain numbers."""
         notes = self._parser.notes
         if longer := notes.ambiguous.get(metric):
             return f"{quote(metric)} may be {' or '.join(map(quote, longer))}, which are printed"
@@ -65,13 +65,13 @@ class Output(Evidence):
         return f"{counted(count, 'value')} of {quote(metric)} not taken, the first in {quote(line)}" * bool(count)
 
     def remedies(self, metric: str) -> list[str]:
-        """Return how the metric would be read."""
-        from metrics_collector.remedies import remedies  # needed when something is wrong
+        """Return changes that would make the metric readable."""
+        from metrics_collector.remedies import remedies  # needed only for a missing metric
 
         return remedies(metric, self._parser, self._sample.lines() if self._sample is not None else [])
 
     def drop(self) -> None:
-        """Keep no sample any more."""
+        """Discard the sample."""
         self._sample = None
 
 
@@ -81,8 +81,8 @@ class FileSource(Output, Source):
     Args:
         tail: Follows the file.
         parser: Finds the readings.
-        name: What to call the file in an explanation.
-        on_data: Called with every chunk before its readings are handed on.
+        name: Name of the file in explanations.
+        on_data: Called with every chunk before its readings are returned.
     """
 
     def __init__(
@@ -94,12 +94,12 @@ class FileSource(Output, Source):
 
     @property
     def problem(self) -> str:
-        """Why the file cannot be read."""
+        """The reason why the file cannot be read."""
         return f"the file {self._tail.problem}" if self._tail.problem else ""
 
     @property
     def position(self) -> Position | None:
-        """The file that is read now, and how far."""
+        """The open file, and the read position."""
         position = self._tail.position
         if position is None:
             return None
@@ -107,7 +107,7 @@ class FileSource(Output, Source):
         return Position(status.st_dev, status.st_ino, size, status.st_size, self._tail.beginnings)
 
     def poll(self) -> Iterator[list[MetricLog]]:
-        """Yield the readings of what the file has grown by, chunk by chunk."""
+        """Yield the readings of the new part of the file, chunk by chunk."""
         for chunk in self._tail.poll():
             if self._on_data is not None:
                 self._on_data(chunk)
@@ -115,7 +115,7 @@ class FileSource(Output, Source):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether no more readings will follow."""
         return True
 
     def close(self) -> None:

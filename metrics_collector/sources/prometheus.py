@@ -1,8 +1,8 @@
 """A Prometheus endpoint of the program, scraped while it runs.
 
-Scrapes happen on a thread of their own, one after the other, so that an endpoint that hangs holds up nothing else. A
-program can be scraped only while it is there: what it sets in its last second may be lost, unless it keeps serving for
-a moment. When its end is requested, it is scraped immediately, while it still serves.
+Scrapes run on their own thread, one after the other, so that a hanging endpoint delays nothing else. A program can only
+be scraped while it runs: values that it sets in its last second may be lost, unless it keeps serving for a moment. When
+its end is requested, it is scraped immediately, while it still serves.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from metrics_collector.sources.source import Position, Source, counted
 
 SCRAPE_INTERVAL_SECONDS = 1.0
 FIRST_INTERVAL_SECONDS = 0.2
-"""Until there is a first answer: short programs are over soon, and a refused connection costs little."""
+"""Pause before the first answer: short programs end soon, and a refused connection costs little."""
 
 
 class PrometheusEndpoint(Source):
     """The source of kind PrometheusMetric. Its thread starts with the first poll.
 
     Args:
-        endpoints: Where to ask; those behind the first one only while that one is unreachable.
+        endpoints: The endpoints; those after the first one are used only while that one is unreachable.
         names: The metrics.
-        scrape: Asks one.
+        scrape: Requests one endpoint.
         interval_seconds: Pause between two scrapes.
     """
 
@@ -59,7 +59,7 @@ class PrometheusEndpoint(Source):
 
     @property
     def problem(self) -> str:
-        """Why it gives no answer; empty when it is unreachable after earlier answers: programs end."""
+        """The reason why it does not answer; empty if it is unreachable after earlier answers: programs end."""
         error = self._error
         if error is None or (error.is_unreachable and self._scrapes):
             return ""
@@ -67,11 +67,11 @@ class PrometheusEndpoint(Source):
 
     @property
     def position(self) -> Position | None:
-        """A new beginning for each collector: nothing of what was scraped comes again."""
+        """A new beginning for each collector: scraped values never come again."""
         return Position(0, self._began, 0, 0)
 
     def poll(self) -> Iterator[list[MetricLog]]:
-        """Yield what was scraped since the last poll."""
+        """Yield the readings since the last poll."""
         if self._thread is None:
             self._runs = True
             self._thread = threading.Thread(target=self._run, name="prometheus-scrapes", daemon=True)
@@ -96,13 +96,13 @@ class PrometheusEndpoint(Source):
         return self._ending.is_set() and (self._thread is None or not self._thread.is_alive())
 
     def finish(self) -> list[MetricLog]:
-        """Return what is left, without waiting for a scrape that is under way."""
+        """Return the rest, without waiting for a scrape in progress."""
         with self._lock:
             found, self._found = self._found, []
         return found
 
     def settle(self, then: Callable[[], None]) -> None:
-        """Scrape never again, and call back when the scrape that is under way has its answer, or none."""
+        """Scrape no more, and call back when the scrape in progress has ended."""
         self.close()
         with self._lock:
             if self._runs:
@@ -111,7 +111,7 @@ class PrometheusEndpoint(Source):
         then()
 
     def close(self) -> None:
-        """Scrape never again."""
+        """Scrape no more."""
         self._closed = True
         self._ending.set()
         self._soon.set()
@@ -124,13 +124,13 @@ class PrometheusEndpoint(Source):
         return not self._scrapes
 
     def seen(self) -> str:
-        """Return how often it answered."""
+        """Return the number of answers."""
         if not self._scrapes:
             return f"no answer from {' or '.join(map(str, self._endpoints))}"
         return f"{counted(self._scrapes, 'scrape')} of {self._endpoints[0]}"
 
     def hint(self, metric: str) -> str:
-        """Return what of the last scrape looks most like the metric."""
+        """Return the part of the last scrape most similar to the metric."""
         return self._parser.hint(metric)
 
     # --- the thread ---------------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ class PrometheusEndpoint(Source):
             self._settled()
 
     def _look(self) -> float:
-        """Scrape once; return how long to wait before the next time."""
+        """Scrape once; return the pause before the next time."""
         try:
             answer = self._answer()
             readings = self._parser.read(answer.body, answer.content_type)

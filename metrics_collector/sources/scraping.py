@@ -1,4 +1,4 @@
-"""One GET whose time and size are bounded, whatever the server does."""
+"""One GET request of bounded time and size, whatever the server does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 SCRAPE_SECONDS = 2.0
-"""For all of a scrape: connecting, waiting and reading."""
+"""Timeout of a whole scrape: connecting, waiting and reading."""
 
 MAX_SCRAPE_BYTES = 4 << 20
 
@@ -24,7 +24,7 @@ LOCAL_HOST = "localhost"
 
 
 class ScrapeError(Exception):
-    """Why there is no answer, as an unfinished sentence about the endpoint.
+    """A failed scrape, with its reason as an unfinished sentence about the endpoint.
 
     Attributes:
         is_unreachable: Whether no program listens there, as before and after the program.
@@ -37,14 +37,14 @@ class ScrapeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a program offers its metrics: the `httpGet` of a collector's source.
+    """The metrics endpoint of a program: the `httpGet` of a collector's source.
 
     Attributes:
-        host: Of the server; of this machine, or of this pod, when it is not given.
-        port: Of the server.
-        path: With the query.
-        is_tls: Whether to speak TLS. Certificates are not checked, as Kubernetes does not for its probes.
-        headers: Sent with each request.
+        host: Host of the server; by default this machine or this pod.
+        port: Port of the server.
+        path: Path with the query.
+        is_tls: Whether to use TLS. Certificates are not verified, as in Kubernetes' probes.
+        headers: Headers of each request.
     """
 
     host: str = LOCAL_HOST
@@ -55,11 +55,11 @@ class Endpoint:
 
     @classmethod
     def of(cls, http_get: Mapping[str, Any], port: int | None = None) -> Endpoint:
-        """Read an `httpGet`; what is missing or wrong has its default.
+        """Read an `httpGet`; missing or wrong parts have their defaults.
 
         Args:
             http_get: As in a probe of Kubernetes.
-            port: In place of the one given there.
+            port: Port that overrides the given one.
         """
         given = str(http_get.get("port") or "")
         headers = http_get.get("httpHeaders")
@@ -77,7 +77,7 @@ class Endpoint:
 
     @classmethod
     def of_text(cls, text: str) -> Endpoint:
-        """Read an `httpGet` from JSON; text that is none gives the defaults."""
+        """Read an `httpGet` from JSON; other text gives the defaults."""
         try:
             found = json.loads(text or "{}")
         except ValueError:
@@ -92,17 +92,17 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server said."""
+    """The response of a server."""
 
     body: bytes
     content_type: str
 
 
 def scrape(endpoint: Endpoint, seconds: float = SCRAPE_SECONDS) -> Answer:
-    """Return what an endpoint offers now. Redirects are not followed.
+    """Scrape an endpoint. Redirects are not followed.
 
     Raises:
-        ScrapeError: It does not answer in time, not well, or with too much.
+        ScrapeError: It does not answer in time, answers with an error, or with too much data.
     """
     deadline = time.monotonic() + seconds
     connection = _connection(endpoint, seconds)
@@ -151,7 +151,7 @@ def _body(response: http.client.HTTPResponse) -> bytes:
 
 
 class _BoundedSocket:
-    """A socket for `http.client` all of whose calls together end in time."""
+    """A socket for `http.client` whose calls together end in time."""
 
     def __init__(self, sock: Any, seconds_left: Callable[[], float]) -> None:
         self._sock = sock
@@ -171,7 +171,7 @@ class _BoundedSocket:
         return self._sock
 
     def close(self) -> None:
-        """The one who opened the socket closes it: `http.client` does so before the answer is read."""
+        """Do nothing: the creator closes the socket; `http.client` would do so before the answer is read."""
 
 
 class _BoundedReader(io.RawIOBase):

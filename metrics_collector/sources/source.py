@@ -1,6 +1,6 @@
-"""What every source is able to do, for the sidecar of a pod and for the monitor of one machine.
+"""The interface of sources, for the sidecar of a pod and for the monitor of one machine.
 
-What a source does unless it says otherwise is the body of the method here.
+The method bodies here are the defaults.
 """
 
 from __future__ import annotations
@@ -12,43 +12,43 @@ from katib.model.metrics import MetricLog
 
 
 class Evidence(Protocol):
-    """What a source came across, for an explanation of a metric that was not found."""
+    """Observations of a source, for the explanation of a missing metric."""
 
     @property
     def is_empty(self) -> bool:
         """Whether there was nothing at all."""
 
     def seen(self) -> str:
-        """Return what there was, and where, such as `12 lines in metrics.log`."""
+        """Return the amount and place of its input, such as `12 lines in metrics.log`."""
 
     def hint(self, metric: str) -> str:
-        """Return what of it looks most like this metric, beginning with `; `; empty when nothing does."""
+        """Return the part most similar to this metric, starting with `; `; empty if there is none."""
 
     def refused(self, metric: str) -> str:
-        """Return which values of this metric were not taken, as a sentence without an end; empty when all were."""
+        """Return the refused values of this metric, as a sentence without an end; empty if all were accepted."""
         del metric
-        return ""  # values are numbers where they come from
+        return ""  # the values of most sources are numbers
 
     def remedies(self, metric: str) -> list[str]:
-        """Return how this metric would be read, each as half a sentence in the imperative, found to work here."""
+        """Return changes that would make this metric readable, as tested clauses in the imperative."""
         del metric
         return []
 
     def drop(self) -> None:
-        """Forget what only `hint` needs: every metric was found."""
+        """Discard data that only `hint` needs: every metric was found."""
         return
 
 
 class Position(NamedTuple):
-    """How far a source has been read, for a collector that is started again and goes on from there.
+    """Read position of a source, for a restarted collector.
 
     Attributes:
-        device: Of what is read.
-        inode: Of what is read; it and the device identify it.
+        device: Device of the file.
+        inode: Inode of the file; together with the device its identity.
         size: Bytes read of it.
-        length: Bytes that it has.
-        beginnings: How often reading began at a start.
-        is_ordered: Whether reading once more gives the same readings in the same order.
+        length: Its length in bytes.
+        beginnings: How often reading started at a beginning.
+        is_ordered: Whether reading again gives the same readings in the same order.
     """
 
     device: int
@@ -60,40 +60,40 @@ class Position(NamedTuple):
 
 
 class Source(Evidence, Protocol):
-    """A place that is asked again and again. Not thread-safe; no call waits for a program, a disk or a network."""
+    """A place that is polled. Not thread-safe; no call waits for a program, a disk or a network."""
 
     @property
     def problem(self) -> str:
-        """Why nothing can be read now, as an unfinished sentence about it; empty when all is well."""
+        """The reason why nothing can be read now, as an unfinished sentence about it; empty if there is none."""
 
     @property
     def position(self) -> Position | None:
-        """How far it has been read; None while there is nothing to read, or where reading again means nothing."""
+        """Read position; None if there is nothing to read, or reading again is meaningless."""
 
     def poll(self) -> Iterator[list[MetricLog]]:
-        """Yield what is new, in parts of bounded size; a caller that stops early finds the rest next time."""
+        """Yield new readings, in parts of bounded size; a caller that stops early gets the rest next time."""
 
     def hasten(self) -> None:
-        """Note that the program is about to be ended: read now what disappears with it."""
+        """Note that the program is about to be ended: read data now that disappears with it."""
         return
 
     def end(self) -> None:
-        """Note that the program has ended; the next polls find what is new then."""
+        """Note that the program has ended; the next polls are complete."""
         return
 
     @property
     def is_over(self) -> bool:
-        """Whether, after `end`, nothing more will come."""
+        """Whether, after `end`, no more readings will follow."""
 
     def finish(self) -> list[MetricLog]:
-        """Return what the end of the program completes, such as a last line without line end."""
+        """Return the readings that the end of the program completes, such as a last line without line end."""
 
     def settle(self, then: Callable[[], None]) -> None:
-        """Ask for nothing more, and call back, from any thread, when nothing is under way any more."""
+        """Stop requesting, and call back, from any thread, when no request is in progress."""
         then()
 
     def close(self) -> None:
-        """Release what is open."""
+        """Release open resources."""
 
 
 def counted(number: int, noun: str) -> str:

@@ -1,1 +1,1 @@
-"""ASHA: asynchronous successive halving, with trials that pause at a rung until they are among its best."""
+"""ASHA: asynchronous successive halving, with trials that pause at a rung until they rank among its best."""

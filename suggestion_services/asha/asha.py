@@ -1,12 +1,12 @@
-"""The algorithm `asha`: trials pause at a rung, and the best of those that came to it go on.
+"""The algorithm `asha`: trials pause at a rung, and the best of each rung continue.
 
 Notation as in `hyperband.schedule`; there is one ladder of rungs, with R * eta^-s_max at its foot.
 Source: [Li2020] A System for Massively Parallel Hyperparameter Tuning, MLSys, algorithm 2: of n trials that ended at a
-rung the best floor(n / eta) go on, from the top rung downwards; where none may, a new configuration begins.
+rung the best floor(n / eta) continue, from the top rung downwards; if none may, a new configuration starts.
 
-A pause is the end of a trial: its slot is free and its checkpoint stays. To go on is a trial of its own, that names the
+A pause is the end of a trial: its slot is free and its checkpoint remains. A continuation is a new trial that names the
 paused one as its parent, with more of the resource and, with `suggestion_trial_dir`, its checkpoint. So paused trials
-are in the history as all others, and neither restarts nor kills of anything forget one.
+are part of the history like any other, and survive restarts and crashes.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing_extensions import override
 
 from suggestion_services.base.algorithm import PastTrial, Problem, Proposal
 from suggestion_services.hyperband.hyperband import Hyperband
-from suggestion_services.hyperband.rungs import Bracket, Labels, Member
+from suggestion_services.hyperband.rungs import Bracket, Labels, RungMember
 
 
 @dataclass
-class Ladder(Bracket):
-    """Rungs that no trial waits for."""
+class AsynchronousBracket(Bracket):
+    """A bracket that starts and promotes trials without waiting for a whole rung."""
 
     @property
     @override
     def begins(self) -> bool:
         return True
 
-    def paused(self, rung: int) -> list[Member]:
-        """Return the trials that ended at a rung with a value and that no trial continues, best first.
+    def paused(self, rung: int) -> list[RungMember]:
+        """Return the trials that ended at a rung with a value and have no continuation, best first.
 
         Args:
             rung: Not the last one.
@@ -41,8 +41,8 @@ class Ladder(Bracket):
         free = (m for m in self.rungs[rung] if m.rank is not None and m.name not in continued)
         return sorted(free, key=lambda m: m.rank or ())
 
-    def share_of_best(self, rung: int, eta: float) -> list[Member]:
-        """Return the best of the trials that ended at a rung, at most one of `eta`."""
+    def share_of_best(self, rung: int, eta: float) -> list[RungMember]:
+        """Return the best of the trials that ended at a rung, at most one in `eta`."""
         ended = [member for member in self.rungs[rung] if not member.is_pending]
         ranked = sorted((m for m in ended if m.rank is not None), key=lambda m: m.rank or ())
         return ranked[: math.floor(len(ended) / eta)]
@@ -52,7 +52,7 @@ class Asha(Hyperband):
     """The algorithm `asha`."""
 
     labels = Labels("asha.suggestion.katib.kubeflow.org")
-    bracket = Ladder
+    bracket = AsynchronousBracket
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
@@ -60,10 +60,10 @@ class Asha(Hyperband):
         self._brackets = self._empty()
 
     @property
-    def ladder(self) -> Ladder:
+    def ladder(self) -> AsynchronousBracket:
         """The rungs with their trials."""
         bracket = self._brackets.get(0)
-        assert isinstance(bracket, Ladder)
+        assert isinstance(bracket, AsynchronousBracket)
         return bracket
 
     @override
@@ -74,14 +74,14 @@ class Asha(Hyperband):
             promotion = self.promotion()
             yield self._begun(k, ladder) if promotion is None else self._promoted(k, ladder, *promotion)
 
-    def promotion(self) -> tuple[int, Member] | None:
-        """Return the trial that goes on next, and to which rung; None when a new one is to begin."""
+    def promotion(self) -> tuple[int, RungMember] | None:
+        """Return the next trial to continue and its rung; None if a new one should start."""
         for rung in range(len(self.ladder.rungs) - 2, -1, -1):
             best = self.ladder.share_of_best(rung, self._resource.eta)
             for member in self.ladder.paused(rung):
                 if member not in best:
                     break
-                if self.problem.space.nearest(member.assignments.items()) is not None:  # else it is a stranger's
+                if self.problem.space.nearest(member.assignments.items()) is not None:  # else it is from another space
                     return rung + 1, member
         return None
 

@@ -1,1 +1,1 @@
-"""The choice of an algorithm by what is searched."""
+"""The choice of an algorithm by the search space."""

@@ -1,8 +1,8 @@
-"""The algorithm `auto`: chooses one of the others by the search space, and passes on the suggestions of that one.
+"""The algorithm `auto`: chooses another algorithm by the search space, and forwards its suggestions.
 
-The choice is a function of the problem and the past trials, as a suggestion is: it is made in each request, and
-depends on how many trials have ended and how long they took, never on when they did. The algorithms see all trials,
-also those that another one suggested. Those that are not chosen are not imported.
+Like a suggestion, the choice is a function of the problem and the past trials: it is made in each request, and depends
+on how many trials have ended and how long they took, never on when they ended. The algorithms see all trials, including
+those that another one suggested. Algorithms that are not chosen are not imported.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing_extensions import override
 from katib.errors import FieldError, NotFoundError
 from katib.model.space import Point
 from suggestion_services import algorithms
-from suggestion_services.auto.choice import Choice, Facts, candidates
-from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem, Proposal
+from suggestion_services.auto.choice import AlgorithmChoice, ChoiceInputs, candidates
+from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem, Proposal, TrialOutcome
 from suggestion_services.base.settings import Settings
 
-_ENDED = (Outcome.MEASURED, Outcome.BAD)
+_ENDED = (TrialOutcome.MEASURED, TrialOutcome.BAD)
 
 
 class Auto(Algorithm):
@@ -65,7 +65,7 @@ class Auto(Algorithm):
         name, algorithm = self._chosen
         return " ".join(filter(None, (f"auto uses {name}, since {self._reason}.", algorithm.explain())))
 
-    def _choose(self, facts: Facts) -> Algorithm:
+    def _choose(self, facts: ChoiceInputs) -> Algorithm:
         for choice in candidates(facts):
             algorithm = self._algorithm(choice)
             if algorithm is not None:
@@ -73,8 +73,8 @@ class Auto(Algorithm):
                 return algorithm
         raise AssertionError("random searches every space")
 
-    def _algorithm(self, choice: Choice) -> Algorithm | None:
-        """Return the chosen algorithm at work on the problem; None when it is not offered or cannot search it."""
+    def _algorithm(self, choice: AlgorithmChoice) -> Algorithm | None:
+        """Return the chosen algorithm for the problem; None if it is unavailable or cannot search it."""
         if self._chosen is not None and self._chosen[0] == choice.algorithm:
             return self._chosen[1]
         with suppress(NotFoundError):
@@ -92,12 +92,12 @@ def _names_resource(problem: Problem) -> bool:
     return any(problem.settings.get(name) is not None for name in ("resource_name", "r_l"))
 
 
-def facts_of(problem: Problem, trials: Sequence[PastTrial]) -> Facts:
-    """Return what the choice depends on."""
+def facts_of(problem: Problem, trials: Sequence[PastTrial]) -> ChoiceInputs:
+    """Return the inputs of the choice."""
     own = [trial for trial in trials if not trial.is_earlier]
-    repeats = problem.is_seeded and problem.parallel <= 1  # no two runs take as long
+    repeats = problem.is_seeded and problem.parallel <= 1  # durations differ from run to run
     seconds = [trial.seconds for trial in own if trial.seconds >= 0 and not repeats]  # not NaN
-    return Facts(
+    return ChoiceInputs(
         n_parameters=len(problem.space.parameters),
         size=problem.space.size,
         n_objectives=len(problem.directions),
@@ -112,9 +112,9 @@ def facts_of(problem: Problem, trials: Sequence[PastTrial]) -> Facts:
 
 
 def _problem_for(algorithm: str, problem: Problem) -> Problem:
-    """Return the problem as the chosen algorithm gets it: with our seed, which means the same to all of them."""
+    """Return the problem for the chosen algorithm: with our seed, which has the same meaning for all of them."""
     if algorithm != "grid":
         return problem
-    # A seed is what makes a grid shuffled, and a budget beyond its size is what it refuses.
+    # A seed makes a grid shuffled, and a grid refuses a budget beyond its size.
     settings = problem.settings if problem.is_seeded else Settings({"seed": problem.seed_of(0)})
     return replace(problem, settings=settings, max_trial_count=None)

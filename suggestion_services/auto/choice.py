@@ -1,18 +1,18 @@
-"""Which algorithm suits an experiment, and why. Pure: facts in, names out.
+"""The choice of an algorithm for an experiment, with its reason. Pure: facts in, names out.
 
-The rules stand in order, the first that holds decides. Their numbers were chosen with `benchmarks/quality.py` on its
-development problems (`docs/reference/algorithms.md` has the figures):
+The first rule that matches decides. The numbers were chosen with `benchmarks/quality.py` on its development problems
+(`docs/reference/algorithms.md` has the figures):
 
-* where the experiment names a resource, such as epochs, short trainings choose the long ones, by `asha`, which needed
-  the fewest epochs on most problems of `benchmarks/multi_fidelity.py`;
-* a finite space that the budget covers is tried out, in a shuffled order, whatever is wanted of its points;
-* several objectives are left to the algorithms that search for all of them, constraints to those that use them. Up to
-  four objectives a Gaussian process needs by far the fewest trials (`benchmarks/several_objectives.py`), but it does
-  not learn from earlier ones then, as `nsga2` does;
-* where all trials run at once there is nothing to learn from, and an even spread costs nothing. With half of them at
-  once a model was better than the spread;
-* otherwise a Gaussian process needs the fewest trials, while its suggestions cost less than the trials themselves and
-  the parameters are not too many;
+* with a named resource, such as epochs, `asha` uses short trainings to choose the long ones: it needed the fewest
+  epochs on most problems of `benchmarks/multi_fidelity.py`;
+* a finite space within the budget is enumerated in a shuffled order, whatever the objectives;
+* several objectives and constraints need algorithms that support them. Up to four objectives a Gaussian process needs
+  by far the fewest trials (`benchmarks/several_objectives.py`), but cannot learn from earlier trials then, as `nsga2`
+  does;
+* if all trials run at once no algorithm can learn, and an even spread costs nothing. With half of them at once a model
+  was better than the spread;
+* otherwise a Gaussian process needs the fewest trials, as long as its suggestions cost less than the trials and there
+  are not too many parameters;
 * beyond that Parzen estimators, whose cost hardly grows.
 """
 
@@ -26,39 +26,39 @@ from katib.model.algorithms import Feature
 from katib.model.wording import counted
 
 _ENUMERABLE = 50
-"""Points of a space that is tried out when no budget is given: fewer than a model needs to pay."""
+"""Largest space that is enumerated without a budget: fewer points than a model needs to be worth it."""
 _MODEL_TRIALS = 1_000
-"""Ended trials up to which a Gaussian process is asked; beyond, it would look at a shrinking share of them."""
+"""Ended trials up to which a Gaussian process is used; beyond, it would see a shrinking share of them."""
 _MODEL_PARAMETERS = 100
-"""Beyond, the priors of its length scales have not been tried."""
+"""Parameters up to which the priors of its length scales have been tested."""
 _MODEL_OBJECTIVES = 4
-"""Beyond, nearly every trial is on the front, and its random weights are spread thin."""
+"""Objectives up to which it is used; beyond, nearly every trial is Pareto-optimal, and random weights too sparse."""
 _JOINT_PARAMETERS = 30
-"""Up to which parameters are estimated together; beyond, trials are too few to see which interact."""
+"""Parameters up to which they are estimated jointly; beyond, trials are too few to show interactions."""
 _TIMED_TRIALS = 20
-"""Ended trials before durations are looked at."""
+"""Ended trials before durations count."""
 _LEAST_SECONDS = 0.05
 _SECONDS_PER_TRIAL = 0.001
-"""What a suggestion of a Gaussian process costs: 50 ms, and about a second with a thousand trials."""
+"""Cost of a suggestion of a Gaussian process: 50 ms, and about a second with a thousand trials."""
 _ROUNDING_SECONDS = 0.5
-"""Durations come in whole seconds: one of 0 s took half a second on average."""
+"""Durations are whole seconds: a trial of 0 s took half a second on average."""
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What the choice depends on.
+class ChoiceInputs:
+    """Inputs of the choice.
 
     Attributes:
         n_parameters: Of the space.
-        size: Points of the space; None when it is continuous.
+        size: Points of the space; None if it is continuous.
         n_objectives: 1 or more.
         n_constraints: Bounds on metrics.
-        budget: The most trials; None when there is no limit.
-        parallel: Trials that run at once; 0 when it was not said.
-        n_ended: Trials of this experiment whose result is known.
+        budget: The maximum number of trials; None if unlimited.
+        parallel: Trials that run at once; 0 if unknown.
+        n_ended: Trials of this experiment with a known result.
         seconds: Median duration of a trial; NaN when unknown.
-        has_earlier: Whether there are trials of other experiments to learn from.
-        resource: The parameter that says how much of a resource a trial gets; empty where none was named.
+        has_earlier: Whether trials of other experiments can be learned from.
+        resource: The parameter that sets the resource of a trial; empty if none is named.
     """
 
     n_parameters: int
@@ -74,13 +74,13 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """An algorithm, if it is able.
+class AlgorithmChoice:
+    """An algorithm to use if it is available.
 
     Attributes:
         algorithm: Its name.
-        reason: A clause that begins after "since".
-        needs: What it must know to be chosen.
+        reason: A clause to follow "since".
+        needs: Features that it must support to be chosen.
     """
 
     algorithm: str
@@ -88,47 +88,49 @@ class Choice:
     needs: tuple[Feature, ...] = ()
 
 
-def candidates(facts: Facts) -> Iterator[Choice]:
-    """Yield algorithms, the best suited first; one that cannot be used here gives way to the next."""
+def candidates(facts: ChoiceInputs) -> Iterator[AlgorithmChoice]:
+    """Yield algorithms in order of preference; one that is unavailable gives way to the next."""
     if facts.resource:
-        yield Choice("asha", f"{facts.resource} is a resource, of which promising trials get more")
+        yield AlgorithmChoice("asha", f"{facts.resource} is a resource, of which promising trials get more")
     covered = _ENUMERABLE if facts.budget is None else facts.budget
     if facts.size is not None and facts.size <= covered:
-        yield Choice("grid", f"all {facts.size} combinations of the parameters can be tried")
+        yield AlgorithmChoice("grid", f"all {facts.size} combinations of the parameters can be tried")
     if facts.n_objectives > 1:
         reason, obstacle = f"there are {facts.n_objectives} objectives", _obstacle(facts)
         if not obstacle and facts.n_objectives <= _MODEL_OBJECTIVES and not facts.has_earlier:
-            yield Choice("gp", f"{reason} and a model pays with {_trials(facts)}", (Feature.SEVERAL_OBJECTIVES,))
-        yield Choice("nsga2", reason, (Feature.SEVERAL_OBJECTIVES,))
-        yield Choice("random", f"{reason}, and nothing else is offered for them")
+            yield AlgorithmChoice(
+                "gp", f"{reason} and a model pays with {_trials(facts)}", (Feature.SEVERAL_OBJECTIVES,)
+            )
+        yield AlgorithmChoice("nsga2", reason, (Feature.SEVERAL_OBJECTIVES,))
+        yield AlgorithmChoice("random", f"{reason}, and no other algorithm is available for them")
         return
     if facts.budget is not None and facts.parallel >= facts.budget > 1:
-        yield Choice("sobol", f"all {facts.budget} trials run at once, so that none can learn from another")
+        yield AlgorithmChoice("sobol", f"all {facts.budget} trials run at once, so that none can learn from another")
     yield from _learning(facts)
-    yield Choice("random", "nothing else is offered here")
+    yield AlgorithmChoice("random", "no other algorithm is available")
 
 
-def _learning(facts: Facts) -> Iterator[Choice]:
+def _learning(facts: ChoiceInputs) -> Iterator[AlgorithmChoice]:
     """Yield algorithms for one objective that learn from trials."""
     obstacle = _obstacle(facts)
     model = f"a model of the objective pays with {_parameters(facts)} and {_trials(facts)}"
     if facts.n_constraints:
         bounds = f"there {'is a constraint' if facts.n_constraints == 1 else f'are {facts.n_constraints} constraints'}"
         if not obstacle:
-            yield Choice("gp", f"{bounds} and {model}", (Feature.CONSTRAINTS,))
-        yield Choice("nsga2", " and ".join(filter(None, (bounds, obstacle))), (Feature.CONSTRAINTS,))
+            yield AlgorithmChoice("gp", f"{bounds} and {model}", (Feature.CONSTRAINTS,))
+        yield AlgorithmChoice("nsga2", " and ".join(filter(None, (bounds, obstacle))), (Feature.CONSTRAINTS,))
     if not obstacle:
-        yield Choice("gp", model)
+        yield AlgorithmChoice("gp", model)
     joint = "multivariate-tpe" if facts.n_parameters <= _JOINT_PARAMETERS else "tpe"
-    yield Choice(joint, obstacle or "gp is not offered here")
+    yield AlgorithmChoice(joint, obstacle or "gp is not available")
 
 
-def _obstacle(facts: Facts) -> str:
-    """Return what speaks against a Gaussian process; empty when nothing does."""
+def _obstacle(facts: ChoiceInputs) -> str:
+    """Return the reason against a Gaussian process; empty if there is none."""
     if facts.n_parameters > _MODEL_PARAMETERS:
         return f"{facts.n_parameters} parameters are too many for gp"
     if facts.n_ended >= _MODEL_TRIALS:
-        return f"{_MODEL_TRIALS:,} trials have ended, more than gp looks at"
+        return f"{_MODEL_TRIALS:,} trials have ended, more than gp uses"
     cost = max(_LEAST_SECONDS, _SECONDS_PER_TRIAL * facts.n_ended)
     pause = (facts.seconds + _ROUNDING_SECONDS) / max(facts.parallel, 1)
     if facts.n_ended >= _TIMED_TRIALS and pause < cost:  # unknown durations, NaN, are never below
@@ -137,11 +139,11 @@ def _obstacle(facts: Facts) -> str:
     return ""
 
 
-def _parameters(facts: Facts) -> str:
+def _parameters(facts: ChoiceInputs) -> str:
     return counted(facts.n_parameters, "parameter")
 
 
-def _trials(facts: Facts) -> str:
+def _trials(facts: ChoiceInputs) -> str:
     if facts.budget is None:
         return "no limit of trials"
     return f"a budget of {counted(facts.budget, 'trial')}"

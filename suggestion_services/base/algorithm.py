@@ -6,10 +6,10 @@ The same object works in a notebook and behind gRPC:
     for point in Tpe(problem).suggest(trials, first=len(trials), count=2): ...
 
 Theory of operation: a suggestion is a function of (problem, past trials, k), where k counts the suggestions of the
-experiment from 0. Whatever an algorithm keeps between calls is a cache of that function, never a memory. So a restarted
-service answers as the undisturbed one would, a repeated request gets the same answer, and nothing needs saving. Past
-trials come sorted by a hash of their assignments: times and list orders differ between runs, and names between
-experiments with the same seed, so nothing is decided by those.
+experiment from 0. State that an algorithm keeps between calls only caches that function. So a restarted service gives
+the same answers, a repeated request gets the same answer, and nothing needs to be saved. Past trials are sorted by a
+hash of their assignments: times and list orders differ between runs, and names between experiments with the same seed,
+so no decision depends on them.
 """
 
 from __future__ import annotations
@@ -31,39 +31,39 @@ from katib.model.types import AlgorithmSpec, ExperimentSpec, MetricConstraint, N
 from suggestion_services.base.settings import Settings, read_settings
 
 
-class Outcome(Enum):
-    """What a search learns from a past trial."""
+class TrialOutcome(Enum):
+    """The outcome of a past trial, as a search learns from it."""
 
     PENDING = "pending"
-    """It has been created or runs: its point is taken."""
+    """It is created or running: its point is taken."""
     MEASURED = "measured"
     """It ended with a finite objective value, also when it was stopped early."""
     BAD = "bad"
     """It failed, diverged to NaN or infinity, or was stopped early without a value: worse than every measured one."""
     SILENT = "silent"
-    """It ended without saying anything about its point: killed from outside, or its metric could not be read."""
+    """It ended without information about its point: killed from outside, or its metric could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastTrial:
-    """A trial as an algorithm sees it.
+    """A past trial as input of an algorithm.
 
     Attributes:
         name: Unique within the experiment.
-        outcome: What a search learns from it.
+        outcome: The outcome for the search.
         assignments: Text by parameter name. It may lack parameters, or hold values outside the space: trials can come
             from an earlier version of the experiment or from another service.
         objective: Value of the objective metric; NaN unless MEASURED, and then finite.
         seconds: Duration from start to completion; NaN when unknown.
-        others: Values of the further objectives, where there are several; finite where MEASURED, NaN otherwise.
+        others: Values of the further objectives, if there are several; finite if MEASURED, NaN otherwise.
         violations: For each constraint how far its metric is beyond its bounds: 0.0 within them, NaN where unread.
-        labels: Those that the algorithm gave the trial.
-        start_time: RFC 3339; empty when it has not started.
+        labels: Those that the algorithm assigned to the trial.
+        start_time: RFC 3339; empty if it has not started.
         is_earlier: Whether it is from another experiment or a file.
     """
 
     name: str
-    outcome: Outcome
+    outcome: TrialOutcome
     assignments: Mapping[str, str]
     objective: float = math.nan
     seconds: float = math.nan
@@ -75,7 +75,7 @@ class PastTrial:
 
     @property
     def source(self) -> str:
-        """The experiment that an earlier trial is from; empty for one from a file."""
+        """The experiment of an earlier trial; empty for one from a file."""
         return self.labels.get(EXPERIMENT_LABEL, "")
 
     @property
@@ -91,11 +91,11 @@ class PastTrial:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A suggestion that says more than its point.
+    """A suggestion with labels or a name besides its point.
 
     Attributes:
-        assignments: Text by parameter name, in the order in which it is sent. Those of parameters that a condition
-            makes absent are left out on the way.
+        assignments: Text by parameter name, in the order in which it is sent. Parameters that a condition makes absent
+            are removed before sending.
         labels: For the trial; they come back with it.
         trial_name: Of the trial; empty leaves the name to the controller.
     """
@@ -105,24 +105,24 @@ class Proposal:
     trial_name: str = ""
 
 
-class NotYet(Exception):  # noqa: N818  # no error: a step of the search
-    """The next suggestion depends on trials that are still running. Raised by `Algorithm.suggest`."""
+class AwaitingTrials(Exception):  # noqa: N818  # no error: a step of the search
+    """Raised by `Algorithm.suggest` if the next suggestion depends on running trials."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What to search and how: one experiment, checked.
+    """A validated search problem: one experiment.
 
     Attributes:
         experiment: Its name.
         space: Its parameters.
         maximize: Direction; an unknown objective type means minimize. With several objectives, that of the first.
         settings: Typed values of the algorithm's settings.
-        max_trial_count: The budget; None when there is none.
+        max_trial_count: The budget; None if unlimited.
         directions: For each objective whether it is maximized: one entry, or more with several objectives.
         constraints: Bounds on metrics.
-        parallel: How many trials run at once; 0 when it was not said.
-        nas: The search space of an architecture search, in place of parameters.
+        parallel: Number of trials that run at once; 0 if unknown.
+        nas: The search space of an architecture search, instead of parameters.
     """
 
     experiment: str
@@ -145,7 +145,7 @@ class Problem:
             experiment: Its name.
             spec: Its specification.
             info: The algorithm.
-            allow_no_parameters: Whether the space may be empty, as it is when only settings are to be checked.
+            allow_no_parameters: Whether the space may be empty, as when only settings are checked.
 
         Raises:
             InvalidError: The parameters, the architecture's search space or the settings are wrong.
@@ -175,10 +175,10 @@ class Problem:
 
     @property
     def seed(self) -> str:
-        """The setting `seed`, or `random_state`, or else the experiment's name.
+        """The setting `seed` or `random_state`, by default the experiment's name.
 
-        So an experiment without a seed still continues as if nothing had happened when its service restarts, and two
-        experiments differ. The price: the same unseeded file under the same name searches the same way again.
+        So an experiment without a seed continues unchanged when its service restarts, and two experiments differ. The
+        price: the same unseeded file under the same name repeats the same search.
         """
         given = self.settings.get("seed", self.settings.get("random_state"))
         return f"name {self.experiment}" if given is None else f"seed {given}"
@@ -193,28 +193,28 @@ class Problem:
         return Random(f"{self.seed}/{k}")
 
     def seed_of(self, k: int) -> int:
-        """Return 32 bits for libraries that want a number, for the k-th suggestion."""
+        """Return a 32-bit seed for the k-th suggestion, for libraries that need a number."""
         return int.from_bytes(hashlib.sha256(f"{self.seed}/{k}".encode()).digest()[:4])
 
 
 class Rules:
-    """What an algorithm refuses."""
+    """Checks that an algorithm makes before a search."""
 
     @classmethod
     def check(cls, problem: Problem) -> Sequence[FieldError]:
-        """Return what this algorithm cannot search, beyond settings and parameters, which are checked already."""
+        """Return errors of the problem for this algorithm; settings and parameters are checked already."""
         del problem
         return ()
 
     @classmethod
     def check_before_start(cls, problem: Problem) -> Sequence[FieldError]:
-        """Return what only a validation refuses: Katib's service of that name gives suggestions all the same."""
+        """Return errors that only a validation reports: Katib's service of that name gives suggestions despite them."""
         del problem
         return ()
 
 
 class Algorithm(Rules, ABC):
-    """One algorithm at work on one experiment.
+    """An algorithm for one experiment.
 
     Calls of one object never overlap; different objects are used by different threads at once.
     """
@@ -226,48 +226,48 @@ class Algorithm(Rules, ABC):
     def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Point | Proposal]:
         """Yield suggestions number first, first + 1, ..., first + count - 1.
 
-        Points may be whole: the values of absent parameters are left out on the way. Fewer points mean that the search
-        space has no more. The caller may stop taking them at any time.
+        Points may be complete: values of absent parameters are removed before sending. Fewer points mean that the
+        search space is exhausted. The caller may stop iterating at any time.
 
         Args:
-            trials: All trials so far, sorted as said above. Empty when the algorithm declares that it reads no history.
-            first: How many suggestions were given before.
-            count: How many are wanted now.
+            trials: All trials so far, in the order above. Empty if the algorithm declares that it reads no history.
+            first: Number of suggestions given before.
+            count: Number of suggestions to give.
 
         Raises:
-            NotYet: There are more once a trial that is pending now has ended; from the iterator, after those there are.
+            NotYet: More will follow once a pending trial has ended; raised by the iterator after the last available.
         """
 
     def ahead(self, *, first: int, count: int) -> Iterator[Proposal]:
-        """Yield what `suggest` left out, for a caller that takes no fewer than it asks for and has no trial running.
+        """Yield the suggestions that `suggest` withheld, for a caller that needs all of them and has no running trial.
 
-        Such a caller would ask for as many forever: there is no trial whose end could change the answer.
+        Such a caller would repeat its request forever: no trial can end and change the answer.
         """
         del first, count
         return iter(())
 
     def explain(self) -> str:
-        """Return one sentence on what was chosen, and why; empty when there was no choice. Asked after `suggest`."""
+        """Return one sentence on a choice and its reason; empty if there was no choice. Called after `suggest`."""
         return ""
 
     def reply_settings(self) -> Mapping[str, str]:
-        """Return the settings to send along with suggestions, as Katib's service does. Called after `suggest`.
+        """Return the settings to send with suggestions, as Katib's service does. Called after `suggest`.
 
-        They come back with the next request. Those that are not the user's have to be among `AlgorithmInfo.echoed`, and
+        They return with the next request. Those that the user did not set must be in `AlgorithmInfo.echoed`, and
         nothing may depend on them.
         """
         return {}
 
 
 class StatelessAlgorithm(Algorithm):
-    """An algorithm whose k-th suggestion depends on k alone: as cheap after ten thousand trials as at the first."""
+    """An algorithm whose k-th suggestion depends on k alone, at constant cost."""
 
     @abstractmethod
     def point(self, k: int) -> Point | None:
-        """Return the k-th suggestion; None when there is none and will be none later."""
+        """Return the k-th suggestion; None if the sequence has ended."""
 
     def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Point]:
-        """Yield the points of these numbers, up to the first that does not exist."""
+        """Yield the points of these numbers, up to the end of the sequence."""
         del trials
         for k in range(first, first + count):
             point = self.point(k)

@@ -1,8 +1,8 @@
-"""Checkpoints on a volume that the service shares with its trials, as Katib's service keeps them.
+"""Checkpoints on a volume shared by the service and its trials, in the layout of Katib's service.
 
-A trial's folder is `<root>/<experiment>/<trial>`, and the trial sees nothing else of the volume. What a folder was made
-from is noted beside it, so that a service which is asked again after its answer was lost neither copies twice nor hands
-out a folder that was made for another answer.
+A trial's folder is `<root>/<experiment>/<trial>`; the trial sees no other part of the volume. The origin of a folder is
+recorded beside it, so that a service that is asked again after a lost answer neither copies twice nor reuses a folder
+of another answer.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from katib.model.files.checkpoint_folders import (
     remove_checkpoint,
 )
 from katib.model.names import trial_name
-from suggestion_services.base.algorithm import Outcome, PastTrial, Problem
+from suggestion_services.base.algorithm import PastTrial, Problem, TrialOutcome
 
 DEFAULT_ROOT = "/opt/katib/data"
 """As in Katib's installations."""
 
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-_MAX_PREFIX = 54  # of a trial's name, which has nine more letters and is a label and the name of a job
+_MAX_PREFIX = 54  # of a trial's name, which has nine more characters and is a label and the name of a job
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,9 @@ class CheckpointVolume:
     """A mounted volume.
 
     Attributes:
-        root: Where.
-        namespace: Of the service; part of what names are made from, so that equally named experiments of two
-            namespaces name their trials differently.
+        root: Mount path.
+        namespace: Namespace of the service; part of trial names, so that equally named experiments of two namespaces
+            name their trials differently.
     """
 
     root: Path
@@ -54,7 +54,7 @@ class CheckpointVolume:
 
     @classmethod
     def of_environment(cls) -> CheckpointVolume | None:
-        """Return the volume of this process; None when there is none."""
+        """Return the volume of this process; None if there is none."""
         given = os.environ.get(CHECKPOINT_ROOT_VARIABLE)
         root = Path(DEFAULT_ROOT if given is None else given)
         if given == "" or (given is None and not root.is_dir()):
@@ -62,7 +62,7 @@ class CheckpointVolume:
         return cls(root, _namespace())
 
     def trial_name(self, experiment: str, k: int, taken: Container[str]) -> str:
-        """Return the name of the trial of the k-th suggestion, of at most 63 letters."""
+        """Return the name of the trial of the k-th suggestion, at most 63 characters."""
         return trial_name(self.namespace, experiment[:_MAX_PREFIX].rstrip("-."), k, taken)
 
     def provide(self, experiment: str, trial: str, parent: str) -> None:
@@ -70,7 +70,7 @@ class CheckpointVolume:
 
         Raises:
             UnavailableError: It cannot be written.
-            NotFoundError: The parent's folder is gone.
+            NotFoundError: The parent's folder does not exist.
         """
         folder = self.root / experiment
         origin = folder / parent if parent else None
@@ -82,25 +82,28 @@ class CheckpointVolume:
             raise UnavailableError(str(error)) from error
 
     def remove_unneeded(self, problem: Problem, trials: Sequence[PastTrial], first: int) -> None:
-        """Remove the folders that no later trial can start from, but the best trial's.
+        """Remove the folders that no later trial can start from, except the best trial's.
 
-        Does nothing while a suggestion that was given is no trial yet: its parent cannot be known here.
+        Does nothing while a suggestion has not become a trial: its parent is unknown here.
 
         Args:
-            problem: What is searched.
+            problem: The search problem.
             trials: All trials so far.
-            first: How many suggestions were given before.
+            first: Number of suggestions given before.
         """
         own = [trial for trial in trials if not trial.is_earlier]
         if len(own) != first:
             return
         owners = [
             CheckpointOwner(
-                trial.name, trial.labels, trial.outcome is not Outcome.PENDING, trial.outcome is Outcome.MEASURED
+                trial.name,
+                trial.labels,
+                trial.outcome is not TrialOutcome.PENDING,
+                trial.outcome is TrialOutcome.MEASURED,
             )
             for trial in own
         ]
-        measured = [trial for trial in own if trial.outcome is Outcome.MEASURED]
+        measured = [trial for trial in own if trial.outcome is TrialOutcome.MEASURED]
         sign = 1 if problem.maximize else -1
         best = max(measured, key=lambda trial: (trial.is_feasible, sign * trial.objective), default=None)
         for name in unneeded(owners):
@@ -110,12 +113,12 @@ class CheckpointVolume:
 
 
 def check_place(place: str) -> tuple[FieldError, ...]:
-    """Return what is wrong with a place of checkpoints: what could not be passed to a program is refused."""
+    """Return the errors of a checkpoint path; values that cannot be passed to a program are refused."""
     if is_url(place) or is_shared_directory(place):
         return ()
     name = TRIAL_DIRECTORY_SETTING
-    cause = f'"{place}" is no absolute path of a directory' if place else f"{name} is missing"
-    remedy = "name the directory where trials find their checkpoint"
+    cause = f'"{place}" is not an absolute path of a directory' if place else f"{name} is missing"
+    remedy = "name the directory in which trials find their checkpoint"
     return (FieldError(f"spec.algorithm.algorithmSettings.{name}", cause, remedy, "checkpoint-place"),)
 
 

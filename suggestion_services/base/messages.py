@@ -1,6 +1,6 @@
-"""From gRPC messages to what algorithms take, and back.
+"""Conversion from gRPC messages to inputs of algorithms, and back.
 
-Everything that comes in is suspect: enums may hold numbers that the contract does not know, and fields may be absent.
+Input is not trusted: enums may hold unknown numbers, and fields may be absent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from katib.model.types import (
 )
 from katib.wire.rpc._generated import api_pb2
 from katib.wire.rpc.convert import DISTRIBUTIONS, OBJECTIVE_TYPES, PARAMETER_TYPES
-from suggestion_services.base.algorithm import Outcome, PastTrial, Proposal
+from suggestion_services.base.algorithm import PastTrial, Proposal, TrialOutcome
 
 if TYPE_CHECKING:
     from katib.model.space import Point, SearchSpace
@@ -48,7 +48,7 @@ def experiment_spec(message: api_pb2.Experiment) -> ExperimentSpec:
     """Return the part of the experiment that a suggestion service needs.
 
     Raises:
-        InvalidError: An enum holds a number that the contract does not know.
+        InvalidError: An enum holds an unknown number.
     """
     spec = message.spec
     if spec.objective.type not in _OBJECTIVE_TYPES:
@@ -141,9 +141,9 @@ def _parameter_spec(message: api_pb2.ParameterSpec, path: str) -> ParameterSpec:
 
 
 def _whole_step(text: str) -> str:
-    """Return the step of an int parameter: one with a fraction, which Katib's services take, is rounded, at least to 1.
+    """Return the step of an int parameter; Katib's services accept fractions, which are rounded, at least to 1.
 
-    What is no positive number stays, and is refused as everywhere.
+    Text that is not a positive number is returned unchanged, and refused later.
     """
     step = parse_value(text) if text else None
     if step is None or not math.isfinite(step) or step <= 0 or step.is_integer():
@@ -152,25 +152,25 @@ def _whole_step(text: str) -> str:
 
 
 def _unknown_number(path: str, number: int) -> InvalidError:
-    cause = f"{number} is no known value of this enum"
+    cause = f"{number} is an unknown value of this enum"
     return invalid(path, cause, "use a value of api.v1.beta1", "enum-unknown")
 
 
 def past_trial(message: api_pb2.Trial, objective: ObjectiveSpec, *, is_earlier: bool = False) -> PastTrial:
-    """Return a trial as algorithms see it; never fails, whatever the message holds.
+    """Convert a trial; never fails, whatever the message holds.
 
     Args:
         message: The trial.
-        objective: Of the experiment; its metric counts for trials that do not carry one.
+        objective: Of the experiment; its metric is the default of trials without one.
         is_earlier: Whether the trial is from another experiment or a file.
     """
     metric = message.spec.objective.objective_metric_name or objective.objective_metric_name
     outcome, value = _outcome(message.status.condition, _reading(message, metric))
     others = tuple(_number(message, term.name) for term in objective.terms[1:])
-    if outcome is Outcome.MEASURED and not all(map(math.isfinite, others)):
-        outcome, value = Outcome.BAD, math.nan
+    if outcome is TrialOutcome.MEASURED and not all(map(math.isfinite, others)):
+        outcome, value = TrialOutcome.BAD, math.nan
     seconds = math.nan
-    if outcome is Outcome.MEASURED:
+    if outcome is TrialOutcome.MEASURED:
         seconds = _seconds(message.status.start_time, message.status.completion_time)
     return PastTrial(
         message.name,
@@ -178,7 +178,7 @@ def past_trial(message: api_pb2.Trial, objective: ObjectiveSpec, *, is_earlier: 
         {a.name: a.value for a in message.spec.parameter_assignments.assignments},
         value,
         seconds,
-        others if outcome is Outcome.MEASURED else tuple(math.nan for _ in others),
+        others if outcome is TrialOutcome.MEASURED else tuple(math.nan for _ in others),
         tuple(_violation(bounds, _number(message, bounds.metric_name)) for bounds in objective.constraints),
         dict(message.spec.labels),
         message.status.start_time,
@@ -187,7 +187,7 @@ def past_trial(message: api_pb2.Trial, objective: ObjectiveSpec, *, is_earlier: 
 
 
 def _violation(bounds: MetricConstraint, value: float) -> float:
-    """Return how far a value is beyond its bounds."""
+    """Return the distance of a value beyond its bounds."""
     above = value - bounds.max if bounds.max is not None else 0.0
     below = bounds.min - value if bounds.min is not None else 0.0
     return value if math.isnan(value) else max(above, below, 0.0)
@@ -199,19 +199,19 @@ def _number(message: api_pb2.Trial, metric: str) -> float:
 
 
 def _reading(message: api_pb2.Trial, metric: str) -> float | None:
-    """Return the number that was measured, NaN and infinities included; None when there is none."""
+    """Return the measured number, NaN and infinities included; None if there is none."""
     text = next((m.value for m in message.status.observation.metrics if m.name == metric), None)
     return None if text is None else parse_value(text)
 
 
-def _outcome(condition: int, value: float | None) -> tuple[Outcome, float]:
+def _outcome(condition: int, value: float | None) -> tuple[TrialOutcome, float]:
     if condition in _PENDING:
-        return Outcome.PENDING, math.nan
+        return TrialOutcome.PENDING, math.nan
     if condition in _ENDED and value is not None:
-        return (Outcome.MEASURED, value) if math.isfinite(value) else (Outcome.BAD, math.nan)
+        return (TrialOutcome.MEASURED, value) if math.isfinite(value) else (TrialOutcome.BAD, math.nan)
     if condition in (_STATUS.FAILED, _STATUS.EARLYSTOPPED):
-        return Outcome.BAD, math.nan
-    return Outcome.SILENT, math.nan
+        return TrialOutcome.BAD, math.nan
+    return TrialOutcome.SILENT, math.nan
 
 
 def _seconds(start: str, end: str) -> float:
@@ -222,7 +222,7 @@ def _seconds(start: str, end: str) -> float:
 
 
 def without_settings(experiment: api_pb2.Experiment, names: Sequence[str]) -> api_pb2.Experiment:
-    """Return the experiment without these settings: itself where it has none of them."""
+    """Return the experiment without these settings: the same object if it has none of them."""
     settings = experiment.spec.algorithm.algorithm_settings
     if not any(setting.name in names for setting in settings):
         return experiment
@@ -237,7 +237,7 @@ def without_settings(experiment: api_pb2.Experiment, names: Sequence[str]) -> ap
 def reply(
     space: SearchSpace, suggestions: Sequence[Point | Proposal], explanation: str, settings: Mapping[str, str]
 ) -> api_pb2.GetSuggestionsReply:
-    """Return the message that carries these suggestions, and settings that come back with the next request."""
+    """Return the reply with these suggestions and the settings to return with the next request."""
     message = api_pb2.GetSuggestionsReply(explanation=explanation)
     for suggestion in suggestions:
         if isinstance(suggestion, Proposal):

@@ -1,4 +1,4 @@
-"""The operations of an architecture search, each with every combination of its parameters."""
+"""The operations of an architecture search, with all combinations of their parameters."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Value = str | int | float
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """What a layer may be.
+class OperationChoice:
+    """A possible operation of a layer, with values of its parameters.
 
     Attributes:
-        number: Counted from 0 in the order of the experiment's file.
-        type: Of the operation.
-        values: By name of its parameters: text of lists, numbers of ranges.
+        number: Index from 0, in the order of the experiment's file.
+        type: Type of the operation.
+        values: By name of its parameter: text for lists, numbers for ranges.
     """
 
     number: int
@@ -27,13 +27,13 @@ class Choice:
     values: dict[str, Value]
 
 
-def choices_of(config: NasConfig) -> tuple[Choice, ...]:
+def choices_of(config: NasConfig) -> tuple[OperationChoice, ...]:
     """Return all operations with all combinations of their values; the last parameter changes fastest."""
-    return tuple(Choice(number, type_, values) for number, (type_, values) in enumerate(_combinations(config)))
+    return tuple(OperationChoice(number, type_, values) for number, (type_, values) in enumerate(_combinations(config)))
 
 
 def count_choices(config: NasConfig) -> int:
-    """Return how many there are, without making them."""
+    """Return the number of choices, without creating them."""
     total = 0
     for operation in config.operations:
         size = 1
@@ -46,7 +46,7 @@ def count_choices(config: NasConfig) -> int:
 def values_of(parameter: ParameterSpec) -> Sequence[Value]:
     """Return the values of a checked parameter of an operation.
 
-    Bounds that are the wrong way round, which Katib's services accept, are turned.
+    Reversed bounds, which Katib's services accept, are swapped.
     """
     kind, space = parameter.parameter_type, parameter.feasible_space
     if kind not in (ParameterType.INT, ParameterType.DOUBLE):
@@ -70,7 +70,7 @@ def _count(parameter: ParameterSpec) -> int:
 
 
 def _range(parameter: ParameterSpec) -> tuple[Decimal, Decimal, int]:
-    """Return the first value, the distance and the number of values. Decimals: 0.1 to 0.3 by 0.1 are three."""
+    """Return the first value, the step and the number of values. Decimals: 0.1 to 0.3 by 0.1 are three."""
     space = parameter.feasible_space
     low, high = sorted((Decimal(space.min), Decimal(space.max)))
     step = Decimal(space.step or "1")

@@ -1,6 +1,6 @@
-"""Rules of algorithms: what each cannot search, known without the libraries that it searches with.
+"""Rules of algorithms that need a large library, checked without importing it.
 
-Rules of an algorithm whose module imports such a library are here; those of others are in the algorithm itself.
+The rules of all other algorithms are in the algorithm itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from suggestion_services.base.algorithm import Problem, Rules
 _SETTINGS = "spec.algorithm.algorithmSettings"
 
 MOST_SOBOL_DIMENSIONS = 21_201
-"""Of SciPy's table of direction numbers."""
+"""The limit of SciPy's table of direction numbers."""
 
 
 class BayesianRules(Rules):
@@ -64,6 +64,6 @@ class TpeRules(Rules):
 
 
 def only_categories(space: SearchSpace) -> bool:
-    """Whether a space has values to choose from, and no numbers among them."""
+    """Whether a space has parameters with a choice of values, and all of them are categorical."""
     free = [p for p in space.parameters if p.size != 1]
     return bool(free) and all(isinstance(p, Choice) and not p.ordered for p in free)

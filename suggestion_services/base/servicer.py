@@ -1,7 +1,7 @@
 """The gRPC service in front of an algorithm.
 
-Every refusal is INVALID_ARGUMENT with the reason as details. Too little memory and other shortages of the machine are
-RESOURCE_EXHAUSTED. Anything unforeseen is UNKNOWN with one line, and is logged once with its traceback, here.
+Every refusal is INVALID_ARGUMENT with the reason as details. Shortages of the machine, such as memory, are
+RESOURCE_EXHAUSTED. An unexpected error is UNKNOWN with one line, and is logged once with its traceback, here.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from katib.wire.rpc._generated.suggestions_pb2 import UndecodedSuggestionsReques
 from katib.wire.rpc.convert import FEATURES
 from katib.wire.rpc.errors import status_of
 from suggestion_services.base import messages
-from suggestion_services.base.algorithm import Algorithm, NotYet, Outcome, PastTrial, Problem, Proposal
-from suggestion_services.base.sessions import MAX_SESSIONS, LatestUsed, Session, session_key
+from suggestion_services.base.algorithm import Algorithm, AwaitingTrials, PastTrial, Problem, Proposal, TrialOutcome
+from suggestion_services.base.sessions import MAX_SESSIONS, LatestUsed, SearchSession, session_key
 from suggestion_services.base.settings import LiteralError
 
 EXHAUSTED_METADATA = ("katib-search-space", "exhausted")
 """Trailing metadata of a reply with fewer assignments than asked: the search space has no more points."""
 
 WAITING_METADATA = ("katib-search-space", "waiting")
-"""The same where there will be more once a running trial has ended."""
+"""The same, if there will be more once a running trial has ended."""
 
 _NAME_PATH = "spec.algorithm.algorithmName"
 _SETTINGS_PATH = "spec.algorithm.algorithmSettings"
@@ -42,8 +42,8 @@ _MAX_DETAILS = 2000  # bytes; details travel percent-encoded in a header, and a 
 _SERVICE = "api.v1.beta1.Suggestion"
 
 shortages: list[ShortageError] = []
-"""What the machine lacked when a request was answered. The process ends then, and the next one begins afresh: half of a
-library that was imported would fail all later requests."""
+"""A shortage of the machine while a request was answered. The process then ends and a fresh one starts: a partially
+imported library would fail all later requests."""
 
 _log = logging.getLogger(__name__)
 
@@ -66,12 +66,12 @@ def add_to_server(servicer: SuggestionServicer, server: grpc.Server) -> None:
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
 
 
-class Served(NamedTuple):
-    """An algorithm that is served.
+class ServedAlgorithm(NamedTuple):
+    """A served algorithm.
 
     Attributes:
-        info: What is known of it.
-        load: Imports its class; called at the first request, so that the process is up before heavy libraries are.
+        info: Its description.
+        load: Imports its class; called at the first request, so that the process starts before heavy libraries load.
     """
 
     info: AlgorithmInfo
@@ -81,20 +81,20 @@ class Served(NamedTuple):
 class SuggestionServicer:
     """Serves algorithms to any number of experiments. Thread-safe; experiments do not wait for each other.
 
-    One image does for several algorithms, also where a KatibConfig gives it no arguments.
+    One image can serve several algorithms, even if a KatibConfig gives it no arguments.
 
     Args:
-        algorithms: Each request is answered by the one that its experiment names; other names are refused.
+        algorithms: The one that a request's experiment names answers it; other names are refused.
     """
 
-    def __init__(self, algorithms: Iterable[Served]) -> None:
+    def __init__(self, algorithms: Iterable[ServedAlgorithm]) -> None:
         self._served = {served.info.name: served for served in algorithms}
-        self._sessions = LatestUsed[tuple[str, bytes], Session](MAX_SESSIONS)
+        self._sessions = LatestUsed[tuple[str, bytes], SearchSession](MAX_SESSIONS)
 
     def ValidateAlgorithmSettings(
         self, request: api_pb2.ValidateAlgorithmSettingsRequest, context: grpc.ServicerContext
     ) -> api_pb2.ValidateAlgorithmSettingsReply:
-        """Return whether the experiment can be searched with this algorithm."""
+        """Validate the experiment for this algorithm."""
         with answered(context):
             spec = messages.experiment_spec(request.experiment)
             served = self._served_for(request.experiment)
@@ -126,7 +126,7 @@ class SuggestionServicer:
                 missing = EXHAUSTED_METADATA
                 try:
                     taken.extend(takewhile(lambda _: context.is_active(), points))
-                except NotYet:
+                except AwaitingTrials:
                     missing = WAITING_METADATA
                 if not request.takes_fewer and not any(map(_is_running, trials)):
                     taken.extend(session.algorithm.ahead(first=first + len(taken), count=count - len(taken)))
@@ -135,7 +135,7 @@ class SuggestionServicer:
                 context.set_trailing_metadata((missing,))
             return messages.reply(session.algorithm.problem.space, taken, explanation, settings)
 
-    def _served_for(self, experiment: api_pb2.Experiment) -> Served:
+    def _served_for(self, experiment: api_pb2.Experiment) -> ServedAlgorithm:
         name = experiment.spec.algorithm.algorithm_name
         if name not in self._served:
             cause = f"unknown algorithm name {name}"
@@ -143,24 +143,24 @@ class SuggestionServicer:
         return self._served[name]
 
 
-def _session(served: Served, experiment: api_pb2.Experiment) -> Session:
+def _session(served: ServedAlgorithm, experiment: api_pb2.Experiment) -> SearchSession:
     spec = messages.experiment_spec(experiment)
-    return Session(_prepare(served, experiment, spec), spec.objective or ObjectiveSpec())
+    return SearchSession(_prepare(served, experiment, spec), spec.objective or ObjectiveSpec())
 
 
 def _prepare(
-    served: Served, experiment: api_pb2.Experiment, spec: ExperimentSpec, *, starts: bool = False
+    served: ServedAlgorithm, experiment: api_pb2.Experiment, spec: ExperimentSpec, *, starts: bool = False
 ) -> Algorithm:
-    """Return an algorithm at work on the experiment.
+    """Create the algorithm for an experiment.
 
     Args:
         served: The algorithm.
-        experiment: As it came.
-        spec: What it says.
-        starts: Whether it has not been searched before.
+        experiment: The message.
+        spec: The message, converted.
+        starts: Whether the search is new.
 
     Raises:
-        InvalidError: The experiment cannot be searched with it.
+        InvalidError: The algorithm cannot search the experiment.
     """
     problem = Problem.of(experiment.name, spec, served.info)
     cls = served.load()
@@ -170,8 +170,8 @@ def _prepare(
     return cls(problem)
 
 
-def _check_settings(served: Served, experiment: api_pb2.Experiment, spec: ExperimentSpec) -> None:
-    """Check what can be checked of an experiment without parameters, as some callers send it."""
+def _check_settings(served: ServedAlgorithm, experiment: api_pb2.Experiment, spec: ExperimentSpec) -> None:
+    """Check an experiment without parameters, as some callers send it."""
     problem = Problem.of(experiment.name, spec, served.info, allow_no_parameters=True)
     errors = [error for error in served.load().check(problem) if error.path.startswith(_SETTINGS_PATH)]
     if errors:
@@ -179,16 +179,16 @@ def _check_settings(served: Served, experiment: api_pb2.Experiment, spec: Experi
 
 
 def _is_running(trial: PastTrial) -> bool:
-    return trial.outcome is Outcome.PENDING and not trial.is_earlier
+    return trial.outcome is TrialOutcome.PENDING and not trial.is_earlier
 
 
 @contextmanager
 def answered(context: grpc.ServicerContext) -> Iterator[None]:
-    """Turn what the body raises into a gRPC status, once for every kind of error."""
+    """Convert an exception of the body to a gRPC status, in one place for all kinds of error."""
     try:
         yield
     except InvalidError as error:
-        context.set_trailing_metadata(status_of(error).metadata)  # path, remedy and origin, for those who know the key
+        context.set_trailing_metadata(status_of(error).metadata)  # path, remedy and origin, for clients that read it
         _abort(context, grpc.StatusCode.INVALID_ARGUMENT, "; ".join(map(str, error.errors)))
     except KatibError as error:
         _abort(context, grpc.StatusCode[code_of(error).grpc_code], str(error))

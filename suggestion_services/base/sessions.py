@@ -1,7 +1,7 @@
-"""The experiments that one process serves, each with its algorithm, its decoded trials and its lock.
+"""The experiments of a process, each with its algorithm, decoded trials and lock.
 
-All of it is a cache: the least recently used experiment is forgotten when there are too many, and comes back from its
-next request at the price of decoding its trials once more.
+All of it is a cache: beyond the limit the least recently used experiment is evicted, and its next request decodes its
+trials again.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
-class Session:
-    """One experiment in work. Hold `lock` around everything else."""
+class SearchSession:
+    """The state of one experiment. Hold `lock` around everything else."""
 
     def __init__(self, algorithm: Algorithm, objective: ObjectiveSpec) -> None:
         self.lock = threading.Lock()
         self.algorithm = algorithm
-        self._earlier = _Decoded("earlier_trials", objective, is_earlier=True)
-        self._own = _Decoded("trials", objective, is_earlier=False)
+        self._earlier = _DecodedTrials("earlier_trials", objective, is_earlier=True)
+        self._own = _DecodedTrials("trials", objective, is_earlier=False)
 
     def history(self, request: UndecodedSuggestionsRequest) -> list[PastTrial]:
-        """Return the earlier trials and then the experiment's own, in their order; of equally named ones, the last.
+        """Return the earlier trials and then the experiment's own, in their order; the last of equally named ones.
 
-        A trial that was in the previous request, byte for byte, is the same object again, so that the algorithm can
-        see at a glance what is new.
+        A trial with the same bytes as in the previous request is the same object, so that the algorithm can detect new
+        trials by identity.
 
         Raises:
-            InvalidError: The bytes of a trial are not one.
+            InvalidError: A trial cannot be decoded.
         """
         own = [*request.trials, *request.unmeasured_trials]
         return [*self._earlier.read(request.earlier_trials), *self._own.read(own)]
 
 
-class _Decoded:
-    """The trials that the last request had in one field, by their bytes."""
+class _DecodedTrials:
+    """Cache of the last request's trials in one field, by their bytes."""
 
     def __init__(self, path: str, objective: ObjectiveSpec, *, is_earlier: bool) -> None:
         self._path = path
@@ -59,7 +59,7 @@ class _Decoded:
         self._known: dict[bytes, tuple[_Place, PastTrial]] = {}
 
     def read(self, messages: Iterable[bytes]) -> list[PastTrial]:
-        """Return the trials of a request, in an order that depends on what they tried and say, not on their names."""
+        """Return the trials of a request, sorted by their assignments and results, not by their names."""
         texts = list(messages)
         found = list(map(self._known.get, texts))
         trials = [self._decode(i, texts[i]) if known is None else known for i, known in enumerate(found)]
@@ -81,16 +81,16 @@ _Place = tuple[bytes, str, str]
 
 
 def place_of(trial: PastTrial) -> _Place:
-    """Return what trials are sorted by.
+    """Return the sort key of a trial.
 
-    A hash of the assignments is first, since algorithms may weigh the last ones more, whose values must not be alike.
+    A hash of the assignments comes first, since algorithms may weigh the last trials more and these must not be alike.
     """
     tried = repr([*trial.assignments.items()]).encode()
     return hashlib.sha256(tried).digest(), repr((trial.outcome, trial.values)), trial.name
 
 
 class LatestUsed(Generic[Key, Value]):
-    """A cache of so many values, of which the one that was not used for the longest time goes first. Thread-safe."""
+    """Least recently used cache of limited size. Thread-safe."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -98,7 +98,7 @@ class LatestUsed(Generic[Key, Value]):
         self._values: OrderedDict[Key, Value] = OrderedDict()
 
     def get(self, key: Key, create: Callable[[], Value]) -> Value:
-        """Return the value of a key, a new one when it is unknown."""
+        """Return the value of a key; created if missing."""
         with self._lock:
             value = self._values.get(key)
         if value is None:
@@ -112,8 +112,8 @@ class LatestUsed(Generic[Key, Value]):
 
 
 def session_key(experiment: api_pb2.Experiment) -> tuple[str, bytes]:
-    """Return the name of an experiment and a fingerprint of its definition: when that changes, a session is over.
+    """Return the name of an experiment and a fingerprint of its definition; a changed definition ends the session.
 
-    Equally named experiments of two namespaces share a session if they are equal, which does no harm.
+    Equal experiments of two namespaces share a session, which does no harm.
     """
     return experiment.name, experiment.spec.SerializeToString(deterministic=True)

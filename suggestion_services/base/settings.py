@@ -1,8 +1,7 @@
-"""Settings of an algorithm, from text to numbers, with the refusals that Katib's users know by heart.
+"""Settings of an algorithm: text to numbers, with the error messages of Katib's services.
 
-The texts here are the ones Katib's services answer with, letter for letter, because scripts compare them. The fuller
-check with paths and remedies happens earlier, when an experiment is submitted
-(`katib.model.algorithms.check_settings`).
+The messages equal those of Katib's services character by character, because scripts compare them. The fuller check,
+with paths and remedies, runs when an experiment is submitted (`katib.model.algorithms.check_settings`).
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ SettingValue = int | float | str | bool | None
 _PATH = "spec.algorithm.algorithmSettings"
 _REMEDY = "see the algorithm's settings"
 
-_TITLES = {"bayesianoptimization": "Bayesian optimization"}  # how Katib's refusal calls it
+_TITLES = {"bayesianoptimization": "Bayesian optimization"}  # its name in Katib's messages
 
 
 class Settings:
-    """Typed values by name. A setting that was not given is absent: its default is the algorithm's business.
+    """Typed values by name. Settings that were not given are absent: the algorithm knows their defaults.
 
     Args:
-        values: None where the text `None` was given to a setting that may be turned off.
-        texts: What was given, as it was given, in its order; with settings that are only handed on.
+        values: None for a setting that was turned off by the text `None`.
+        texts: The given texts in their order, including settings that are only forwarded.
     """
 
     def __init__(self, values: Mapping[str, SettingValue], texts: Mapping[str, str] | None = None) -> None:
@@ -36,7 +35,7 @@ class Settings:
         self.texts = MappingProxyType(dict(texts or {}))
 
     def get(self, name: str, default: SettingValue | None = None) -> SettingValue | None:
-        """Return a value; the default when it was not given."""
+        """Return a value; the default if it was not given."""
         return self._values.get(name, default)
 
     def whole(self, name: str, default: int) -> int:
@@ -48,7 +47,7 @@ class Settings:
         return float(self._values.get(name, default) or 0.0)
 
     def optional_number(self, name: str, default: float) -> float | None:
-        """Return a float setting; None where it is turned off."""
+        """Return a float setting; None if it is turned off."""
         value = self._values.get(name, default)
         return None if value is None else float(value)
 
@@ -58,19 +57,19 @@ class Settings:
 
 
 class LiteralError(FieldError):
-    """A refusal that reads as Katib's services word it: the cause alone, without path and remedy."""
+    """An error in the wording of Katib's services: the cause alone, without path and remedy."""
 
     def __str__(self) -> str:
         return self.cause
 
 
 def read_settings(info: AlgorithmInfo, settings: Sequence[AlgorithmSetting], *, path: str = _PATH) -> Settings:
-    """Return the values of the given settings; of a repeated one, the last.
+    """Return the values of the given settings; the last of a repeated one.
 
     Args:
         info: The algorithm.
-        settings: As given by the user.
-        path: Of the list, for errors.
+        settings: The user's settings.
+        path: Path of the list, for errors.
 
     Raises:
         InvalidError: Unknown names and wrong values, one error each.

@@ -1,7 +1,7 @@
-"""Settings of the whole process that several threads want at the same time.
+"""Process-wide settings that several threads need at the same time.
 
-`warnings.catch_warnings` and limits of thread pools save and restore something that all threads share, so two threads
-that overlap can leave it wrong. Here the first to enter saves it and the last to leave restores it.
+`warnings.catch_warnings` and limits of thread pools save and restore state that all threads share, so two overlapping
+threads can leave it wrong. Here the first thread to enter saves it and the last to leave restores it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 
 
 class SharedContext:
-    """A context manager that is entered once, however many threads are inside.
+    """Context manager that is entered once, however many threads are inside.
 
     Args:
-        create: Makes the context manager that changes the process.
+        create: Creates the context manager that changes the process.
     """
 
     def __init__(self, create: Callable[[], AbstractContextManager[Any]]) -> None:
@@ -53,11 +53,11 @@ def _ignored_warnings() -> Iterator[None]:
 def _thread_pools() -> Any:
     from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # has no types
 
-    return ThreadpoolController()  # looks at every library of the process, which takes milliseconds
+    return ThreadpoolController()  # inspects every library of the process, which takes milliseconds
 
 
 one_thread = SharedContext(lambda: _thread_pools().limit(limits=1))
-"""Keeps linear algebra on one thread: matrices are small, cores belong to trials, and sums must not depend on cores."""
+"""Runs linear algebra on one thread: matrices are small, cores belong to trials, and sums must not depend on cores."""
 
 quiet = SharedContext(_ignored_warnings)
-"""Ignores all warnings: what a library advises its programmer does not concern the user of a service."""
+"""Ignores all warnings: a library's advice to programmers does not concern the user of a service."""

@@ -1,17 +1,18 @@
-"""Bayesian optimization: a regression model of the objective, and the point that promises most under it.
+"""Bayesian optimization: a regression model of the objective, and the most promising point under it.
 
 Notation: a row is a point as scikit-optimize sees it; y its value, lower is better, finite; t the duration in seconds.
 Source: [Shahriari2016] Taking the Human Out of the Loop, Proceedings of the IEEE 104(1); constant liar from
 [Ginsbourger2010] Kriging Is Well-Suited to Parallelize Optimization, section 5. The model is scikit-optimize's.
 
-Each suggestion fits a new model to all known trials, so it depends on the history and its number alone:
+Each suggestion fits a new model to all known trials, so it depends only on the history and its number:
 
 * measured trials have their value; failed and diverged ones the worst value, as evidence against their region;
-* pending ones, and the points suggested just before in the same request, a lie: the mean of the measured values;
-* a point that is known already, in whatever state, is not suggested again while there are others.
+* pending ones, and the points suggested before in the same request, a lie: the mean of the measured values;
+* a known point, in whatever state, is not suggested again while others remain.
 
 Differs from Katib's service: the prior follows the distribution (there always logarithmic), steps are respected, and
-`gp_hedge` chooses between its three criteria with equal chances, since their past gains are not part of the history.
+`gp_hedge` chooses between its three criteria with equal probability, since their past gains are not part of the
+history.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from skopt.space import Categorical, Integer, Real
 from typing_extensions import override
 
 from katib.model.space import Choice, Grid, Parameter, Point, SearchSpace, Value
-from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem
+from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem, TrialOutcome
 from suggestion_services.base.rules import BayesianRules, only_categories
 from suggestion_services.base.shared_context import one_thread, quiet
 
-_DRAWS = 100  # random points tried before a repetition is accepted: in a space that is nearly used up, few are new
-_TREES = 30  # as scikit-optimize has it
+_DRAWS = 100  # random points tried before a repetition is accepted: in a nearly exhausted space, few are new
+_TREES = 30  # scikit-optimize's default
 _QUANTILES = (0.16, 0.5, 0.84)  # one standard deviation to either side of the middle, if errors are normal
 
 
@@ -45,13 +46,13 @@ class BayesianOptimization(BayesianRules, Algorithm):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         settings = problem.settings
-        self._dimensions = Dimensions(problem.space)
+        self._dimensions = SkoptDimensions(problem.space)
         self._n_initial = settings.whole("n_initial_points", 10)
         self._acq_func = settings.text("acq_func", "gp_hedge")
         self._timed = self._acq_func.endswith("ps")
         self._estimator = settings.text("base_estimator", "GP")
         self._acq_optimizer = settings.text("acq_optimizer", "auto")
-        if self._acq_optimizer == "auto":  # decided here, since the library's own choice fails for trees with durations
+        if self._acq_optimizer == "auto":  # decided here, since the library's choice fails for trees with durations
             has_gradients = self._estimator == "GP" and not only_categories(problem.space)
             self._acq_optimizer = "lbfgs" if has_gradients else "sampling"
 
@@ -63,7 +64,7 @@ class BayesianOptimization(BayesianRules, Algorithm):
             evidence.pending.append(point)
             yield point
 
-    def _point(self, evidence: Evidence, k: int) -> Point:
+    def _point(self, evidence: KnownPoints, k: int) -> Point:
         n_known = len(evidence.measured) + len(evidence.bad)
         random = self.problem.random(k)
         if evidence.measured and n_known >= self._n_initial and self._dimensions.library:
@@ -77,7 +78,7 @@ class BayesianOptimization(BayesianRules, Algorithm):
             point = self.problem.space.sample(random)
         return point
 
-    def _promising(self, evidence: Evidence, seed: int) -> Point:
+    def _promising(self, evidence: KnownPoints, seed: int) -> Point:
         rows, values, seconds = evidence.table()
         with quiet, one_thread:
             optimizer = Optimizer(
@@ -92,9 +93,9 @@ class BayesianOptimization(BayesianRules, Algorithm):
             return self.problem.space.complete(self._dimensions.decode(optimizer.ask()))
 
     def _answers(self, values: Sequence[float], seconds: Sequence[float]) -> list[Any]:
-        """Return what to pass to the library's `tell` per row: the value, or the pair of value and duration.
+        """Return the argument of the library's `tell` per row: the value, or the pair of value and duration.
 
-        With pairs it takes the least number of all, durations included, for the best value so far. Moving the values
+        With pairs it takes the least of all numbers, durations included, as the best value so far. Shifting the values
         below every logarithm of a duration makes the best value that least number; the model centers them anyway.
         """
         if not self._timed:
@@ -104,10 +105,10 @@ class BayesianOptimization(BayesianRules, Algorithm):
 
 
 class BoostedTrees(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # the library has no types
-    """Gradient boosted trees with an idea of their error, from three quantiles.
+    """Gradient boosted trees with an error estimate from three quantiles.
 
-    Stands for scikit-optimize's own class, which neither current scikit-learn (it is not recognized as a regressor) nor
-    current numpy (it calls a function that is gone) can run.
+    Replaces scikit-optimize's own class, which works neither with current scikit-learn (not recognized as a regressor)
+    nor with current numpy (it calls a removed function).
     """
 
     def __init__(self, random_state: Any = None) -> None:
@@ -125,7 +126,7 @@ class BoostedTrees(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # the 
 
     @override
     def predict(self, x: Any, *, return_std: bool = False) -> Any:
-        """Return the medians, and if asked the standard deviations, each of shape (n,)."""
+        """Return the medians and, if requested, the standard deviations, each of shape (n,)."""
         low, middle, high = (model.predict(x) for model in self.models_)
         return (middle, np.abs(high - low) / 2.0) if return_std else middle
 
@@ -133,12 +134,12 @@ class BoostedTrees(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # the 
 _INT_LIMIT = 2**53  # beyond it a float cannot distinguish neighbors
 
 
-class Dimensions:
-    """The parameters of a space that have more than one value, as scikit-optimize sees them.
+class SkoptDimensions:
+    """The parameters of a space with more than one value, as dimensions of scikit-optimize.
 
     Numbers with equal weights on a grid, and lists of numbers, are integers (the index); lists of texts are categories;
     everything else is the share of probability below the value, a real in [0, 1], which respects every distribution.
-    There is nothing to learn about a parameter with one value.
+    Parameters with one value are left out.
     """
 
     def __init__(self, space: SearchSpace) -> None:
@@ -189,14 +190,14 @@ _SHORTEST_SECONDS = 1.0  # trials carry whole seconds, and the model takes the l
 
 
 @dataclass(slots=True)
-class Evidence:
-    """Points by what is known of them. Values are to be minimized.
+class KnownPoints:
+    """Points by their outcome. Values are minimized.
 
     Attributes:
         measured: Points with a value and a duration, NaN when unknown.
         bad: Points that failed or diverged.
         pending: Points without a result yet.
-        silent: Points that ended without a word; they are only not repeated.
+        silent: Points that ended without information; they are only not repeated.
     """
 
     measured: list[tuple[Point, float, float]] = field(default_factory=list)
@@ -205,13 +206,13 @@ class Evidence:
     silent: list[Point] = field(default_factory=list)
 
     def points(self) -> list[Point]:
-        """Return every point that is taken."""
+        """Return all taken points."""
         return [point for point, _, _ in self.measured] + self.bad + self.pending + self.silent
 
     def table(self) -> tuple[list[Point], list[float], list[float]]:
-        """Return points, values and durations of equal lengths; there must be a measured point.
+        """Return points, values and durations of equal lengths; requires a measured point.
 
-        What is not measured is filled in: the worst value for bad points, the mean for pending ones, the mean duration.
+        Missing values are filled in: the worst value for bad points, the mean for pending ones, the mean duration.
         """
         values = [y for _, y, _ in self.measured]
         known = [t for _, _, t in self.measured if not math.isnan(t)]
@@ -222,19 +223,19 @@ class Evidence:
         return points, values, seconds + [usual] * (len(points) - len(seconds))
 
 
-def gather(problem: Problem, trials: Sequence[PastTrial]) -> Evidence:
-    """Return what the trials say; a trial whose point is not of this space says nothing."""
-    evidence = Evidence()
+def gather(problem: Problem, trials: Sequence[PastTrial]) -> KnownPoints:
+    """Return the evidence of the trials; a trial outside this space is ignored."""
+    evidence = KnownPoints()
     for trial in trials:
         point = problem.space.nearest(trial.assignments.items())
         if point is None:
             continue
-        if trial.outcome is Outcome.MEASURED:
+        if trial.outcome is TrialOutcome.MEASURED:
             y = -trial.objective if problem.maximize else trial.objective
             evidence.measured.append((point, min(max(y, -_LARGEST), _LARGEST), trial.seconds))
-        elif trial.outcome is Outcome.BAD:
+        elif trial.outcome is TrialOutcome.BAD:
             evidence.bad.append(point)
-        elif trial.outcome is Outcome.PENDING:
+        elif trial.outcome is TrialOutcome.PENDING:
             evidence.pending.append(point)
         else:
             evidence.silent.append(point)

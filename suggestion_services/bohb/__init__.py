@@ -1,1 +1,1 @@
-"""BOHB: the brackets of Hyperband, with configurations from a model in place of random ones."""
+"""BOHB: the brackets of Hyperband, with configurations from a model instead of random ones."""

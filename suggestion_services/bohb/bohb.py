@@ -1,11 +1,10 @@
-"""The algorithm `bohb`: Hyperband whose new configurations come from a model of the trials with most of the resource.
+"""The algorithm `bohb`: Hyperband with new configurations from a model of the trials at the largest resource.
 
 Source: [Falkner2018] BOHB: Robust and Efficient Hyperparameter Optimization at Scale, ICML 2018: the model is of the
 largest resource that has enough trials, and a share of the configurations stays random, so that the guarantees of
 Hyperband hold.
-Differs from the paper: the model also sees the configurations that ended below that resource (`evidence`), and can be
-that of another algorithm of ours. Failed trials count as worse than all others, and configurations that are under way
-as taken.
+Differs from the paper: the model also uses the configurations that ended below that resource (`evidence`), and can be
+that of another algorithm. Failed trials count as worse than all others, and pending configurations as taken.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing_extensions import override
 from katib.errors import FieldError, NotFoundError
 from katib.model.space import Point
 from suggestion_services.algorithms import find_entry
-from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem, Proposal
+from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem, Proposal, TrialOutcome
 from suggestion_services.base.settings import LiteralError, Settings, SettingValue
 from suggestion_services.bohb.density import DensityModel
 from suggestion_services.bohb.evidence import evidence_at
@@ -31,14 +30,14 @@ _MODELS: dict[str, tuple[str, dict[str, SettingValue]]] = {
     "gp": ("gp", {}),
 }
 _RANDOM_FRACTION = 1 / 3  # as in the paper
-_ENDED = (Outcome.MEASURED, Outcome.BAD)
+_ENDED = (TrialOutcome.MEASURED, TrialOutcome.BAD)
 
 
 class Bohb(Hyperband):
     """The algorithm `bohb`."""
 
     labels = Labels("bohb.suggestion.katib.kubeflow.org")
-    rounds = 0  # no end: a model gets better with every round
+    rounds = 0  # unlimited: a model improves with every round
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
@@ -70,7 +69,7 @@ class Bohb(Hyperband):
 
     @override
     def prepare(self, trials: Sequence[PastTrial]) -> None:
-        """Keep what the model learns from: all configurations, by the largest resource that enough trials had."""
+        """Collect the model's data: all configurations, by the largest resource that enough trials had."""
         by_amount: dict[float, list[PastTrial]] = {}
         for trial in trials:
             amount = self._amount(trial)
@@ -79,11 +78,11 @@ class Bohb(Hyperband):
         amounts = [
             amount
             for amount, found in by_amount.items()
-            if sum(trial.outcome is Outcome.MEASURED for trial in found) >= self._enough
+            if sum(trial.outcome is TrialOutcome.MEASURED for trial in found) >= self._enough
         ]
         self._known = []
         if amounts:
-            pending = (t for t in trials if t.outcome is Outcome.PENDING and not t.labels.get(self.labels.parent))
+            pending = (t for t in trials if t.outcome is TrialOutcome.PENDING and not t.labels.get(self.labels.parent))
             self._known = [*evidence_at(max(amounts), by_amount, self._resource.name), *pending]
 
     @override
@@ -98,10 +97,10 @@ class Bohb(Hyperband):
     @override
     def noted(self, k: int, point: Point) -> None:
         if self._known:
-            self._known.append(PastTrial(f"/{k}", Outcome.PENDING, self.problem.space.format(point)))
+            self._known.append(PastTrial(f"/{k}", TrialOutcome.PENDING, self.problem.space.format(point)))
 
     def _amount(self, trial: PastTrial) -> float | None:
-        """Return the resource that a trial had; None where it is not known."""
+        """Return the resource of a trial; None if unknown."""
         if self._parameter is None:
             return 0.0
         try:

@@ -1,13 +1,13 @@
-"""The model of BOHB: where good configurations are dense and others are not.
+"""The model of BOHB: densities of good configurations and of the others.
 
 Notation: n trials, d parameters; U (n, d) in the unit cube; l, g densities of the good trials and of the others.
 Source: [Falkner2018] BOHB, ICML 2018, section 3.2 and appendix: l and g are products of kernels, l has the best 15 % of
 the trials and at least d + 1; candidates are drawn around good trials with a wider kernel, and the one with the largest
 l / g is taken. Kernels of categories: [Aitchison1976] Multivariate binary discrimination by the kernel method.
-Differs from the paper: trials that failed belong to g, and so do configurations that are under way, so that those asked
-for together spread. Kernels are cut off at the bounds, or g would seem thin in corners; both densities have the same
-share of a uniform one, so that l / g is 1, not anything, where no trial was; and few trials keep kernels wide
-([Bergstra2011] Algorithms for Hyper-Parameter Optimization, NeurIPS 24), or the first good ones would be repeated.
+Differs from the paper: failed trials and pending configurations belong to g, so that configurations requested together
+spread. Kernels are truncated at the bounds, or g would be too low in corners; both densities have the same share of a
+uniform one, so that l / g is 1, not arbitrary, far from all trials; and few trials keep kernels wide ([Bergstra2011]
+Algorithms for Hyper-Parameter Optimization, NeurIPS 24), or the first good ones would be repeated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from katib.model.space import Point
 from katib.model.space.parameters import Choice
-from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem
+from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem, TrialOutcome
 from suggestion_services.hyperband.rungs import rank_of
 
 _GOOD_SHARE = 0.15
@@ -35,7 +35,7 @@ Rows = NDArray[np.float64]
 
 
 class DensityModel(Algorithm):
-    """Suggests points where good trials are dense. Without trials with values, random ones."""
+    """Suggests points at which good trials are dense, or random ones if no trial has a value."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
@@ -63,9 +63,9 @@ class DensityModel(Algorithm):
         ranked: list[tuple[tuple[float, float], list[float]]] = []
         others: list[list[float]] = []
         known = [self._known.get(id(trial)) or (trial, self._row(trial)) for trial in trials]
-        self._known = {id(trial): (trial, row) for trial, row in known}  # keeps the trials, so that no id is used again
+        self._known = {id(trial): (trial, row) for trial, row in known}  # keeps the trials, so that no id is reused
         for trial, row in known:
-            if row is None or trial.outcome is Outcome.SILENT:
+            if row is None or trial.outcome is TrialOutcome.SILENT:
                 continue
             rank = rank_of(trial, maximize=self.problem.maximize)
             if rank is None:
@@ -79,7 +79,7 @@ class DensityModel(Algorithm):
         return np.array(rows[:good]).reshape(-1, d), np.array(rows[good:] + others).reshape(-1, d)
 
     def _row(self, trial: PastTrial) -> list[float] | None:
-        """Return where a trial is in the unit cube; None when it does not fit the space."""
+        """Return the position of a trial in the unit cube; None if it does not fit the space."""
         point = self.problem.space.nearest(trial.assignments.items())
         return None if point is None else [p.to_unit(point[p.name]) for p in self.problem.space.parameters]
 
@@ -95,13 +95,13 @@ class DensityModel(Algorithm):
         return best
 
     def _other_categories(self, around: Rows, widths: Rows, random: np.random.Generator) -> Rows:
-        """Return the rows with some categories drawn again."""
+        """Return the rows with some categories redrawn."""
         sizes = np.maximum(self._categories, 1)
         fresh = (random.integers(0, sizes, size=around.shape) + 0.5) / sizes
         return np.where(random.random(around.shape) < np.minimum(widths * _WIDER, 1.0), fresh, around)
 
     def _bandwidths(self, rows: Rows) -> Rows:
-        """Return a bandwidth for each parameter, shape (d,): by Scott's rule, of categories the share that differs."""
+        """Return a bandwidth for each parameter, shape (d,): by Scott's rule; for categories the share that differs."""
         d = len(self._categories)
         scale = max(len(rows), 1) ** (-1 / (d + 4))
         spread = rows.std(axis=0) if len(rows) > 1 else np.full(d, 0.3)

@@ -1,12 +1,12 @@
-"""What trials with different amounts of a resource say of configurations at one amount.
+"""Estimates of configurations at one amount of a resource from trials at other amounts.
 
 Notation: a configuration is the values of all parameters but the resource; its trials have amounts a, and b is the
 amount that the model learns from.
-Differs from [Falkner2018], whose model sees the trials at b alone. Those are the survivors of the rungs below: without
-the many configurations that ended there, a model finds nothing bad in most of the space and goes where it knows least.
-So a configuration that never had b counts with what it had, moved by how much the values of those that had both
-amounts changed in the median. Survivors are the lucky ones of their rung, so this rather underestimates the others,
-which is the safe side.
+Differs from [Falkner2018], whose model uses the trials at b alone. Those are the survivors of the rungs below: without
+the many configurations that ended there, a model sees nothing bad in most of the space and prefers unexplored regions.
+So a configuration without a trial at b counts with its value at another amount, shifted by the median change of the
+values of configurations with both amounts. Survivors are the lucky ones of their rung, so this rather underestimates
+the others, which is the safe side.
 """
 
 from __future__ import annotations
@@ -17,32 +17,34 @@ from dataclasses import replace
 from itertools import combinations
 from statistics import median
 
-from suggestion_services.base.algorithm import Outcome, PastTrial
+from suggestion_services.base.algorithm import PastTrial, TrialOutcome
 
 _LEAST_PAIRS = 2
-_MOST_PAIRS = 200  # say enough; the newest of them
-_REVERSED = 2.0  # deviations: survivors are alike, so noise often reverses their order; what misleads reverses most
+_MOST_PAIRS = 200  # suffice; the newest of them
+_REVERSED = 2.0  # deviations: survivors are alike, so noise often reverses some of their order
 
 Configuration = frozenset[tuple[str, str]]
 ByConfiguration = Mapping[Configuration, PastTrial]
 
 
 def evidence_at(amount: float, by_amount: Mapping[float, Sequence[PastTrial]], resource: str) -> list[PastTrial]:
-    """Return a trial for each configuration, with the value that it has, or probably would have, at an amount.
+    """Return a trial for each configuration, with its measured or estimated value at an amount.
 
     Args:
         amount: b.
-        by_amount: Trials that ended with a value or failed, by their amounts, among which is b.
+        by_amount: Trials that ended with a value or failed, by their amounts, which include b.
         resource: Name of the parameter that is the resource.
     """
     known = {at: {configuration_of(trial, resource): trial for trial in trials} for at, trials in by_amount.items()}
     found = dict(known[amount])
-    for at in sorted(known, reverse=True):  # of several amounts, the largest says most
+    for at in sorted(known, reverse=True):  # of several amounts, the largest is the most informative
         move = _move(known[at], known[amount])
         if move is not None:
             for key, trial in known[at].items():
                 moved = (
-                    trial if trial.outcome is not Outcome.MEASURED else replace(trial, objective=trial.objective + move)
+                    trial
+                    if trial.outcome is not TrialOutcome.MEASURED
+                    else replace(trial, objective=trial.objective + move)
                 )
                 found.setdefault(key, moved)
     return list(found.values())
@@ -54,11 +56,11 @@ def configuration_of(trial: PastTrial, resource: str) -> Configuration:
 
 
 def _move(low: ByConfiguration, high: ByConfiguration) -> float | None:
-    """Return by how much values change between two amounts; None where they are no guide to each other."""
+    """Return the shift of values between two amounts; None if they are uncorrelated."""
     pairs = [
         (trial.objective, high[key].objective)
         for key, trial in low.items()
-        if trial.outcome is Outcome.MEASURED and key in high and high[key].outcome is Outcome.MEASURED
+        if trial.outcome is TrialOutcome.MEASURED and key in high and high[key].outcome is TrialOutcome.MEASURED
     ]
     if len(pairs) < _LEAST_PAIRS:
         return None

@@ -1,14 +1,14 @@
-"""How a point looks to CMA-ES: a vector of numbers in [0, 1], and an index for each categorical parameter.
+"""Encoding of points for CMA-ES: a vector of numbers in [0, 1], and an index for each categorical parameter.
 
-| parameter | becomes |
+| parameter | encoding |
 |---|---|
-| double, int, discrete list of numbers | its place in [0, 1], where equal lengths are equally probable |
-| categorical, discrete list of texts | an index, drawn from probabilities of its own |
-| parameter with one value | nothing |
+| double, int, discrete list of numbers | position in [0, 1], uniform in probability |
+| categorical, discrete list of texts | index, drawn from separate probabilities |
+| parameter with one value | none |
 
 A step or a list of numbers is searched by rounding. That was better than a margin for each value ([Hamano2022] in
-`distribution`) on searches of about a hundred trials, where there are few generations for the margin to make up for the
-places it keeps at the ends.
+`distribution`) on searches of about a hundred trials, which have too few generations for the margin to make up for the
+points that it keeps at the ends.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A point as CMA-ES sees it.
+    """An encoded point.
 
     Attributes:
         numbers: Shape (d,), in [0, 1].
@@ -39,11 +39,11 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Coordinates:
-    """The parameters of a space, sorted by what they become.
+    """The parameters of a space, by their encoding.
 
     Attributes:
-        numeric: Those with numbers, d of them.
-        categorical: Those with texts.
+        numeric: Parameters with numbers, d of them.
+        categorical: Parameters with texts.
     """
 
     space: SearchSpace
@@ -68,5 +68,5 @@ class Coordinates:
 
 
 def is_numeric(parameter: Parameter) -> bool:
-    """Return whether the values of a parameter are numbers in order."""
+    """Whether the values of a parameter are ordered numbers."""
     return not isinstance(parameter, Choice) or parameter.ordered

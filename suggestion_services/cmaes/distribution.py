@@ -1,8 +1,7 @@
-"""What CMA-ES draws from: a normal distribution of the numbers, and probabilities of the categories.
+"""The distribution of CMA-ES: a normal distribution of the numbers, and probabilities of the categories.
 
 The package `cmaes` moves the normal distribution: [Hansen2016] The CMA Evolution Strategy: A Tutorial,
-arXiv:1604.00772. Its margin for grids, [Hamano2022] CMA-ES with Margin, GECCO 2022, is not used, as
-`coordinates` says.
+arXiv:1604.00772. Its margin for grids, [Hamano2022] CMA-ES with Margin, GECCO 2022, is not used; see `coordinates`.
 The probabilities of the categories move towards those of the better half of a generation by the same weights, and each
 category keeps a least probability: the idea of [Hamano2024] CatCMA: Stochastic Optimization for Mixed-Category
 Problems, GECCO 2024, with a fixed rate in place of its adaptive one.
@@ -20,15 +19,15 @@ from cmaes import CMA
 
 from suggestion_services.cmaes.coordinates import Candidate, Vector
 
-_RATE = 0.3  # of the categories' probabilities; chosen on functions that no figure of ours is about
-_RENEWAL = 0.73  # probability that a converged search draws its best categories only, as in CatCMA
-_DRAWS_PER_NUMBER = 10  # for a point between the bounds; then the last one is clipped
+_RATE = 0.3  # of the categories' probabilities; chosen on functions outside the published figures
+_RENEWAL = 0.73  # probability that a converged search draws only its best categories, as in CatCMA
+_DRAWS_PER_NUMBER = 10  # attempts at a point between the bounds; then the last one is clipped
 _CONVERGED = 1e-6  # of the range of every parameter: smaller differences do not matter
 
 
 @dataclass(frozen=True)
-class Start:
-    """Where a search begins.
+class SearchStart:
+    """The start of a search.
 
     Attributes:
         mean: Shape (d,), in [0, 1].
@@ -44,25 +43,25 @@ class Start:
 
 
 def usual_population(size: int) -> int:
-    """Return how many trials a generation should have, for a number of free parameters [Hansen2016, eq. 48]."""
+    """Return the usual population size for a number of free parameters [Hansen2016, eq. 48]."""
     return 4 + math.floor(3 * math.log(max(size, 1)))
 
 
 @dataclass
-class Distribution:
-    """A distribution that generations of trials have moved.
+class SearchDistribution:
+    """A distribution updated by generations of trials.
 
     Args:
-        start: Where it begins.
+        start: Its initial state.
         sizes: Number of values of each categorical parameter.
     """
 
-    start: Start
+    start: SearchStart
     sizes: Sequence[int]
     has_converged: bool = field(default=False, init=False)
-    """Whether more trials would not find anything that matters."""
+    """Whether the search has converged."""
     is_exhausted: bool = field(default=False, init=False)
-    """Whether more trials would break its numbers down."""
+    """Whether further updates would be numerically unstable."""
 
     def __post_init__(self) -> None:
         self._shares = [np.full(size, 1.0 / size) for size in self.sizes]
@@ -70,11 +69,11 @@ class Distribution:
 
     @property
     def population(self) -> int:
-        """How many trials make a generation."""
+        """Number of trials of a generation."""
         return self.start.population
 
     def draw(self, seed: int) -> Candidate:
-        """Return a candidate, the same for the same seed."""
+        """Return a candidate, deterministic in the seed."""
         random = np.random.RandomState(seed)
         categories = tuple(int(random.choice(len(shares), p=shares)) for shares in self._shares)
         if self._normal is None:
@@ -83,14 +82,14 @@ class Distribution:
         return Candidate(self._normal.ask(), categories)
 
     def tell(self, generation: Sequence[tuple[Candidate, float]]) -> None:
-        """Move the distribution.
+        """Update the distribution.
 
         Args:
-            generation: As many candidates as the population has, each with its cost; infinite where a trial failed.
+            generation: As many candidates as the population has, each with its cost; infinite for a failed trial.
         """
         costs = [cost for _, cost in generation]
         if not any(map(math.isfinite, costs)):
-            return  # nothing is better than anything else
+            return  # no differences to learn from
         ranked = sorted(generation, key=lambda one: one[1])
         self._tell_categories([candidate for candidate, cost in ranked if math.isfinite(cost)])
         if self._normal is None:
@@ -101,7 +100,7 @@ class Distribution:
             self.is_exhausted = self._normal.should_stop()
             self.has_converged = self.is_exhausted or bool(np.all(np.ptp(places, axis=0) < _CONVERGED))
 
-    def copy(self) -> Distribution:
+    def copy(self) -> SearchDistribution:
         """Return an independent copy."""
         return copy.deepcopy(self)
 
@@ -117,14 +116,14 @@ class Distribution:
             self._shares[j] = least + (1 - least * len(shares)) * moved
 
 
-def _normal(start: Start) -> CMA:
+def _normal(start: SearchStart) -> CMA:
     d = len(start.mean)
     return CMA(
         mean=start.mean.copy(),
         sigma=start.sigma,
         bounds=np.tile([0.0, 1.0], (d, 1)),
         n_max_resampling=_DRAWS_PER_NUMBER * d,
-        seed=0,  # every draw brings its own
+        seed=0,  # every draw sets its own
         population_size=start.population,
         cov=None if start.covariance is None else start.covariance.copy(),
     )

@@ -1,9 +1,10 @@
-"""Where the next search begins when one has converged.
+"""Restarts after a search has converged.
 
 `ipop` doubles the population each time: [Auger2005] A Restart CMA Evolution Strategy With Increasing Population Size,
-CEC 2005. `bipop` does so in turn with searches of a small population and a small deviation, as long as those have used
-fewer trials than the large ones: [Hansen2009] Benchmarking a BI-Population CMA-ES on the BBOB-2009 Function Testbed,
-GECCO 2009.
+CEC 2005. `bipop` alternates between that and searches of a small population and a small deviation, as long as those
+have
+used fewer trials than the large ones: [Hansen2009] Benchmarking a BI-Population CMA-ES on the BBOB-2009 Function
+Testbed, GECCO 2009.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from random import Random
 
 import numpy as np
 
-from suggestion_services.cmaes.distribution import Start
+from suggestion_services.cmaes.distribution import SearchStart
 
 _FACTOR = 2
 _MOST = 10_000  # trials of a generation
@@ -25,28 +26,28 @@ class Restarts:
 
     Attributes:
         strategy: `none`, `ipop` or `bipop`.
-        first: Where the first search began.
-        count: How many restarts there were.
-        large: How many of them were with a larger population.
+        first: The start of the first search.
+        count: Number of restarts.
+        large: Number of restarts with a larger population.
         large_used: Trials that searches with large populations have used.
         small_used: Trials that searches with small populations have used.
-        is_small: Whether the search at work has a small population.
+        is_small: Whether the current search has a small population.
     """
 
     strategy: str
-    first: Start
+    first: SearchStart
     count: int = 0
     large: int = 0
     large_used: int = 0
     small_used: int = 0
     is_small: bool = False
 
-    def next(self, used: int, random: Random) -> tuple[Restarts, Start]:
-        """Return what follows a search that has converged, and where it begins.
+    def next(self, used: int, random: Random) -> tuple[Restarts, SearchStart]:
+        """Return the restarts and the start of the next search after one has converged.
 
         Args:
-            used: Trials of the search that has converged.
-            random: The source of the new start.
+            used: Trials of the converged search.
+            random: Random source of the new start.
         """
         large_used = self.large_used + (0 if self.is_small else used)
         small_used = self.small_used + (used if self.is_small else 0)
@@ -58,7 +59,7 @@ class Restarts:
         mean = np.array([random.random() for _ in self.first.mean])
         usual, largest = self.first.population, min(self.first.population * _FACTOR**large, _MOST)
         if not is_small:
-            return after, Start(mean, self.first.sigma, largest)
+            return after, SearchStart(mean, self.first.sigma, largest)
         share = random.random() ** 2
         population = max(int(usual * (largest / usual / 2) ** share), usual)
-        return after, Start(mean, self.first.sigma * 10 ** (-2 * random.random()), population)
+        return after, SearchStart(mean, self.first.sigma * 10 ** (-2 * random.random()), population)

@@ -1,1 +1,1 @@
-"""The algorithm `darts`: the settings and operations of a search that happens inside one training."""
+"""The algorithm `darts`: the settings and operations of a search inside one training."""

@@ -1,9 +1,9 @@
-"""Differentiable architecture search: nothing to choose here, since one trial searches by itself.
+"""Differentiable architecture search: the trial itself searches, so there is nothing to choose here.
 
-The trial trains a network whose layers are weighted mixtures of all operations, and learns the weights along with the
-network. The service hands it the settings of that training, the operations and the number of layers, in the texts that
-Katib's training image reads. All suggestions are equal: more than one trial repeats the search with what is random in
-the training. Katib's service answers the first request only; this one answers all.
+The trial trains a network with layers that are weighted mixtures of all operations, and learns the weights along with
+the network. The service passes it the settings of that training, the operations and the number of layers, in the format
+of Katib's training image. All suggestions are equal: further trials repeat the search with other random numbers.
+Katib's service answers the first request only; this one answers all.
 
 Source: Liu, Simonyan, Yang (2019), DARTS: Differentiable Architecture Search, ICLR.
 """
@@ -49,13 +49,13 @@ class Darts(Algorithm):
 
 
 def settings_of(texts: Mapping[str, str]) -> dict[str, int | float | str | None]:
-    """Return all settings of the training: defaults as numbers, what the user gave as text, `None` as null."""
+    """Return all settings of the training: defaults as numbers, user settings as text, `None` as null."""
     given = {name: None if text == "None" else text for name, text in texts.items()}
     return {**DEFAULTS, **given}
 
 
 def operation_names(config: NasConfig) -> list[str]:
-    """Return the operations as the training calls them, such as `max_pooling_3x3`: one for each size.
+    """Return the operations by the names that the training uses, such as `max_pooling_3x3`: one for each size.
 
     The size is the first parameter of an operation, whatever its name.
     """
@@ -68,5 +68,5 @@ def operation_names(config: NasConfig) -> list[str]:
 
 
 def single_quoted(data: object) -> str:
-    """Return JSON with single quotes in place of double ones, so that templates can put double ones around it."""
+    """Return JSON with single quotes for double ones, so that templates can enclose it in double quotes."""
     return json.dumps(data).replace('"', "'")

@@ -6,8 +6,8 @@ The same object works in a notebook and behind gRPC:
     verdicts = Asha(problem).judge([Curve.of("a", [0.9, 0.8]), Curve.of("b", [0.4, 0.2])])
 
 Laws: verdicts are a function of problem and curves. The order of the curves does not matter, judging twice gives the
-same, and nothing is remembered but caches, so a restarted service goes on as the undisturbed one would. Only running
-trials get a verdict. Which curves count beside that of the judged trial is said by each algorithm.
+same result, and state is only a cache, so a restarted service continues unchanged. Only running trials get a verdict.
+Each algorithm documents which other curves it uses.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from katib.errors import FieldError, InvalidError
 from katib.model.algorithms import AlgorithmInfo
 from katib.model.types import AlgorithmSetting
 from suggestion_services.base.settings import Settings, read_settings
-from suggestion_services.early_stopping.curves import Curve, Standing
+from suggestion_services.early_stopping.curves import CostCurve, CurveState
 
 SETTINGS_PATH = "spec.earlyStopping.algorithmSettings"
 
 _DIGITS = (4, 6, 9)
-"""Significant digits of numbers in sentences; more where fewer would show two different ones alike."""
+"""Significant digits of numbers in sentences; more if two different numbers would look alike."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """A running trial that should be stopped.
+class StoppingVerdict:
+    """A running trial to stop.
 
     Attributes:
-        trial_name: Which.
+        trial_name: The trial.
         reason: One sentence.
         value: The value of the objective that decided, as text.
-        resource: What the trial had spent: its newest step, or the number of its readings.
+        resource: Resource spent by the trial: its newest step, or the number of its readings.
     """
 
     trial_name: str
@@ -47,11 +47,11 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class StaticRule:
-    """A rule that Katib's controller understands: stop a trial whose best reading is worse than a value at one reading.
+    """A rule for Katib's controller: stop a trial whose best reading is worse than a value at one reading.
 
     Attributes:
         cost: The value, to minimise.
-        start_step: At which reading of the trial.
+        start_step: Number of the reading.
     """
 
     cost: float
@@ -60,7 +60,7 @@ class StaticRule:
 
 @dataclass(frozen=True, slots=True)
 class StoppingProblem:
-    """What is judged and how.
+    """The metric, direction and settings of early stopping.
 
     Attributes:
         metric: Name of the objective metric.
@@ -73,15 +73,15 @@ class StoppingProblem:
     settings: Settings
 
     def value_of(self, cost: float) -> float:
-        """Return the value of the objective that a cost stands for."""
+        """Return the objective value of a cost."""
         return -cost if self.maximize else cost
 
     def shown(self, cost: float) -> str:
-        """Return the value of a cost in words."""
+        """Return the objective value of a cost as text."""
         return f"{self.value_of(cost):.4g}"
 
     def shown_apart(self, cost: float, other: float) -> tuple[str, str]:
-        """Return the values of two costs in words, with so many digits that they look different if they are."""
+        """Return the objective values of two costs as text, with enough digits to tell them apart."""
         pairs = ((f"{self.value_of(cost):.{n}g}", f"{self.value_of(other):.{n}g}") for n in _DIGITS)
         return next(
             (pair for pair in pairs if pair[0] != pair[1]), (str(self.value_of(cost)), str(self.value_of(other)))
@@ -89,41 +89,41 @@ class StoppingProblem:
 
 
 class StoppingAlgorithm(ABC):
-    """One algorithm at work on one experiment. Calls of one object never overlap."""
+    """An early stopping algorithm for one experiment. Calls of one object never overlap."""
 
     def __init__(self, problem: StoppingProblem) -> None:
         self.problem = problem
 
     @classmethod
     def check(cls, settings: Settings) -> Sequence[FieldError]:
-        """Return what is wrong with the settings together; each for itself is checked already."""
+        """Return the conflicts between settings; each one is checked already."""
         del settings
         return ()
 
     @abstractmethod
-    def judge(self, curves: Sequence[Curve]) -> list[Verdict]:
-        """Return which running trials should be stopped, in the order of their curves.
+    def judge(self, curves: Sequence[CostCurve]) -> list[StoppingVerdict]:
+        """Return the running trials to stop, in the order of their curves.
 
         Args:
-            curves: Of all trials that have reported anything, each trial once.
+            curves: Of all trials with readings, each trial once.
         """
 
     def static_rule(self) -> StaticRule | None:
-        """Return the rule for a controller that cannot ask `judge`; None when no fixed rule says the same."""
+        """Return an equivalent rule for a controller that cannot call `judge`; None if there is none."""
         return None
 
-    def verdict(self, curve: Curve, cost: float, because: str) -> Verdict:
-        """Return the verdict over a trial for one of its costs; the reason begins with metric, value and place."""
+    def verdict(self, curve: CostCurve, cost: float, because: str) -> StoppingVerdict:
+        """Return the verdict over a trial for one of its costs; the reason starts with metric, value and place."""
         text = str(self.problem.value_of(cost))
-        return Verdict(curve.trial_name, f"{self.problem.metric} {because}", text, curve.resource)
+        return StoppingVerdict(curve.trial_name, f"{self.problem.metric} {because}", text, curve.resource)
 
-    def worse_best(self, curve: Curve, bar: float, whose: str) -> Verdict:
+    def worse_best(self, curve: CostCurve, bar: float, whose: str) -> StoppingVerdict:
         """Return the verdict over a trial whose best cost so far is above a bar.
 
         Args:
-            curve: Of the trial.
-            bar: Cost that it should have reached.
-            whose: Whom the bar belongs to, as the end of the sentence.
+            curve: The trial's curve.
+            bar: The cost to reach.
+            whose: Origin of the bar, as the end of the sentence.
         """
         best = curve.best
         if best == float("inf"):
@@ -134,16 +134,16 @@ class StoppingAlgorithm(ABC):
         return self.verdict(curve, best, f"{mine} {where} is worse than {theirs}, {whose}")
 
 
-def running(curves: Sequence[Curve]) -> Iterator[Curve]:
-    """Yield the curves of running trials that have reported something."""
-    return (curve for curve in curves if curve.standing is Standing.RUNNING and len(curve))
+def running(curves: Sequence[CostCurve]) -> Iterator[CostCurve]:
+    """Yield the curves of running trials with readings."""
+    return (curve for curve in curves if curve.standing is CurveState.RUNNING and len(curve))
 
 
 def settings_of(cls: type[StoppingAlgorithm], info: AlgorithmInfo, given: Sequence[AlgorithmSetting]) -> Settings:
     """Return the settings of an early stopping algorithm.
 
     Raises:
-        InvalidError: Unknown names and wrong values, one error each, or they do not fit together.
+        InvalidError: Unknown names, wrong values or conflicts, one error each.
     """
     settings = read_settings(info, given, path=SETTINGS_PATH)
     errors = cls.check(settings)

@@ -6,13 +6,13 @@ Source: [Li2020] A System for Massively Parallel Hyperparameter Tuning, MLSys 20
 waiting for a whole rung. There a trial is paused and promoted later; trials that cannot be paused are stopped instead,
 as in other tools that run them as processes.
 
-A trial at a rung goes on while it is among the best n // eta of those that reached the rung (at least one). All count:
-running, ended and stopped ones.
+A trial at a rung continues while it is among the best n // eta of the trials that reached the rung (at least one).
+Running, ended and stopped trials count.
 
-Differs from the paper: a trial that passed a rung is looked at again when others reach it, since it was perhaps among
-the first there. It is stopped when its best cost so far, with all it has spent since, is still worse than what the best
-share had at the rung. So the best trial of a rung is never stopped, and the order in which trials come does not matter.
-A cost at a rung is the best one up to it, as in Katib's rules, so one noisy reading stops no trial.
+Differs from the paper: a trial that passed a rung is compared again when others reach it, since it may have been among
+the first there. It is stopped when its best cost so far, with all it has spent since, is still worse than the best
+share's cost at the rung. So the best trial of a rung is never stopped, and the order of the trials does not matter. A
+cost at a rung is the best one up to it, as in Katib's rules, so one noisy reading stops no trial.
 
 NaN policy: such readings never help; a trial without any usable reading at a rung ranks last there.
 """
@@ -29,14 +29,14 @@ from suggestion_services.early_stopping.algorithm import (
     SETTINGS_PATH,
     StoppingAlgorithm,
     StoppingProblem,
-    Verdict,
+    StoppingVerdict,
     running,
 )
-from suggestion_services.early_stopping.curves import Curve
+from suggestion_services.early_stopping.curves import CostCurve
 
 
-class Asha(StoppingAlgorithm):
-    """Stops a trial that is not among the best share of those that have come as far."""
+class AshaStopping(StoppingAlgorithm):
+    """Stops a trial that is not among the best share at its rung."""
 
     def __init__(self, problem: StoppingProblem) -> None:
         super().__init__(problem)
@@ -55,19 +55,19 @@ class Asha(StoppingAlgorithm):
         cause = f"{high} is not above min_resource, which is {low}"
         return (FieldError(f"{SETTINGS_PATH}.max_resource", cause, "raise it or leave it out", "setting-range"),)
 
-    def judge(self, curves: Sequence[Curve]) -> list[Verdict]:
+    def judge(self, curves: Sequence[CostCurve]) -> list[StoppingVerdict]:
         """Compare every running trial at the highest rung that it has reached."""
         return self.compared(curves, Ladder(self._smallest, self._factor, self._largest or math.inf))
 
-    def compared(self, curves: Sequence[Curve], ladder: Ladder, of: str = "") -> list[Verdict]:
-        """Return the verdicts of a comparison with each other at the rungs of a ladder.
+    def compared(self, curves: Sequence[CostCurve], ladder: Ladder, of: str = "") -> list[StoppingVerdict]:
+        """Return the verdicts of comparing trials at the rungs of a ladder.
 
         Args:
-            curves: Of the trials.
+            curves: Curves of the trials.
             ladder: The rungs.
-            of: What these trials are part of, as the end of a sentence.
+            of: The group of these trials, as the end of a sentence.
         """
-        standings = Standings(curves, self._factor)
+        standings = RungCosts(curves, self._factor)
         verdicts = []
         for curve in running(curves):
             rung = ladder.reached(curve.resource)
@@ -79,7 +79,7 @@ class Asha(StoppingAlgorithm):
         return verdicts
 
 
-# --- rungs, which Hyperband compares at as well -----------------------------------------------------------------------
+# --- rungs, which Hyperband uses too ----------------------------------------------------------------------------------
 
 
 _SHARES = {2: "half", 3: "third", 4: "quarter"}
@@ -87,12 +87,12 @@ _SHARES = {2: "half", 3: "third", 4: "quarter"}
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """Rungs.
+    """A geometric sequence of rungs.
 
     Attributes:
         first: The lowest rung.
-        factor: Between two rungs, at least 2.
-        below: All rungs are below it: where a trial ends by itself there is nothing left to save.
+        factor: Ratio of two rungs, at least 2.
+        below: Exclusive upper limit: stopping a trial at its end saves nothing.
     """
 
     first: int
@@ -110,38 +110,38 @@ class Ladder:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
-    """What a trial must have reached to go on.
+class StoppingBar:
+    """The cost that a trial must reach to continue.
 
     Attributes:
-        cost: Not to be exceeded.
-        whose: Whom it belongs to, in words.
+        cost: The upper limit.
+        whose: Its origin, in words.
     """
 
     cost: float
     whose: str
 
 
-class Standings:
-    """The costs that trials had at rungs; each rung is sorted when it is first asked for.
+class RungCosts:
+    """The costs of trials at rungs; each rung is sorted on first use.
 
     Args:
-        curves: Of the trials that are compared with each other.
+        curves: Of the compared trials.
         factor: The reduction factor.
     """
 
-    def __init__(self, curves: Sequence[Curve], factor: int) -> None:
+    def __init__(self, curves: Sequence[CostCurve], factor: int) -> None:
         self._curves = curves
         self._factor = factor
-        self._bars: dict[int, Bar] = {}
+        self._bars: dict[int, StoppingBar] = {}
 
-    def bar(self, rung: int) -> Bar:
-        """Return the cost of the last trial that goes on beyond a rung that at least one trial has reached."""
+    def bar(self, rung: int) -> StoppingBar:
+        """Return the cost of the last trial that continues beyond a rung that at least one trial has reached."""
         if rung not in self._bars:
             costs = sorted(curve.best_by(rung) for curve in self._curves if len(curve) and curve.resource >= rung)
             kept = max(len(costs) // self._factor, 1)
             whose = self._words(kept, len(costs))
-            self._bars[rung] = Bar(costs[kept - 1], whose)
+            self._bars[rung] = StoppingBar(costs[kept - 1], whose)
         return self._bars[rung]
 
     def _words(self, kept: int, count: int) -> str:

@@ -1,8 +1,8 @@
-"""Curves of trials, as early stopping algorithms see them.
+"""Curves of trials, the input of early stopping algorithms.
 
-Notation: cost: a reading of the objective as a number to minimise, so negated when the objective is maximised; NaN for
-a reading that is not a finite number. Resource: the step of a reading, or its number, from 1, where the source of the
-trial knows no steps. A curve is in order of resource.
+Notation: cost: a reading of the objective as a number to minimise, negated if the objective is maximised; NaN for a
+reading that is not a finite number. Resource: the step of a reading, or its number, from 1, if the source of the trial
+has no steps. A curve is in order of resource.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from itertools import accumulate
 from typing import NamedTuple
 
 
-class Standing(Enum):
-    """Where a trial stands."""
+class CurveState(Enum):
+    """The state of a trial."""
 
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     STOPPED = "stopped"
-    """It was stopped early, or ended without success: its curve counts as far as it goes."""
+    """It was stopped early, or ended without success: its readings still count."""
 
 
-class Point(NamedTuple):
+class CurvePoint(NamedTuple):
     """One reading.
 
     Attributes:
         resource: Step, or number of the reading.
-        cost: To minimise; NaN when the reading is not a finite number.
+        cost: To minimise; NaN if the reading is not a finite number.
     """
 
     resource: int
@@ -38,20 +38,20 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Curve:
-    """The readings of one trial. Immutable; `extended` returns a longer one at the price of a copy.
+class CostCurve:
+    """The readings of one trial. Immutable; `extended` returns a longer copy.
 
     Attributes:
-        trial_name: Whose.
-        standing: Whether the trial still runs.
+        trial_name: The trial.
+        standing: State of the trial.
         by_number: Whether the resource is the number of the reading.
-        resources: Of the readings, never falling.
+        resources: Of the readings, non-decreasing.
         costs: Of the readings.
-        bests: The lowest cost up to each reading; infinity while there is no usable one.
+        bests: The lowest cost up to each reading; infinity before the first usable one.
     """
 
     trial_name: str
-    standing: Standing = Standing.RUNNING
+    standing: CurveState = CurveState.RUNNING
     by_number: bool = False
     resources: Sequence[int] = field(default=(), repr=False)
     costs: Sequence[float] = field(default=(), repr=False)
@@ -64,17 +64,17 @@ class Curve:
         values: Iterable[float],
         *,
         steps: Iterable[int] | None = None,
-        standing: Standing = Standing.RUNNING,
+        standing: CurveState = CurveState.RUNNING,
         maximize: bool = False,
-    ) -> Curve:
-        """Return a curve from values of the objective, with their steps if they have some."""
+    ) -> CostCurve:
+        """Return a curve from values of the objective, with their steps if they have any."""
         costs = [-value if maximize else value for value in values]
         resources = range(1, len(costs) + 1) if steps is None else steps
         empty = cls(trial_name, standing, by_number=steps is None)
-        return empty.extended(sorted(map(Point, resources, costs), key=lambda point: point.resource))
+        return empty.extended(sorted(map(CurvePoint, resources, costs), key=lambda point: point.resource))
 
-    def extended(self, points: Sequence[Point]) -> Curve:
-        """Return this curve with later points: none has a lower resource than the last one here."""
+    def extended(self, points: Sequence[CurvePoint]) -> CostCurve:
+        """Return this curve with later points, none with a lower resource than the last one here."""
         if not points:
             return self
         costs = [point.cost if math.isfinite(point.cost) else math.nan for point in points]
@@ -87,8 +87,8 @@ class Curve:
             bests=[*self.bests, *bests],
         )
 
-    def ended(self, standing: Standing) -> Curve:
-        """Return this curve with another standing."""
+    def ended(self, standing: CurveState) -> CostCurve:
+        """Return this curve in another state."""
         return self if standing is self.standing else replace(self, standing=standing)
 
     def __len__(self) -> int:
@@ -101,17 +101,17 @@ class Curve:
 
     @property
     def best(self) -> float:
-        """The lowest cost so far; infinity while there is no usable reading."""
+        """The lowest cost so far; infinity before the first usable reading."""
         return self.bests[-1] if self.bests else math.inf
 
     def best_by(self, resource: int) -> float:
-        """Return the lowest cost up to a resource that was reached.
+        """Return the lowest cost up to a reached resource.
 
-        A source that begins later or leaves steps out has its first reading counted there.
+        For a source that starts later or skips steps, its first reading counts.
         """
         return self.bests[max(bisect_right(self.resources, resource), 1) - 1]
 
     @property
     def place(self) -> str:
-        """Where the curve ends, in words: `step 4`, `reading 4`."""
+        """The end of the curve, in words: `step 4`, `reading 4`."""
         return f"{'reading' if self.by_number else 'step'} {self.resource}"

@@ -4,12 +4,11 @@ Notation: eta: `reduction_factor`; R: the largest resource of a trial; r: `min_r
 Sources: [Li2018] Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization, JMLR 18, algorithm 1;
 [Li2020] A System for Massively Parallel Hyperparameter Tuning, MLSys 2020: brackets that need not wait.
 
-Bracket s begins to compare at r * eta^(s_max - s), so the last one does it early and the first one near the end: a
-trial that is slow at the start has a chance in some bracket. A trial is compared with those of its bracket only, as in
-`asha`.
+Bracket s starts to compare at r * eta^(s_max - s), so the last one compares early and the first one near the end: a
+trial with a slow start has a chance in some bracket. A trial is compared only with trials of its bracket, as in `asha`.
 
-Differs from the paper: trials come one by one, so a bracket is not filled and emptied. A trial belongs to a bracket by
-a hash of its name, with the shares that the paper's numbers of configurations have. R is `max_resource`, else the
+Differs from the paper: trials come one by one, so a bracket is not filled and emptied. A hash of its name assigns a
+trial to a bracket, in the proportions of the paper's numbers of configurations. R is `max_resource`, by default the
 largest resource of a trial that has succeeded; before one has, nothing is stopped.
 
 NaN policy: as in `asha`.
@@ -22,13 +21,13 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from suggestion_services.early_stopping.algorithm import StoppingProblem, Verdict
-from suggestion_services.early_stopping.asha import Asha, Ladder
-from suggestion_services.early_stopping.curves import Curve, Standing
+from suggestion_services.early_stopping.algorithm import StoppingProblem, StoppingVerdict
+from suggestion_services.early_stopping.asha import AshaStopping, Ladder
+from suggestion_services.early_stopping.curves import CostCurve, CurveState
 
 
 @dataclass(frozen=True, slots=True)
-class Brackets:
+class BracketScheme:
     """The brackets of a largest resource.
 
     Attributes:
@@ -50,7 +49,7 @@ class Brackets:
         return s
 
     def shares(self) -> list[int]:
-        """Return how many trials each bracket gets, from bracket 0 on: ceil((s_max + 1) / (s + 1) * eta^s)."""
+        """Return the number of trials of each bracket, from bracket 0 on: ceil((s_max + 1) / (s + 1) * eta^s)."""
         count = self.last + 1
         return [math.ceil(count * self.factor**s / (s + 1)) for s in range(count)]
 
@@ -69,21 +68,21 @@ class Brackets:
         return Ladder(self.smallest * self.factor ** (self.last - bracket), self.factor, self.largest)
 
 
-class Hyperband(Asha):
+class HyperbandStopping(AshaStopping):
     """Stops a trial that is not among the best share of its bracket; some brackets compare later than others."""
 
     def __init__(self, problem: StoppingProblem) -> None:
         super().__init__(problem)
-        self._known: tuple[Brackets | None, dict[str, int]] = None, {}
+        self._known: tuple[BracketScheme | None, dict[str, int]] = None, {}
 
-    def judge(self, curves: Sequence[Curve]) -> list[Verdict]:
+    def judge(self, curves: Sequence[CostCurve]) -> list[StoppingVerdict]:
         """Compare every running trial at the highest rung of its bracket that it has reached."""
-        ended = (curve.resource for curve in curves if curve.standing is Standing.SUCCEEDED)
+        ended = (curve.resource for curve in curves if curve.standing is CurveState.SUCCEEDED)
         largest = self._largest or max(ended, default=0)
         if largest < self._smallest:
             return []
-        brackets = Brackets(self._smallest, largest, self._factor)
-        members: dict[int, list[Curve]] = {}
+        brackets = BracketScheme(self._smallest, largest, self._factor)
+        members: dict[int, list[CostCurve]] = {}
         for curve in curves:
             members.setdefault(self._bracket_of(brackets, curve.trial_name), []).append(curve)
         found = {
@@ -93,8 +92,8 @@ class Hyperband(Asha):
         }
         return [found[curve.trial_name] for curve in curves if curve.trial_name in found]
 
-    def _bracket_of(self, brackets: Brackets, trial_name: str) -> int:
-        """Return the bracket of a trial, computed once."""
+    def _bracket_of(self, brackets: BracketScheme, trial_name: str) -> int:
+        """Return the bracket of a trial, cached."""
         if self._known[0] != brackets:
             self._known = brackets, {}
         known = self._known[1]

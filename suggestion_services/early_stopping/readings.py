@@ -1,4 +1,4 @@
-"""Curves from the observation log, kept up to date by asking for what is new. All of it is a cache."""
+"""Curves from the observation log, updated with new readings only. All of it is a cache."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from datetime import datetime
 
 from katib.errors import UnavailableError
 from katib.model.metrics import Change, MetricLog, ObservationReader, parse_value
-from suggestion_services.early_stopping.curves import Curve, Point, Standing
+from suggestion_services.early_stopping.curves import CostCurve, CurvePoint, CurveState
 
 _TRIALS_AT_ONCE = 200
-"""In one question to the log; a service that has just started asks about all trials."""
+"""Trials per query to the log; a service that has just started queries all trials."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,21 +22,21 @@ class JudgedTrial:
     Attributes:
         name: Its name.
         start_time: Distinguishes it from a trial of the same name in a former run of the experiment.
-        standing: Whether it runs.
+        standing: Its state.
     """
 
     name: str
     start_time: str
-    standing: Standing
+    standing: CurveState
 
 
 _NO_STEP = -1
 
 _Order = tuple[int, datetime, int]
-"""Step; time; number of arrival."""
+"""Step; time; order of arrival."""
 
 _Entry = tuple[_Order, float]
-"""Where a reading belongs, and its cost."""
+"""Position and cost of a reading."""
 
 
 def _order(entry: _Entry) -> _Order:
@@ -44,17 +44,17 @@ def _order(entry: _Entry) -> _Order:
 
 
 @dataclass(slots=True)
-class _Gathered:
-    """What is known of one trial."""
+class _TrialReadings:
+    """The known readings of one trial."""
 
     start_time: str
-    curve: Curve
+    curve: CostCurve
     cursor: int = 0
     settled: bool = False
     readings: list[_Entry] = field(default_factory=list)
 
     def add(self, news: Sequence[tuple[MetricLog, float]]) -> None:
-        """Add readings, with their costs, that came after all others, wherever they belong in the curve."""
+        """Add readings, with their costs, that arrived after all others, wherever they belong in the curve."""
         known, before = self.readings, len(self.readings)
         last = known[-1] if known else None
         for reading, cost in news:
@@ -71,17 +71,17 @@ class _Gathered:
         self._extend(known, 0, by_number=known[-1][0][0] == _NO_STEP)
 
     def _extend(self, entries: Sequence[_Entry], before: int, *, by_number: bool) -> None:
-        """Append the entries after so many readings to the curve; after none it is rebuilt.
+        """Append the entries after the first `before` to the curve; with 0 it is rebuilt.
 
-        Readings without step beside others with one come before them, at resource 0.
+        Readings without a step come before those with one, at resource 0.
         """
-        curve = self.curve if before else Curve(self.curve.trial_name, self.curve.standing, by_number=by_number)
+        curve = self.curve if before else CostCurve(self.curve.trial_name, self.curve.standing, by_number=by_number)
         numbered = enumerate(entries, before + 1)
-        self.curve = curve.extended([Point(i if by_number else max(e[0][0], 0), e[1]) for i, e in numbered])
+        self.curve = curve.extended([CurvePoint(i if by_number else max(e[0][0], 0), e[1]) for i, e in numbered])
 
 
 class Curves:
-    """The curves of one objective of one experiment. One thread at a time.
+    """The curves of one objective of one experiment. Not thread-safe.
 
     Args:
         metric: Name of the objective metric.
@@ -91,28 +91,28 @@ class Curves:
     def __init__(self, metric: str, *, maximize: bool) -> None:
         self._metric = metric
         self._sign = -1.0 if maximize else 1.0
-        self._gathered: dict[str, _Gathered] = {}
+        self._gathered: dict[str, _TrialReadings] = {}
         self.version = 0
-        """Rises whenever anything that `refresh` returns has changed."""
+        """Increases whenever a result of `refresh` has changed."""
 
     def refresh(
         self,
         trials: Collection[JudgedTrial],
         log: ObservationReader,
         is_awaited: Callable[[], bool] = lambda: True,
-    ) -> list[Curve]:
-        """Return the curves of these trials with all that the log has of them.
+    ) -> list[CostCurve]:
+        """Return the curves of these trials, updated from the log.
 
-        A trial that is over and was asked for since is not asked for again: its readings are stored before it ends.
+        An ended trial that was read since is not read again: its readings are stored before it ends.
 
         Args:
-            trials: Whose curves.
-            log: Where they come from.
-            is_awaited: Returns whether a client still waits for the answer; called between two questions to the log.
+            trials: The trials.
+            log: The observation log.
+            is_awaited: Returns whether a client still waits for the answer; called between two queries to the log.
 
         Raises:
-            UnavailableError: The log cannot be reached, or no client waits any more; what was read before is kept for
-                the next attempt.
+            UnavailableError: The log cannot be reached, or no client waits any more; readings so far are kept for the
+                next attempt.
         """
         self._keep(trials)
         due = [trial for trial in trials if not self._gathered[trial.name].settled]
@@ -121,21 +121,21 @@ class Curves:
             asked = {trial.name for trial in some}
             while asked:  # a long log comes in several answers
                 if not is_awaited():
-                    raise UnavailableError("reading the curves took longer than the caller waits; it goes on next time")
+                    raise UnavailableError("reading the curves took longer than the caller waits; retry to continue")
                 cursors = {name: self._gathered[name].cursor for name in asked}
                 asked = self._take(log.changes(cursors, self._metric))
             for trial in some:
-                self._gathered[trial.name].settled = trial.standing is not Standing.RUNNING
+                self._gathered[trial.name].settled = trial.standing is not CurveState.RUNNING
         return [self._gathered[trial.name].curve for trial in trials]
 
     def _keep(self, trials: Collection[JudgedTrial]) -> None:
-        """Forget trials that are no longer there and take over how the others stand."""
+        """Forget removed trials and update the state of the others."""
         old, self._gathered = self._gathered, {}
         changed = False
         for trial in trials:
             known = old.get(trial.name)
             if known is None or known.start_time != trial.start_time:
-                known = _Gathered(trial.start_time, Curve(trial.name, trial.standing))
+                known = _TrialReadings(trial.start_time, CostCurve(trial.name, trial.standing))
                 changed = True
             elif known.curve.standing is not trial.standing:
                 known.curve = known.curve.ended(trial.standing)
@@ -146,7 +146,7 @@ class Curves:
             self.version += 1
 
     def _take(self, changes: Iterable[Change]) -> set[str]:
-        """Add readings to their curves; return whose they were."""
+        """Add readings to their curves; return the names of their trials."""
         news: dict[str, list[tuple[MetricLog, float]]] = {}
         for change in changes:
             value = parse_value(change.reading.value)

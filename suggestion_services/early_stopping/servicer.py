@@ -1,7 +1,7 @@
 """The gRPC services in front of an early stopping algorithm: Katib's `EarlyStopping`, and `EarlyStoppingJudge`.
 
-The second one is ours. A caller that knows only the first, as Katib's controller, gets the rule that the algorithm can
-give without looking at running trials, often none.
+The second one is not part of Katib. A caller that only knows the first, such as Katib's controller, gets the static
+rule of the algorithm, often none.
 """
 
 from __future__ import annotations
@@ -28,46 +28,51 @@ from katib.wire.rpc.db_manager_client import DbManagerClient
 from suggestion_services.base.servicer import answered
 from suggestion_services.base.sessions import LatestUsed
 from suggestion_services.base.settings import LiteralError, Settings
-from suggestion_services.early_stopping.algorithm import StoppingAlgorithm, StoppingProblem, Verdict, settings_of
-from suggestion_services.early_stopping.curves import Point, Standing
+from suggestion_services.early_stopping.algorithm import (
+    StoppingAlgorithm,
+    StoppingProblem,
+    StoppingVerdict,
+    settings_of,
+)
+from suggestion_services.early_stopping.curves import CurvePoint, CurveState
 from suggestion_services.early_stopping.readings import Curves, JudgedTrial
 from suggestion_services.early_stopping.replay import Recording, replay
 from suggestion_services.early_stopping.trial_status import TrialStatuses, in_cluster
 
 NAME_PATH = "spec.earlyStopping.algorithmName"
 
-MAX_SESSIONS = 64  # far more than one machine tunes at once; bounds the memory of a service that lives for months
+MAX_SESSIONS = 64  # far more than one machine tunes at once; bounds the memory of a long-running service
 
-_LOCK_SECONDS = 2.0  # a question that comes while another one takes long must not keep a thread of the server
+_LOCK_SECONDS = 2.0  # a request that arrives during a slow one must not block a thread of the server
 
 _STANDINGS = {
-    pb.TrialStatus.CREATED: Standing.RUNNING,
-    pb.TrialStatus.RUNNING: Standing.RUNNING,
-    pb.TrialStatus.SUCCEEDED: Standing.SUCCEEDED,
-    pb.TrialStatus.EARLYSTOPPED: Standing.STOPPED,
+    pb.TrialStatus.CREATED: CurveState.RUNNING,
+    pb.TrialStatus.RUNNING: CurveState.RUNNING,
+    pb.TrialStatus.SUCCEEDED: CurveState.SUCCEEDED,
+    pb.TrialStatus.EARLYSTOPPED: CurveState.STOPPED,
 }
 
 
 @dataclass(slots=True)
-class _Session:
-    """One experiment at work. Hold `lock` around everything else."""
+class _StoppingSession:
+    """The state of one experiment. Hold `lock` around everything else."""
 
     algorithm: StoppingAlgorithm
     curves: Curves
     lock: threading.Lock = field(default_factory=threading.Lock)
     judged_version: int = -1
-    verdicts: list[Verdict] = field(default_factory=list)
+    verdicts: list[StoppingVerdict] = field(default_factory=list)
 
     def judge(
         self, trials: Collection[JudgedTrial], log: ObservationReader, context: grpc.ServicerContext
-    ) -> list[Verdict]:
-        """Return the verdicts by what the log has now; without new readings nothing is judged again.
+    ) -> list[StoppingVerdict]:
+        """Return the verdicts by the present log; without new readings the former ones.
 
         Raises:
             UnavailableError: The log cannot be reached, or reading takes longer than the caller waits.
         """
         if not self.lock.acquire(timeout=_LOCK_SECONDS):
-            raise UnavailableError("the former question about this experiment is still being answered; ask again")
+            raise UnavailableError("the previous request for this experiment is still running; ask again")
         try:
             curves = self.curves.refresh(trials, log, context.is_active)
             if self.curves.version != self.judged_version:
@@ -82,10 +87,10 @@ class StoppingServicer(api_pb2_grpc.EarlyStoppingServicer, early_stopping_pb2_gr
     """Serves one algorithm to any number of experiments. Thread-safe; experiments do not wait for each other.
 
     Args:
-        info: The algorithm served; requests for another name are refused.
+        info: The served algorithm; requests for another name are refused.
         load: Imports its class.
-        statuses: Changes the status of trials; by default those of the namespace of this pod, where it runs in one.
-        credentials: What the DB manager is brought; by default what this pod was handed.
+        statuses: Changes the status of trials; by default those of this pod's namespace, if it runs in one.
+        credentials: Credentials for the DB manager; by default those of this pod.
     """
 
     def __init__(
@@ -101,13 +106,13 @@ class StoppingServicer(api_pb2_grpc.EarlyStoppingServicer, early_stopping_pb2_gr
         self._credentials = credentials or Credentials.of(os.environ)
         self._statuses = statuses or in_cluster()
         self._lock = threading.Lock()
-        self._sessions = LatestUsed[tuple[str, str, str, bytes], _Session](MAX_SESSIONS)
+        self._sessions = LatestUsed[tuple[str, str, str, bytes], _StoppingSession](MAX_SESSIONS)
         self._logs: dict[str, DbManagerClient] = {}
 
     def ValidateEarlyStoppingSettings(
         self, request: pb.ValidateEarlyStoppingSettingsRequest, context: grpc.ServicerContext
     ) -> pb.ValidateEarlyStoppingSettingsReply:
-        """Return whether the settings can be used."""
+        """Validate the settings."""
         with answered(context):
             self._settings(request.early_stopping)
             return pb.ValidateEarlyStoppingSettingsReply()
@@ -115,7 +120,7 @@ class StoppingServicer(api_pb2_grpc.EarlyStoppingServicer, early_stopping_pb2_gr
     def GetEarlyStoppingRules(
         self, request: pb.GetEarlyStoppingRulesRequest, context: grpc.ServicerContext
     ) -> pb.GetEarlyStoppingRulesReply:
-        """Return the rule that holds whatever other trials do; most algorithms have none."""
+        """Return the rule that is independent of other trials; most algorithms have none."""
         with answered(context):
             algorithm = self._algorithm(request.experiment.spec)
             rule = algorithm.static_rule()
@@ -128,9 +133,9 @@ class StoppingServicer(api_pb2_grpc.EarlyStoppingServicer, early_stopping_pb2_gr
     def SetTrialStatus(
         self, request: pb.SetTrialStatusRequest, context: grpc.ServicerContext
     ) -> pb.SetTrialStatusReply:
-        """Write into a Trial that it was stopped early.
+        """Set the condition EarlyStopped of a Trial.
 
-        In a cluster the sidecar asks for this, and the controllers wait for it. On one machine there is nothing to do:
+        In a cluster the sidecar requests this, and the controllers wait for it. On one machine there is nothing to do:
         the collector's verdict ends the job, and the trial controller sets the condition.
         """
         with answered(context):
@@ -139,7 +144,7 @@ class StoppingServicer(api_pb2_grpc.EarlyStoppingServicer, early_stopping_pb2_gr
             return pb.SetTrialStatusReply()
 
     def Judge(self, request: judging.JudgeRequest, context: grpc.ServicerContext) -> judging.JudgeReply:
-        """Return which of the running trials should be stopped, by what the log has of all trials now."""
+        """Return the running trials to stop, by the present log of all trials."""
         with answered(context):
             session = self._session(request)
             trials = {trial.name: trial for trial in map(_judged, request.trials) if trial is not None}
@@ -147,7 +152,7 @@ class StoppingServicer(api_pb2_grpc.EarlyStoppingServicer, early_stopping_pb2_gr
             return judging.JudgeReply(verdicts=map(_message, verdicts))
 
     def Replay(self, request: judging.ReplayRequest, context: grpc.ServicerContext) -> judging.ReplayReply:
-        """Return which trials of a finished experiment would have been stopped, in order of time."""
+        """Return the trials of a finished experiment that would have been stopped, in order of time."""
         with answered(context):
             algorithm = self._algorithm(request.experiment.spec)
             sign = -1.0 if algorithm.problem.maximize else 1.0
@@ -160,7 +165,7 @@ class StoppingServicer(api_pb2_grpc.EarlyStoppingServicer, early_stopping_pb2_gr
         Raises:
             InvalidError: Another algorithm's name, or wrong settings.
         """
-        if spec.algorithm_name not in ("", self._info.name):  # Katib's services do not ask for a name
+        if spec.algorithm_name not in ("", self._info.name):  # Katib's services do not require a name
             cause = f"unknown algorithm name {spec.algorithm_name}"
             raise InvalidError([LiteralError(NAME_PATH, cause, f"use {self._info.name}", "algorithm-unknown")])
         given = [AlgorithmSetting(name=setting.name, value=setting.value) for setting in spec.algorithm_settings]
@@ -171,17 +176,17 @@ class StoppingServicer(api_pb2_grpc.EarlyStoppingServicer, early_stopping_pb2_gr
         metric, maximize = spec.objective.objective_metric_name, spec.objective.type == pb.MAXIMIZE
         return self._load()(StoppingProblem(metric, maximize=maximize, settings=settings))
 
-    def _session(self, request: judging.JudgeRequest) -> _Session:
+    def _session(self, request: judging.JudgeRequest) -> _StoppingSession:
         experiment = request.experiment
         spec = experiment.spec
         what = pb.ExperimentSpec(objective=spec.objective, early_stopping=spec.early_stopping)
         where = (request.namespace, experiment.name, request.db_manager_address)
         key = (*where, what.SerializeToString(deterministic=True))
 
-        def create() -> _Session:
+        def create() -> _StoppingSession:
             algorithm = self._algorithm(spec)
             problem = algorithm.problem
-            return _Session(algorithm, Curves(problem.metric, maximize=problem.maximize))
+            return _StoppingSession(algorithm, Curves(problem.metric, maximize=problem.maximize))
 
         return self._sessions.get(key, create)
 
@@ -199,13 +204,13 @@ _CALLS = ("ValidateEarlyStoppingSettings", "GetEarlyStoppingRules", "SetTrialSta
 
 
 class ManyStoppingServicer:
-    """Serves several algorithms, each request by the one that its experiment names.
+    """Serves several algorithms; each request is answered by the one that its experiment names.
 
-    So one image does for all of them: a KatibConfig has no place for arguments of an early stopping service.
+    So one image serves all of them: a KatibConfig cannot pass arguments to an early stopping service.
 
     Args:
-        servicers: By name of the algorithm. The first one serves requests that name none, as Katib's tests send them,
-            and those that all answer alike.
+        servicers: By name of the algorithm. The first one serves requests without a name, as Katib's tests send them,
+            and requests that all answer alike.
     """
 
     def __init__(self, servicers: Mapping[str, StoppingServicer]) -> None:
@@ -230,7 +235,7 @@ class ManyStoppingServicer:
 
 
 def rule_message(objective: pb.ObjectiveSpec, value: float, start_step: int) -> pb.EarlyStoppingRule:
-    """Return a rule on the wire: what is worse than a value of the objective at a reading is stopped."""
+    """Return a rule as a message: a trial worse than a value of the objective at a reading is stopped."""
     worse = pb.LESS if objective.type == pb.MAXIMIZE else pb.GREATER
     return pb.EarlyStoppingRule(
         name=objective.objective_metric_name, value=str(value), comparison=worse, start_step=start_step
@@ -238,12 +243,12 @@ def rule_message(objective: pb.ObjectiveSpec, value: float, start_step: int) -> 
 
 
 def _judged(message: pb.Trial) -> JudgedTrial | None:
-    """Return a trial whose curve counts; None for one that failed, was killed or cannot be read."""
+    """Convert a trial; None for one that failed, was killed or cannot be read."""
     standing = _STANDINGS.get(message.status.condition)
     return None if standing is None else JudgedTrial(message.name, message.status.start_time, standing)
 
 
-def _message(verdict: Verdict, time_micros: int = 0) -> judging.Verdict:
+def _message(verdict: StoppingVerdict, time_micros: int = 0) -> judging.Verdict:
     return judging.Verdict(
         trial_name=verdict.trial_name,
         reason=verdict.reason,
@@ -254,5 +259,5 @@ def _message(verdict: Verdict, time_micros: int = 0) -> judging.Verdict:
 
 
 def _recording(curve: judging.Curve, sign: float) -> Recording:
-    points = [(p.time_micros, Point(p.resource, sign * p.value)) for p in curve.points]
+    points = [(p.time_micros, CurvePoint(p.resource, sign * p.value)) for p in curve.points]
     return Recording(curve.trial_name, points, succeeded=not curve.unfinished, by_number=curve.without_steps)

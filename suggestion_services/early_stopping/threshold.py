@@ -1,6 +1,6 @@
-"""A fixed bound: a trial beyond it is stopped, and so is one that has diverged. It looks at no other trial.
+"""A fixed bound: stops a trial beyond it, and a diverged one. It compares with no other trial.
 
-NaN policy: readings that are not finite numbers are counted, `max_nan` in a row stop a trial at any step; they are not
+NaN policy: readings that are not finite are counted, and `max_nan` in a row stop a trial at any step; they are not
 compared with the bound.
 """
 
@@ -13,10 +13,10 @@ from suggestion_services.early_stopping.algorithm import (
     StaticRule,
     StoppingAlgorithm,
     StoppingProblem,
-    Verdict,
+    StoppingVerdict,
     running,
 )
-from suggestion_services.early_stopping.curves import Curve
+from suggestion_services.early_stopping.curves import CostCurve
 
 
 class Threshold(StoppingAlgorithm):
@@ -30,15 +30,15 @@ class Threshold(StoppingAlgorithm):
         self._step = settings.whole("step", 1)
         self._max_nan = settings.whole("max_nan", 3)
 
-    def judge(self, curves: Sequence[Curve]) -> list[Verdict]:
-        """Look at the newest readings of every running trial."""
+    def judge(self, curves: Sequence[CostCurve]) -> list[StoppingVerdict]:
+        """Check the newest readings of every running trial."""
         return [verdict for curve in running(curves) if (verdict := self._verdict(curve)) is not None]
 
     def static_rule(self) -> StaticRule | None:
         """Return the bound at reading number `step`."""
         return None if self._bound == math.inf else StaticRule(self._bound, self._step)
 
-    def _verdict(self, curve: Curve) -> Verdict | None:
+    def _verdict(self, curve: CostCurve) -> StoppingVerdict | None:
         newest = curve.costs[-self._max_nan :]
         if len(newest) == self._max_nan and all(map(math.isnan, newest)):
             because = f"has not been a number {self._max_nan} times in a row, up to {curve.place}"

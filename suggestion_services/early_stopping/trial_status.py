@@ -1,6 +1,6 @@
-"""Writes into a Trial's status that it was stopped early, from inside a pod, as the service of the pod.
+"""Sets a Trial's condition EarlyStopped from inside a pod, as the service of the pod.
 
-Katib's sidecar asks for this after it stopped the program.
+Katib's sidecar requests this after it has stopped the program.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MESSAGE = "Trial is early stopped"
 
 _TIMEOUT_SECONDS = 5.0
 _ATTEMPTS = 6
-_BACKOFF = Backoff(0.1, 2.0)  # together with it the attempts take 3 s, unless the server lets us wait
+_BACKOFF = Backoff(0.1, 2.0)  # the attempts take 3 s in total, unless the server asks for longer waits
 
 Json = dict[str, Any]
 
@@ -30,8 +30,8 @@ class TrialStatuses:
 
     Args:
         server: `https://host:port` of the API server.
-        directory: Where token, `ca.crt` and namespace are; the token is read at each call, since it is renewed.
-        now: Stamps conditions.
+        directory: Directory of the token, `ca.crt` and namespace; the token is read at each call, since it is renewed.
+        now: Time for conditions.
         pause: Waits between attempts.
     """
 
@@ -50,12 +50,12 @@ class TrialStatuses:
         self._api = PodApi(server, directory, timeout_seconds=_TIMEOUT_SECONDS)
 
     def stop(self, trial: str) -> None:
-        """Give a trial the condition EarlyStopped, unless it has one or is over anyway.
+        """Set the condition EarlyStopped of a trial, unless it has it or has ended.
 
         Raises:
-            NotFoundError: There is no such trial.
-            ForbiddenError: The service account may not do it.
-            UnavailableError: The API server did not take it, in several attempts.
+            NotFoundError: The trial does not exist.
+            ForbiddenError: The service account lacks the permission.
+            UnavailableError: The API server did not accept it, in several attempts.
         """
         for attempt in range(_ATTEMPTS):
             try:
@@ -72,7 +72,7 @@ class TrialStatuses:
         conditions = stopped_conditions((found.get("status") or {}).get("conditions") or [], self._now())
         if conditions is None:
             return
-        # With the revision, so that what the controller wrote meanwhile is a conflict and is not overwritten.
+        # With the resource version, so that a concurrent write of the controller is a conflict and is not overwritten.
         revision = {"resourceVersion": found["metadata"]["resourceVersion"]}
         change = {"metadata": revision, "status": {"conditions": conditions}}
         self._api.request(
@@ -81,13 +81,13 @@ class TrialStatuses:
 
 
 def in_cluster(environment: Mapping[str, str] = os.environ, directory: Path = SERVICE_ACCOUNT) -> TrialStatuses | None:
-    """Return the trials of the namespace of this pod; None outside of a pod, or in one without a service account."""
+    """Return the trials of this pod's namespace; None outside of a pod, or without a service account."""
     server = server_of_pod(environment)
     return TrialStatuses(server, directory) if server and (directory / "token").exists() else None
 
 
 def stopped_conditions(conditions: list[Json], now: datetime) -> list[Json] | None:
-    """Return the conditions of a trial that was stopped early; None when nothing is to be changed."""
+    """Return the conditions of an early stopped trial; None if they are unchanged."""
     from katib.model.conditions import COMPLETED_TRIAL, set_condition, true_types
     from katib.model.types import Condition, TrialCondition
 

@@ -5,8 +5,8 @@ Sources: [Wilcoxon1945] Individual Comparisons by Ranking Methods; the use as a 
 `WilcoxonPruner`, and of racing: [Lopez2016] The irace package, Operations Research Perspectives 3.
 
 The best trial is, of those that have succeeded, the one with the lowest mean cost: the readings of such a trial are
-independent measurements of which the mean is wanted, not a curve that falls. A trial is stopped when the one-sided
-signed-rank test of x_s - y_s has p below `p_threshold` and the mean of x_s is above that of y_s.
+independent measurements to average, not a falling curve. A trial is stopped when the one-sided signed-rank test of
+x_s - y_s has p below `p_threshold` and the mean of x_s is above that of y_s.
 
 NaN policy: a trial with a step that is not a finite number has no mean; it is stopped, and never the best. Of several
 readings at one step the last counts.
@@ -19,15 +19,15 @@ import statistics
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from suggestion_services.early_stopping.algorithm import StoppingAlgorithm, StoppingProblem, Verdict, running
-from suggestion_services.early_stopping.curves import Curve, Standing
+from suggestion_services.early_stopping.algorithm import StoppingAlgorithm, StoppingProblem, StoppingVerdict, running
+from suggestion_services.early_stopping.curves import CostCurve, CurveState
 
 _EXACT_UP_TO = 25
-"""Differences other than zero. The exact distribution takes n^3 steps; beyond this the normal one is as good."""
+"""Nonzero differences. The exact distribution takes n^3 steps; beyond this the normal one is as good."""
 
 
 class Wilcoxon(StoppingAlgorithm):
-    """Stops a trial that is significantly worse than the best one over the steps that both have reported."""
+    """Stops a trial that is significantly worse than the best one over their common steps."""
 
     def __init__(self, problem: StoppingProblem) -> None:
         super().__init__(problem)
@@ -35,9 +35,9 @@ class Wilcoxon(StoppingAlgorithm):
         self._p_threshold = settings.number("p_threshold", 0.1)
         self._startup = settings.whole("n_startup_steps", 2)
 
-    def judge(self, curves: Sequence[Curve]) -> list[Verdict]:
+    def judge(self, curves: Sequence[CostCurve]) -> list[StoppingVerdict]:
         """Test every running trial against the best one."""
-        succeeded = [c for c in curves if c.standing is Standing.SUCCEEDED and _failed_step(c) is None]
+        succeeded = [c for c in curves if c.standing is CurveState.SUCCEEDED and _failed_step(c) is None]
         best = min(succeeded, key=lambda curve: (_mean(_by_step(curve).values()), curve.trial_name), default=None)
         verdicts = []
         for curve in running(curves):
@@ -48,7 +48,7 @@ class Wilcoxon(StoppingAlgorithm):
                 verdicts.append(found)
         return verdicts
 
-    def _verdict(self, curve: Curve, best: str, theirs: dict[int, float]) -> Verdict | None:
+    def _verdict(self, curve: CostCurve, best: str, theirs: dict[int, float]) -> StoppingVerdict | None:
         mine = _by_step(curve)
         shared = mine.keys() & theirs.keys()
         if len(shared) < max(self._startup, 1):
@@ -64,17 +64,17 @@ class Wilcoxon(StoppingAlgorithm):
         return self.verdict(curve, own, f"{a} on average up to {curve.place} is worse than {b} over {of} (p = {p:.2g})")
 
 
-def _by_step(curve: Curve) -> dict[int, float]:
+def _by_step(curve: CostCurve) -> dict[int, float]:
     return dict(zip(curve.resources, curve.costs, strict=True))
 
 
-def _failed_step(curve: Curve) -> int | None:
+def _failed_step(curve: CostCurve) -> int | None:
     """Return the first step without a finite number; None if there is none."""
     return next((step for step, cost in _by_step(curve).items() if math.isnan(cost)), None)
 
 
 def _mean(costs: Iterable[float]) -> float:
-    """Return the mean; infinity of none."""
+    """Return the mean; infinity if there are no costs."""
     found = list(costs)
     return statistics.fmean(found) if found else math.inf
 
@@ -87,8 +87,8 @@ def p_value(differences: Sequence[float]) -> float:
     Zeros and Ties in the Wilcoxon Signed Rank Procedures, JASA 54: zeros are ranked and then left out. Ties share the
     mean rank.
 
-    Small when the differences tend to be positive; 1 when there is none other than zero. Exact, also with ties, up to
-    25 differences other than zero; beyond that a normal approximation with continuity correction.
+    Small when the differences tend to be positive; 1 when all are zero. Exact, also with ties, up to 25 nonzero
+    differences; beyond that a normal approximation with continuity correction.
     """
     ranked = [(rank, d) for rank, d in _doubled_ranks(differences) if d != 0]
     observed = sum(rank for rank, d in ranked if d > 0)
@@ -99,7 +99,7 @@ def p_value(differences: Sequence[float]) -> float:
 
 
 def _doubled_ranks(differences: Sequence[float]) -> list[tuple[int, float]]:
-    """Return twice the rank of each, which is a whole number also where ties share one."""
+    """Return twice the rank of each, which is an integer also for ties."""
     found: list[tuple[int, float]] = []
     for _, group in groupby(sorted(differences, key=abs), key=abs):
         tied = list(group)
@@ -109,7 +109,7 @@ def _doubled_ranks(differences: Sequence[float]) -> list[tuple[int, float]]:
 
 
 def _exact(ranks: Sequence[int], observed: int) -> float:
-    """Count the assignments of signs with a sum at least as large, by the sums that each prefix can have."""
+    """Count the assignments of signs with a sum at least as large, by the possible sums of each prefix."""
     counts = [1] + [0] * sum(ranks)
     reach = 0
     for rank in ranks:

@@ -9,7 +9,7 @@ Scores are divided by a temperature and bounded by a hyperbolic tangent. Operati
 score z exists with probability sigmoid(2 z), which is a softmax over -z and z.
 
 Source: [Pham2018] Efficient Neural Architecture Search via Parameter Sharing, ICML, section 2 and its published code
-for details that the paper leaves open. Differs: the gradients are written out, in NumPy; see `training` for more.
+for details that the paper omits. Differs: the gradients are written out, in NumPy; see `training` for more.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Architecture = tuple[tuple[int, ...], ...]
-"""One tuple per layer: number of the operation, and for each earlier layer 1 where it is linked, else 0."""
+"""One tuple per layer: index of the operation, and for each earlier layer 1 if it is linked, else 0."""
 
 _START = 0.01
 """Weights start uniform between plus and minus this, so that at first all choices are equally probable [Pham2018]."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What the controller is like.
+class ControllerShape:
+    """Dimensions and score limits of the controller.
 
     Attributes:
         layers: L, at least 1.
         operations: n, at least 1.
         hidden: h, at least 1.
-        temperature: What scores are divided by; None: nothing.
-        bound: What the absolute value of scores stays below; None: nothing.
+        temperature: Divisor of scores; None: no division.
+        bound: Upper limit of the absolute value of scores; None: no limit.
     """
 
     layers: int
@@ -51,7 +51,7 @@ class Shape:
 
     @property
     def sizes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of the weights by name, in the order in which theta holds them."""
+        """Shapes of the weights by name, in their order in theta."""
         h, n = self.hidden, self.operations
         return {
             "cell": (2 * h, 4 * h),
@@ -73,7 +73,7 @@ class Shape:
         return views
 
     def initial(self, seed: int) -> FloatArray:
-        """Return the weights that the search begins with."""
+        """Return the initial weights."""
         length = sum(map(math.prod, self.sizes.values()))
         return np.random.default_rng(seed).uniform(-_START, _START, length)
 
@@ -87,8 +87,8 @@ class Shape:
 
 
 @dataclass(slots=True)
-class Steps:
-    """What the runs of the cell leave for the way back, two for each layer; r counts them from 0.
+class CellRuns:
+    """Intermediate values of the cell's runs for the backward pass, two for each layer; r counts them from 0.
 
     Attributes:
         joined: Inputs and states (2 L, 2 h) before each.
@@ -103,8 +103,8 @@ class Steps:
     bent: FloatArray
 
     @classmethod
-    def none(cls, layers: int, hidden: int) -> Steps:
-        """Return room for them."""
+    def none(cls, layers: int, hidden: int) -> CellRuns:
+        """Return empty arrays."""
         n, h = 2 * layers, hidden
         return cls(np.zeros((n, 2 * h)), np.empty((n, 4 * h)), np.zeros((n + 1, h)), np.empty((n, h)))
 
@@ -125,10 +125,10 @@ class Steps:
         return np.asarray(gates[2 * h : 3 * h] * self.bent[r])
 
     def slopes(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the derivatives that need no way back.
+        """Return the derivatives that are independent of the backward pass.
 
-        They are those of the cells by the gates before their bending (2 L, 4, h), but for the output gate's, which are
-        of the states; of the cells by the states (2 L, h); and of the cells by the cells before (2 L, h).
+        They are those of the cells by the gates before their activation (2 L, 4, h), except the output gate's, which
+        are of the states; of the cells by the states (2 L, h); and of the cells by the cells before (2 L, h).
         """
         n, h = self.bent.shape
         enter, forget, leave, candidate = (self.gates.reshape(n, 4, h)[:, j] for j in range(4))
@@ -141,22 +141,22 @@ class Steps:
 
 
 @dataclass(slots=True)
-class Pass:
-    """An architecture and how the controller came to it. P = L (L - 1) / 2 links are possible.
+class ForwardPass:
+    """The forward pass of an architecture. P = L (L - 1) / 2 links are possible.
 
     Attributes:
-        architecture: What was chosen.
+        architecture: The choices.
         operations: Of each layer, shape (L,).
-        links: 1.0 where two layers are linked, else 0.0; shape (P,).
+        links: 1.0 if two layers are linked, else 0.0; shape (P,).
         scores: Of the operations of each layer, shape (L, n).
         all_link_scores: Shape (P,).
         steps: Of the cell.
-        shares: What the states of earlier layers count in the next input of each, shape (L, L).
-        operation_states: Those that operations were scored by, shape (L, h).
-        states: Those that links were scored by, shape (L, h).
+        shares: Weights of the states of earlier layers in the next input of each, shape (L, L).
+        operation_states: States that score operations, shape (L, h).
+        states: States that score links, shape (L, h).
         slopes: Of the scores, shape (L, n).
         link_slopes: Of the scores of links, shape (P,).
-        matches: What links were scored by, shape (P, h).
+        matches: Vectors that score links, shape (P, h).
     """
 
     architecture: Architecture
@@ -164,7 +164,7 @@ class Pass:
     links: FloatArray
     scores: FloatArray
     all_link_scores: FloatArray
-    steps: Steps
+    steps: CellRuns
     shares: FloatArray
     operation_states: FloatArray
     states: FloatArray
@@ -178,9 +178,9 @@ class Pass:
         return [self.all_link_scores[i * (i - 1) // 2 : i * (i + 1) // 2] for i in range(len(self.scores))]
 
 
-def sample(shape: Shape, theta: FloatArray, random: Random) -> Architecture:
-    """Return an architecture drawn with the probabilities that the controller gives."""
-    w, steps = shape.views(theta), Steps.none(shape.layers, shape.hidden)
+def sample(shape: ControllerShape, theta: FloatArray, random: Random) -> Architecture:
+    """Return an architecture drawn with the controller's probabilities."""
+    w, steps = shape.views(theta), CellRuns.none(shape.layers, shape.hidden)
     state, inputs = np.zeros(shape.hidden), w["first"]
     states, keys = np.empty((2, shape.layers, shape.hidden))
     found: list[tuple[int, ...]] = []
@@ -199,10 +199,10 @@ def sample(shape: Shape, theta: FloatArray, random: Random) -> Architecture:
     return tuple(found)
 
 
-def replay(shape: Shape, theta: FloatArray, architecture: Architecture) -> Pass:
-    """Return how the controller comes to a given architecture.
+def replay(shape: ControllerShape, theta: FloatArray, architecture: Architecture) -> ForwardPass:
+    """Return the forward pass of a given architecture.
 
-    Only the runs of the cell follow one from the other; everything is scored for all layers at once.
+    Only the runs of the cell are sequential; scores are computed for all layers at once.
     """
     w, count = shape.views(theta), shape.layers
     later, earlier = _pairs(count)
@@ -211,7 +211,7 @@ def replay(shape: Shape, theta: FloatArray, architecture: Architecture) -> Pass:
     shares = np.zeros((count, count))
     shares[later, earlier] = links
     shares /= 1.0 + shares.sum(axis=1, keepdims=True)
-    steps = Steps.none(count, shape.hidden)
+    steps = CellRuns.none(count, shape.hidden)
     state, inputs = np.zeros(shape.hidden), w["first"]
     operation_states, states = np.zeros((2, count, shape.hidden))
     embedded = w["embedding"][operations]
@@ -224,7 +224,7 @@ def replay(shape: Shape, theta: FloatArray, architecture: Architecture) -> Pass:
     matches += (states @ w["query"])[later]
     np.tanh(matches, out=matches)
     link_scores, link_slopes = shape.squash(matches @ w["attention"])
-    return Pass(
+    return ForwardPass(
         architecture,
         operations,
         links,
@@ -259,16 +259,16 @@ def link_probability(scores: FloatArray) -> FloatArray:
 
 
 def gradient(
-    shape: Shape, theta: FloatArray, passed: Pass, by_scores: FloatArray, by_link_scores: FloatArray
+    shape: ControllerShape, theta: FloatArray, passed: ForwardPass, by_scores: FloatArray, by_link_scores: FloatArray
 ) -> FloatArray:
     """Return the derivative of a loss by theta, shape as theta.
 
     Args:
-        shape: Of the controller.
-        theta: The weights with which the pass was made.
+        shape: Dimensions of the controller.
+        theta: The weights of the pass.
         passed: The pass.
         by_scores: Derivative of the loss by the scores of the operations, shape (L, n).
-        by_link_scores: The same by the scores of links, shape (P,).
+        by_link_scores: Derivative of the loss by the scores of links, shape (P,).
     """
     w, h, count, steps = shape.views(theta), shape.hidden, shape.layers, passed.steps
     result = np.zeros_like(theta)
@@ -280,7 +280,7 @@ def gradient(
     by_gates, by_cells, forgotten = steps.slopes()
     by_outputs = by_gates[:, 2].copy()
     flat, cell, recurrent = by_gates.reshape(2 * count, 4 * h), w["cell"], w["cell"][h:]
-    by_state, by_cell, by_inputs = np.zeros((3, h))  # by_inputs: of those that a layer makes for the next one
+    by_state, by_cell, by_inputs = np.zeros((3, h))  # by_inputs: of the inputs that a layer makes for the next one
     for i in range(count - 1, -1, -1):
         if i:
             by_states[:i] += passed.shares[i, :i, None] * by_inputs
@@ -303,9 +303,9 @@ def gradient(
 
 
 def _by_states(
-    w: dict[str, FloatArray], g: dict[str, FloatArray], passed: Pass, by_link_scores: FloatArray
+    w: dict[str, FloatArray], g: dict[str, FloatArray], passed: ForwardPass, by_link_scores: FloatArray
 ) -> FloatArray:
-    """Return what the loss changes by the states (L, h) that links are scored by, and add to the weights of that."""
+    """Return the derivative of the loss by the states (L, h) that score links, and add that of their weights."""
     later, earlier = _pairs(len(passed.states))
     by_raw = by_link_scores * passed.link_slopes
     g["attention"] += by_raw @ passed.matches

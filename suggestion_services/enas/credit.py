@@ -1,11 +1,11 @@
-"""How much of the rewards the architectures explain: what is left is noise, which teaches nothing.
+"""The part of the rewards that the architectures explain; the rest is noise, which must not be learned.
 
 Notation: n trials with D choices each (operations and links); R (n,), their rewards, standardized; K (n, n), the
 covariance of rewards, which falls with the share of choices that differ.
 
-The rewards are smoothed by a Gaussian process, which is kernel ridge regression [Rasmussen2006, section 2.3]. Its noise
-is the one of a few that predicts each trial best from the others (the leave-one-out residuals of a linear smoother
-[Rasmussen2006, section 5.4.2]); where none predicts clearly better than the mean, nothing is explained.
+The rewards are smoothed by a Gaussian process, that is kernel ridge regression [Rasmussen2006, section 2.3]. Of a few
+noise levels, the one that predicts each trial best from the others is used (the leave-one-out residuals of a linear
+smoother [Rasmussen2006, section 5.4.2]); if none predicts clearly better than the mean, nothing is explained.
 Source: [Rasmussen2006] Gaussian Processes for Machine Learning.
 """
 
@@ -18,17 +18,17 @@ import numpy as np
 from suggestion_services.enas.controller import FloatArray, IntArray
 
 LEAST = 4
-"""Trials before which nothing is explained."""
-_NOISES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # variances, in units of what choices explain
+"""Minimum number of trials to explain anything."""
+_NOISES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # variances, in units of the explained variance
 _STEEPNESS = 2.0  # nearly additive: trials that differ in all choices still have exp(-2) of the covariance
 _CLEARLY = 1.0  # standard errors of a mean of squares
 
 
 def explained(choices: IntArray, rewards: FloatArray) -> FloatArray:
-    """Return what the choices explain of the rewards (n,), in their standard deviations; its mean is 0.
+    """Return the explained part of the rewards (n,), in their standard deviations; its mean is 0.
 
     Args:
-        choices: Shape (n, D), numbers of categories.
+        choices: Shape (n, D), indices of categories.
         rewards: Shape (n,), finite.
     """
     n = len(rewards)
@@ -40,7 +40,7 @@ def explained(choices: IntArray, rewards: FloatArray) -> FloatArray:
     covariance -= covariance.mean(axis=0)
     covariance -= covariance.mean(axis=1, keepdims=True)
     usual = np.trace(covariance) / n
-    if usual <= 0:  # all alike
+    if usual <= 0:  # all equal
         return np.zeros(n)
     values, vectors = np.linalg.eigh(covariance / usual)
     values = np.maximum(values, 0.0)

@@ -1,13 +1,13 @@
-"""Efficient neural architecture search: a controller proposes networks, and learns from how well they did.
+"""Efficient neural architecture search: a controller proposes networks, and learns from their rewards.
 
-Theory of operation: the controller's weights are a function of the seed and of the trials that have ended, taken in the
-order of their suggestions, which is in a label. The k-th architecture is drawn with these weights and the k-th random
-source. So a restarted service, which learns from all trials again, answers as the undisturbed one. That one keeps the
-weights after each of the latest trials, so that a request costs no more than what is new; one that ended out of order
-costs those that were suggested after it.
+Theory of operation: the controller's weights are a function of the seed and of the ended trials, in the order of their
+suggestions, which is in a label. The k-th architecture is drawn with these weights and the k-th random source. So a
+restarted service, which learns from all trials again, gives the same answers. A running service keeps the weights after
+each of the latest trials, so that a request only learns what is new; a trial that ended out of order costs learning all
+those suggested after it again.
 
-Katib's service rewards a fresh sample with the mean of all trials; here each architecture is rewarded with what its own
-trial measured. The trials receive architectures in the form that Katib's training image reads.
+Katib's service rewards a fresh sample with the mean of all trials; here each architecture is rewarded with its own
+trial's measurement. The trials receive architectures in the format of Katib's training image.
 
 Source: [Pham2018] Efficient Neural Architecture Search via Parameter Sharing, ICML.
 """
@@ -24,25 +24,25 @@ from typing_extensions import override
 from katib.errors import FieldError
 from katib.model.architecture import PATH
 from katib.model.types import NasConfig
-from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem, Proposal
-from suggestion_services.base.operations import Choice, choices_of, count_choices
-from suggestion_services.enas.controller import Architecture, Shape, sample
-from suggestion_services.enas.training import Learned, Training, learn
+from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem, Proposal, TrialOutcome
+from suggestion_services.base.operations import OperationChoice, choices_of, count_choices
+from suggestion_services.enas.controller import Architecture, ControllerShape, sample
+from suggestion_services.enas.training import ControllerState, TrainingSettings, learn
 
 NUMBER_LABEL = "enas.suggestion.katib.kubeflow.org/number"
-"""Which suggestion a trial is, counted from 0."""
+"""Label with the index of a trial's suggestion, from 0."""
 
 _MAX_CHOICES = 10_000
 _MAX_LAYERS = 500
-"""Beyond these, weights and architectures need hundreds of megabytes, and no search has an effect."""
+"""Beyond these, weights and architectures need hundreds of megabytes, and a search has no effect."""
 _KEPT = 32
 _KEPT_BYTES = 50_000_000
-"""For states of the controller that are kept, at least two; with 64 hidden units one takes a megabyte."""
+"""For cached states of the controller, at least two; with 64 hidden units one takes a megabyte."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Experience:
-    """What a trial teaches."""
+    """The architecture and the reward of a trial."""
 
     architecture: Architecture
     reward: float
@@ -58,7 +58,7 @@ class Enas(Algorithm):
         self._choices = choices_of(config)
         self._shape = _shape_of(problem, len(self._choices))
         settings = problem.settings
-        self._training = Training(
+        self._training = TrainingSettings(
             entropy_weight=settings.optional_number("controller_entropy_weight", 0.1) or 0.0,
             baseline_decay=settings.number("controller_baseline_decay", 0.999),
             learning_rate=settings.number("controller_learning_rate", 5e-5),
@@ -66,7 +66,7 @@ class Enas(Algorithm):
             skip_weight=settings.optional_number("controller_skip_weight", 0.8) or 0.0,
             steps=settings.whole("controller_train_steps", 50),
         )
-        self._history = _History(self._shape, self._training, problem.seed_of(-1))
+        self._history = _ControllerHistory(self._shape, self._training, problem.seed_of(-1))
 
     @classmethod
     @override
@@ -96,10 +96,10 @@ class Enas(Algorithm):
             )
 
     def _experiences(self, trials: Sequence[PastTrial]) -> list[_Experience]:
-        """Return what the trials that have ended teach, in the order of their suggestions."""
+        """Return the experiences of the ended trials, in the order of their suggestions."""
         found = []
         for trial in trials:
-            if trial.outcome not in (Outcome.MEASURED, Outcome.BAD) or trial.is_earlier:
+            if trial.outcome not in (TrialOutcome.MEASURED, TrialOutcome.BAD) or trial.is_earlier:
                 continue
             architecture = read_architecture(trial.assignments.get("architecture", ""), self._shape)
             if architecture is not None:
@@ -108,23 +108,23 @@ class Enas(Algorithm):
         return [experience for _, experience in sorted(found, key=lambda entry: entry[0])]
 
 
-class _History:
-    """The controller after any beginning of the history, the latest ones kept."""
+class _ControllerHistory:
+    """The controller after any prefix of the history; the latest states are cached."""
 
-    def __init__(self, shape: Shape, training: Training, seed: int) -> None:
+    def __init__(self, shape: ControllerShape, training: TrainingSettings, seed: int) -> None:
         self._shape = shape
         self._training = training
         self._seed = seed
         length = sum(map(math.prod, shape.sizes.values()))
         self._kept = max(2, min(_KEPT, _KEPT_BYTES // (3 * 8 * length)))
         self._past: list[_Experience] = []
-        self._states: dict[int, Learned] = {}
+        self._states: dict[int, ControllerState] = {}
 
-    def after(self, experiences: Sequence[_Experience]) -> Learned:
+    def after(self, experiences: Sequence[_Experience]) -> ControllerState:
         """Return the controller that has learned from these, in this order."""
         same = _common(self._past, experiences)
         start = max((number for number in self._states if number <= same), default=0)
-        state = self._states.get(start) or Learned.nothing(self._shape.initial(self._seed))
+        state = self._states.get(start) or ControllerState.nothing(self._shape.initial(self._seed))
         self._states = {number: kept for number, kept in self._states.items() if number <= same}
         self._past = list(experiences[:start])
         for number, experience in enumerate(experiences[start:], start=start + 1):
@@ -137,15 +137,15 @@ class _History:
 
 
 def _common(one: Sequence[_Experience], other: Sequence[_Experience]) -> int:
-    """Return how many entries from the first on are equal."""
+    """Return the length of the common prefix."""
     for i, (left, right) in enumerate(zip(one, other, strict=False)):
         if left.architecture != right.architecture or repr(left.reward) != repr(right.reward):  # NaN equals NaN
             return i
     return min(len(one), len(other))
 
 
-def described(config: NasConfig, architecture: Architecture, choices: Sequence[Choice]) -> str:
-    """Return the network's sizes and the operations that it uses, as JSON with single quotes."""
+def described(config: NasConfig, architecture: Architecture, choices: Sequence[OperationChoice]) -> str:
+    """Return the network's sizes and its operations, as JSON with single quotes."""
     used = dict.fromkeys(layer[0] for layer in architecture)
     network: Mapping[str, object] = {
         "num_layers": config.graph_config.num_layers,
@@ -163,8 +163,8 @@ def described(config: NasConfig, architecture: Architecture, choices: Sequence[C
     return json.dumps(network).replace('"', "'")
 
 
-def read_architecture(text: str, shape: Shape) -> Architecture | None:
-    """Return the architecture of a trial; None where the text is none that this search can have suggested."""
+def read_architecture(text: str, shape: ControllerShape) -> Architecture | None:
+    """Return the architecture of a trial; None if this search cannot have suggested it."""
     try:
         data = json.loads(text)
     except ValueError:
@@ -180,15 +180,15 @@ def read_architecture(text: str, shape: Shape) -> Architecture | None:
 
 
 def _number_of(labels: Mapping[str, str]) -> float:
-    """Return which suggestion a trial is; those of other services come first."""
+    """Return the suggestion index of a trial; those of other services come first."""
     text = labels.get(NUMBER_LABEL, "")
     return float(text) if text.isascii() and text.isdigit() else -math.inf
 
 
-def _shape_of(problem: Problem, operations: int) -> Shape:
+def _shape_of(problem: Problem, operations: int) -> ControllerShape:
     settings = problem.settings
     config = problem.nas or NasConfig()
-    return Shape(
+    return ControllerShape(
         layers=config.graph_config.num_layers or 1,
         operations=operations,
         hidden=settings.whole("controller_hidden_size", 64),

@@ -1,23 +1,23 @@
-"""How the controller learns: one trial after the other, by some steps of Adam on the newest architectures in turn.
+"""Training of the controller: one trial after the other, by some steps of Adam on the newest architectures in turn.
 
-Notation: a, an architecture; A, its advantage: what its choices explain of its reward, in standard deviations of the
-rewards and above the baseline, higher is better. A step minimizes
+Notation: a, an architecture; A, its advantage: the explained part of its reward, in standard deviations of the rewards
+and above the baseline, higher is better. A step minimizes
 
     -A log P(a) - entropy_weight H + skip_weight K
 
 where P is the controller's probability, H the sum of the entropies of its choices on the way to a, and K the mean
-divergence of its links from the share that is wanted.
+divergence of its links from the target share.
 
 Sources: [Pham2018] Efficient Neural Architecture Search via Parameter Sharing; [Williams1992] REINFORCE, Machine
 Learning 8; [Kingma2015] Adam, ICLR.
 
-Differs from the paper: an architecture is learned from when its trial has ended, perhaps after others have changed the
+Differs from the paper: an architecture is learned when its trial has ended, perhaps after others have changed the
 weights. The published code averages the gradients of 20 rewards in each of thousands of steps; trials are too expensive
-for that, and Adam's steps are as long for a chance as for a reason, so a hundred rewards of pure noise ended in one
-architecture. Hence rewards are smoothed first (`credit`), steps take turns among the newest 20, and the weight of the
+for that, and Adam's steps are as long for noise as for a signal, so a hundred rewards of pure noise ended in one
+architecture. Hence rewards are smoothed first (`credit`), steps alternate among the newest 20, and the weight of the
 entropy is in deviations of the reward, not the paper's 1e-4. The baseline is a moving average of the newest 100, in
-which the first trials count from the start. The entropy enters with its gradient in place of being added to the reward.
-The number of steps decreases after many trials, so that a restarted service has replayed them within a request's time.
+which the first trials count from the start. The entropy enters with its gradient instead of being added to the reward.
+The number of steps decreases after many trials, so that a restarted service replays them within a request's time.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ import numpy as np
 
 from suggestion_services.enas.controller import (
     Architecture,
+    ControllerShape,
     FloatArray,
-    Shape,
     gradient,
     link_probability,
     replay,
@@ -42,23 +42,23 @@ from suggestion_services.enas.credit import explained
 _UNDIMINISHED = 50
 """Trials that get all steps; the n-th one after them gets this divided by n of them."""
 _BATCH = 20
-_REMEMBERED = 100  # trials whose rewards are smoothed together
+_REMEMBERED = 100  # trials smoothed together
 _LARGEST = 1e100  # squares of rewards must stay finite
 _DECAYS = 0.9, 0.999  # of Adam's two averages
 _TINY = 1e-8
-_CERTAIN = 1e-6  # a wanted share of 0 or 1 would make the divergence infinite
+_CERTAIN = 1e-6  # a target share of 0 or 1 would make the divergence infinite
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
-    """How to learn; the settings of the algorithm.
+class TrainingSettings:
+    """Hyperparameters of the training: the settings of the algorithm.
 
     Attributes:
-        entropy_weight: Of the entropy; 0 leaves it out.
+        entropy_weight: Weight of the entropy; 0 leaves it out.
         baseline_decay: Above 0, at most 1.
         learning_rate: Of Adam.
-        skip_target: Wanted share of links, between 0 and 1.
-        skip_weight: Of the divergence from it; 0 leaves it out.
+        skip_target: Target share of links, between 0 and 1.
+        skip_weight: Weight of the divergence from it; 0 leaves it out.
         steps: Of Adam, for each trial.
     """
 
@@ -71,7 +71,7 @@ class Training:
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class ControllerState:
     """The controller after some trials. Its arrays are never changed.
 
     Attributes:
@@ -81,7 +81,7 @@ class Learned:
         steps: Steps of Adam so far.
         trials: Trials learned from.
         recent: The newest architectures with their rewards.
-        worst: The worst reward of a trial that was measured; NaN while there is none.
+        worst: The worst reward of a measured trial; NaN if there is none.
     """
 
     theta: FloatArray
@@ -93,21 +93,27 @@ class Learned:
     worst: float = math.nan
 
     @classmethod
-    def nothing(cls, theta: FloatArray) -> Learned:
+    def nothing(cls, theta: FloatArray) -> ControllerState:
         """Return the controller before the first trial."""
         return cls(theta, np.zeros_like(theta), np.zeros_like(theta))
 
 
-def learn(shape: Shape, training: Training, before: Learned, architecture: Architecture, reward: float) -> Learned:
+def learn(
+    shape: ControllerShape,
+    training: TrainingSettings,
+    before: ControllerState,
+    architecture: Architecture,
+    reward: float,
+) -> ControllerState:
     """Return the controller after one more trial.
 
     Args:
-        shape: Of the controller.
-        training: How to learn.
+        shape: Dimensions of the controller.
+        training: The hyperparameters.
         before: The controller before it.
-        architecture: What the trial tried.
+        architecture: The trial's architecture.
         reward: Its objective, higher is better. NaN for a failed one, which counts as the worst measured before it, and
-            teaches nothing before any was measured.
+            is ignored before any was measured.
     """
     worst = before.worst
     if math.isnan(reward):
@@ -139,7 +145,7 @@ def learn(shape: Shape, training: Training, before: Learned, architecture: Archi
 
 
 def _advantages(recent: Sequence[tuple[Architecture, float]], decay: float) -> list[float]:
-    """Return what the choices of each trial explain of its reward, above the average, in which older ones decay."""
+    """Return the explained parts of the trials' rewards above the average, in which older ones decay."""
     choices = np.array([[choice for layer in architecture for choice in layer] for architecture, _ in recent])
     found = explained(choices, np.array([reward for _, reward in recent]))
     weights = decay ** np.arange(len(recent) - 1, -1, -1.0)
@@ -148,9 +154,9 @@ def _advantages(recent: Sequence[tuple[Architecture, float]], decay: float) -> l
 
 
 def loss_gradient(
-    shape: Shape, training: Training, theta: FloatArray, architecture: Architecture, advantage: float
+    shape: ControllerShape, training: TrainingSettings, theta: FloatArray, architecture: Architecture, advantage: float
 ) -> FloatArray:
-    """Return the derivative by theta of what a step minimizes."""
+    """Return the derivative by theta of a step's loss."""
     passed = replay(shape, theta, architecture)
     # The derivatives of the loss by the scores of operations (L, n), and by those of links (P,).
     target = min(max(training.skip_target, _CERTAIN), 1.0 - _CERTAIN)
@@ -162,13 +168,13 @@ def loss_gradient(
     z = passed.all_link_scores
     q = link_probability(z)
     steep = 2.0 * q * (1.0 - q)  # dq/dz
-    # The odds are exp(2 z), so both the entropy and the divergence have a short derivative by q.
+    # The odds are exp(2 z), so the entropy and the divergence have short derivatives by q.
     by_q = training.entropy_weight * 2.0 * z + training.skip_weight / max(z.size, 1) * (2.0 * z - wanted)
     return gradient(shape, theta, passed, by_scores, advantage * 2.0 * (q - passed.links) + by_q * steep)
 
 
 def _adam(rate: float, step: int, slope: FloatArray, theta: FloatArray, mean: FloatArray, square: FloatArray) -> None:
-    """Move theta by one step, in place; the slope is used up."""
+    """Move theta by one step, in place; overwrites the slope."""
     slow, slower = _DECAYS
     mean *= slow
     mean += (1.0 - slow) * slope

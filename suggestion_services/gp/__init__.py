@@ -1,1 +1,1 @@
-"""Bayesian optimization with a Gaussian process of our own, on NumPy and SciPy."""
+"""Bayesian optimization with a Gaussian process on NumPy and SciPy."""

@@ -1,11 +1,11 @@
-"""What a point promises: log expected improvement, times the probability that it keeps the constraints.
+"""The acquisition function: log expected improvement, times the probability of meeting the constraints.
 
 Notation: mean m and deviation s of the model at a point, best the score to improve on, u = (best - m) / s.
-EI = s h(u) with h(u) = phi(u) + u Phi(u). Its logarithm has a slope also where the improvement itself is numerically
-nothing, so that a search from there finds its way. Source: [Ament2023] Unexpected Improvements to Expected Improvement
-for Bayesian Optimization, NeurIPS 36, section 4.1: log h in pieces, none of which cancels. Constraints as in
-[Gardner2014] Bayesian Optimization with Inequality Constraints, ICML: one model each, their probabilities multiplied.
-What a point costs is subtracted where that is wanted, see `cost`.
+EI = s h(u) with h(u) = phi(u) + u Phi(u). Its logarithm has a slope even if the improvement itself underflows, so that
+a search from there makes progress. Source: [Ament2023] Unexpected Improvements to Expected Improvement for Bayesian
+Optimization, NeurIPS 36, section 4.1: log h in pieces without cancellation. Constraints as in [Gardner2014] Bayesian
+Optimization with Inequality Constraints, ICML: one model each, their probabilities multiplied. The cost of a point is
+subtracted if requested, see `cost`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import numpy as np
 from scipy.special import erfcx, log_ndtr, ndtr
 
 from suggestion_services.gp.cost import Cost
-from suggestion_services.gp.model import Model
+from suggestion_services.gp.model import GaussianModel
 from suggestion_services.gp.optimize import FloatArray
 from suggestion_services.gp.transfer import Posterior
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 _HALF_LOG_HALF_PI = 0.5 * math.log(0.5 * math.pi)
 _SAME = 1e-12  # squared distances below it are rounding errors
-_CROWD = 4  # running trials that are as near to each other as they promise; further ones go elsewhere
-_NEAR, _FAR = -1.0, -1e3  # between them the middle piece, below _FAR the limit of it
+_CROWD = 4  # running trials that may be close to each other; further ones are moved away
+_NEAR, _FAR = -1.0, -1e3  # between them the middle piece, below _FAR its limit
 
 
 def log_h(u: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -45,11 +45,11 @@ def log_h(u: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """The log of the share of a promise that is left beside crowded trials: 0 far from them, less towards them.
+class CrowdingPenalty:
+    """The log of the penalty around crowded running trials: 0 far from them, lower near them.
 
     As local penalization in [Gonzalez2016] Batch Bayesian Optimization via Local Penalization, AISTATS, but with a
-    reach in length scales: theirs, a distance to the optimum, is nothing where trials are believed to reach it.
+    reach in length scales: theirs, a distance to the optimum, is zero if trials are believed to reach it.
 
     Attributes:
         at: Columns (m, c).
@@ -60,8 +60,8 @@ class Surroundings:
     reach: FloatArray
 
     @classmethod
-    def of(cls, x: FloatArray, reach: FloatArray) -> Surroundings | None:
-        """Return those of the running trials (m, c) that are crowded; None when none are."""
+    def of(cls, x: FloatArray, reach: FloatArray) -> CrowdingPenalty | None:
+        """Return those of the running trials (m, c) that are crowded; None if there are none."""
         apart = np.sum(((x[:, None, :] - x) / reach) ** 2, axis=2)
         crowded = np.count_nonzero(apart < 1.0, axis=1) >= _CROWD
         return cls(x[crowded], reach) if np.any(crowded) else None
@@ -76,28 +76,28 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Acquisition:
-    """The promise of points, higher is better.
+    """The acquisition values of points, higher is better.
 
     Attributes:
         objective: Model of the scores.
         best: The score to improve on.
-        constraints: Models of the constraints, below 0 where they are kept.
-        cost: The log of what points cost; None where it does not count.
-        crowded: Running trials from whose surroundings a search is kept away; None where there are none.
+        constraints: Models of the constraints, below 0 if met.
+        cost: The log cost of points; None if it does not count.
+        crowded: Running trials with a penalty around them; None if there are none.
     """
 
     objective: Posterior
     best: float
-    constraints: Sequence[Model] = ()
+    constraints: Sequence[GaussianModel] = ()
     cost: Cost | None = None
-    crowded: Surroundings | None = None
+    crowded: CrowdingPenalty | None = None
 
     def believing(self, x: FloatArray, reach: FloatArray) -> Acquisition:
-        """Return the promise if trials at columns (m, c) end as the models think; see `Model.believing`.
+        """Return the acquisition if trials at columns (m, c) end as the models predict; see `Model.believing`.
 
-        What they are believed to reach is to be improved on, too: else the next point would be beside the last. Where
-        nothing is noisy that is not enough: all that is left to be gained lies within a hair of the best trial. So
-        there is less promise around running trials of which several are within reach (c,) of each other.
+        Their predicted values also have to be improved on: otherwise the next point would be beside the last. Without
+        noise that is not enough: all remaining gain lies close to the best trial. So there is a penalty around running
+        trials of which several are within reach (c,) of each other.
         """
         if not len(x):
             return self
@@ -110,11 +110,11 @@ class Acquisition:
             objective=self.objective.believing(x),
             best=best,
             constraints=constraints,
-            crowded=Surroundings.of(x, reach),
+            crowded=CrowdingPenalty.of(x, reach),
         )
 
     def __call__(self, x: FloatArray) -> FloatArray:
-        """Return the promises (q,) of columns (q, c)."""
+        """Return the values (q,) of columns (q, c)."""
         mean, variance = self.objective.predict(x)
         deviation = np.sqrt(variance)
         total = log_h((self.best - mean) / deviation)[0] + np.log(deviation)
@@ -126,7 +126,7 @@ class Acquisition:
         return total if self.crowded is None else total + self.crowded(x)[0]
 
     def with_slopes(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the promises (q,) and their gradients (q, c) by the columns."""
+        """Return the values (q,) and their gradients (q, c) by the columns."""
         u, deviation, by_u, by_deviation = _standardized(self.objective, x, self.best)
         values, slope = log_h(u)
         total = values + np.log(deviation)

@@ -1,7 +1,7 @@
-"""The points before there is a model: the middle of the space, then Latin hypercubes.
+"""The initial design: the middle of the space, then Latin hypercubes.
 
 In a block of m points every parameter has one value in each of m strata of equal probability, so that even four points
-see four parts of each. Of several random blocks the one whose closest pair is farthest apart is taken.
+cover four parts of each. Of several random blocks the one with the largest minimum distance is used.
 Source: [McKay1979] A Comparison of Three Methods for Selecting Values of Input Variables, Technometrics 21(2);
 [Johnson1990] Minimax and Maximin Distance Designs, Journal of Statistical Planning and Inference 26(2).
 """

@@ -1,13 +1,13 @@
-"""How points look to the Gaussian process.
+"""Encoding of points for the Gaussian process.
 
-Notation: a *row* holds d numbers, one per parameter with more than one value: for a number its place in [0, 1] (where
-equal lengths are equally probable), for a category its index. The *columns* of the kernel are the numbers as they are,
-and for each category one column per value, 1 / sqrt(2) where the point has it, so that two points of different
-categories are at distance 1 along that parameter.
+Notation: a *row* holds d numbers, one per parameter with more than one value: for a number its position in [0, 1]
+(uniform in probability), for a category its index. The *columns* of the kernel are the numbers as they are, and for
+each category one column per value, 1 / sqrt(2) at the point's value, so that two points of different categories are at
+distance 1 along that parameter.
 
-Numbers come first, categories last, each in the order of the space. A grid or an ordered list is a number whose places
-are spread over [0, 1]; it has levels, and only they are ever looked at. A parameter that a condition makes absent has
-the value in its middle, as in whole points, so that two trials that do not differ are the same row.
+Numbers come first, categories last, each in the order of the space. A grid or an ordered list is a number with
+positions spread over [0, 1]; only these levels are ever evaluated. A parameter that a condition makes absent has the
+value in its middle, as in complete points, so that two equal trials have the same row.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from katib.model.space import Choice, Grid, Parameter, Point, SearchSpace, Value
 from katib.model.space.conditions import Condition
 from suggestion_services.gp.optimize import BoolArray, FloatArray, IntArray
 
-_MOST_LEVELS = 1000  # a finer grid is searched as if it were continuous
+_MOST_LEVELS = 1000  # a finer grid is treated as continuous
 _SAME = 1e-9
 
 
 class Encoding:
-    """The parameters of a space that have more than one value.
+    """The parameters of a space with more than one value.
 
     Attributes:
         count: d, of parameters.
-        n_numbers: How many of them are numbers.
-        levels: Per number its places in ascending order; None where it is continuous, or nearly.
-        categories: Per category how many values it has.
+        n_numbers: Number of numeric parameters.
+        levels: For each number its positions in ascending order; None if it is continuous, or nearly.
+        categories: For each category its number of values.
         groups: For each column of the kernel the number of its parameter, shape (c,).
     """
 
@@ -54,11 +54,11 @@ class Encoding:
         self._middle = self.row({p.name: p.from_unit(0.5) for p in self._free})
 
     def _place(self, name: str) -> int:
-        """Return the number of a parameter in a row; -1 where it has only one value."""
+        """Return the index of a parameter in a row; -1 if it has only one value."""
         return next((i for i, p in enumerate(self._free) if p.name == name), -1)
 
     def _test(self, condition: Condition) -> tuple[int, FloatArray]:
-        """Return the place of the parent and its values, as in a row, next to which the child is present."""
+        """Return the index of the parent and its values, as in a row, for which the child is present."""
         place = self._place(condition.parent)
         if place < 0:  # its one value either allows the child or never does
             return place, np.array([0.0] if self._fixed[condition.parent] in condition.values else [])
@@ -79,7 +79,7 @@ class Encoding:
         return (p.to_unit(value) - low) / (high - low)
 
     def absent(self, rows: FloatArray) -> BoolArray:
-        """Return which parameters of rows (q, d) are absent, shape (q, d)."""
+        """Return a mask of absent parameters for rows (q, d), shape (q, d)."""
         absent = np.zeros(rows.shape, dtype=bool)
         by_name: dict[str, BoolArray] = {}
         for name, parent, (place, parent_place, values) in zip(
@@ -95,7 +95,7 @@ class Encoding:
         return absent
 
     def settle(self, rows: FloatArray) -> FloatArray:
-        """Return rows (q, d) with the middle value wherever a parameter is absent."""
+        """Return rows (q, d) with the middle value for absent parameters."""
         return np.where(self.absent(rows), self._middle, rows) if self._conditions else rows
 
     def point(self, row: FloatArray) -> Point:
@@ -115,7 +115,7 @@ class Encoding:
         return p.from_unit(min(max(low + x * (high - low), 0.0), 1.0))
 
     def from_units(self, units: FloatArray) -> FloatArray:
-        """Return the rows (q, d) at places (q, d) of the unit cube, equally probable values getting equal shares."""
+        """Return the rows (q, d) at points (q, d) of the unit cube; equally probable values get equal shares."""
         rows = units.copy()
         for i, levels in enumerate(self.levels):
             if levels is not None:
@@ -146,7 +146,7 @@ def _is_category(parameter: Parameter) -> bool:
 
 
 def _edges(parameter: Parameter) -> tuple[float, float]:
-    """Return the places of the first and the last value."""
+    """Return the positions of the first and the last value."""
     size = parameter.size
     if size is None:
         return 0.0, 1.0

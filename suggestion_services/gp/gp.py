@@ -1,26 +1,26 @@
-"""Bayesian optimization with a Gaussian process: for few and expensive trials.
+"""Bayesian optimization with a Gaussian process, for few, expensive trials.
 
-Each suggestion is computed from scratch from all known trials, so it depends on the history and its number alone:
+Each suggestion is computed from scratch from all known trials, so it depends only on the history and its number:
 
 1. the first points fill the space (`design`);
 2. values become scores that are nearly normal, bad trials get the worst score (`history`, `warping`); while no trial
-   keeps the constraints, how far they are broken takes the place of the value;
+   meets the constraints, their violation replaces the value;
 3. a Gaussian process is fitted to them: a trend and a Matern kernel with a length scale per parameter, inputs warped
-   where the trials ask for it (`likelihood`, `model`);
-4. earlier experiments say what they expect, each with the weight that it earns (`transfer`); once they make the trials
-   more probable they choose, also in place of the design, but for points beside those that were tried (`_chosen`). No
-   trial is spent to ask them, and beside others the search is what it would be without them;
-5. running trials are believed to end as the model thinks, which leaves nothing to be learned beside them, and the row
-   with the largest log expected improvement is sought (`acquisition`, `search`), for its duration if wanted (`cost`).
+   if the trials require it (`likelihood`, `model`);
+4. earlier experiments predict scores, weighted by their agreement (`transfer`); once they make the trials more probable
+   they guide the search, even instead of the design, except for points beside tried ones (`_chosen`). No trial is spent
+   on testing them, and without their guidance the search is unchanged;
+5. running trials are believed to end as the model predicts, which leaves nothing to learn beside them, and the row with
+   the largest log expected improvement is searched (`acquisition`, `search`), per duration if requested (`cost`).
 
-With several objectives each suggestion weighs them at random and seeks the least of one value made of all
-(`History.scalarized`); it is a model of this experiment alone, without earlier ones.
+With several objectives each suggestion weighs them at random and minimizes one combined value (`History.scalarized`);
+it is a model of this experiment alone, without earlier ones.
 
 Sources: [Jones1998] Efficient Global Optimization of Expensive Black-Box Functions, Journal of Global Optimization 13;
 [Ginsbourger2010] Kriging Is Well-Suited to Parallelize Optimization, section 5 (believing running trials);
 [Knowles2006] ParEGO, IEEE Transactions on Evolutionary Computation 10 (several objectives);
 [Cowen-Rivers2022] HEBO, JAIR 74 (transformed outcomes, warped inputs, a linear beside the Matern kernel). Each module
-names those of its own part. Where trials are many, the model is made of a subset: see `subset`.
+cites those of its own part. With many trials, the model uses a subset: see `subset`.
 """
 
 from __future__ import annotations
@@ -39,57 +39,57 @@ from suggestion_services.gp.acquisition import Acquisition
 from suggestion_services.gp.cost import Cost, fit_cost, share_of_cost
 from suggestion_services.gp.design import design_point
 from suggestion_services.gp.encoding import Encoding
-from suggestion_services.gp.history import History, Reader
-from suggestion_services.gp.likelihood import Layout
+from suggestion_services.gp.history import HistoryReader, ModelHistory
+from suggestion_services.gp.likelihood import ThetaLayout
 from suggestion_services.gp.model import fit, subset
 from suggestion_services.gp.optimize import FloatArray, IntArray
-from suggestion_services.gp.search import Search, is_among, trust_region
+from suggestion_services.gp.search import AcquisitionSearch, is_among, trust_region
 from suggestion_services.gp.transfer import (
     LEAST_OWN,
     LEAST_TRIALS,
-    Source,
+    SourceModel,
     fit_guided,
     learned_words,
     most_own,
 )
 
 STARTUP = 5  # four to six are best for budgets of 60; a small design leaves more for the model
-_LEAST_MEASURED = 2  # values that the model wants
+_LEAST_MEASURED = 2  # values that the model needs
 _MOST_TRIALS = 400  # in the model; beyond, a subset
-_MOST_RUNNING = 100  # believed by the model, of those that run
-_MOST_AT_ONCE = 100  # suggestions of one request that the model makes; further ones fill the space
-_MOST_FITS = 20  # the same with several objectives, each of which has a model of its own
-_ENUMERATED = 2000  # a space with no more points is looked at as a whole
+_MOST_RUNNING = 100  # running trials that the model believes
+_MOST_AT_ONCE = 100  # suggestions of one request from the model; further ones fill the space
+_MOST_FITS = 20  # the same with several objectives, each of which has a separate model
+_ENUMERATED = 2000  # a space of at most this size is enumerated
 _WARPED_LEVELS = 4  # a number with fewer levels has nothing to warp
-_WARPED_DIMENSIONS = 40  # where dimensions are many, trials are too few to learn warps
-_TRIED_ENOUGH = ((0.02, 1), (0.1, 5))  # distances within which so many trials say more than a source
-_MOST_SOURCES = 10  # earlier experiments that are learned from, those with most trials
+_WARPED_DIMENSIONS = 40  # in more dimensions, trials are too few to learn warps
+_TRIED_ENOUGH = ((0.02, 1), (0.1, 5))  # distances within which this many trials are more informative than a source
+_MOST_SOURCES = 10  # earlier experiments to learn from, those with most trials
 _MOST_OF_SOURCE = 200  # trials in the model of one
-_REACH = 0.05  # of running trials, in length scales: nearer points say little of anything else
+_REACH = 0.05  # of running trials, in length scales: nearer points are redundant
 _DRAWS = 100  # random rows tried before the design repeats a point
 
 
-class _Source:
-    """An earlier experiment, and the model of it alone, which is fitted when it is first wanted.
+class _EarlierExperiment:
+    """An earlier experiment, and the model of it alone, fitted on first use.
 
     Attributes:
-        name: Of the experiment; empty for a file.
-        trials: Of it, as the request had them.
-        history: What they say.
+        name: Name of the experiment; empty for a file.
+        trials: Its trials in the request.
+        history: Their history.
     """
 
-    def __init__(self, name: str, trials: Sequence[PastTrial], history: History, layout: Layout) -> None:
+    def __init__(self, name: str, trials: Sequence[PastTrial], history: ModelHistory, layout: ThetaLayout) -> None:
         self.name, self.trials, self.history = name, trials, history
         self._layout = layout
-        self._known: Source | None = None
+        self._known: SourceModel | None = None
 
-    def known(self, encoding: Encoding) -> Source:
-        """Return what it knows."""
+    def known(self, encoding: Encoding) -> SourceModel:
+        """Return its model and values."""
         if self._known is None:
             rows, scores = self.history.known, self.history.scores
             kept = subset(rows, scores, _MOST_OF_SOURCE)
             model = fit(encoding.columns(rows[kept]), scores[kept], self._layout)
-            self._known = Source(model, self.history.minimized[kept])
+            self._known = SourceModel(model, self.history.minimized[kept])
         return self._known
 
 
@@ -99,8 +99,8 @@ class GaussianProcess(Algorithm):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         self._encoding = Encoding(problem.space)
-        self._reader = Reader(problem, self._encoding)
-        self._sources: dict[str, _Source] = {}
+        self._reader = HistoryReader(problem, self._encoding)
+        self._sources: dict[str, _EarlierExperiment] = {}
         self._weights: dict[str, float] = {}
         self._ignores_earlier = self._has_enough = False
         self._cost_share = 0.0
@@ -109,7 +109,7 @@ class GaussianProcess(Algorithm):
         warped = [i for i, places in enumerate(levels) if places is None or len(places) >= _WARPED_LEVELS]
         numbers = np.arange(self._encoding.n_numbers)
         warped = warped if self._encoding.count <= _WARPED_DIMENSIONS else []
-        self._layout = Layout(self._encoding.groups, np.array(warped, dtype=np.intp), numbers)
+        self._layout = ThetaLayout(self._encoding.groups, np.array(warped, dtype=np.intp), numbers)
 
     @override
     def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Point]:
@@ -140,8 +140,8 @@ class GaussianProcess(Algorithm):
     @override
     def explain(self) -> str:
         if self._ignores_earlier:
-            return "gp does not learn from earlier trials where there are several objectives; nsga2 does"
-        costs = f"gp weighs what a trial promises against its duration to the power of {self._cost_share:.2f}"
+            return "gp does not learn from earlier trials with several objectives; nsga2 does"
+        costs = f"gp weighs a trial's expected improvement against its duration to the power of {self._cost_share:.2f}"
         learned = learned_words("gp", self._weights)
         if learned and self._has_enough:
             learned = (
@@ -149,8 +149,8 @@ class GaussianProcess(Algorithm):
             )
         return "; ".join(filter(None, (learned, costs if self._cost_share else "")))
 
-    def _read_sources(self, trials: Sequence[PastTrial]) -> list[_Source]:
-        """Return the earlier experiments with trials to learn from, those with most first; the file is one of them."""
+    def _read_sources(self, trials: Sequence[PastTrial]) -> list[_EarlierExperiment]:
+        """Return the earlier experiments with trials to learn from, those with most first; a file counts as one."""
         found: dict[str, list[PastTrial]] = {}
         for trial in trials:
             if trial.is_earlier:
@@ -159,18 +159,20 @@ class GaussianProcess(Algorithm):
         for name, theirs in found.items():
             known = old.get(name)
             if known is None or known.trials != theirs:
-                known = _Source(name, theirs, Reader(self.problem, self._encoding).read(theirs), self._layout)
+                known = _EarlierExperiment(
+                    name, theirs, HistoryReader(self.problem, self._encoding).read(theirs), self._layout
+                )
             self._sources[name] = known
         enough = [s for s in self._sources.values() if len(s.history.measured) >= LEAST_TRIALS and self._encoding.count]
         return sorted(enough, key=lambda source: (-len(source.history.measured), source.name))[:_MOST_SOURCES]
 
     def _weights_of(self, k: int) -> FloatArray:
-        """Return how the objectives are weighed in the k-th suggestion, uniform over all weights that add up to 1."""
+        """Return the weights of the objectives in the k-th suggestion, uniform over all weights that add up to 1."""
         random = np.random.default_rng(self.problem.seed_of(k))
         return np.asarray(random.dirichlet(np.ones(len(self.problem.directions))))
 
     def _designed(self, k: int, taken: FloatArray) -> FloatArray:
-        """Return the row of the design with this number, or a random one where that is taken."""
+        """Return the row of the design with this number, or a random one if that is taken."""
         block, seed = max(self._n_startup - 1, 1), self.problem.seed_of(0)
         unit = design_point(k, self._encoding.count, block, seed)
         row = self._encoding.from_units(unit[None])[0]
@@ -183,7 +185,7 @@ class GaussianProcess(Algorithm):
 
     def _chosen(
         self,
-        history: History,
+        history: ModelHistory,
         promises: tuple[Acquisition, Acquisition | None],
         believed: Sequence[FloatArray],
         taken: FloatArray,
@@ -191,9 +193,9 @@ class GaussianProcess(Algorithm):
         *,
         is_early: bool,
     ) -> FloatArray | None:
-        """Return the row that promises most; None where that is for the design to say.
+        """Return the most promising row; None if the design decides.
 
-        Where the sources send the search to where it has been, it has learned what they know, or they are wrong.
+        If the sources lead the search to tried points, it has learned their knowledge, or they are wrong.
         """
         own, guided = promises
         if guided is not None:
@@ -203,8 +205,10 @@ class GaussianProcess(Algorithm):
                 return row
         return None if is_early else self._promising(history, own, believed, taken, k)
 
-    def _fitted(self, history: History, sources: Sequence[_Source]) -> tuple[Acquisition, Acquisition | None]:
-        """Return what points promise to this experiment alone, and with its sources; None where they say nothing."""
+    def _fitted(
+        self, history: ModelHistory, sources: Sequence[_EarlierExperiment]
+    ) -> tuple[Acquisition, Acquisition | None]:
+        """Return the acquisition of this experiment alone, and with its sources; None if they are uninformative."""
         rows, scores = history.known, history.scores
         kept = subset(rows, scores, _MOST_TRIALS)
         columns, minimized = self._encoding.columns(rows[kept]), history.minimized
@@ -224,8 +228,8 @@ class GaussianProcess(Algorithm):
             return own, None
         return own, replace(own, objective=learned.guided, best=float(learned.transform(minimized[best])[0]))
 
-    def _cost_of(self, history: History) -> Cost | None:
-        """Return what points cost, where the setting `cost_aware` wants it to count."""
+    def _cost_of(self, history: ModelHistory) -> Cost | None:
+        """Return the cost of points, if the setting `cost_aware` is on."""
         self._cost_share = 0.0
         if not self.problem.settings.get("cost_aware", False):
             return None
@@ -237,13 +241,13 @@ class GaussianProcess(Algorithm):
         return cost
 
     @staticmethod
-    def _order(history: History) -> IntArray:
-        """Return the numbers of the measured trials, best first: those that keep the constraints before all others."""
+    def _order(history: ModelHistory) -> IntArray:
+        """Return the indices of the measured trials, best first; feasible ones before all others."""
         scores = history.scores[: len(history.values)]
         return np.lexsort((scores, np.logical_not(history.feasible)))
 
     def _promising(
-        self, history: History, promise: Acquisition, believed: Sequence[FloatArray], taken: FloatArray, k: int
+        self, history: ModelHistory, promise: Acquisition, believed: Sequence[FloatArray], taken: FloatArray, k: int
     ) -> FloatArray:
         encoding = self._encoding
         running = np.reshape(believed, (len(believed), encoding.count))[-_MOST_RUNNING:]
@@ -252,12 +256,12 @@ class GaussianProcess(Algorithm):
         lengths = np.exp(self._layout.lengths(promise.objective.theta))
         box = trust_region(encoding, np.concatenate([history.known, running]), centers[0], lengths)
         reach = _REACH * lengths[self._layout.groups]
-        search = Search(encoding, promise.believing(encoding.columns(running), reach), box, random)
+        search = AcquisitionSearch(encoding, promise.believing(encoding.columns(running), reach), box, random)
         return search.best(centers, taken, self._every_row)
 
     @cached_property
     def _every_row(self) -> FloatArray:
-        """All rows of a small space; none of a large one."""
+        """All rows of a small space; empty for a large one."""
         size = self.problem.space.size
         if size is None or size > _ENUMERATED:
             return np.empty((0, self._encoding.count))

@@ -1,4 +1,4 @@
-"""How probable hyperparameters are, given what was observed.
+"""Posterior density of hyperparameters, given the observations.
 
 Notation: n trials, c columns of the kernel, d parameters; X (n, c) columns in [0, 1], y (n,) scores. theta (s, t) holds
 s candidates of t hyperparameters, all as logarithms, in this order: d length scales, the variances of the Matern part,
@@ -9,13 +9,13 @@ K = matern k(w(X), w(X)) + linear F F' + quadratic Q Q' + noise I, where F and Q
 Source: [Rasmussen2006] Gaussian Processes for Machine Learning, equations 5.8 and 5.9; section 2.7 for a trend with
 weights that are integrated out. The priors:
 
-* length scales grow with the square root of the number of dimensions, so that what one dimension more may do does not
+* length scales grow with the square root of the number of dimensions, so that the effect of another dimension does not
   grow: [Hvarfner2024] Vanilla Bayesian Optimization Performs Great in High Dimensions, ICML;
-* exponents of warps are 1 unless the trials say otherwise: a prior with heavy tails, whose slope is steep near 1, keeps
-  noise from bending a dozen axes a little, and lets an undeclared logarithmic scale bend one a lot. [Snoek2014] has
-  normal priors;
-* the trend, main effects that are linear and quadratic, and one effect per category, is small until it is seen. It
-  learns from few trials what a local kernel needs many for.
+* exponents of warps are 1 unless the trials indicate otherwise: a prior with heavy tails, whose slope is steep near 1,
+  keeps noise from bending a dozen axes a little, and lets an undeclared logarithmic scale bend one a lot. [Snoek2014]
+  has normal priors;
+* the trend, main effects that are linear and quadratic, and one effect per category, is small until it is observed. It
+  learns from few trials effects for which a local kernel needs many.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from suggestion_services.gp.kernel import matern, squared_distances
 from suggestion_services.gp.optimize import FloatArray, IntArray
 from suggestion_services.gp.warping import kumaraswamy
 
-JITTER = 1e-9  # share of the Matern variance that is added to the diagonal, beyond rounding errors of distances
+JITTER = 1e-9  # share of the Matern variance added to the diagonal, above the rounding errors of distances
 
 _LENGTH_CENTER, _LENGTH_SPREAD = math.sqrt(2.0), math.sqrt(3.0)  # of log length, for one dimension
 _MATERN_SPREAD = 1.0
@@ -46,8 +46,8 @@ _STARTS = ((0.5, 1e-5), (2.0, 1e-5), (1.0, 1e-1))  # length scale for one dimens
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Where things lie in columns and in theta.
+class ThetaLayout:
+    """Positions in columns and in theta.
 
     Attributes:
         groups: For each column its parameter, shape (c,).
@@ -83,10 +83,10 @@ class Layout:
         return np.exp(theta[..., start : start + w]), np.exp(theta[..., start + w :])
 
 
-def trend_bases(x: FloatArray, layout: Layout) -> tuple[FloatArray, FloatArray]:
+def trend_bases(x: FloatArray, layout: ThetaLayout) -> tuple[FloatArray, FloatArray]:
     """Return the bases of the trend at columns (n, c): (n, c) linear ones and those of categories, (n, m) quadratic.
 
-    Legendre polynomials on [0, 1], scaled so that a variance means the same for any number of dimensions.
+    Legendre polynomials on [0, 1], scaled so that a variance has the same meaning in any number of dimensions.
     """
     scale = 1.0 / math.sqrt(layout.n_scales)
     numbers = x[:, layout.numbers]
@@ -120,7 +120,7 @@ class Likelihood:
         layout: Of columns and theta.
     """
 
-    def __init__(self, x: FloatArray, y: FloatArray, layout: Layout) -> None:
+    def __init__(self, x: FloatArray, y: FloatArray, layout: ThetaLayout) -> None:
         self._x, self._y, self._layout = x, y, layout
         self._bases = [basis @ basis.T for basis in trend_bases(x, layout)]
         self._of_parameter = (layout.groups[:, None] == np.arange(layout.n_scales)).astype(np.float64)  # sums columns
@@ -137,7 +137,7 @@ class Likelihood:
         )
 
     def __call__(self, theta: FloatArray, rows: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return values (s,) and gradients (s, t); infinite values where K is not positive definite."""
+        """Return values (s,) and gradients (s, t); infinite values if K is not positive definite."""
         del rows
         layout, d = self._layout, self._layout.n_scales
         values, gradients = self._prior(theta)
@@ -172,7 +172,7 @@ class Likelihood:
         return values, gradients
 
     def _prior(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the prior's part of values and gradients: normal, but for the heavy tails of warps."""
+        """Return the prior's part of values and gradients: normal, except for the heavy tails of warps."""
         n = self._layout.n_scales + 4
         offset = (theta - self._center) / self._spread
         squared = offset * offset

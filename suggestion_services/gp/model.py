@@ -1,8 +1,8 @@
-"""The Gaussian process: what the scores at some rows say of all others.
+"""The Gaussian process: predictions from the scores at some rows.
 
-Notation as in `likelihood`; q points are asked about, k (q, n) is their covariance with the trials.
+Notation as in `likelihood`; k (q, n) is the covariance of q queried points with the trials.
 Source: [Rasmussen2006] Gaussian Processes for Machine Learning, equations 2.25 and 2.26. The inverse of K is kept, so
-that a thousand candidates cost one product of matrices; the noise on the diagonal keeps it accurate enough.
+that a thousand candidates cost one matrix product; the noise on the diagonal keeps it accurate enough.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from copy import copy
 import numpy as np
 
 from suggestion_services.gp.kernel import matern, squared_distances
-from suggestion_services.gp.likelihood import JITTER, Layout, Likelihood, inverse_of, trend_bases
+from suggestion_services.gp.likelihood import JITTER, Likelihood, ThetaLayout, inverse_of, trend_bases
 from suggestion_services.gp.optimize import FloatArray, IntArray, minimize
 from suggestion_services.gp.warping import kumaraswamy
 
 _ITERATIONS = 30
 _TOLERANCE = 3e-3  # of a log density
-_ROUGH = 80  # trials from which all starts are searched; the best is then refined
+_ROUGH = 80  # trials from which all starts are optimized; the best is then refined
 _FINE = 200  # trials of the refinement
 _REFINEMENTS = 12  # its iterations
 _LEAST_VARIANCE = 1e-12  # share of the prior's, below which it is rounding errors
 _EXTRA_JITTERS = (0.0, 1e-8, 1e-6, 1e-4, 1e-2)
 
 
-class Model:
+class GaussianModel:
     """A Gaussian process with known hyperparameters, conditioned on rows.
 
     Args:
@@ -34,10 +34,12 @@ class Model:
         y: Scores (n,).
         layout: Of columns and theta.
         theta: Hyperparameters, shape (t,).
-        loss: The negative logarithm of their density given the scores, up to a constant; NaN where unknown.
+        loss: The negative logarithm of their density given the scores, up to a constant; NaN if unknown.
     """
 
-    def __init__(self, x: FloatArray, y: FloatArray, layout: Layout, theta: FloatArray, loss: float = math.nan) -> None:
+    def __init__(
+        self, x: FloatArray, y: FloatArray, layout: ThetaLayout, theta: FloatArray, loss: float = math.nan
+    ) -> None:
         self.x, self.y, self.layout, self.theta, self.loss = x, y, layout, theta, loss
         self._weights = np.exp(-layout.lengths(theta)[layout.groups])
         self._matern, self._noise, *self._trends = layout.variances(theta).tolist()
@@ -100,21 +102,21 @@ class Model:
         linear = np.full_like(numbers, 2.0 * math.sqrt(3.0) * scale)
         return linear, (12.0 * numbers - 6.0) * (math.sqrt(5.0) * scale)
 
-    def with_scores(self, y: FloatArray) -> Model:
+    def with_scores(self, y: FloatArray) -> GaussianModel:
         """Return the model of other scores (n,) at the same columns, with the same hyperparameters."""
         model = copy(self)
         model.y, model.loss = y, math.nan
         model._alpha = self._inverse @ y  # noqa: SLF001
         return model
 
-    def believing(self, x: FloatArray) -> Model:
-        """Return the model that also believes its own means at columns (m, c): less is to be learned there."""
+    def believing(self, x: FloatArray) -> GaussianModel:
+        """Return the model conditioned on its own means at columns (m, c), which leaves less to learn there."""
         scores = np.concatenate([self.y, self.predict(x)[0]])
-        return Model(np.concatenate([self.x, x]), scores, self.layout, self.theta)
+        return GaussianModel(np.concatenate([self.x, x]), scores, self.layout, self.theta)
 
 
 def _safe_inverse(covariance: FloatArray) -> FloatArray:
-    """Return the inverse, with as much added to the diagonal as it takes."""
+    """Return the inverse, after adding to the diagonal if necessary."""
     usual = float(np.mean(np.diagonal(covariance)))
     for jitter in _EXTRA_JITTERS:
         covariance[np.diag_indices(len(covariance))] += jitter * usual
@@ -125,10 +127,10 @@ def _safe_inverse(covariance: FloatArray) -> FloatArray:
     raise np.linalg.LinAlgError("the covariance of the trials is not positive definite")
 
 
-def fit(x: FloatArray, y: FloatArray, layout: Layout, starts: FloatArray | None = None) -> Model:
-    """Return the model of columns (n, c) and scores (n,) with the most probable hyperparameters.
+def fit(x: FloatArray, y: FloatArray, layout: ThetaLayout, starts: FloatArray | None = None) -> GaussianModel:
+    """Fit a model of columns (n, c) and scores (n,) with the most probable hyperparameters.
 
-    Where trials are many, the starts (s, t) are searched on few of them, and the best is refined on more.
+    With many trials, the starts (s, t) are optimized on a few of them, and the best is refined on more.
     """
     rough = subset(x, y, _ROUGH)
     likelihood = Likelihood(x[rough], y[rough], layout)
@@ -141,14 +143,14 @@ def fit(x: FloatArray, y: FloatArray, layout: Layout, starts: FloatArray | None 
         likelihood = Likelihood(x[fine], y[fine], layout)
         theta = minimize(likelihood, theta[None], *limits, iterations=_REFINEMENTS, tolerance=_TOLERANCE)[0][0]
         loss = math.nan  # of a part only
-    return Model(x, y, layout, theta, loss)
+    return GaussianModel(x, y, layout, theta, loss)
 
 
 def subset(rows: FloatArray, scores: FloatArray, most: int) -> IntArray:
-    """Return which rows (n, d) are kept where there are more than `most`, in their order.
+    """Return the indices of the kept rows (n, d) if there are more than `most`, in their order.
 
-    A third are those with the best scores, a third those nearest to the best row, and the rest any others, so that the
-    model is exact where the optimum may be and knows the space as a whole. The same history gives the same subset.
+    A third has the best scores, a third is nearest to the best row, and the rest is random, so that the model is exact
+    near the optimum and covers the whole space. The same history gives the same subset.
     """
     if len(rows) <= most:
         return np.arange(len(rows))

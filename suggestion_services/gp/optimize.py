@@ -1,13 +1,12 @@
-"""Many minimizations in one: a projected L-BFGS over a batch of starts.
+"""Batched minimization: a projected L-BFGS from several starts.
 
-Notation: s starts, p variables; x (s, p) positions, f (s,) values, g (s, p) gradients. Each start is a minimization of
-its own with its own box; they share the calls of the function, which therefore costs little more for ten starts than
-for one.
+Notation: s starts, p variables; x (s, p) positions, f (s,) values, g (s, p) gradients. Each start is a separate
+minimization with its own box; they share the calls of the function, so ten starts cost little more than one.
 
 Source: [Nocedal2006] Numerical Optimization, 2nd edition, algorithm 7.4 (two-loop recursion) and section 16.7 (gradient
-projection). Variables that sit at a bound and are pushed outwards are held there for the step; the rest moves along the
-quasi-Newton direction, is cut at the box, and backtracks until the value has decreased enough. A value that is not
-finite counts as too high.
+projection). Variables at a bound that are pushed outwards are fixed for the step; the rest moves along the quasi-Newton
+direction, is clipped to the box, and backtracks until the value has decreased enough. A non-finite value counts as too
+high.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ IntArray = NDArray[np.intp]
 BoolArray = NDArray[np.bool_]
 
 BatchFunction = Callable[[FloatArray, IntArray], tuple[FloatArray, FloatArray]]
-"""Takes positions (r, p) and the numbers (r,) of the starts that they belong to; returns values (r,) and gradients."""
+"""Takes positions (r, p) and the indices (r,) of their starts; returns values (r,) and gradients."""
 
 _MEMORY = 8  # pairs kept per start; more gains nothing for tens of variables
-_DECREASE = 1e-4  # share of the decrease that the slope promises
+_DECREASE = 1e-4  # required share of the decrease predicted by the slope
 _BACKTRACKS = 12
 _SHRINK = 0.3
-_FIRST_MOVE = 0.3  # length of the first step, when nothing is known of the curvature; variables are of order one
+_FIRST_MOVE = 0.3  # length of the first step, when the curvature is unknown; variables are of order one
 _FLAT = 1e-10  # curvature relative to the squared change of the gradient below which a pair is not used
 
 
@@ -42,14 +41,14 @@ def minimize(
     iterations: int,
     tolerance: float = 1e-6,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return where each start ends, shape (s, p), and the values there, shape (s,), never above those of the starts.
+    """Return the final positions, shape (s, p), and values, shape (s,), never above those of the starts.
 
     Args:
-        function: What to minimize. A start where it is infinite stays where it is.
-        starts: Shape (s, p); cut at the box first.
+        function: The function to minimize. A start at an infinite value stays there.
+        starts: Shape (s, p); clipped to the box first.
         low: Lower bounds, shape (p,) or (s, p). Equal bounds hold a variable.
         high: Upper bounds.
-        iterations: The most steps per start.
+        iterations: Maximum steps per start.
         tolerance: A start ends when a step decreases its value by less than this.
     """
     low, high = np.broadcast_to(low, starts.shape), np.broadcast_to(high, starts.shape)
@@ -76,15 +75,15 @@ def minimize(
 
 
 class _Pairs:
-    """What the last steps of each start show of the curvature."""
+    """Curvature information from the last steps of each start."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self._shape = shape
         self._kept: deque[tuple[FloatArray, FloatArray, FloatArray]] = deque(maxlen=_MEMORY)
-        self._scale = np.zeros(shape[0])  # of the inverse curvature; 0 until something is known
+        self._scale = np.zeros(shape[0])  # of the inverse curvature; 0 if unknown
 
     def add(self, rows: IntArray, step: FloatArray, change: FloatArray) -> None:
-        """Note how the gradients (r, p) of these starts changed with the steps (r, p)."""
+        """Record the changes of the gradients (r, p) of these starts over the steps (r, p)."""
         curvature, squared = np.sum(step * change, axis=1), np.sum(change * change, axis=1)
         useful = curvature > _FLAT * squared
         steps, changes, inverse = np.zeros(self._shape), np.zeros(self._shape), np.zeros(self._shape[0])
@@ -119,7 +118,7 @@ def _search(
     direction: FloatArray,
     box: tuple[FloatArray, FloatArray],
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return positions, values and gradients after one backtracking step; the old ones where none decreases enough."""
+    """Return positions, values and gradients after one backtracking step; unchanged if none decreases enough."""
     x, f, g = at
     new_x, new_f, new_g = x.copy(), f.copy(), g.copy()
     open_rows = np.arange(len(rows))

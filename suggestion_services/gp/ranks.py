@@ -1,12 +1,12 @@
-"""Earlier trials for searches that have no model of each experiment: their ranks, thinned by what they are worth.
+"""Earlier trials for searches without a model of each experiment: their ranks, thinned by agreement.
 
 The best trial of each source is tried first. Its others count once the source ranks the trials of this experiment well:
-until then, and where it disagrees, the search is the one that it would be without it.
+until then, and if it disagrees, the search is the same as without it.
 
 Notation as in `transfer`. The guess at a trial of this experiment is the mean rank of the earlier trials nearest to it.
 A source keeps the share w_s of its trials, and as this experiment grows, n trials of its own, 10 / (10 + n) of those;
-what goes is spread over the ranks. What stays gets the values that this experiment's own trials have at the same ranks,
-so that the level and the scale of another task do not matter.
+the removed ones are spread over the ranks. The kept ones get the values of this experiment's own trials at the same
+ranks, so that the level and the scale of another task do not matter.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from katib.model.space import Point
-from suggestion_services.base.algorithm import Outcome, PastTrial, Problem
+from suggestion_services.base.algorithm import PastTrial, Problem, TrialOutcome
 from suggestion_services.gp.encoding import Encoding
-from suggestion_services.gp.history import History, Reader
+from suggestion_services.gp.history import HistoryReader, ModelHistory
 from suggestion_services.gp.transfer import LEAST_TRIALS, agreement
 
 _NEIGHBORS = 3
@@ -26,28 +26,28 @@ _HALF = 10  # own trials that count as much as a source that agrees
 
 
 class EarlierRanks:
-    """Reads the earlier trials of one problem.
+    """Converts the earlier trials of one problem.
 
     Attributes:
-        weights: Of each source, how well it ranks the trials of this experiment, as `values` saw it last.
+        weights: For each source, the agreement of its ranks with this experiment's trials at the last call of `values`.
     """
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._encoding = Encoding(problem.space)
-        self._readers: dict[str, Reader] = {}
+        self._readers: dict[str, HistoryReader] = {}
         self.weights: dict[str, float] = {}
 
     def values(self, trials: Sequence[PastTrial]) -> Mapping[str, float]:
-        """Return the value that an earlier trial counts with, by its name; those that do not count are left out.
+        """Return the substituted values of earlier trials by their names; trials that do not count are left out.
 
         Args:
-            trials: All trials; only those that were measured are looked at.
+            trials: All trials; only the measured ones are used.
         """
         sources, self.weights = self._best_first(trials), {}
         if not sources:
             return {}
-        measured = [trial for trial in trials if trial.outcome is Outcome.MEASURED and not trial.is_earlier]
+        measured = [trial for trial in trials if trial.outcome is TrialOutcome.MEASURED and not trial.is_earlier]
         own, sign = self._read("", measured), -1.0 if self._problem.maximize else 1.0
         found: dict[str, float] = {}
         for source, order in sources.items():
@@ -71,16 +71,16 @@ class EarlierRanks:
         """Return the measured trials of each source, the best first."""
         sign = -1.0 if self._problem.maximize else 1.0
         found: dict[str, list[PastTrial]] = {}
-        measured = [trial for trial in trials if trial.is_earlier and trial.outcome is Outcome.MEASURED]
+        measured = [trial for trial in trials if trial.is_earlier and trial.outcome is TrialOutcome.MEASURED]
         for trial in sorted(measured, key=lambda trial: sign * trial.objective):
             found.setdefault(trial.source, []).append(trial)
         return found
 
-    def _read(self, name: str, trials: Sequence[PastTrial]) -> History:
-        reader = self._readers.setdefault(name, Reader(self._problem, self._encoding))
+    def _read(self, name: str, trials: Sequence[PastTrial]) -> ModelHistory:
+        reader = self._readers.setdefault(name, HistoryReader(self._problem, self._encoding))
         return reader.read(trials)
 
-    def _weight(self, own: History, theirs: History) -> float:
+    def _weight(self, own: ModelHistory, theirs: ModelHistory) -> float:
         if len(own.values) < LEAST_TRIALS or len(theirs.values) < LEAST_TRIALS or not self._encoding.count:
             return 0.0
         x, z = (self._encoding.columns(history.measured) for history in (own, theirs))
@@ -90,6 +90,6 @@ class EarlierRanks:
 
 
 def _spread(count: int, share: float) -> list[int]:
-    """Return which of so many stay, evenly spread; the first one does, if any does."""
+    """Return the indices that remain, evenly spread; the first one does, if any does."""
     stay = round(count * share)
     return [i * count // stay for i in range(stay)]

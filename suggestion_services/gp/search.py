@@ -1,13 +1,13 @@
-"""The search for the row that promises most.
+"""The search for the row with the largest acquisition value.
 
 Many candidates are scored at once; the best few climb: their continuous numbers by gradients, all other parameters by
 trying neighbors one parameter at a time, in turn, until neither helps. A number on a coarse grid, or a category, tries
-all of its values; a fine grid its next ones, and climbs like a continuous number before it is moved to its levels.
+all of its values; a fine grid tries its next ones, and climbs like a continuous number before it is rounded to a level.
 
-Where dimensions are many, everything happens in a box around the best row: the trust region of [Eriksson2019] Scalable
+In many dimensions the search is restricted to a box around the best row: the trust region of [Eriksson2019] Scalable
 Global Optimization via Local Bayesian Optimization, NeurIPS 32. There it shrinks after failures in a row; a history has
-no order here, so it shrinks with the number of trials that are in it already: as it fills without a better center, it
-becomes smaller, and a new center is in emptier surroundings.
+no order here, so it shrinks with the number of trials inside: as it fills without a better center, it becomes smaller,
+and a new center has emptier surroundings.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from suggestion_services.gp.optimize import FloatArray, IntArray, minimize
 
 _SPREAD = 1024  # candidates all over the space
 _NEAR = 512  # candidates near the best rows
-_CENTERS = 5  # how many best rows have candidates near them
+_CENTERS = 5  # best rows with candidates near them
 _CLIMBERS = 8
 _ITERATIONS = 30
 _ROUNDS = 4  # of climbing and trying neighbors in turn
@@ -42,10 +42,10 @@ class Box:
 
 
 def trust_region(encoding: Encoding, rows: FloatArray, center: FloatArray, lengths: FloatArray) -> Box:
-    """Return the box that is searched.
+    """Return the box to search.
 
     Args:
-        encoding: Of the space.
+        encoding: Encoding of the space.
         rows: Known rows (n, d).
         center: The best of them, shape (d,).
         lengths: Length scales of the parameters, shape (d,); sides are in proportion.
@@ -63,13 +63,13 @@ def trust_region(encoding: Encoding, rows: FloatArray, center: FloatArray, lengt
     return Box(np.clip(center[:n] - reach, 0.0, 1.0), np.clip(center[:n] + reach, 0.0, 1.0))
 
 
-class Search:
-    """One search for a row.
+class AcquisitionSearch:
+    """A search for one row.
 
     Args:
-        encoding: Of the space.
-        promise: What to maximize.
-        box: Where to look.
+        encoding: Encoding of the space.
+        promise: The function to maximize.
+        box: The bounds.
         random: Source of the candidates.
     """
 
@@ -81,11 +81,11 @@ class Search:
         self._climbs = len(self._held) < encoding.n_numbers
 
     def best(self, centers: FloatArray, taken: FloatArray, more: FloatArray) -> FloatArray:
-        """Return the best row found that is not taken; when all are, the best.
+        """Return the best row found that is not taken; the best of all if all are taken.
 
         Args:
-            centers: Rows around which to look closer, best first.
-            taken: Rows (n, d) that shall not come again.
+            centers: Rows with candidates near them, best first.
+            taken: Rows (n, d) to exclude.
             more: Further candidates (q, d).
         """
         candidates = np.concatenate([self._all_over(), self._near(centers[:_CENTERS]), more])
@@ -117,7 +117,7 @@ class Search:
         return self._encoding.from_units(units)
 
     def _wide(self) -> tuple[FloatArray, FloatArray]:
-        """Return the box with all categories in it."""
+        """Return the box extended by all categories."""
         sizes = np.array(self._encoding.categories, dtype=np.float64)
         return np.concatenate([self._box.low, 0 * sizes]), np.concatenate([self._box.high, sizes - 1])
 
@@ -132,7 +132,7 @@ class Search:
         return encoding.snap(np.clip(np.where(changed, moved, rows), *self._wide()))
 
     def _climb(self, rows: FloatArray, promises: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the rows after a climb along the gradients of their numbers, and their promises."""
+        """Return the rows after gradient ascent in their numbers, and their values."""
         encoding, n = self._encoding, self._encoding.n_numbers
         low, high = np.tile(self._box.low, (len(rows), 1)), np.tile(self._box.high, (len(rows), 1))
         held = encoding.absent(rows)[:, :n]
@@ -154,7 +154,7 @@ class Search:
         return np.where(better[:, None], moved, rows), np.where(better, after, promises)
 
     def _try_neighbors(self, rows: FloatArray, promises: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return for each row the best of itself and its neighbors, and their promises."""
+        """Return for each row the best of itself and its neighbors, and their values."""
         neighbors = [
             rows,
             *(self._changed(rows, i, value) for i in range(rows.shape[1]) for value in self._values(rows, i)),
@@ -172,7 +172,7 @@ class Search:
         return self._encoding.settle(changed)
 
     def _values(self, rows: FloatArray, i: int) -> list[FloatArray]:
-        """Return what to try for a parameter, each of shape (n,)."""
+        """Return the values to try for a parameter, each of shape (n,)."""
         encoding, n = self._encoding, self._encoding.n_numbers
         if i >= n:
             return [np.full(len(rows), float(k)) for k in range(encoding.categories[i - n])]
@@ -186,5 +186,5 @@ class Search:
 
 
 def is_among(row: FloatArray, rows: FloatArray) -> bool:
-    """Return whether a row (d,) is one of the rows (n, d)."""
+    """Whether a row (d,) is one of the rows (n, d)."""
     return bool(np.any(np.all(np.abs(rows - row) < _SAME, axis=1)))

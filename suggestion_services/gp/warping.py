@@ -2,7 +2,7 @@
 
 Inputs: w(x) = 1 - (1 - x^a)^b maps [0, 1] onto itself; a < 1 stretches the lower end, as an undeclared logarithm
 would. Source: [Snoek2014] Input Warping for Bayesian Optimization of Non-Stationary Functions, ICML, with the
-distribution of Kumaraswamy in place of the beta distribution's, since it has a closed form.
+distribution of Kumaraswamy instead of the beta distribution, since it has a closed form.
 
 Outcomes: a power transform makes skewed values nearly normal. Source: [Yeo2000] A New Family of Power Transformations,
 Biometrika 87(4); for optimization [Cowen-Rivers2022] HEBO, JAIR 74, section 4.2.
@@ -19,7 +19,7 @@ from suggestion_services.gp.optimize import FloatArray
 
 _EDGE = 1e-6  # nearer to the ends of [0, 1] the derivatives of a warp may be infinite
 _POWERS = np.linspace(-4.0, 4.0, 81)
-_ZERO = 1e-6  # powers nearer to a limit case are taken for it
+_ZERO = 1e-6  # powers nearer to a limit case are replaced by it
 _NO_VARIANCE = 1e-20
 
 
@@ -37,11 +37,11 @@ def kumaraswamy(x: FloatArray, a: FloatArray, b: FloatArray) -> tuple[FloatArray
 
 @dataclass(frozen=True)
 class OutcomeTransform:
-    """Values to standard scores of their power transform, monotone: lower stays lower.
+    """Standard scores of power-transformed values, monotone: lower stays lower.
 
     Attributes:
         center: Subtracted first.
-        scale: Divided by then.
+        scale: Divisor after that.
         power: Lambda of Yeo and Johnson; 1 changes nothing.
         mean: Of the transformed values.
         deviation: Of the transformed values.
@@ -58,7 +58,7 @@ class OutcomeTransform:
         return (yeo_johnson((values - self.center) / self.scale, self.power) - self.mean) / self.deviation
 
     def log_slopes(self, values: FloatArray) -> FloatArray:
-        """Return the logarithms (n,) of how fast scores grow at values, in units of `scale`."""
+        """Return the logarithms (n,) of the derivatives of scores at values, in units of `scale`."""
         z = (values - self.center) / self.scale
         return (self.power - 1.0) * np.sign(z) * np.log1p(np.abs(z)) - math.log(self.deviation)
 
@@ -74,10 +74,10 @@ def yeo_johnson(z: FloatArray, power: float) -> FloatArray:
 
 
 def fit_transform(values: FloatArray) -> OutcomeTransform:
-    """Return the transform under which the values (n,) are most nearly normal; n >= 1, all finite."""
+    """Fit the transform under which the values (n,) are closest to normal; n >= 1, all finite."""
     center, scale = float(np.mean(values)), float(np.std(values))
     if not scale > 1e-12 * max(1.0, abs(center)):
-        return OutcomeTransform(center, max(1.0, abs(center)), 1.0, 0.0, 1.0)  # the mean of huge ones is not exact
+        return OutcomeTransform(center, max(1.0, abs(center)), 1.0, 0.0, 1.0)  # the mean of huge values is not exact
     z = (values - center) / scale
     jacobian = np.sum(np.sign(z) * np.log1p(np.abs(z)))
     best, best_score = 1.0, -np.inf

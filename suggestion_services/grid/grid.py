@@ -1,8 +1,8 @@
-"""Grid search: every combination once, then the end of the search.
+"""Grid search: every combination once, then the search ends.
 
-Without `random_state` the order is the natural one, the last parameter changing fastest, so that a user can follow it.
-With it the order is shuffled, so that a budget smaller than the grid sees all of its regions. Either way the k-th
-combination is computed from k: a grid of a billion costs nothing.
+Without `random_state` the order is natural, the last parameter changing fastest, so that a user can follow it. With it
+the order is shuffled, so that a budget smaller than the grid covers all of its regions. Either way the k-th combination
+is computed from k: a grid of a billion points costs nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from katib.errors import FieldError
 from katib.model.space import Point
 from suggestion_services.base.algorithm import Problem, StatelessAlgorithm
 
-_ROUNDS = 4  # the least that makes a Feistel network look random in both halves
+_ROUNDS = 4  # the minimum for a Feistel network to look random in both halves
 
 
 class GridSearch(StatelessAlgorithm):
@@ -52,11 +52,11 @@ class GridSearch(StatelessAlgorithm):
 
 
 class Permutation:
-    """A shuffled order of the numbers below n that is computed, not stored; the same for the same seed.
+    """A shuffled order of the numbers below n, computed instead of stored; deterministic in the seed.
 
     Notation: n numbers; a number has two halves of b bits, 4**b >= n. A balanced Feistel network is a bijection of the
-    4**b numbers, whatever its round function is; applied again until the result is below n, it is a bijection of those.
-    Since 4**b < 4 n, the walk takes four steps at most on average.
+    4**b numbers for any round function; applied again until the result is below n, it is a bijection of those. Since
+    4**b < 4 n, that takes four steps at most on average.
     Source: [Black2002] Ciphers with Arbitrary Finite Domains, CT-RSA 2002, method "cycle walking".
     """
 

@@ -2,10 +2,10 @@
 
 Source: [Li2018] Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization, JMLR 18(185). Settings and
 the reported state are those of Katib's service.
-Differs from Katib's service: all brackets run to their end with any number of trials at a time. While a rung waits for
-its last trials, the next bracket begins, unless `maxTrialCount` leaves no room for the promotions to come. What has
-been done is read off the trials, never off the state that travels with the settings. With `suggestion_trial_dir`, a
-promoted trial goes on from the checkpoint of the one that it continues, in place of training from the beginning.
+Differs from Katib's service: all brackets are completed with any number of parallel trials. While a rung waits for its
+last trials, the next bracket starts, unless `maxTrialCount` leaves no room for the promotions to come. Progress is
+derived from the trials, never from the state in the settings. With `suggestion_trial_dir`, a promoted trial continues
+from the checkpoint of its parent instead of training from the beginning.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from katib.model.checkpoints import KEEP_ALL, KEEP_SETTING, TRIAL_DIRECTORY_SETT
 from katib.model.names import GENERATION_LABEL, PARENT_LABEL
 from katib.model.space import Point
 from katib.model.wording import counted
-from suggestion_services.base.algorithm import Algorithm, NotYet, PastTrial, Problem, Proposal
+from suggestion_services.base.algorithm import Algorithm, AwaitingTrials, PastTrial, Problem, Proposal
 from suggestion_services.base.checkpoint_volume import CheckpointVolume, check_place
 from suggestion_services.base.settings import LiteralError
-from suggestion_services.hyperband.rungs import Bracket, Brackets, Labels, Member
+from suggestion_services.hyperband.rungs import Bracket, Brackets, Labels, RungMember
 from suggestion_services.hyperband.schedule import (
     MAX_RUNGS,
     MAX_STARTING,
@@ -39,13 +39,13 @@ _ETA = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
-    """What the settings say of the resource.
+class SearchResource:
+    """The resource of a search, from its settings.
 
     Attributes:
-        name: Of the parameter that receives it.
-        largest: The most that a trial gets.
-        eta: So many times more from rung to rung.
+        name: The parameter that receives it.
+        largest: The maximum for a trial.
+        eta: Factor between rungs.
         s_max: Number of brackets - 1.
     """
 
@@ -55,8 +55,8 @@ class Resource:
     s_max: int
 
     @classmethod
-    def of(cls, problem: Problem) -> Resource:
-        """Return it, with defaults where nothing was said."""
+    def of(cls, problem: Problem) -> SearchResource:
+        """Return the resource of a problem, with defaults."""
         settings = problem.settings
         name, largest, eta = (
             settings.text("resource_name", ""),
@@ -77,7 +77,7 @@ class Hyperband(Algorithm):
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
-        self._resource = Resource.of(problem)
+        self._resource = SearchResource.of(problem)
         found = (p for p in problem.space.parameters if p.name == self._resource.name and is_resource(p))
         self._parameter = next(found, None)
         self._plans = plans_of(self._resource.largest, self._resource.eta, self._resource.s_max, self._parameter)
@@ -100,7 +100,7 @@ class Hyperband(Algorithm):
         if settings.get("r_l") is None or settings.get("resource_name") is None:
             cause = "r_l and resource_name must be set."
             return [LiteralError(_SETTINGS, cause, "add them", "setting-missing")]
-        resource = Resource.of(problem)
+        resource = SearchResource.of(problem)
         if resource.s_max > MAX_RUNGS or starting_trials(resource.eta, resource.s_max, resource.s_max) > MAX_STARTING:
             cause = (
                 f"r_l {resource.largest:g} with eta {resource.eta:g} makes {resource.s_max + 1} rungs; "
@@ -112,7 +112,7 @@ class Hyperband(Algorithm):
     @classmethod
     @override
     def check_before_start(cls, problem: Problem) -> Sequence[FieldError]:
-        resource = Resource.of(problem)
+        resource = SearchResource.of(problem)
         parameter = next((p for p in problem.space.parameters if p.name == resource.name), None)
         path = f"{_SETTINGS}.resource_name"
         if parameter is None:
@@ -123,7 +123,7 @@ class Hyperband(Algorithm):
             return [LiteralError(path, cause, "name an int, double or discrete parameter", "resource-type")]
         if any(resource.name in (condition.parameter, condition.parent) for condition in problem.space.conditions):
             cause = f"resource_name {resource.name} must not depend on a parameter, nor a parameter on it"
-            remedy = "every trial needs the resource, and goes on with more of it as it is"
+            remedy = "every trial needs the resource, and continues with more of it as it is"
             return [LiteralError(path, cause, remedy, "resource-conditional")]
         if resource.s_max == 0 and problem.settings.get("s_max") is None:
             least = least_resource(parameter)
@@ -148,15 +148,15 @@ class Hyperband(Algorithm):
             if proposal is None:
                 self._waits = self._most is None or start < self._most
                 if self._waits:
-                    raise NotYet
+                    raise AwaitingTrials
                 return
             yield proposal
 
     @override
     def ahead(self, *, first: int, count: int) -> Iterator[Proposal]:
-        """Continue trials before their rung has ended, so that every rung gets its size all the same; then search on.
+        """Promote trials before their rung has ended, so that every rung gets its size, and then search on.
 
-        What is drawn beyond the brackets gets all of the resource.
+        Configurations beyond the brackets get the whole resource.
         """
         for k in range(first, first + (0 if self._gave_up else count)):
             brackets = map(self._brackets.get, self._brackets.begun())
@@ -165,7 +165,7 @@ class Hyperband(Algorithm):
             yield self._begun(k, last) if found is None else self._promoted(k, *found)
 
     def _take_in(self, trials: Sequence[PastTrial], first: int) -> int:
-        """Put all trials in their rungs and remove checkpoints that no trial needs; return how many are our own."""
+        """Put all trials in their rungs and remove unneeded checkpoints; return the number of our own trials."""
         own = [trial for trial in trials if not trial.is_earlier]
         self._brackets, self._waits, self._newest = self._empty(), False, None
         self._brackets.fill(own, self.problem, self._most)
@@ -176,17 +176,17 @@ class Hyperband(Algorithm):
         return len(own)
 
     def prepare(self, trials: Sequence[PastTrial]) -> None:
-        """Take in the history before configurations are drawn."""
+        """Process the history before configurations are drawn."""
 
     def draw(self, k: int) -> Point:
-        """Return a new configuration, for suggestion number k; its resource does not matter."""
+        """Return a new configuration for the k-th suggestion; its resource is ignored."""
         return self.problem.space.sample(self.problem.random(k))
 
     def noted(self, k: int, point: Point) -> None:
-        """Take in that a new configuration is under way."""
+        """Record a new configuration as pending."""
 
     def _next(self, k: int, start: int) -> Proposal | None:
-        """Return the k-th suggestion; None when there is none now."""
+        """Return the k-th suggestion; None if there is none yet."""
         reserved, number = 0, start
         while self._most is None or number < self._most:
             bracket = self._brackets.get(number)
@@ -200,10 +200,10 @@ class Hyperband(Algorithm):
             number += 1
         return None
 
-    def _promoted(self, k: int, bracket: Bracket, rung: int, parent: Member) -> Proposal:
+    def _promoted(self, k: int, bracket: Bracket, rung: int, parent: RungMember) -> Proposal:
         assignments = dict(self.problem.space.drop_absent(parent.assignments))
         whole = self.problem.space.nearest(parent.assignments.items()) or {}
-        for parameter in self.problem.space.parameters:  # more of the resource may make a parameter present
+        for parameter in self.problem.space.parameters:  # a larger resource may make a parameter present
             if parameter.name not in assignments and parameter.name in whole:
                 assignments[parameter.name] = parameter.format(whole[parameter.name])
         value = bracket.plan.rungs[rung].resource
@@ -220,15 +220,15 @@ class Hyperband(Algorithm):
         return self._proposed(k, bracket, 0, self.problem.space.format(point))
 
     def _proposed(
-        self, k: int, bracket: Bracket, rung: int, assignments: Mapping[str, str], parent: Member | None = None
+        self, k: int, bracket: Bracket, rung: int, assignments: Mapping[str, str], parent: RungMember | None = None
     ) -> Proposal:
         name = "" if parent is None else parent.name
-        bracket.rungs[rung].append(Member(f"/{k}", True, None, assignments, name))  # no trial has such a name
+        bracket.rungs[rung].append(RungMember(f"/{k}", True, None, assignments, name))  # not the name of any trial
         self._newest = bracket, rung
         labels = self.labels.of(bracket.number, rung, "" if name.startswith("/") else name)
         if not self._keeps_checkpoints:
             return Proposal(assignments, labels)
-        origin = name if parent is not None and parent.rank is not None else ""  # one that runs has no checkpoint yet
+        origin = name if parent is not None and parent.rank is not None else ""  # a running one has no checkpoint yet
         labels |= {GENERATION_LABEL: str(rung), PARENT_LABEL: origin} if origin else {GENERATION_LABEL: "0"}
         if self._volume is None:
             return Proposal(assignments, labels)
@@ -238,9 +238,9 @@ class Hyperband(Algorithm):
         return Proposal(assignments, labels, trial)
 
     def _has_lost_too_many(self, lost: int) -> bool:
-        """Return whether more trials than planned ended without a word, none of which was shown.
+        """Whether more trials than planned ended without information and are missing from the request.
 
-        Katib's controllers do not show them, ours do. Each is replaced, which has to have an end.
+        Katib's controllers leave them out, ours do not. Each is replaced, which must not continue forever.
         """
         rounds = 0 if self._most is None else self._most // len(self._plans)
         return self._most is not None and lost > rounds * sum(plan.size for plan in self._plans)
@@ -251,7 +251,7 @@ class Hyperband(Algorithm):
     # --- the reported state -------------------------------------------------------------------------------------------
 
     def _current(self) -> tuple[Bracket, int] | None:
-        """Return the bracket and rung at work; None when all are over."""
+        """Return the current bracket and rung; None when all have ended."""
         number = 0
         while self._most is None or number < self._most:
             bracket = self._brackets.get(number)
@@ -263,10 +263,10 @@ class Hyperband(Algorithm):
     @override
     def explain(self) -> str:
         if self._gave_up:
-            return "more trials than the brackets have ended without saying anything, so the search was given up"
+            return "more trials than the brackets have ended without information, so the search was given up"
         current = self._current()
         if current is None:
-            return "all brackets are over"
+            return "all brackets have ended"
         bracket, rung = current
         where = f"rung {rung} of bracket {bracket.number}"
         if self._parameter is not None and (value := bracket.plan.rungs[rung].resource) is not None:

@@ -1,13 +1,13 @@
-"""How far the brackets are, read off the past trials.
+"""Progress of the brackets, derived from the past trials.
 
-Theory of operation: each trial carries in its labels which bracket and rung it is in and which trial it continues. So
-the history is all there is to know; where labels do not come back (Katib's own controllers drop them), trials are
-recognized by their values: a trial is in the bracket that begins with its resource, or continues the one that has the
-same other values and the resource of the rung below.
+Theory of operation: the labels of a trial hold its bracket, its rung and its parent. So the history is the complete
+state; if labels do not come back (Katib's own controllers drop them), trials are recognized by their values: a trial
+belongs to the bracket that starts with its resource, or continues the trial with the same other values and the resource
+of the rung below.
 
-A rung is complete when all its trials are there and have ended; then the best of it are continued in the next one. Only
-trials with a value are: failed and diverged ones are worse than all others, and a trial that ended without a word is
-passed over. With too few of them the next rung is smaller.
+A rung is complete when all its trials exist and have ended; then the best of them are continued in the next one. Only
+trials with a value are: failed and diverged ones are worse than all others, and a trial that ended without information
+is skipped. With too few of them the next rung is smaller.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from katib.model.space.parameters import Parameter, Value
-from suggestion_services.base.algorithm import Outcome, PastTrial, Problem
+from suggestion_services.base.algorithm import PastTrial, Problem, TrialOutcome
 from suggestion_services.hyperband.schedule import BracketPlan
 
 
@@ -30,17 +30,17 @@ class Labels:
 
     @property
     def bracket(self) -> str:
-        """Number of the bracket, counted from 0 over all rounds."""
+        """Index of the bracket, from 0 over all rounds."""
         return f"{self.prefix}/bracket"
 
     @property
     def rung(self) -> str:
-        """Number of the rung within its bracket, counted from 0."""
+        """Index of the rung within its bracket, from 0."""
         return f"{self.prefix}/rung"
 
     @property
     def parent(self) -> str:
-        """Name of the trial that is continued; absent in the first rung."""
+        """Name of the continued trial; absent in the first rung."""
         return f"{self.prefix}/parent"
 
     def of(self, bracket: int, rung: int, parent: str = "") -> dict[str, str]:
@@ -50,13 +50,13 @@ class Labels:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class RungMember:
     """A trial in a rung.
 
     Attributes:
-        name: Of the trial.
+        name: Name of the trial.
         is_pending: Whether it has not ended.
-        rank: Of a trial with a value, lower is better; None for all others.
+        rank: Rank of a trial with a value, lower is better; None for all others.
         assignments: Text by parameter name.
         parent: Name of the trial that it continues.
     """
@@ -70,11 +70,11 @@ class Member:
 
 @dataclass
 class Bracket:
-    """One bracket as far as it is."""
+    """The present state of one bracket."""
 
     number: int
     plan: BracketPlan
-    rungs: list[list[Member]] = field(default_factory=list)
+    rungs: list[list[RungMember]] = field(default_factory=list)
     _is_over: bool = False
 
     def __post_init__(self) -> None:
@@ -82,33 +82,33 @@ class Bracket:
 
     @property
     def begins(self) -> bool:
-        """Whether trials are missing in the first rung. Once the second has begun, nothing is added to the first."""
+        """Whether trials are missing in the first rung. Once the second has started, none are added to the first."""
         return len(self.rungs[0]) < self.plan.rungs[0].size and not any(self.rungs[1:])
 
     @property
     def outstanding(self) -> int:
-        """How many trials may still come by promotion."""
+        """Number of promotions that may still follow."""
         pairs = zip(self.plan.rungs[1:], self.rungs[1:], strict=True)
         return 0 if self.is_over else sum(max(rung.size - len(members), 0) for rung, members in pairs)
 
     @property
     def current(self) -> int:
-        """The rung at work: the highest one with trials."""
+        """The current rung: the highest one with trials."""
         return max((i for i, members in enumerate(self.rungs) if members), default=0)
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more comes of it; once it is, it stays so."""
+        """Whether no more trials will follow; final."""
         if not self._is_over:
             self._is_over = not self.begins and not self.pending() and self.promotion() is None
         return self._is_over
 
-    def pending(self) -> list[Member]:
+    def pending(self) -> list[RungMember]:
         """Return its trials that have not ended."""
         return [member for members in self.rungs for member in members if member.is_pending]
 
-    def promotion(self) -> tuple[int, Member] | None:
-        """Return the next trial to continue, and in which rung; None when there is none now."""
+    def promotion(self) -> tuple[int, RungMember] | None:
+        """Return the next trial to continue and its rung; None if there is none now."""
         if self.begins:
             return None
         for i in range(1, len(self.rungs)):
@@ -121,10 +121,10 @@ class Bracket:
                 return next(((i, member) for member in ranked if member.name not in continued), None)
         return None
 
-    def early_promotion(self) -> tuple[int, Member] | None:
-        """Return what to continue before the rung below has ended, and in which rung; None when all rungs are full.
+    def early_promotion(self) -> tuple[int, RungMember] | None:
+        """Return the trial to continue before its rung has ended, and the next rung; None if all rungs are full.
 
-        The best of those that have ended come first, then those that were chosen first.
+        The best of the ended ones come first, then those that were chosen first.
         """
         for i in range(1, len(self.rungs)):
             if len(self.rungs[i]) < self.plan.rungs[i].size:
@@ -138,13 +138,13 @@ class Bracket:
 
 
 class Brackets:
-    """All brackets of an experiment, made as they are needed.
+    """All brackets of an experiment, created on demand.
 
     Args:
-        plans: Of one round; the brackets of further rounds repeat them.
-        resource: The parameter that receives the resource; None when there is none.
-        labels: Of the algorithm.
-        kind: Of bracket.
+        plans: Plans of one round; the brackets of further rounds repeat them.
+        resource: The parameter that receives the resource; None if there is none.
+        labels: Label names of the algorithm.
+        kind: Class of the brackets.
     """
 
     def __init__(
@@ -156,33 +156,33 @@ class Brackets:
         self._known: dict[int, Bracket] = {}
 
     def get(self, number: int) -> Bracket:
-        """Return a bracket; one that has no trials yet is empty."""
+        """Return a bracket; it may be empty."""
         if number not in self._known:
             self._known[number] = self._kind(number, self._plans[number % len(self._plans)])
         return self._known[number]
 
     def begun(self) -> list[int]:
-        """Return the numbers of the brackets that have trials, in order."""
+        """Return the indices of the brackets with trials, in order."""
         return sorted(number for number, bracket in self._known.items() if any(bracket.rungs))
 
-    def add(self, number: int, rung: int, member: Member) -> None:
-        """Put a trial in its rung."""
+    def add(self, number: int, rung: int, member: RungMember) -> None:
+        """Add a trial to its rung."""
         self.get(number).rungs[rung].append(member)
 
     def fill(self, trials: Sequence[PastTrial], problem: Problem, most: int | None) -> None:
-        """Put past trials in their rungs.
+        """Add past trials to their rungs.
 
         Args:
-            trials: The experiment's own.
-            problem: What is searched.
-            most: How many brackets there are; None: no end of them.
+            trials: The experiment's own trials.
+            problem: The search problem.
+            most: Number of brackets; None: unlimited.
         """
-        strangers: list[Member] = []
+        strangers: list[RungMember] = []
         for trial in trials:
             place = self._place(trial, most)
-            member = Member(
+            member = RungMember(
                 trial.name,
-                trial.outcome is Outcome.PENDING,
+                trial.outcome is TrialOutcome.PENDING,
                 rank_of(trial, maximize=problem.maximize),
                 trial.assignments,
                 trial.labels.get(self._labels.parent, ""),
@@ -201,22 +201,22 @@ class Brackets:
         fits = (most is None or number < most) and rung < len(self._plans[number % len(self._plans)].rungs)
         return (number, rung) if fits else None
 
-    def _adopt(self, strangers: Sequence[Member], most: int | None) -> None:
-        """Find the places of trials without labels; those that fit nowhere are passed over."""
+    def _adopt(self, strangers: Sequence[RungMember], most: int | None) -> None:
+        """Find rungs for trials without labels; those that fit nowhere are ignored."""
         for value, member in sorted(self._read(strangers), key=lambda pair: _order(pair[0])):
             if not self._continue(value, member):
                 self._begin(value, member, most)
 
-    def _read(self, members: Sequence[Member]) -> Iterator[tuple[Value | None, Member]]:
-        """Yield the trials whose resource can be read, with it."""
+    def _read(self, members: Sequence[RungMember]) -> Iterator[tuple[Value | None, RungMember]]:
+        """Yield the trials with a readable resource, with it."""
         resource = self._resource
         for member in members:
             with suppress(ValueError):
                 text = "" if resource is None else member.assignments.get(resource.name, "")
                 yield None if resource is None else resource.nearest(text), member
 
-    def _continue(self, value: Value | None, member: Member) -> bool:
-        """Put a trial above the one that it continues, if there is one."""
+    def _continue(self, value: Value | None, member: RungMember) -> bool:
+        """Put a trial above its parent, if there is one."""
         others = self._others(member)
         for number in sorted(self._known):
             bracket = self._known[number]
@@ -226,15 +226,17 @@ class Brackets:
                 continued = {m.parent for m in bracket.rungs[i]}
                 below = (m for m in bracket.rungs[i - 1] if m.name not in continued and self._others(m) == others)
                 parent = next(below, None)
-                if parent is not None:  # in whatever state: it may have been continued before it ended
+                if parent is not None:  # in any state: it may have been continued before it ended
                     self.add(
-                        number, i, Member(member.name, member.is_pending, member.rank, member.assignments, parent.name)
+                        number,
+                        i,
+                        RungMember(member.name, member.is_pending, member.rank, member.assignments, parent.name),
                     )
                     return True
         return False
 
-    def _begin(self, value: Value | None, member: Member, most: int | None) -> None:
-        """Put a trial into the first bracket that begins with its resource and has room."""
+    def _begin(self, value: Value | None, member: RungMember, most: int | None) -> None:
+        """Put a trial into the first bracket that starts with its resource and has room."""
         number = 0
         if all(plan.rungs[0].resource != value for plan in self._plans):
             return
@@ -245,18 +247,17 @@ class Brackets:
                 return
             number += 1
 
-    def _others(self, member: Member) -> dict[str, str]:
+    def _others(self, member: RungMember) -> dict[str, str]:
         name = "" if self._resource is None else self._resource.name
         return {key: text for key, text in member.assignments.items() if key != name}
 
 
 def rank_of(trial: PastTrial, *, maximize: bool) -> tuple[float, float] | None:
-    """Return the place of a trial among others, lower is better; None when it has no value.
+    """Return the sort key of a trial, lower is better; None if it has no value.
 
-    A trial that breaks a constraint comes after all that break none, by how far; one whose constraint could not be read
-    comes last.
+    Infeasible trials come after all feasible ones, by their violation; one with an unread constraint comes last.
     """
-    if trial.outcome is not Outcome.MEASURED:
+    if trial.outcome is not TrialOutcome.MEASURED:
         return None
     violation = sum(math.inf if math.isnan(v) else v for v in trial.violations)
     return violation, -trial.objective if maximize else trial.objective

@@ -1,11 +1,11 @@
-"""Which brackets there are: how many trials start in each, how many go on, and with how much of the resource.
+"""The schedule of brackets: starting trials, promotions, and their resources.
 
-Notation: R largest resource (`r_l`), eta reduction factor, s_max number of brackets - 1; bracket s begins with
+Notation: R largest resource (`r_l`), eta reduction factor, s_max number of brackets - 1; bracket s starts with
 R * eta^-s and has s + 1 rungs.
-Source: [Li2018] Hyperband, JMLR 18(185), algorithm 1: n = ceil((s_max + 1) * eta^s / (s + 1)) trials begin, and
+Source: [Li2018] Hyperband, JMLR 18(185), algorithm 1: n = ceil((s_max + 1) * eta^s / (s + 1)) trials start, and
 floor(n * eta^-i) of them, at least one, reach rung i.
-Differs from the paper: resources are values of a parameter. A rung whose value is that of the rung before it would
-repeat its trials, so it is left out.
+Differs from the paper: resources are values of a parameter. A rung with the same value as the one before would repeat
+its trials, so it is left out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from katib.model.space.parameters import Choice, Grid, Interval, Parameter, Valu
 
 MAX_RUNGS = 50
 MAX_STARTING = 100_000
-"""More trials in one bracket, or more rungs, are a slip of the keyboard: an eta of 1.001, say."""
+"""More trials in one bracket, or more rungs, are a typing error: an eta of 1.001, for example."""
 
 _ROUNDING = 1e-9  # relative: the logarithm of 243 to the base 3 is a little less than 5 in floats
 
@@ -27,8 +27,8 @@ class Rung:
     """One level of a bracket.
 
     Attributes:
-        resource: Value of the resource parameter; None when there is no such parameter.
-        size: How many trials it has at most.
+        resource: Value of the resource parameter; None if there is no such parameter.
+        size: Maximum number of trials.
     """
 
     resource: Value | None
@@ -42,7 +42,7 @@ class BracketPlan:
     Attributes:
         s: How often the resource is multiplied by eta, before rungs are left out.
         least: Resource of the first rung as a number, before it becomes a value of the parameter.
-        rungs: The first one holds the trials that begin; there is at least one.
+        rungs: The first one holds the starting trials; there is at least one.
     """
 
     s: int
@@ -51,7 +51,7 @@ class BracketPlan:
 
     @property
     def size(self) -> int:
-        """How many trials it has at most."""
+        """Maximum number of trials."""
         return sum(rung.size for rung in self.rungs)
 
 
@@ -62,7 +62,7 @@ def plans_of(largest: float, eta: float, s_max: int, parameter: Parameter | None
         largest: R, above 0.
         eta: Above 1.
         s_max: At least 0.
-        parameter: Receives the resource.
+        parameter: The parameter that receives the resource.
     """
     return tuple(_plan(largest, eta, s_max, s, parameter) for s in range(s_max, -1, -1))
 
@@ -78,7 +78,7 @@ def _plan(largest: float, eta: float, s_max: int, s: int, parameter: Parameter |
 
 
 def starting_trials(eta: float, s_max: int, s: int) -> int:
-    """Return how many trials begin in bracket s."""
+    """Return the number of trials that start in bracket s."""
     return math.ceil((s_max + 1) * eta**s / (s + 1) * (1 - _ROUNDING))
 
 
@@ -90,9 +90,9 @@ def halvings_between(least: float, largest: float, eta: float) -> int:
 
 
 def feasible_resource(parameter: Parameter, amount: float) -> Value:
-    """Return the value of the parameter that stands for an amount of the resource.
+    """Return the value of the parameter for an amount of the resource.
 
-    Whole numbers are rounded down, as Katib does; then the nearest value within the bounds is taken.
+    For integers the amount is rounded down, as in Katib; then the nearest value within the bounds is used.
     """
     match parameter:
         case Interval(spread=spread):
@@ -105,7 +105,7 @@ def feasible_resource(parameter: Parameter, amount: float) -> Value:
 
 
 def least_resource(parameter: Parameter) -> float:
-    """Return the least amount that is worth a trial: where the parameter begins, at least 1 for whole numbers."""
+    """Return the least amount of a trial: the lower bound of the parameter, at least 1 for integers."""
     match parameter:
         case Interval(spread=spread):
             return spread.low if spread.low > 0 else 1.0
@@ -116,7 +116,7 @@ def least_resource(parameter: Parameter) -> float:
 
 
 def is_resource(parameter: Parameter) -> bool:
-    """Return whether the values of a parameter are amounts."""
+    """Whether the values of a parameter are amounts."""
     return not isinstance(parameter, Choice) or parameter.ordered
 
 

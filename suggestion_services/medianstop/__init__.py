@@ -1,4 +1,4 @@
-"""Early stopping by comparison with the median of what earlier trials had achieved at the same step."""
+"""Early stopping by comparison with the median of earlier trials at the same step."""
 
 from suggestion_services.medianstop.medianstop import MedianStop
 

@@ -1,4 +1,4 @@
-"""The gRPC service in front of the median stopping rule: reads logs, remembers averages, answers with one rule."""
+"""The gRPC service of the median stopping rule: reads logs, caches averages, answers with one rule."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from suggestion_services.early_stopping.servicer import MAX_SESSIONS, StoppingSe
 from suggestion_services.early_stopping.trial_status import TrialStatuses
 from suggestion_services.medianstop.rule import NAME, MedianRule, MedianStopping
 
-_READERS = 4  # logs read at once after a restart, when all are due
+_READERS = 4  # logs read at once after a restart, when all are needed
 
 _Ended = tuple[str, str, str]
 """Name, start and end of a trial: an experiment that is deleted and run again has trials of the same names."""
@@ -36,7 +36,7 @@ class _Averages:
         """Return the averages of these trials, reading the logs of those that are new.
 
         Raises:
-            UnavailableError: The log cannot be reached; what was read before is kept for the next attempt.
+            UnavailableError: The log cannot be reached; averages so far are kept for the next attempt.
         """
         keys = {(t.name, t.status.start_time, t.status.completion_time): t.name for t in trials}
         with self._lock:
@@ -51,9 +51,9 @@ class _Averages:
 class MedianStop(StoppingServicer):
     """Answers Katib's calls as Katib's service of this name does, and judges running trials by the same rule.
 
-    Which trials count: those that SUCCEEDED. Failed trials have no curve to learn from. Early stopped ones have one,
-    but they were stopped for being worse than the median: they stay out, as in Katib and in the paper's wording
-    (completed trials). So the bar rises a little as the search goes on.
+    Only trials that SUCCEEDED count. Failed trials have no curve to learn from. Early stopped ones have one, but were
+    stopped for being worse than the median: they are left out, as in Katib and in the paper's wording (completed
+    trials). So the bar rises a little during the search.
 
     Args:
         statuses: As for any early stopping service.
@@ -68,7 +68,7 @@ class MedianStop(StoppingServicer):
     def ValidateEarlyStoppingSettings(
         self, request: pb.ValidateEarlyStoppingSettingsRequest, context: grpc.ServicerContext
     ) -> pb.ValidateEarlyStoppingSettingsReply:
-        """Return whether the settings can be used, in Katib's words."""
+        """Validate the settings, with Katib's messages."""
         with answered(context):
             MedianRule.of(request.early_stopping)
             return pb.ValidateEarlyStoppingSettingsReply()
@@ -76,7 +76,7 @@ class MedianStop(StoppingServicer):
     def GetEarlyStoppingRules(
         self, request: pb.GetEarlyStoppingRulesRequest, context: grpc.ServicerContext
     ) -> pb.GetEarlyStoppingRulesReply:
-        """Return the rule for the coming trials, none while too few trials have succeeded."""
+        """Return the rule for new trials; none while too few trials have succeeded."""
         with answered(context):
             rule = MedianRule.of(request.experiment.spec.early_stopping)
             succeeded = [t for t in request.trials if t.status.condition == pb.TrialStatus.SUCCEEDED]
@@ -96,5 +96,5 @@ def _average(rule: MedianRule, log: DbManagerClient, trial: str, metric: str) ->
     try:
         readings = log.read(trial, metric_name=metric)
     except InvalidError:
-        return None  # a log with an unreadable time has no order to average in
+        return None  # unreadable times have no order to average in
     return rule.average(reading.value for reading in readings)

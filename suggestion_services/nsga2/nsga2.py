@@ -1,18 +1,18 @@
-"""NSGA-II: a population of trials that no other beats in everything, crossed and mutated.
+"""NSGA-II: a population of Pareto-optimal trials, with crossover and mutation.
 
 Source: [Deb2002] A fast and elitist multiobjective genetic algorithm: NSGA-II, IEEE TEC 6(2), with its constrained
 domination, as Optuna implements it.
 
-Theory of operation: every suggestion belongs to a generation. A label of its trial says which, so the generations are
-in the history, in whatever order the trials ended. A generation is full when as many of its trials were measured as the
-population has; the next one has as parents the best of it and of its own parents. Trials without a label, as from
-another search or given by hand, count as the first generation. One that ends after its generation was full may become a
-parent nevertheless: what counts is the history, not when it was learned.
+Theory of operation: every suggestion belongs to a generation. A label of its trial holds it, so the generations are in
+the history, in whatever order the trials ended. A generation is full when as many of its trials were measured as the
+population has; the parents of the next one are the best of it and of its own parents. Trials without a label, such as
+those of another search or added by hand, count as the first generation. A trial that ends after its generation was full
+may still become a parent: the history counts, not the order of its arrival.
 
-Differs from Optuna's sampler: a point that a trial has already is drawn again, which a crossover without a mutation
-makes often; and mutations draw from a random source of their own (Optuna seeds both alike, which is harmless only as
-long as neither is reseeded for every suggestion). The population grows with the budget: with Optuna's 50, half of a
-hundred trials are drawn at random, and no generation has the time to become better than the one before.
+Differs from Optuna's sampler: a point that equals a known trial is drawn again, since a crossover without a mutation
+often repeats one; and mutations have their own random source (Optuna seeds both alike, which is harmless only as long
+as neither is reseeded for every suggestion). The population grows with the budget: with Optuna's 50, half of a hundred
+trials are drawn at random, and there are too few generations to improve.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from optuna.trial import FrozenTrial, TrialState
 from typing_extensions import override
 
 from katib.model.space import Point
-from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem, Proposal
+from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem, Proposal, TrialOutcome
 from suggestion_services.tpe.dimensions import dimension_of
 
-optuna.logging.set_verbosity(optuna.logging.WARNING)  # it announces every study, and a request makes one
+optuna.logging.set_verbosity(optuna.logging.WARNING)  # it logs every study, and a request creates one
 
 GENERATION = "generation"
-"""The label of a trial that says which generation it belongs to."""
+"""The label of a trial with its generation."""
 
 _SMALLEST, _LARGEST = 10, 50
-_DRAWS = 20  # the second half of them at random: in a nearly used up space only chance finds the rest
-_DIGITS = 12  # a logarithm and its inverse do not give every digit back
+_DRAWS = 20  # the second half of them at random: in a nearly exhausted space only chance finds the rest
+_DIGITS = 12  # a logarithm and its inverse lose some digits
 _UNREAD = 1e100  # a violation larger than any other
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # Optuna's times carry no zone, and its samplers do not look at them
 
 Params = dict[str, Any]
 Key = tuple[Any, ...]
-"""What two equal points have in common."""
+"""Equal for equal points."""
 
 
 class Nsga2(Algorithm):
@@ -83,12 +83,12 @@ class Nsga2(Algorithm):
             yield Proposal(self.problem.space.format(self._point(params)), {GENERATION: str(generation)})
 
     def _draw(self, study: Study, k: int, parents: list[FrozenTrial], taken: set[Key]) -> Params:
-        """Return a child that no trial equals, unless luck is very bad or there are no others."""
+        """Return a child that equals no trial, unless attempts run out."""
         random = self.problem.random(k)
         for attempt in range(_DRAWS):
             chosen = parents if attempt < _DRAWS // 2 else []
             seeds = random.getrandbits(32), random.getrandbits(32)
-            study.sampler = _Sampler(self._distributions, chosen, self._options, seeds)
+            study.sampler = _Nsga2Sampler(self._distributions, chosen, self._options, seeds)
             params = self._encoded(self._point(study.ask(self._distributions).params))
             if _key(params) not in taken:
                 break
@@ -102,7 +102,7 @@ class Nsga2(Algorithm):
         return {name: self._dimensions[name].encode(value) for name, value in point.items()}
 
     def _learn(self, trials: Sequence[PastTrial]) -> None:
-        """Take the trials as Optuna's, converting only those that are new or changed."""
+        """Convert the trials to Optuna's, only those that are new or changed."""
         old = self._known
         self._known = {}
         for trial in trials:
@@ -116,7 +116,7 @@ class Nsga2(Algorithm):
         if point is None:
             return trial, None, None
         params = self._encoded(point)
-        if trial.outcome is not Outcome.MEASURED:
+        if trial.outcome is not TrialOutcome.MEASURED:
             return trial, _key(params), None
         values = zip(trial.values, self.problem.directions, strict=True)
         costs = [-value if maximized else value for value, maximized in values]
@@ -134,21 +134,21 @@ class Nsga2(Algorithm):
     def _parents_of(
         self, generation: int, populations: Mapping[int, list[FrozenTrial]], study: Study
     ) -> list[FrozenTrial]:
-        """Return the parents of a generation; those of earlier ones are kept as long as their trials stay the same."""
+        """Return the parents of a generation; those of earlier ones are cached while their trials are unchanged."""
         kept, parents = self._parents, list[FrozenTrial]()
         self._parents = []
         for before in range(generation):
             candidates = populations.get(before, []) + parents
             known = kept[before] if before < len(kept) else None
             if known is None or list(map(id, known[0])) != list(map(id, candidates)):
-                known = candidates, _Selection(self._size, candidates).select_parent(study, before + 1)
+                known = candidates, _ParentSelection(self._size, candidates).select_parent(study, before + 1)
             self._parents.append(known)
             parents = known[1]
         return parents
 
 
-class _Selection(NSGAIISampler):
-    """Optuna's choice of parents from trials that are at hand."""
+class _ParentSelection(NSGAIISampler):
+    """Optuna's selection of parents from given trials."""
 
     def __init__(self, size: int, candidates: list[FrozenTrial]) -> None:
         super().__init__(population_size=size)
@@ -163,8 +163,8 @@ class _Selection(NSGAIISampler):
         return []
 
 
-class _Sampler(NSGAIISampler):
-    """Optuna's sampler for one suggestion, which is given the search space and the parents instead of finding them."""
+class _Nsga2Sampler(NSGAIISampler):
+    """Optuna's sampler for one suggestion, with the search space and the parents given instead of inferred."""
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ def sampler_options(problem: Problem) -> dict[str, Any]:
 
 
 def _population(budget: int | None) -> int:
-    """Return the default number of trials in a generation: about as many as there are generations."""
+    """Return the default number of trials in a generation: about the number of generations."""
     return _LARGEST if budget is None else min(max(round(math.sqrt(budget)), _SMALLEST), _LARGEST)
 
 
@@ -240,7 +240,7 @@ def _frozen(
 
 
 def _plain(value: Any) -> Any:
-    """Return what is text or a number in Python: a child may be made of elements of arrays."""
+    """Convert elements of arrays to Python values: a child may contain them."""
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -1,17 +1,17 @@
 """Population based training, asynchronous: hyperparameters that change while a model trains.
 
-A number of members train at once, each trial a step of one of them, from the checkpoint of its parent. A member that is
-among the worst at its age goes on from the checkpoint of one of the best, with that one's hyperparameters changed a
-little; all others go on as they are.
+A fixed number of members train at once; each trial is a step of one of them, from the checkpoint of its parent. A
+member that is among the worst at its age continues from the checkpoint of one of the best, with slightly changed
+hyperparameters; all others continue unchanged.
 
 Source: [Jaderberg2017] Population Based Training of Neural Networks, arXiv:1711.09846, algorithm 1 with truncation
-selection. As there, only members that copy explore; Katib's service changes all members' values at every step; as there
-and unlike in Katib's, a copy starts from the checkpoint of the one that it copies.
+selection. As there, only members that copy explore (Katib's service changes all members' values at every step), and a
+copy starts from the checkpoint of the copied member (unlike in Katib's service).
 
-Nothing waits for a generation: the idle member that lags behind most is next, compared with what the others had reached
-at its age. It copies what the better one has reached by now, whose checkpoint is kept; with `keep_checkpoints` `all`,
-what that had at the same age. When all of them train, one more joins. A step that failed is tried again with the same
-values from the same checkpoint; when that fails as well, its member copies one of the best.
+Nothing waits for a generation: the idle member with the fewest steps is next, compared with the others at its age. It
+copies the latest state of the better one, whose checkpoint is kept; with `keep_checkpoints` `all`, the state at the
+same age. While all of them train, one more joins. A failed step is repeated with the same values from the same
+checkpoint; if that fails as well, its member copies one of the best.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from typing_extensions import override
 from katib.errors import FieldError
 from katib.model.checkpoints import KEEP_ALL, KEEP_SETTING, is_url
 from katib.model.space import Point
-from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem, Proposal
+from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem, Proposal, TrialOutcome
 from suggestion_services.base.checkpoint_volume import CheckpointVolume, check_place
-from suggestion_services.pbt.population import Member, Population, Step, explored, lost_to
+from suggestion_services.pbt.population import Member, Population, TrainingStep, explored, lost_to
 
 DEFAULT_POPULATION = 10
 DEFAULT_THRESHOLD = 0.2
@@ -38,8 +38,8 @@ class PopulationBasedTraining(Algorithm):
     """The algorithm `pbt`.
 
     Args:
-        problem: What to search.
-        volume: Where the service itself provides the checkpoints of trials; None where those who start trials do.
+        problem: The search problem.
+        volume: The volume on which the service provides the checkpoints of trials; None if the controller does.
     """
 
     def __init__(self, problem: Problem, volume: CheckpointVolume | None = None) -> None:
@@ -55,7 +55,7 @@ class PopulationBasedTraining(Algorithm):
     @classmethod
     @override
     def check(cls, problem: Problem) -> Sequence[FieldError]:
-        """Refuse a place of checkpoints that could not be passed to a program."""
+        """Refuse a checkpoint path that cannot be passed to a program."""
         return check_place(problem.settings.text("suggestion_trial_dir", ""))
 
     @override
@@ -80,7 +80,7 @@ class PopulationBasedTraining(Algorithm):
             "raise maxTrialCount or lower n_population"
         )
 
-    def _next_step(self, population: Population, k: int) -> Step:
+    def _next_step(self, population: Population, k: int) -> TrainingStep:
         random = self.problem.random(k)
         if len(population) < self._size:
             return self._newcomer(population, k, random)
@@ -93,11 +93,11 @@ class PopulationBasedTraining(Algorithm):
         point = self._point(latest) or self.problem.space.sample(random)
         return self._step(population, k, latest.member, latest.number + 1, latest.parent, latest.generation, point)
 
-    def _trained_on(self, population: Population, member: Member, k: int, random: Random) -> Step:
-        """Return the step of a member that copies another one, goes on with its own values, or starts again."""
+    def _trained_on(self, population: Population, member: Member, k: int, random: Random) -> TrainingStep:
+        """Return the next step of a member: a copy of another one, a continuation, or a fresh start."""
         latest = member.latest
         own = None if member.is_lost or self._point(latest) is None else latest
-        # A share of all members: of those among the worst, each is among the worst of the ones that are known as well.
+        # A share of all members: one of the worst is also among the worst of the known ones.
         count = int(len(population) * self._threshold + 1e-9)  # without the addition 0.29 * 100 would be 28
         models = lost_to(population.ranking(latest.generation, exactly=own is not None), own, count)
         if not self._keeps_all:
@@ -113,11 +113,11 @@ class PopulationBasedTraining(Algorithm):
             return self._step(population, k, latest.member, number, own.name, own.generation + 1, kept)
         return self._step(population, k, latest.member, number, "", 0, self.problem.space.sample(random))
 
-    def _newcomer(self, population: Population, k: int, random: Random) -> Step:
+    def _newcomer(self, population: Population, k: int, random: Random) -> TrainingStep:
         """Return the first step of a new member.
 
-        The first ones are spread over the range of every parameter, but that every second one begins with the values of
-        an earlier experiment's best, as long as there are some.
+        The first ones are spread over the range of every parameter, except that every second one starts with the values
+        of an earlier experiment's best, while there are any.
         """
         member = population.unused_member()
         number = int(member)
@@ -135,11 +135,11 @@ class PopulationBasedTraining(Algorithm):
 
     def _step(
         self, population: Population, k: int, member: str, number: int, parent: str, generation: int, point: Point
-    ) -> Step:
+    ) -> TrainingStep:
         assignments = self.problem.space.format(point)
         name = f"{k}" if self._volume is None else self._volume.trial_name(self.problem.experiment, k, population.taken)
-        return Step(member, number, generation, parent, name, Outcome.PENDING, math.nan, assignments)
+        return TrainingStep(member, number, generation, parent, name, TrialOutcome.PENDING, math.nan, assignments)
 
-    def _point(self, step: Step) -> Point | None:
-        """Return the values of a step; None when they are not of this space: it may be of another service."""
+    def _point(self, step: TrainingStep) -> Point | None:
+        """Return the values of a step; None if they are outside this space: it may be of another service."""
         return self.problem.space.nearest(step.assignments.items())

@@ -1,7 +1,7 @@
-"""The population, read from the labels of its trials. Pure: the same trials give the same population.
+"""The population, derived from the labels of its trials. Pure: the same trials give the same population.
 
 A member trains in steps, each of them one trial. A step starts from the checkpoint of its *parent*, an earlier trial of
-the same member or of one that it copied; its *generation* says how many steps lead to it from an empty checkpoint.
+the same member or of one that it copied; its *generation* is the number of steps from an empty checkpoint.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from random import Random
 
 from katib.model.names import GENERATION_LABEL, MEMBER_LABEL, PARENT_LABEL, STEP_LABEL
 from katib.model.space import Choice, Grid, Interval, Parameter, Point, SearchSpace, Value
-from suggestion_services.base.algorithm import Outcome, PastTrial
+from suggestion_services.base.algorithm import PastTrial, TrialOutcome
 
 MAX_ATTEMPTS = 2
-"""How often a step is tried before its member is replaced: once more than Katib's examples fail by chance, and not so
-often that hyperparameters that diverge use up the budget."""
+"""Attempts at a step before its member is replaced: one more than Katib's examples fail by chance, and few enough that
+diverging hyperparameters do not use up the budget."""
 
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,9}")
-_FAILED = (Outcome.BAD, Outcome.SILENT)
+_FAILED = (TrialOutcome.BAD, TrialOutcome.SILENT)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TrainingStep:
     """One training of one member.
 
     Attributes:
-        member: Whose: a number, or for a trial without labels (such as one that a user added) the trial's name.
-        number: Its place in the member's life, from 0; every attempt counts.
-        generation: How many steps lead to it from an empty checkpoint.
-        parent: The trial whose checkpoint it starts from; empty for an empty one.
-        name: Of its trial.
-        outcome: How that ended.
+        member: Its member: a number, or for a trial without labels (such as one added by a user) the trial's name.
+        number: Its index in the member's life, from 0; every attempt counts.
+        generation: Number of steps from an empty checkpoint.
+        parent: The trial with the initial checkpoint; empty for an empty one.
+        name: Name of its trial.
+        outcome: Outcome of the trial.
         score: The objective, higher is better; NaN unless measured.
         assignments: Text by parameter name.
     """
@@ -43,13 +43,13 @@ class Step:
     generation: int
     parent: str
     name: str
-    outcome: Outcome
+    outcome: TrialOutcome
     score: float
     assignments: Mapping[str, str]
 
     @classmethod
-    def of(cls, trial: PastTrial, *, maximize: bool) -> Step:
-        """Return the step that a trial is."""
+    def of(cls, trial: PastTrial, *, maximize: bool) -> TrainingStep:
+        """Return the step of a trial."""
         labels = trial.labels
         return cls(
             member=labels.get(MEMBER_LABEL) or trial.name,
@@ -64,7 +64,7 @@ class Step:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels of its trial; without parent where there is none, as Katib's."""
+        """The labels of its trial; without a parent label if there is none, as in Katib."""
         own = {GENERATION_LABEL: str(self.generation), MEMBER_LABEL: self.member, STEP_LABEL: str(self.number)}
         return {**own, PARENT_LABEL: self.parent} if self.parent else own
 
@@ -77,44 +77,44 @@ class Step:
 class Member:
     """The steps of one member, oldest first; at least one."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[TrainingStep]) -> None:
         self._steps = sorted(steps, key=lambda step: step.number)
 
     @property
-    def latest(self) -> Step:
+    def latest(self) -> TrainingStep:
         """Its latest step."""
         return self._steps[-1]
 
     @property
     def is_idle(self) -> bool:
         """Whether it waits for its next step."""
-        return self.latest.outcome is not Outcome.PENDING
+        return self.latest.outcome is not TrialOutcome.PENDING
 
     @property
     def is_lost(self) -> bool:
-        """Whether its latest step has failed as often as it is tried."""
+        """Whether its latest step has used up its attempts."""
         last = self._steps[-MAX_ATTEMPTS:]
         same = {(step.generation, step.parent) for step in last}
         return len(last) == MAX_ATTEMPTS and len(same) == 1 and all(step.has_failed for step in last)
 
     @property
     def next_generation(self) -> int:
-        """The generation of its next step, unless that copies another member."""
+        """The generation of its next step, unless it copies another member."""
         return self.latest.generation + (0 if self.latest.has_failed and not self.is_lost else 1)
 
-    def best_known(self, generation: int, *, exactly: bool) -> Step | None:
+    def best_known(self, generation: int, *, exactly: bool) -> TrainingStep | None:
         """Return its furthest measured step up to a generation, or of exactly this one."""
-        measured = [s for s in self._steps if s.outcome is Outcome.MEASURED and s.generation <= generation]
+        measured = [s for s in self._steps if s.outcome is TrialOutcome.MEASURED and s.generation <= generation]
         found = max(measured, key=lambda step: (step.generation, step.number), default=None)
         return found if found is None or not exactly or found.generation == generation else None
 
     @property
-    def newest(self) -> Step | None:
-        """Its latest measured step; None when there is none."""
-        return next((step for step in reversed(self._steps) if step.outcome is Outcome.MEASURED), None)
+    def newest(self) -> TrainingStep | None:
+        """Its latest measured step; None if there is none."""
+        return next((step for step in reversed(self._steps) if step.outcome is TrialOutcome.MEASURED), None)
 
-    def add(self, step: Step) -> None:
-        """Add the step that comes next."""
+    def add(self, step: TrainingStep) -> None:
+        """Add the next step."""
         self._steps.append(step)
 
 
@@ -122,18 +122,18 @@ class Population:
     """All members, by name.
 
     Attributes:
-        models: Steps of other experiments, the best first. Their checkpoints are not here, their values are known.
+        models: Steps of other experiments, the best first. Only their values are available, not their checkpoints.
         taken: Names of trials.
     """
 
     def __init__(self, trials: Sequence[PastTrial], *, maximize: bool) -> None:
-        steps: dict[str, list[Step]] = {}
-        models: list[Step] = []
+        steps: dict[str, list[TrainingStep]] = {}
+        models: list[TrainingStep] = []
         for trial in trials:
-            step = Step.of(trial, maximize=maximize)
+            step = TrainingStep.of(trial, maximize=maximize)
             if not trial.is_earlier:
                 steps.setdefault(step.member, []).append(step)
-            elif step.outcome is Outcome.MEASURED:
+            elif step.outcome is TrialOutcome.MEASURED:
                 models.append(step)
         self._members = {name: Member(steps[name]) for name in sorted(steps, key=_order)}
         self.models = sorted(models, key=lambda step: -step.score)
@@ -144,34 +144,35 @@ class Population:
         return len(self._members)
 
     def next_idle(self) -> Member | None:
-        """Return the idle member that lags behind most; None when all of them train."""
+        """Return the idle member with the fewest steps; None if all of them train."""
         idle = (member for member in self._members.values() if member.is_idle)
         return min(idle, key=lambda member: (member.next_generation, _order(member.latest.member)), default=None)
 
-    def ranking(self, generation: int, *, exactly: bool) -> list[Step]:
+    def ranking(self, generation: int, *, exactly: bool) -> list[TrainingStep]:
         """Return the measured steps of a generation, one of each member that has any, the worst first.
 
         Members that have not reached it are not compared: they would look worse for being younger.
 
         Args:
-            generation: Which one.
-            exactly: Whether those that have not reached it are left out; otherwise they stand with their furthest step.
+            generation: The generation.
+            exactly: Whether members that have not reached it are left out; otherwise they count with their furthest
+                step.
         """
         known = (member.best_known(generation, exactly=exactly) for member in self._members.values())
         return sorted((step for step in known if step is not None), key=lambda step: step.score)
 
-    def newest_of(self, step: Step) -> Step:
-        """Return the latest measured step of a step's member: that one whose checkpoint is kept."""
+    def newest_of(self, step: TrainingStep) -> TrainingStep:
+        """Return the latest measured step of a step's member, whose checkpoint is kept."""
         return self._members[step.member].newest or step
 
     def unused_member(self) -> str:
-        """Return the name of a member that is not there."""
+        """Return an unused name for a member."""
         while str(self._unused) in self._members:
             self._unused += 1
         return str(self._unused)
 
-    def add(self, step: Step) -> None:
-        """Add a step that is about to begin."""
+    def add(self, step: TrainingStep) -> None:
+        """Add a step that is about to start."""
         self.taken.add(step.name)
         if step.member in self._members:
             self._members[step.member].add(step)
@@ -179,13 +180,13 @@ class Population:
             self._members[step.member] = Member([step])
 
 
-def lost_to(ranking: list[Step], step: Step | None, count: int) -> list[Step]:
-    """Return those that a member may copy; empty when it goes on with what it has.
+def lost_to(ranking: list[TrainingStep], step: TrainingStep | None, count: int) -> list[TrainingStep]:
+    """Return the steps that a member may copy; empty if it continues with its own.
 
     Args:
         ranking: The worst first.
-        step: What the member has in the ranking; None when it has nothing, and copies whatever is good.
-        count: How many of the ranking copy, and how many are copied.
+        step: The member's step in the ranking; None if it has none, and copies any good one.
+        count: Number of members that copy, and of those that are copied.
     """
     best = ranking[-max(count, 1) :]
     if step is None:
@@ -206,22 +207,22 @@ def _number(text: str | None) -> int:
 
 
 FACTORS = (0.8, 1.2)
-"""[Jaderberg2017], and Katib."""
+"""As in [Jaderberg2017] and in Katib."""
 
 _SHARE_OF_RANGE = 0.1
-"""How far a value moves that no factor moves: zero."""
+"""Shift of a value of zero, which no factor changes."""
 
 
 def explored(space: SearchSpace, point: Point, random: Random, resample_probability: float) -> Point:
-    """Return a point near that of a member that was copied.
+    """Return a point near that of a copied member.
 
-    Katib multiplies and cuts off at the bounds, which leaves the grid of steps and lets zeros and bounds never move
-    again. Here every result is a feasible value, and another one than before wherever the parameter has one.
+    Katib multiplies and clips at the bounds, which leaves the grid of steps and never moves zeros and bounds again.
+    Here every result is a feasible value, and a new one for each parameter with more than one.
 
     Args:
         space: The parameters.
         point: Values of all of them.
-        random: Decides.
+        random: Random source.
         resample_probability: For each parameter, the probability that its value is drawn again instead.
     """
     return {
@@ -233,10 +234,10 @@ def explored(space: SearchSpace, point: Point, random: Random, resample_probabil
 
 
 def perturbed(parameter: Parameter, value: Value, random: Random) -> Value:
-    """Return a number times 0.8 or 1.2, an entry of a list one place to the left or to the right."""
+    """Return a number times 0.8 or 1.2, or a neighboring entry of a list."""
     factor = random.choice(FACTORS)
     other = sum(FACTORS) - factor
-    for one in (factor, other):  # the other way at the end of the range
+    for one in (factor, other):  # the opposite direction at the end of the range
         moved = _moved(parameter, value, one)
         if moved != value:
             return moved

@@ -1,7 +1,7 @@
 """Random search: every parameter drawn from its own distribution, independently of all trials.
 
-The k-th point depends on the seed and k alone. It needs no history, repeats after a restart, and two requests in flight
-never get the same draw.
+The k-th point depends on the seed and k alone. So it needs no history, is the same after a restart, and two concurrent
+requests never get the same draw.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The algorithm `sobol`: points that fill the space more evenly than random ones.
 
-The k-th suggestion is the k-th point of a scrambled Sobol sequence with one dimension for each parameter. Each number
-becomes a value so that equal lengths are equally probable: every type, step and distribution is respected. It needs no
-history. The seed scrambles the sequence, so that two experiments differ and no point lies on a bound.
+The k-th suggestion is the k-th point of a scrambled Sobol sequence with one dimension for each parameter, mapped to
+values uniformly in probability: every type, step and distribution is respected. It needs no history. The seed scrambles
+the sequence, so that two experiments differ and no point lies on a bound.
 
 Sources: [Joe2008] Constructing Sobol Sequences with Better Two-Dimensional Projections, SIAM Journal on Scientific
 Computing 30(5), whose direction numbers end at 21,201 dimensions; [Matousek1998] On the L2-Discrepancy for Anchored
@@ -19,7 +19,7 @@ from katib.model.space import Point
 from suggestion_services.base.algorithm import Problem, StatelessAlgorithm
 from suggestion_services.base.rules import SobolRules
 
-_SEQUENCE = -1  # in place of the number of a suggestion: the scrambling belongs to all of them
+_SEQUENCE = -1  # instead of a suggestion's number: the scrambling is common to all of them
 
 
 class SobolSearch(SobolRules, StatelessAlgorithm):

@@ -1,7 +1,7 @@
 """The parameters of a search space in groups that are present together.
 
-A trial has the parameters without a condition, and with them the groups whose condition its values meet. Each group has
-a model of its own: of one group all trials that have a parameter have all of them, so a joint model loses none.
+A trial has the parameters without a condition, and the groups whose condition its values meet. Each group has a model
+of its own: a trial has either all parameters of a group or none, so a joint model loses no trial.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Group = Mapping[str, BaseDistribution]
 
 
 class Branches:
-    """The groups of a search space as Optuna sees their parameters."""
+    """The groups of a search space with their parameters as Optuna distributions."""
 
     def __init__(self, space: SearchSpace, dimensions: Mapping[str, Dimension]) -> None:
         self._dimensions = dimensions
@@ -39,10 +39,10 @@ class Branches:
         """Of all groups, without parameters that have one value: there is nothing to learn about them."""
 
     def present(self, params: Mapping[str, Any]) -> Iterator[Group]:
-        """Yield the groups that a trial has, parents first.
+        """Yield the groups that are present in a trial, parents first.
 
         Args:
-            params: What Optuna calls the values so far; looked at again before each group.
+            params: The values so far, as Optuna values; read again before each group.
         """
         names: set[str] = set()
         for condition, group in self._groups:

@@ -1,6 +1,6 @@
-"""How parameters look to Optuna, and how values travel there and back.
+"""Conversion of parameters and values to Optuna and back.
 
-| parameter | Optuna sees |
+| parameter | in Optuna |
 |---|---|
 | interval, uniform | a float between the bounds |
 | interval, logUniform | a float between the bounds, logarithmic |
@@ -33,18 +33,18 @@ _INT_LIMIT = 2**53  # beyond it Optuna's floats cannot distinguish neighbors
 
 @dataclass(frozen=True)
 class Dimension(ABC):
-    """One parameter as Optuna sees it."""
+    """A parameter in Optuna."""
 
     parameter: Parameter
     distribution: BaseDistribution
 
     @abstractmethod
     def encode(self, value: Value) -> Value:
-        """Return what Optuna shall see for a feasible value."""
+        """Return Optuna's value for a feasible value."""
 
     @abstractmethod
     def decode(self, value: Value) -> Value:
-        """Return the feasible value for what Optuna says."""
+        """Return the feasible value for a value from Optuna."""
 
 
 class _Same(Dimension):
@@ -78,7 +78,7 @@ class _Share(Dimension):
 
 
 def suggested(trial: Trial, name: str, distribution: BaseDistribution) -> Any:
-    """Return what Optuna suggests for one parameter of a trial."""
+    """Return Optuna's suggestion for one parameter of a trial."""
     match distribution:
         case FloatDistribution(low=low, high=high, log=log):
             return trial.suggest_float(name, low, high, log=log)
@@ -90,7 +90,7 @@ def suggested(trial: Trial, name: str, distribution: BaseDistribution) -> Any:
 
 
 def dimension_of(parameter: Parameter) -> Dimension:
-    """Return how Optuna sees a parameter."""
+    """Return the Optuna dimension of a parameter."""
     match parameter:
         case Interval(spread=spread) if not spread.bell:
             log = spread.distribution == Distribution.LOG_UNIFORM

@@ -1,9 +1,9 @@
 """Past trials as an Optuna storage.
 
-Optuna's own in-memory storage copies every trial that is added and numbers it in order of arrival. Here the history is
-exactly the list it is given, numbered from -n to -1 in that order, so that a service which saw the trials arrive one by
-one and a service which sees them all at once have the same history. Trials that Optuna asks for live beside it,
-numbered from 0, and go away with the storage.
+Optuna's own in-memory storage copies every added trial and numbers it in order of arrival. Here the history is exactly
+the given list, numbered from -n to -1 in that order, so that it does not depend on whether a service received the
+trials one by one or all at once. Trials that Optuna asks for are kept separately, numbered from 0, and discarded with
+the storage.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 _NO_CONSTRAINTS: Mapping[str, float] = MappingProxyType({})
-_STATES = tuple(TrialState)  # going through an enumeration's members takes Python longer than what is done with them
-_COSTS = {TrialState.PRUNED: math.inf, TrialState.RUNNING: math.nan}  # in the order in which sorting puts them
+_STATES = tuple(TrialState)  # iterating over an enumeration is slow in Python
+_COSTS = {TrialState.PRUNED: math.inf, TrialState.RUNNING: math.nan}  # in sorting order
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # Optuna's times carry no zone, and its samplers do not look at them
 
 
 class KnownTrial(FrozenTrial):
-    """A trial of the history. It has no constraints and is never changed, which spares Optuna most of its reading.
+    """A trial of the history. It has no constraints and is never changed, which saves Optuna most of its copying.
 
     Attributes:
-        numbers: The parameters as Optuna's models see them; a category is its index.
+        numbers: The parameters as numbers of Optuna's models; a category is its index.
     """
 
-    number: int = -1  # plain attributes, where Optuna has properties that it reads thousands of times per suggestion
+    number: int = -1  # plain attributes instead of Optuna's properties, read thousands of times per suggestion
     value: float | None = None
 
     def __init__(
@@ -68,11 +68,11 @@ class KnownTrial(FrozenTrial):
         return _NO_CONSTRAINTS  # type: ignore[return-value]  # a read-only dictionary
 
 
-class History(InMemoryStorage):
-    """A storage of one study that begins with these trials. It does not change them, except for their numbers.
+class HistoryStorage(InMemoryStorage):
+    """A storage of one study with initial trials. It does not change them, except for their numbers.
 
     Args:
-        name: Of the study.
+        name: Name of the study.
         trials: The history.
         maximize: Whether the largest value is the best.
     """
@@ -105,7 +105,7 @@ class History(InMemoryStorage):
         return super().get_all_trials(self._study_id, deepcopy=False)
 
     def column(self, name: str) -> FloatArray:
-        """Return the numbers (n,) of one parameter in the history; NaN where it is absent."""
+        """Return the numbers (n,) of one parameter in the history; NaN if it is absent."""
         column = self._columns.get(name)
         if column is None:
             column = np.array([trial.numbers.get(name, math.nan) for trial in self._history], dtype=float)
@@ -113,10 +113,10 @@ class History(InMemoryStorage):
         return column
 
     def split(self, gamma: Callable[[int], int]) -> tuple[IntArray, IntArray]:
-        """Return which trials of the history count as good, and which do not, each in the order of the history.
+        """Return the indices of the good trials and of the others, each in the order of the history.
 
         Args:
-            gamma: How many of so many ended trials are good. Without so many values, failed trials fill up.
+            gamma: Number of good trials among ended ones. If fewer have values, failed trials fill up.
         """
         if self._split is None or self._split[0] != gamma(self._n_ended):
             n_good = gamma(self._n_ended)
@@ -127,7 +127,7 @@ class History(InMemoryStorage):
 
     @cached_property
     def _costs(self) -> FloatArray:
-        """What trials are ranked by (n,): lower is better, failed ones behind all values, running ones at the end."""
+        """Sort keys of trials (n,): lower is better, failed ones after all values, running ones last."""
         sign = -1.0 if self._maximize else 1.0
         return np.array([_COSTS[t.state] if t.value is None else sign * t.value for t in self._history], dtype=float)
 

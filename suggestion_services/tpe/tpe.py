@@ -1,15 +1,15 @@
-"""Tree-structured Parzen estimators: `tpe` looks at each parameter for itself, `multivariate-tpe` at all together.
+"""Tree-structured Parzen estimators: `tpe` models each parameter separately, `multivariate-tpe` all together.
 
 `motpe` is `tpe` for several objectives: the good trials are a tenth, front by front.
 
 Source: [Bergstra2011] Algorithms for Hyper-Parameter Optimization, NeurIPS 24, section 4; multivariate as in
 [Falkner2018] BOHB, ICML 2018; several objectives as in [Ozaki2022] Multiobjective Tree-Structured Parzen Estimator,
-JAIR 73. All as Optuna implements them; every option is set here, since Optuna's defaults changed between releases. Of
-the front that does not fit among the good trials as a whole, those are taken that cover most hypervolume together;
-beyond three objectives, where that is expensive, those that show all of it.
+JAIR 73. All as implemented in Optuna; every option is set here, since Optuna's defaults changed between releases. If a
+front does not fit among the good trials as a whole, its trials with the most hypervolume together are used; beyond
+three objectives, for which that is expensive, trials spread over all of it.
 Failed and diverged trials count as worse than all others (Optuna ranks a pruned trial without readings last), running
-ones as bad too (constant liar), so that requests in parallel spread. Optuna weighs trials beyond the newest 25 a little
-less; "newest" here is a random choice, since a history must mean the same in any order.
+ones as bad too (constant liar), so that parallel requests spread. Optuna weighs trials beyond the newest 25 a little
+less; "newest" here is a random choice, since a history has no order.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing_extensions import override
 from katib.model.pareto import Point as Costs
 from katib.model.pareto import front, hypervolume, spread
 from katib.model.space import Point
-from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem
+from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem, TrialOutcome
 from suggestion_services.base.rules import TpeRules
 from suggestion_services.base.settings import Settings
 from suggestion_services.base.shared_context import quiet
@@ -39,14 +39,14 @@ from suggestion_services.gp.ranks import EarlierRanks
 from suggestion_services.gp.transfer import learned_words
 from suggestion_services.tpe.branches import Branches
 from suggestion_services.tpe.dimensions import dimension_of, suggested
-from suggestion_services.tpe.history import FloatArray, History, IntArray, KnownTrial
+from suggestion_services.tpe.history import FloatArray, HistoryStorage, IntArray, KnownTrial
 
-optuna.logging.set_verbosity(optuna.logging.WARNING)  # it announces every study, and a request makes one
+optuna.logging.set_verbosity(optuna.logging.WARNING)  # it logs every study, and a request creates one
 
 _STATES = {
-    Outcome.PENDING: TrialState.RUNNING,
-    Outcome.MEASURED: TrialState.COMPLETE,
-    Outcome.BAD: TrialState.PRUNED,
+    TrialOutcome.PENDING: TrialState.RUNNING,
+    TrialOutcome.MEASURED: TrialState.COMPLETE,
+    TrialOutcome.BAD: TrialState.PRUNED,
 }
 _GOOD_SHARE = 0.1
 _MOST_GOOD = 25  # Optuna's and hyperopt's limit of trials that count as good
@@ -54,7 +54,7 @@ _MOST_PROMISED = 3  # of ten that would be drawn at random
 _MEASURED = 3  # objectives up to which the hypervolume is exact and cheap
 _TINY = 1e-12
 _CANDIDATES = 24
-_DRAWS = 20  # the second half of them without the model: in a nearly used up space only chance finds the rest
+_DRAWS = 20  # the second half of them without the model: in a nearly exhausted space only chance finds the rest
 
 
 class Tpe(TpeRules, Algorithm):
@@ -73,11 +73,11 @@ class Tpe(TpeRules, Algorithm):
 
     @property
     def maximizes(self) -> bool:
-        """Whether the largest of the values that trials count with is the best."""
+        """Whether the largest of the counted values is the best."""
         return self.problem.maximize
 
     def counted(self, trials: Sequence[PastTrial]) -> Mapping[str, float]:
-        """Return the values that trials count with in place of their own; earlier ones without any do not count."""
+        """Return values that replace those of trials; earlier ones without an entry do not count."""
         return self._ranks.values(trials)
 
     @override
@@ -85,13 +85,13 @@ class Tpe(TpeRules, Algorithm):
         return learned_words("multivariate-tpe" if self.multivariate else "tpe", self._ranks.weights)
 
     def promised(self, trials: Sequence[PastTrial]) -> Sequence[Point]:
-        """Return what is tried first: points that earlier trials promise."""
+        """Return the points to try first, from earlier trials."""
         return self._ranks.best(trials)[:_MOST_PROMISED]
 
     @override
     def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Point]:
         known = self._frozen(trials)
-        history = History(self.problem.experiment, known, maximize=self.maximizes)
+        history = HistoryStorage(self.problem.experiment, known, maximize=self.maximizes)
         study = Study(self.problem.experiment, history)
         taken = [trial.params for trial in known if trial.state is TrialState.RUNNING]
         promised = self.promised(trials)
@@ -103,17 +103,17 @@ class Tpe(TpeRules, Algorithm):
             taken.append(params)
             yield {name: self._dimensions[name].decode(param) for name, param in params.items()}
 
-    def _draw(self, study: Study, history: History, k: int, taken: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Return a draw that no running trial has, unless luck is very bad or there are no others.
+    def _draw(self, study: Study, history: HistoryStorage, k: int, taken: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return a draw that no running trial has, unless attempts run out.
 
-        In a small space the model alone may choose a running point again. Each draw in vain stays in the study as one
+        In a small space the model alone may choose a running point again. Each rejected draw stays in the study as one
         more running trial, which pushes the next further away.
         """
         random = self.problem.random(k)
         for attempt in range(_DRAWS):
             seed = random.getrandbits(32)
             options = self._options if attempt < _DRAWS // 2 else {**self._options, "n_startup_trials": sys.maxsize}
-            study.sampler = _Sampler(self._branches, history, options, seed)
+            study.sampler = _TpeSampler(self._branches, history, options, seed)
             trial = study.ask()
             params: dict[str, Any] = {}
             for group in self._branches.present(params):
@@ -123,7 +123,7 @@ class Tpe(TpeRules, Algorithm):
         return params
 
     def _frozen(self, trials: Sequence[PastTrial]) -> list[KnownTrial]:
-        """Return the trials as Optuna's, converting only those that are new or changed."""
+        """Convert the trials to Optuna's, only those that are new or changed."""
         old = self._known
         self._known = {}
         for trial in trials:
@@ -139,7 +139,7 @@ class Tpe(TpeRules, Algorithm):
                 continue
             if trial.name in counted:
                 frozen.value = counted[trial.name]
-            elif trial.is_earlier and (trial.outcome is Outcome.MEASURED or trial.source not in sources):
+            elif trial.is_earlier and (trial.outcome is TrialOutcome.MEASURED or trial.source not in sources):
                 continue
             found.append(frozen)
         return found
@@ -171,7 +171,7 @@ class Motpe(Tpe):
     @property
     @override
     def maximizes(self) -> bool:
-        return False  # trials count with their place, 0 for the best
+        return False  # trials count with their rank, 0 for the best
 
     @override
     def promised(self, trials: Sequence[PastTrial]) -> Sequence[Point]:
@@ -179,20 +179,20 @@ class Motpe(Tpe):
 
     @override
     def counted(self, trials: Sequence[PastTrial]) -> Mapping[str, float]:
-        measured = [trial for trial in trials if trial.outcome is Outcome.MEASURED]
+        measured = [trial for trial in trials if trial.outcome is TrialOutcome.MEASURED]
         points = [
             tuple(-value if up else value for value, up in zip(trial.values, self.problem.directions, strict=False))
             for trial in measured
         ]
-        n_ended = sum(trial.outcome in (Outcome.MEASURED, Outcome.BAD) for trial in trials)
+        n_ended = sum(trial.outcome in (TrialOutcome.MEASURED, TrialOutcome.BAD) for trial in trials)
         order = best_first(points, _good_count_of_fronts(n_ended))
         return {measured[i].name: float(place) for place, i in enumerate(order)}
 
 
-class _Sampler(TPESampler):
+class _TpeSampler(TPESampler):
     """Optuna's sampler for one suggestion, given the search space instead of inferring it from all trials each time."""
 
-    def __init__(self, branches: Branches, history: History, options: dict[str, Any], seed: int) -> None:
+    def __init__(self, branches: Branches, history: HistoryStorage, options: dict[str, Any], seed: int) -> None:
         with quiet:  # gamma and prior_weight leave Optuna in version 6
             super().__init__(**options, seed=seed)
         self._branches = branches
@@ -216,7 +216,7 @@ class _Sampler(TPESampler):
 
     @override
     def _sample(self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]) -> dict[str, Any]:
-        """Return what the models of good trials and of the others suggest.
+        """Return the suggestion of the models of good and other trials.
 
         Optuna sorts all trials again for each parameter; here that is done once. Not a public hook of Optuna: if it
         were renamed, this would no longer be called, and only time would be lost.
@@ -243,17 +243,17 @@ class _Sampler(TPESampler):
         return self._parzen_estimator_cls(numbers, search_space, self._parzen_estimator_parameters, weights)
 
     def _numbers(self, name: str, rows: IntArray) -> FloatArray:
-        """Return the numbers of one parameter in these trials; those that are sampled together are present together."""
+        """Return the numbers of one parameter in these trials; parameters sampled together are present together."""
         numbers = self._history.column(name)[rows]
         return numbers[~np.isnan(numbers)]
 
 
 def best_first(points: Sequence[Costs], count: int) -> list[int]:
-    """Return the indices of points, so that the first `count` are front after front, all of the last one shown.
+    """Return the indices of points, so that the first `count` are front after front, the last one spread.
 
     Args:
-        points: Costs of the trials, as many of each; lower is better.
-        count: Of those whose order matters.
+        points: Costs of the trials, equally many for each; lower is better.
+        count: Number of indices with a significant order.
     """
     found: list[int] = []
     rest = list(range(len(points)))
@@ -267,9 +267,9 @@ def best_first(points: Sequence[Costs], count: int) -> list[int]:
 
 
 def _widest(points: Sequence[Costs], count: int) -> list[int]:
-    """Return the indices of so many points of a front that cover much together: always the one that adds most.
+    """Return the indices of `count` points of a front with a large hypervolume: greedily, the largest gain first.
 
-    What a point adds only falls as others are taken, so most are measured once.
+    The gain of a point only falls as others are added, so most are measured once.
     """
     if len(points) <= count or len(points[0]) > _MEASURED:
         return spread(points, count)
@@ -295,7 +295,7 @@ def _good_count_of_fronts(n: int) -> int:
 
 
 def usual_good_count(n: int) -> int:
-    """Return how many of n ended trials count as good by default, as in Optuna."""
+    """Return the default number of good trials among n ended ones, as in Optuna."""
     return min(math.ceil(_GOOD_SHARE * n), _MOST_GOOD)
 
 
@@ -304,7 +304,7 @@ def sampler_options(settings: Settings, *, multivariate: bool) -> dict[str, Any]
     candidates = settings.whole("n_ei_candidates", settings.whole("n_EI_candidates", _CANDIDATES))
     options: dict[str, Any] = {
         "n_startup_trials": settings.whole("n_startup_trials", 10),
-        "n_ei_candidates": max(candidates, 1),  # Katib allows 0, with which nothing could be chosen
+        "n_ei_candidates": max(candidates, 1),  # Katib allows 0, which leaves nothing to choose from
         "multivariate": multivariate,
         "group": False,
         "constant_liar": True,

@@ -16,10 +16,10 @@ from katib.wire.rpc._generated import api_pb2 as pb
 from katib.wire.rpc._generated.suggestions_pb2 import UndecodedSuggestionsRequest
 from suggestion_services.algorithms import ENTRIES, find_entry
 from suggestion_services.base import PastTrial, Problem
-from suggestion_services.base.algorithm import NotYet
+from suggestion_services.base.algorithm import AwaitingTrials
 from suggestion_services.base.messages import experiment_spec, past_trial
-from suggestion_services.base.sessions import Session, place_of
-from suggestion_services.early_stopping import Curve, Point, Standing
+from suggestion_services.base.sessions import SearchSession, place_of
+from suggestion_services.early_stopping import CostCurve, CurvePoint, CurveState
 from tests.support.searches import algorithm_for
 from tests.support.stopping_algorithms import NAMES, an_algorithm
 from tests.support.suggestion import a_parameter, a_trial, an_experiment
@@ -78,7 +78,7 @@ def expected(own: Sequence[pb.Trial], earlier: Sequence[pb.Trial]) -> list[PastT
 def test_trials_are_what_the_request_says_whatever_was_asked_before(
     asked: list[tuple[list[pb.Trial], list[pb.Trial]]],
 ) -> None:
-    session = Session(algorithm_for("random"), OBJECTIVE)
+    session = SearchSession(algorithm_for("random"), OBJECTIVE)
     for own, earlier in asked:
         assert repr(session.history(request_of(own, earlier))) == repr(expected(own, earlier))
 
@@ -96,7 +96,7 @@ def test_an_algorithm_that_saw_other_histories_answers_as_a_new_one(
     entry = find_entry(name)
     problem = Problem.of("demo", experiment_spec(experiment), entry.info)
     old = entry.load()(problem)
-    session = Session(old, OBJECTIVE)
+    session = SearchSession(old, OBJECTIVE)
     for own, earlier in asked:
         history, first = session.history(request_of(own, earlier)), len({trial.name for trial in own})
 
@@ -108,20 +108,20 @@ def _answers(algorithm: object, history: list[PastTrial], first: int) -> list[st
     found: list[str] = []
     try:
         found.extend(map(repr, algorithm.suggest(history, first=first, count=2)))  # type: ignore[attr-defined]  # any algorithm
-    except NotYet:
+    except AwaitingTrials:
         found.append("not yet")
     return found
 
 
 VALUES = st.sampled_from([*(i / 4 for i in range(-8, 9)), math.nan, math.inf, -math.inf])
-STANDINGS = st.sampled_from([Standing.RUNNING, Standing.RUNNING, Standing.SUCCEEDED, Standing.STOPPED])
+STANDINGS = st.sampled_from([CurveState.RUNNING, CurveState.RUNNING, CurveState.SUCCEEDED, CurveState.STOPPED])
 READINGS = st.lists(st.tuples(VALUES, st.integers(0, 4)), max_size=9)
 
 
-def a_curve(i: int, readings: list[tuple[float, int]], standing: Standing, *, by_number: bool) -> Curve:
+def a_curve(i: int, readings: list[tuple[float, int]], standing: CurveState, *, by_number: bool) -> CostCurve:
     """Return a curve from values and the number of steps between them."""
     steps = None if by_number else accumulate(gap for _, gap in readings)
-    return Curve.of(f"trial-{i}", [value for value, _ in readings], steps=steps, standing=standing)
+    return CostCurve.of(f"trial-{i}", [value for value, _ in readings], steps=steps, standing=standing)
 
 
 EXPERIMENTS = st.lists(st.tuples(READINGS, STANDINGS, st.booleans()), max_size=8).map(
@@ -129,31 +129,31 @@ EXPERIMENTS = st.lists(st.tuples(READINGS, STANDINGS, st.booleans()), max_size=8
 )
 
 
-def mirrored(curve: Curve) -> Curve:
+def mirrored(curve: CostCurve) -> CostCurve:
     """Return what the same trial looks like where the negated objective is maximised: the same."""
     values = [-cost for cost in curve.costs]
     steps = None if curve.by_number else curve.resources
-    return Curve.of(curve.trial_name, values, steps=steps, standing=curve.standing, maximize=True)
+    return CostCurve.of(curve.trial_name, values, steps=steps, standing=curve.standing, maximize=True)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=40)
 @given(curves=EXPERIMENTS, seed=st.integers(0, 9))
-def test_verdicts_depend_on_the_curves_alone(name: str, curves: list[Curve], seed: int) -> None:
+def test_verdicts_depend_on_the_curves_alone(name: str, curves: list[CostCurve], seed: int) -> None:
     algorithm = an_algorithm(name)
     verdicts = algorithm.judge(curves)
     stopped = [verdict.trial_name for verdict in verdicts]
 
     assert algorithm.judge(curves) == verdicts
     assert set(an_algorithm(name).judge(random.Random(seed).sample(curves, len(curves)))) == set(verdicts)
-    assert set(stopped) <= {c.trial_name for c in curves if c.standing is Standing.RUNNING and len(c)}
+    assert set(stopped) <= {c.trial_name for c in curves if c.standing is CurveState.RUNNING and len(c)}
     up = an_algorithm(name, maximize=True).judge([mirrored(curve) for curve in curves])
     assert [verdict.trial_name for verdict in up] == stopped
 
 
 @settings(max_examples=40)
 @given(curves=EXPERIMENTS, factor=st.integers(2, 4), grace=st.integers(0, 5))
-def test_asha_never_stops_the_best_trial_of_a_rung(curves: list[Curve], factor: int, grace: int) -> None:
+def test_asha_never_stops_the_best_trial_of_a_rung(curves: list[CostCurve], factor: int, grace: int) -> None:
     stopped = {v.trial_name for v in an_algorithm("asha", reduction_factor=factor, grace=grace).judge(curves)}
 
     for rung in (factor**k for k in range(6)):
@@ -165,11 +165,11 @@ def test_asha_never_stops_the_best_trial_of_a_rung(curves: list[Curve], factor: 
 
 @settings(max_examples=40)
 @given(curves=EXPERIMENTS)
-def test_asha_leaves_a_share_running_or_ended_at_every_rung(curves: list[Curve]) -> None:
+def test_asha_leaves_a_share_running_or_ended_at_every_rung(curves: list[CostCurve]) -> None:
     """However often it is asked: stopped trials count at the rungs they reached, so the bar does not rise by itself."""
     algorithm = an_algorithm("asha")
     first = {verdict.trial_name for verdict in algorithm.judge(curves)}
-    then = [curve.ended(Standing.STOPPED) if curve.trial_name in first else curve for curve in curves]
+    then = [curve.ended(CurveState.STOPPED) if curve.trial_name in first else curve for curve in curves]
 
     assert algorithm.judge(then) == []
 
@@ -177,11 +177,11 @@ def test_asha_leaves_a_share_running_or_ended_at_every_rung(curves: list[Curve])
 @settings(max_examples=40)
 @given(values=st.lists(VALUES, max_size=30), cut=st.integers(0, 30))
 def test_a_curve_does_not_depend_on_how_it_came(values: list[float], cut: int) -> None:
-    whole = Curve.of("t", values)
+    whole = CostCurve.of("t", values)
     resources, costs = list(whole.resources), list(whole.costs)
-    parts = Curve("t", by_number=True)
+    parts = CostCurve("t", by_number=True)
     for some in (slice(0, cut), slice(cut, None)):
-        parts = parts.extended([Point(r, c) for r, c in zip(resources[some], costs[some], strict=True)])
+        parts = parts.extended([CurvePoint(r, c) for r, c in zip(resources[some], costs[some], strict=True)])
 
     assert list(parts.bests) == list(whole.bests)
     assert parts.best == min((v for v in values if math.isfinite(v)), default=math.inf)

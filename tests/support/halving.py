@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from katib.wire.rpc._generated import api_pb2 as pb
 from suggestion_services.algorithms import find_entry
-from suggestion_services.base.algorithm import Algorithm, NotYet, Outcome, PastTrial, Problem, Proposal
+from suggestion_services.base.algorithm import Algorithm, AwaitingTrials, PastTrial, Problem, Proposal, TrialOutcome
 from suggestion_services.base.messages import experiment_spec
 from tests.support.suggestion import Assignments, a_parameter, an_experiment
 
@@ -46,10 +46,10 @@ End = Callable[[PastTrial], PastTrial]
 
 def measured(trial: PastTrial) -> PastTrial:
     """Return the trial with its loss."""
-    return replace(trial, outcome=Outcome.MEASURED, objective=a_learning_curve(dict(trial.assignments)))
+    return replace(trial, outcome=TrialOutcome.MEASURED, objective=a_learning_curve(dict(trial.assignments)))
 
 
-def ends_as(outcome: Outcome) -> End:
+def ends_as(outcome: TrialOutcome) -> End:
     """Return what ends a trial without a value."""
     return lambda trial: replace(trial, outcome=outcome)
 
@@ -83,13 +83,13 @@ class Run:
             for suggestion in self.algorithm.suggest(history, first=len(self.trials), count=count):
                 assert isinstance(suggestion, Proposal)
                 given.append(suggestion)
-        except NotYet:
+        except AwaitingTrials:
             self.waits += 1
             assert given or self.running()
         return given
 
     def running(self) -> list[PastTrial]:
-        return [trial for trial in self.trials if trial.outcome is Outcome.PENDING]
+        return [trial for trial in self.trials if trial.outcome is TrialOutcome.PENDING]
 
     def start(self) -> None:
         """Fill the free places."""
@@ -99,7 +99,7 @@ class Run:
         for proposal in self.ask(wanted) if wanted else ():
             labels = proposal.labels if self.keeps_labels else {}
             name = f"t{len(self.trials):05}"
-            self.trials.append(PastTrial(name, Outcome.PENDING, proposal.assignments, labels=labels))
+            self.trials.append(PastTrial(name, TrialOutcome.PENDING, proposal.assignments, labels=labels))
 
     def step(self) -> bool:
         """Start what can be and end the oldest trial; return whether there was one."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from katib.wire.rpc._generated import api_pb2 as pb
 from suggestion_services.algorithms import find_entry
-from suggestion_services.base import Algorithm, Outcome, PastTrial, Problem
+from suggestion_services.base import Algorithm, PastTrial, Problem, TrialOutcome
 from suggestion_services.base.messages import experiment_spec
 from tests.support.suggestion import Assignments, a_parameter, an_experiment
 
@@ -114,6 +114,6 @@ def search(algorithm: Algorithm, loss: Callable[[Assignments], float], *, budget
     for k in range(budget):
         (point,) = texts(algorithm, trials, first=k)
         value = loss(point)
-        outcome = Outcome.BAD if value != value else Outcome.MEASURED  # noqa: PLR0124  # NaN
+        outcome = TrialOutcome.BAD if value != value else TrialOutcome.MEASURED  # noqa: PLR0124  # NaN
         trials.append(PastTrial(f"t{k:05}", outcome, point, value))
     return trials

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from katib.model.types import AlgorithmSetting
 from suggestion_services.algorithms import ENTRIES, find_entry
-from suggestion_services.early_stopping import Curve, Standing, StoppingAlgorithm, StoppingProblem
+from suggestion_services.early_stopping import CostCurve, CurveState, StoppingAlgorithm, StoppingProblem
 from suggestion_services.early_stopping.algorithm import settings_of
 
 NAMES = tuple(entry.info.name for entry in ENTRIES if entry.info.early_stopping)
@@ -19,18 +19,18 @@ def an_algorithm(name: str, *, maximize: bool = False, **settings: object) -> St
     return cls(StoppingProblem("loss", maximize=maximize, settings=settings_of(cls, entry.info, given)))
 
 
-def running(name: str, *values: float, steps: Sequence[int] | None = None, maximize: bool = False) -> Curve:
-    return Curve.of(name, values, steps=steps, maximize=maximize)
+def running(name: str, *values: float, steps: Sequence[int] | None = None, maximize: bool = False) -> CostCurve:
+    return CostCurve.of(name, values, steps=steps, maximize=maximize)
 
 
-def succeeded(name: str, *values: float, steps: Sequence[int] | None = None, maximize: bool = False) -> Curve:
-    return Curve.of(name, values, steps=steps, standing=Standing.SUCCEEDED, maximize=maximize)
+def succeeded(name: str, *values: float, steps: Sequence[int] | None = None, maximize: bool = False) -> CostCurve:
+    return CostCurve.of(name, values, steps=steps, standing=CurveState.SUCCEEDED, maximize=maximize)
 
 
-def stopped(name: str, *values: float) -> Curve:
-    return Curve.of(name, values, standing=Standing.STOPPED)
+def stopped(name: str, *values: float) -> CostCurve:
+    return CostCurve.of(name, values, standing=CurveState.STOPPED)
 
 
-def names(algorithm: StoppingAlgorithm, *curves: Curve) -> list[str]:
+def names(algorithm: StoppingAlgorithm, *curves: CostCurve) -> list[str]:
     """Return whom the algorithm would stop."""
     return [verdict.trial_name for verdict in algorithm.judge(curves)]

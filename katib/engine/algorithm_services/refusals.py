@@ -8,7 +8,7 @@ from __future__ import annotations
 from katib.errors import FieldError, InvalidError, NotFoundError
 from katib.model.algorithms import AlgorithmCatalog
 from katib.model.types import Experiment
-from suggestion_services.algorithms import Entry, find_entry
+from suggestion_services.algorithms import ListedAlgorithm, find_entry
 
 
 def refusals(experiment: Experiment, catalog: AlgorithmCatalog) -> list[FieldError]:
@@ -30,7 +30,7 @@ def refusals(experiment: Experiment, catalog: AlgorithmCatalog) -> list[FieldErr
     return errors
 
 
-def _ours(name: str, catalog: AlgorithmCatalog, *, early_stopping: bool = False) -> Entry | None:
+def _ours(name: str, catalog: AlgorithmCatalog, *, early_stopping: bool = False) -> ListedAlgorithm | None:
     """Return the entry of an algorithm unless it is not ours, or another service stands in for it."""
     try:
         entry = find_entry(name, early_stopping=early_stopping)
@@ -39,7 +39,7 @@ def _ours(name: str, catalog: AlgorithmCatalog, *, early_stopping: bool = False)
     return entry if catalog.find(name, early_stopping=early_stopping) is entry.info else None
 
 
-def _missing(entry: Entry, path: str) -> list[FieldError]:
+def _missing(entry: ListedAlgorithm, path: str) -> list[FieldError]:
     if entry.is_installed:
         return []
     cause, remedy = f"the package {entry.package} is missing", entry.install_command

@@ -12,8 +12,8 @@ from katib.model.algorithms import check_settings
 from katib.model.metrics import ZERO_TIME, MetricLog, parse_value
 from katib.model.types import AlgorithmSetting, ObjectiveSpec, ObjectiveType
 from katib.model.wording import did_you_mean, shown
-from suggestion_services.algorithms import ENTRIES, Entry
-from suggestion_services.early_stopping import Point, StoppingAlgorithm, StoppingProblem, replay
+from suggestion_services.algorithms import ENTRIES, ListedAlgorithm
+from suggestion_services.early_stopping import CurvePoint, StoppingAlgorithm, StoppingProblem, replay
 from suggestion_services.early_stopping.algorithm import settings_of
 from suggestion_services.early_stopping.replay import Recording
 
@@ -95,7 +95,7 @@ def _algorithm(name: str, settings: Sequence[AlgorithmSetting], metric: str, *, 
     return cls(StoppingProblem(metric, maximize=maximize, settings=settings_of(cls, entry.info, settings)))
 
 
-def _entry(name: str) -> Entry:
+def _entry(name: str) -> ListedAlgorithm:
     known = {entry.info.name: entry for entry in ENTRIES if entry.info.early_stopping}
     if name not in known:
         cause = f"{shown(name)} is not an early stopping algorithm that can be replayed"
@@ -110,5 +110,5 @@ def _recording(trial: RecordedTrial, sign: float, *, timed: bool) -> Recording:
         value = parse_value(reading.value)
         resource = number if by_number else reading.step or 0
         micros = round(reading.time.timestamp() * 1e6) if timed else number
-        points.append((micros, Point(resource, math.nan if value is None else sign * value)))
+        points.append((micros, CurvePoint(resource, math.nan if value is None else sign * value)))
     return Recording(trial.name, points, succeeded=trial.succeeded, by_number=by_number)

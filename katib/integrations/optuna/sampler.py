@@ -33,7 +33,7 @@ from katib.model.types import (
     ParameterSpec,
 )
 from suggestion_services.algorithms import find_entry
-from suggestion_services.base.algorithm import Algorithm, NotYet, Outcome, PastTrial, Problem, Proposal
+from suggestion_services.base.algorithm import Algorithm, AwaitingTrials, PastTrial, Problem, Proposal, TrialOutcome
 
 _LABELS = "katib:labels"
 """System attribute of a trial: the labels that the algorithm gave it, which it wants to see again."""
@@ -42,10 +42,10 @@ _UNFIT = frozenset({"hyperband", "bohb", "asha", "pbt", "enas", "darts"})
 """They also decide how long a trial trains, or what it starts from."""
 
 _OUTCOMES = {
-    TrialState.RUNNING: Outcome.PENDING,
-    TrialState.COMPLETE: Outcome.MEASURED,
-    TrialState.PRUNED: Outcome.MEASURED,
-    TrialState.FAIL: Outcome.BAD,
+    TrialState.RUNNING: TrialOutcome.PENDING,
+    TrialState.COMPLETE: TrialOutcome.MEASURED,
+    TrialState.PRUNED: TrialOutcome.MEASURED,
+    TrialState.FAIL: TrialOutcome.BAD,
 }
 
 
@@ -135,7 +135,7 @@ class Sampler(BaseSampler):
         past = list(_past(study, trial, space)) if self._info.reads_history else []
         try:
             found = next(search.algorithm.suggest(past, first=trial.number, count=1), None)
-        except NotYet:
+        except AwaitingTrials:
             found = None
         if isinstance(found, Proposal):
             if found.labels:
@@ -189,9 +189,9 @@ def _past(study: Study, current: FrozenTrial, space: Mapping[str, BaseDistributi
         if outcome is None or trial.number == current.number:
             continue
         values = trial.values or ([trial.intermediate_values[trial.last_step]] if trial.last_step is not None else [])
-        if outcome is Outcome.MEASURED and not (values and all(map(math.isfinite, values))):
-            outcome = Outcome.BAD
-        measured = values if outcome is Outcome.MEASURED else [math.nan] * len(study.directions)
+        if outcome is TrialOutcome.MEASURED and not (values and all(map(math.isfinite, values))):
+            outcome = TrialOutcome.BAD
+        measured = values if outcome is TrialOutcome.MEASURED else [math.nan] * len(study.directions)
         duration = trial.duration
         yield PastTrial(
             f"{trial.number:09}",

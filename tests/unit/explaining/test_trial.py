@@ -164,13 +164,13 @@ def test_a_failed_trial_shows_the_end_of_its_output() -> None:
 
 def test_missing_metrics_carry_the_collectors_explanation_or_the_condition() -> None:
     cause = '214 lines, none matched "loss"; nearest: "Loss: 0.21"'
-    report = REMEDY.join([cause, 'name "Loss" in place of "loss"', "print lines such as `loss=0.5`"])
+    report = REMEDY.join([cause, 'name "Loss" instead of "loss"', "print lines such as `loss=0.5`"])
     job = {"metadata": {"annotations": {METRICS_REPORT_ANNOTATION: report}}}
     diagnosis = diagnose(condition("MetricsUnavailable", message="other words"), facts=JobFacts(job=job))
 
     assert diagnosis.verdict == "t ended, but loss was not found in what it wrote."
     assert diagnosis.findings == (cause,)
-    assert diagnosis.remedies == ('Name "Loss" in place of "loss".', "Print lines such as `loss=0.5`.")
+    assert diagnosis.remedies == ('Name "Loss" instead of "loss".', "Print lines such as `loss=0.5`.")
 
     diagnosis = diagnose(condition("MetricsUnavailable", message="no line matched"))
 

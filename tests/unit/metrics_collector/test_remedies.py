@@ -76,6 +76,6 @@ def test_the_keys_of_json_are_proposed_as_they_are_read() -> None:
     found = remedies("loss", JsonParser(["loss"]), ['{"val_loss": 0.5, "loss_name": "mse"}', "train_loss: 0.3"])
 
     assert found == [
-        'name "val_loss" in place of "loss" if that is the metric that you mean',
+        'name "val_loss" instead of "loss" if that is the intended metric',
         'write lines such as `{"loss": 0.5}`',
     ]

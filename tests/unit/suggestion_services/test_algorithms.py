@@ -13,7 +13,7 @@ import pytest
 
 from katib.errors import NotFoundError
 from katib.model.algorithms import AlgorithmInfo
-from suggestion_services.algorithms import ENTRIES, Entry, find_entry
+from suggestion_services.algorithms import ENTRIES, ListedAlgorithm, find_entry
 from suggestion_services.base import Algorithm
 from suggestion_services.early_stopping import StoppingAlgorithm
 from suggestion_services.server import start_server
@@ -29,7 +29,7 @@ def test_names_are_unique_within_their_kind() -> None:
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.info.name)
-def test_every_class_can_be_loaded(entry: Entry) -> None:
+def test_every_class_can_be_loaded(entry: ListedAlgorithm) -> None:
     assert issubclass(entry.load(), StoppingAlgorithm if entry.info.early_stopping else Algorithm)
 
 
@@ -41,7 +41,7 @@ def test_reading_the_list_imports_no_library_behind_an_algorithm() -> None:
 
 
 @pytest.mark.parametrize("entry", [e for e in ENTRIES if not e.info.early_stopping], ids=lambda e: e.info.name)
-def test_what_an_algorithm_refuses_is_what_its_rules_refuse(entry: Entry) -> None:
+def test_what_an_algorithm_refuses_is_what_its_rules_refuse(entry: ListedAlgorithm) -> None:
     algorithm, rules = entry.load(), entry.load_rules()
     if entry.info.numeric_parameters:
         return  # checked of any experiment
@@ -77,7 +77,7 @@ def test_an_unknown_name_without_a_near_one_lists_all() -> None:
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.info.name)
-def test_every_algorithm_and_setting_is_on_the_page(entry: Entry) -> None:
+def test_every_algorithm_and_setting_is_on_the_page(entry: ListedAlgorithm) -> None:
     suggestion, _, early_stopping = PAGE.read_text().partition("\n## Early stopping\n")
     page = early_stopping if entry.info.early_stopping else suggestion
     _, _, rest = page.partition(f"\n### {entry.info.name}\n")
@@ -99,7 +99,7 @@ def test_the_example_on_the_page_is_one_class_and_one_line_that_serve(
     module, line, *_ = blocks_of_code()
     (tmp_path / "a_halton_of_the_docs.py").write_text(module)
     monkeypatch.syspath_prepend(str(tmp_path))
-    names = {"Entry": Entry, "AlgorithmInfo": AlgorithmInfo}
+    names = {"ListedAlgorithm": ListedAlgorithm, "AlgorithmInfo": AlgorithmInfo}
     entry = eval(line.strip().rstrip(",").replace("suggestion_services.halton.halton", "a_halton_of_the_docs"), names)
     server, port = start_server((entry,), "127.0.0.1:0")
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:

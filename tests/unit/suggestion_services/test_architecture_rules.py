@@ -58,7 +58,9 @@ RULES = [
         with_parameter(name="", list=["3"]), f"{FIRST}.parameters[0].name: it is missing; name the parameter", id="name"
     ),
     pytest.param(
-        with_parameter(kind=pb.UNKNOWN_TYPE, list=["3"]), f"{FIRST}.parameters[0].parameterType: 0 is no", id="unset"
+        with_parameter(kind=pb.UNKNOWN_TYPE, list=["3"]),
+        f"{FIRST}.parameters[0].parameterType: 0 is an",
+        id="unset",
     ),
     pytest.param(with_parameter(), f"{SPACE}.list: it is empty; list at least one value", id="no-list"),
     pytest.param(with_parameter(kind=pb.DISCRETE), f"{SPACE}.list: it is empty", id="no-list-discrete"),

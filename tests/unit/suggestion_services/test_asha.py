@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from suggestion_services.base.algorithm import Outcome, PastTrial, Problem
+from suggestion_services.base.algorithm import PastTrial, Problem, TrialOutcome
 from tests.support.halving import Run, ends_as, halving_problem, measured
 
 
@@ -65,8 +65,8 @@ def test_a_controller_that_drops_labels_gets_the_same_rungs() -> None:
     assert epochs[0] == epochs[1]
 
 
-@pytest.mark.parametrize("outcome", [Outcome.BAD, Outcome.SILENT])
-def test_a_rung_with_failures_only_ends_there_and_others_go_on(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [TrialOutcome.BAD, TrialOutcome.SILENT])
+def test_a_rung_with_failures_only_ends_there_and_others_go_on(outcome: TrialOutcome) -> None:
     """All that trains for three epochs fails; every configuration has had its chance, and no slot is empty."""
 
     def end(trial: PastTrial) -> PastTrial:
@@ -81,7 +81,7 @@ def test_a_rung_with_failures_only_ends_there_and_others_go_on(outcome: Outcome)
 @pytest.mark.parametrize("value", [1.0, -1e300], ids=["constant", "huge"])
 def test_values_that_say_nothing_are_survived(value: float) -> None:
     def end(trial: PastTrial) -> PastTrial:
-        return replace(trial, outcome=Outcome.MEASURED, objective=value)
+        return replace(trial, outcome=TrialOutcome.MEASURED, objective=value)
 
     run = Run(a_problem(), "asha", parallel=3, end=end).to_the_end()
 

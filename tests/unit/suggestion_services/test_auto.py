@@ -22,12 +22,12 @@ from katib.model.types import (
 )
 from suggestion_services.algorithms import ENTRIES, find_entry
 from suggestion_services.auto.auto import Auto, facts_of
-from suggestion_services.auto.choice import Facts, candidates
-from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem, Proposal
+from suggestion_services.auto.choice import ChoiceInputs, candidates
+from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem, Proposal, TrialOutcome
 from suggestion_services.base.settings import Settings
 from tests.support.suggestion import a_trial, an_experiment, served_here
 
-SMOOTH = Facts(n_parameters=4, size=None, budget=60, parallel=3)
+SMOOTH = ChoiceInputs(n_parameters=4, size=None, budget=60, parallel=3)
 NAMES = [entry.info.name for entry in ENTRIES if not entry.info.early_stopping]
 
 
@@ -52,7 +52,7 @@ def a_problem(parameters: Sequence[ParameterSpec], *, seed: int | None = 3, **fi
 
 def ended(n: int, seconds: float = 60.0) -> list[PastTrial]:
     return [
-        PastTrial(f"t{i:05}", Outcome.MEASURED, {"x": repr(i / (n + 1)), "y": "0.5"}, float(i), seconds)
+        PastTrial(f"t{i:05}", TrialOutcome.MEASURED, {"x": repr(i / (n + 1)), "y": "0.5"}, float(i), seconds)
         for i in range(n)
     ]
 
@@ -102,7 +102,7 @@ def chosen(algorithm: Algorithm) -> str:
         ),
     ],
 )
-def test_the_choice_follows_the_facts(facts: Facts, expected: str, reason: str) -> None:
+def test_the_choice_follows_the_facts(facts: ChoiceInputs, expected: str, reason: str) -> None:
     choice = next(candidates(facts))
 
     assert choice.algorithm == expected
@@ -166,7 +166,7 @@ def test_a_fresh_one_answers_as_one_that_chose_otherwise_before() -> None:
 
 
 def test_durations_are_those_of_own_trials_with_both_times() -> None:
-    trials = [*ended(3, seconds=4.0), PastTrial("u", Outcome.BAD, {}), PastTrial("v", Outcome.PENDING, {})]
+    trials = [*ended(3, seconds=4.0), PastTrial("u", TrialOutcome.BAD, {}), PastTrial("v", TrialOutcome.PENDING, {})]
     earlier = [replace(trial, is_earlier=True, seconds=900.0) for trial in ended(5)]
 
     facts = facts_of(a_problem([a_double("x")], seed=None), [*earlier, *trials])

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from katib.wire.rpc._generated import api_pb2 as pb
-from suggestion_services.base import Outcome, PastTrial
+from suggestion_services.base import PastTrial, TrialOutcome
 from suggestion_services.bayesian.bayesian import BayesianOptimization, gather
 from tests.support.searches import algorithm_for, problem_for, texts
 from tests.support.suggestion import a_parameter
@@ -31,7 +31,7 @@ OPTIONS = [  # acq_optimizer auto is one of them: lbfgs where there are gradient
 
 def measured(algorithm_name: str, parameters: list[pb.ParameterSpec], n: int) -> list[PastTrial]:
     points = texts(algorithm_for("random", parameters, settings={"random_state": 5}), [], first=0, count=n)
-    return [PastTrial(f"t{i:03}", Outcome.MEASURED, p, float(i), float(i % 3)) for i, p in enumerate(points)]
+    return [PastTrial(f"t{i:03}", TrialOutcome.MEASURED, p, float(i), float(i % 3)) for i, p in enumerate(points)]
 
 
 @pytest.mark.parametrize(("estimator", "criterion", "optimizer"), OPTIONS)
@@ -72,11 +72,13 @@ def test_gradients_are_not_asked_of_categories() -> None:
     ]
 
 
-@pytest.mark.parametrize("outcome", [Outcome.BAD, Outcome.SILENT, Outcome.PENDING], ids=lambda o: o.value)
-def test_a_point_that_ended_badly_or_still_runs_is_not_suggested_again(outcome: Outcome) -> None:
+@pytest.mark.parametrize(
+    "outcome", [TrialOutcome.BAD, TrialOutcome.SILENT, TrialOutcome.PENDING], ids=lambda o: o.value
+)
+def test_a_point_that_ended_badly_or_still_runs_is_not_suggested_again(outcome: TrialOutcome) -> None:
     parameters = [a_parameter("i", pb.INT, min="1", max="12")]
     algorithm = algorithm_for("bayesianoptimization", parameters, settings=SETTINGS)
-    trials = [PastTrial(f"t{i:02}", Outcome.MEASURED, {"i": str(i)}, float(i)) for i in (2, 5, 9)]
+    trials = [PastTrial(f"t{i:02}", TrialOutcome.MEASURED, {"i": str(i)}, float(i)) for i in (2, 5, 9)]
     for k in range(3, 12):
         (point,) = texts(algorithm, trials, first=k)
         trials.append(PastTrial(f"t{k:02}", outcome, point))
@@ -100,12 +102,12 @@ def test_without_initial_points_the_first_draw_is_random() -> None:
 
 def test_failures_count_as_the_worst_value_and_pending_as_the_mean() -> None:
     trials = [
-        PastTrial("a", Outcome.MEASURED, {"x": "0.1", "y": "0"}, 1.0, 10.0),
-        PastTrial("b", Outcome.MEASURED, {"x": "0.2", "y": "0"}, 5.0),
-        PastTrial("c", Outcome.BAD, {"x": "0.3", "y": "0"}),
-        PastTrial("d", Outcome.PENDING, {"x": "0.4", "y": "0"}),
-        PastTrial("e", Outcome.SILENT, {"x": "0.5", "y": "0"}),
-        PastTrial("f", Outcome.MEASURED, {"x": "7", "y": "0"}, 0.0),
+        PastTrial("a", TrialOutcome.MEASURED, {"x": "0.1", "y": "0"}, 1.0, 10.0),
+        PastTrial("b", TrialOutcome.MEASURED, {"x": "0.2", "y": "0"}, 5.0),
+        PastTrial("c", TrialOutcome.BAD, {"x": "0.3", "y": "0"}),
+        PastTrial("d", TrialOutcome.PENDING, {"x": "0.4", "y": "0"}),
+        PastTrial("e", TrialOutcome.SILENT, {"x": "0.5", "y": "0"}),
+        PastTrial("f", TrialOutcome.MEASURED, {"x": "7", "y": "0"}, 0.0),
     ]
 
     points, values, seconds = gather(problem_for("bayesianoptimization"), trials).table()

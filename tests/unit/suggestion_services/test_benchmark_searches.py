@@ -6,7 +6,7 @@ from benchmarks.search.own import OwnSearch, parameter
 from benchmarks.search.problems import Setting, Task, Values, doubles
 from katib.model.types import AlgorithmSetting, AlgorithmSpec, ExperimentSpec, ObjectiveSpec, ObjectiveType
 from suggestion_services.algorithms import find_entry
-from suggestion_services.base.algorithm import Outcome, PastTrial, Problem, Proposal
+from suggestion_services.base.algorithm import PastTrial, Problem, Proposal, TrialOutcome
 
 TRIALS = 40
 
@@ -50,5 +50,5 @@ def in_the_order_of_suggestions(name: str, *, seed: int) -> list[float]:
         assert isinstance(proposal, Proposal)
         value = bowl({name: float(text) for name, text in proposal.assignments.items()})
         labels = proposal.labels
-        trials.append(PastTrial(f"t{k:03}", Outcome.MEASURED, proposal.assignments, value, labels=labels))
+        trials.append(PastTrial(f"t{k:03}", TrialOutcome.MEASURED, proposal.assignments, value, labels=labels))
     return [trial.objective for trial in trials]

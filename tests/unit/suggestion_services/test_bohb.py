@@ -9,7 +9,7 @@ from statistics import fmean, median
 import pytest
 
 from katib.wire.rpc._generated import api_pb2 as pb
-from suggestion_services.base.algorithm import Outcome, PastTrial
+from suggestion_services.base.algorithm import PastTrial, TrialOutcome
 from suggestion_services.bohb.evidence import evidence_at
 from tests.support.halving import SETTINGS, SPACE, Run, a_learning_curve, algorithm_of, halving_problem
 from tests.support.refusals import refusal
@@ -60,7 +60,7 @@ def test_it_beats_the_same_brackets_without_a_model_on_a_noisy_bowl() -> None:
     def end(trial: PastTrial) -> PastTrial:
         epochs = int(trial.assignments["epochs"])
         noise = Random(str(trial)).gauss(0, 1) / epochs**0.5
-        return replace(trial, outcome=Outcome.MEASURED, objective=loss(trial) + 4 / epochs + noise)
+        return replace(trial, outcome=TrialOutcome.MEASURED, objective=loss(trial) + 4 / epochs + noise)
 
     def best_of(name: str, seed: int) -> float:
         problem = halving_problem(name, space, r_l=27, rounds=5, random_state=seed)
@@ -76,7 +76,7 @@ def test_it_beats_the_same_brackets_without_a_model_on_a_noisy_bowl() -> None:
 
 def test_configurations_that_ended_below_count_unless_their_resource_misleads() -> None:
     def past(x: float, epochs: int, loss: float) -> PastTrial:
-        return PastTrial(f"{x}/{epochs}", Outcome.MEASURED, {"x": str(x), "epochs": str(epochs)}, loss)
+        return PastTrial(f"{x}/{epochs}", TrialOutcome.MEASURED, {"x": str(x), "epochs": str(epochs)}, loss)
 
     def evidence(low: list[float], high: list[float]) -> list[float]:
         trials = {
@@ -96,7 +96,7 @@ def test_the_model_learns_from_the_largest_resource_that_enough_trials_had() -> 
     def past(i: int, epochs: int, best: float) -> PastTrial:
         x = (i + 0.5) / 20
         values = {"x": str(x), "y": "0.5", "epochs": str(epochs)}
-        return PastTrial(f"t{epochs}-{i:02}", Outcome.MEASURED, values, abs(x - best))
+        return PastTrial(f"t{epochs}-{i:02}", TrialOutcome.MEASURED, values, abs(x - best))
 
     misleading = [past(i, 1, 0.1) for i in range(20)]
     telling = [past(i, 3, 0.9) for i in range(20)]

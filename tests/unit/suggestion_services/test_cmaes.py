@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from katib.wire.rpc._generated import api_pb2 as pb
-from suggestion_services.base import Algorithm, Outcome, PastTrial
+from suggestion_services.base import Algorithm, PastTrial, TrialOutcome
 from suggestion_services.base.algorithm import Proposal
 from suggestion_services.cmaes.cmaes import NUMBER_LABEL, RESTARTS_LABEL, CmaEs
-from suggestion_services.cmaes.distribution import Distribution, Start, usual_population
+from suggestion_services.cmaes.distribution import SearchDistribution, SearchStart, usual_population
 from suggestion_services.cmaes.restarts import Restarts
 from tests.support.searches import ZOO, algorithm_for, problem_for
 from tests.support.suggestion import Assignments, a_parameter
@@ -36,12 +36,12 @@ def proposals(algorithm: Algorithm, trials: Sequence[PastTrial], *, first: int, 
 
 
 def pending(k: int, proposal: Proposal) -> PastTrial:
-    return PastTrial(f"t{k:05}", Outcome.PENDING, proposal.assignments, labels=proposal.labels)
+    return PastTrial(f"t{k:05}", TrialOutcome.PENDING, proposal.assignments, labels=proposal.labels)
 
 
 def ended(trial: PastTrial, value: float) -> PastTrial:
     """Return an ended trial; NaN makes it one that failed."""
-    outcome = Outcome.BAD if math.isnan(value) else Outcome.MEASURED
+    outcome = TrialOutcome.BAD if math.isnan(value) else TrialOutcome.MEASURED
     return PastTrial(trial.name, outcome, trial.assignments, value, labels=trial.labels)
 
 
@@ -168,8 +168,8 @@ def test_failed_trials_are_the_worst_of_their_generation() -> None:
     trials = run(a_search(), loss, budget=140)
 
     late = [trial.outcome for trial in trials[-20:]]
-    assert late.count(Outcome.BAD) < 8  # half of the first ones fail, and the optimum lies beyond the edge
-    assert min(t.objective for t in trials if t.outcome is Outcome.MEASURED) < 1.6
+    assert late.count(TrialOutcome.BAD) < 8  # half of the first ones fail, and the optimum lies beyond the edge
+    assert min(t.objective for t in trials if t.outcome is TrialOutcome.MEASURED) < 1.6
 
 
 def test_when_every_trial_fails_the_search_goes_on() -> None:
@@ -182,7 +182,7 @@ def test_trials_without_labels_take_part_from_the_beginning() -> None:
     random = Random(1)
     points = [{f"x{j}": str(random.uniform(-5, 5)) for j in range(4)} for _ in range(40)]
     given = [
-        PastTrial(f"m{i:02}", Outcome.MEASURED, p, sum((float(x) - 3) ** 2 for x in p.values()))
+        PastTrial(f"m{i:02}", TrialOutcome.MEASURED, p, sum((float(x) - 3) ** 2 for x in p.values()))
         for i, p in enumerate(points)
     ]
 
@@ -198,7 +198,7 @@ def test_earlier_trials_decide_where_the_search_begins(count: int) -> None:
     earlier = [
         PastTrial(
             f"e{i}",
-            Outcome.MEASURED,
+            TrialOutcome.MEASURED,
             {f"x{j}": str(1 + 0.1 * i * (-1) ** j) for j in range(4)},
             float(i),
             is_earlier=True,
@@ -281,7 +281,7 @@ def test_by_default_trials_after_convergence_are_used_for_another_search() -> No
 
 def populations(strategy: str, count: int) -> list[int]:
     """Return the populations of the searches that follow each other, each ended after 100 trials."""
-    restarts, found = Restarts(strategy, Start(np.full(2, 0.5), 0.2, 6)), []
+    restarts, found = Restarts(strategy, SearchStart(np.full(2, 0.5), 0.2, 6)), []
     for i in range(count):
         restarts, start = restarts.next(100, Random(i))
         found.append(start.population)
@@ -296,7 +296,7 @@ def test_ipop_doubles_and_bipop_alternates() -> None:
 
 
 def test_a_draw_depends_on_the_seed_alone() -> None:
-    distribution = Distribution(Start(np.full(2, 0.5), 0.2, 6), [3])
+    distribution = SearchDistribution(SearchStart(np.full(2, 0.5), 0.2, 6), [3])
 
     one, other, again = (distribution.draw(seed) for seed in (1, 2, 1))
 
@@ -341,7 +341,7 @@ def test_labels_carry_the_number_of_the_suggestion() -> None:
 def test_labels_of_others_do_no_harm() -> None:
     assignments: Assignments = {f"x{j}": "1" for j in range(4)}
     odd = [
-        PastTrial(f"o{i}", Outcome.MEASURED, assignments, 1.0, labels={NUMBER_LABEL: text, RESTARTS_LABEL: text})
+        PastTrial(f"o{i}", TrialOutcome.MEASURED, assignments, 1.0, labels={NUMBER_LABEL: text, RESTARTS_LABEL: text})
         for i, text in enumerate(["", "-1", "x", "1e3", "²", "9" * 5000])
     ]
 

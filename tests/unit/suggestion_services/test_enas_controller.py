@@ -9,15 +9,23 @@ from random import Random
 import numpy as np
 import pytest
 
-from suggestion_services.enas.controller import FloatArray, Pass, Shape, link_probability, replay, sample, softmax
+from suggestion_services.enas.controller import (
+    ControllerShape,
+    FloatArray,
+    ForwardPass,
+    link_probability,
+    replay,
+    sample,
+    softmax,
+)
 from suggestion_services.enas.credit import explained
-from suggestion_services.enas.training import Learned, Training, learn, loss_gradient
+from suggestion_services.enas.training import ControllerState, TrainingSettings, learn, loss_gradient
 
-SMALL = Shape(layers=4, operations=3, hidden=5)
+SMALL = ControllerShape(layers=4, operations=3, hidden=5)
 TRIED = ((2,), (0, 1), (1, 0, 1), (2, 1, 1, 0))
 
 
-def loss(training: Training, passed: Pass, advantage: float) -> float:
+def loss(training: TrainingSettings, passed: ForwardPass, advantage: float) -> float:
     """Return what a step minimizes, as the module says it."""
     target, total, divergences = training.skip_target, 0.0, []
     for (operation, *links), scores, link_scores in zip(
@@ -31,7 +39,7 @@ def loss(training: Training, passed: Pass, advantage: float) -> float:
     return float(total + training.skip_weight * np.mean(divergences or [0.0]))
 
 
-def weights(shape: Shape) -> FloatArray:
+def weights(shape: ControllerShape) -> FloatArray:
     """Return weights large enough for every part of the gradient to matter."""
     return 60.0 * shape.initial(1)
 
@@ -40,13 +48,15 @@ def weights(shape: Shape) -> FloatArray:
     ("shape", "architecture"),
     [
         pytest.param(SMALL, TRIED, id="four-layers"),
-        pytest.param(Shape(4, 3, 5, temperature=None, bound=None), TRIED, id="scores-as-they-are"),
-        pytest.param(Shape(4, 3, 5, temperature=0.5, bound=1.5), TRIED, id="sharp"),
-        pytest.param(Shape(1, 2, 1), ((1,),), id="one-layer-one-unit"),
+        pytest.param(ControllerShape(4, 3, 5, temperature=None, bound=None), TRIED, id="scores-as-they-are"),
+        pytest.param(ControllerShape(4, 3, 5, temperature=0.5, bound=1.5), TRIED, id="sharp"),
+        pytest.param(ControllerShape(1, 2, 1), ((1,),), id="one-layer-one-unit"),
     ],
 )
-def test_gradients_agree_with_finite_differences(shape: Shape, architecture: tuple[tuple[int, ...], ...]) -> None:
-    training = Training(entropy_weight=0.3, skip_weight=0.7, skip_target=0.4)
+def test_gradients_agree_with_finite_differences(
+    shape: ControllerShape, architecture: tuple[tuple[int, ...], ...]
+) -> None:
+    training = TrainingSettings(entropy_weight=0.3, skip_weight=0.7, skip_target=0.4)
     theta, advantage, step = weights(shape), 1.3, 1e-6
 
     found = loss_gradient(shape, training, theta, architecture, advantage)
@@ -73,7 +83,7 @@ def test_an_architecture_has_one_operation_and_a_bit_per_earlier_layer() -> None
 
 
 def test_architectures_are_drawn_as_often_as_their_probability_says() -> None:
-    shape = Shape(layers=2, operations=2, hidden=3, temperature=1.0)
+    shape = ControllerShape(layers=2, operations=2, hidden=3, temperature=1.0)
     theta, n = 200.0 * shape.initial(2), 4000
     random = Random(5)
 
@@ -91,7 +101,7 @@ def test_architectures_are_drawn_as_often_as_their_probability_says() -> None:
 
 
 def test_at_first_all_choices_are_nearly_equally_probable() -> None:
-    passed = replay(Shape(4, 3), Shape(4, 3).initial(7), TRIED)
+    passed = replay(ControllerShape(4, 3), ControllerShape(4, 3).initial(7), TRIED)
 
     for scores, link_scores in zip(passed.scores, passed.link_scores, strict=True):
         np.testing.assert_allclose(softmax(scores), 1 / 3, atol=1e-3)
@@ -99,15 +109,15 @@ def test_at_first_all_choices_are_nearly_equally_probable() -> None:
 
 
 def test_what_was_rewarded_above_the_others_becomes_more_probable_and_the_rest_less() -> None:
-    training = Training(learning_rate=0.01, skip_weight=0.0)
-    start = Learned.nothing(SMALL.initial(1))
+    training = TrainingSettings(learning_rate=0.01, skip_weight=0.0)
+    start = ControllerState.nothing(SMALL.initial(1))
     other = ((0,), (0, 0), (0, 0, 0), (0, 0, 0, 0))
 
     def probability(rewarded: float) -> float:
         state = start
         for _ in range(5):
             state = learn(SMALL, training, learn(SMALL, training, state, other, 0.5), TRIED, rewarded)
-        return -loss(Training(0.0, skip_weight=0.0), replay(SMALL, state.theta, TRIED), 1.0)
+        return -loss(TrainingSettings(0.0, skip_weight=0.0), replay(SMALL, state.theta, TRIED), 1.0)
 
     assert probability(0.1) < probability(0.5) < probability(0.9)
 
@@ -115,10 +125,10 @@ def test_what_was_rewarded_above_the_others_becomes_more_probable_and_the_rest_l
 @pytest.mark.slow
 def test_a_random_reward_leaves_the_choices_nearly_uniform() -> None:
     """With the learning rate that tutorials use; the largest share was up to 0.8 of four operations."""
-    shape, training = Shape(4, 4), Training(learning_rate=5e-4)
+    shape, training = ControllerShape(4, 4), TrainingSettings(learning_rate=5e-4)
 
     def largest_share(seed: int, *, noise: float) -> float:
-        state, rewards = Learned.nothing(shape.initial(seed)), Random(seed)
+        state, rewards = ControllerState.nothing(shape.initial(seed)), Random(seed)
         for k in range(100):
             tried = sample(shape, state.theta, Random(f"{seed}/{k}"))
             reward = (1 - noise) * sum(layer[0] == 0 for layer in tried) + noise * rewards.random()
@@ -144,17 +154,17 @@ def test_rewards_are_explained_by_choices_or_not_at_all() -> None:
 
 
 def test_links_approach_the_wanted_share() -> None:
-    training = Training(learning_rate=0.01, skip_target=0.1, skip_weight=5.0, entropy_weight=0.0)
-    shape = Shape(4, 3, temperature=None, bound=None)
+    training = TrainingSettings(learning_rate=0.01, skip_target=0.1, skip_weight=5.0, entropy_weight=0.0)
+    shape = ControllerShape(4, 3, temperature=None, bound=None)
 
-    learned = learn(shape, training, Learned.nothing(shape.initial(1)), TRIED, 1.0)
+    learned = learn(shape, training, ControllerState.nothing(shape.initial(1)), TRIED, 1.0)
 
     shares = np.concatenate([link_probability(z) for z in replay(shape, learned.theta, TRIED).link_scores])
     assert abs(shares.mean() - 0.1) < 0.05
 
 
 def test_a_failed_trial_counts_as_the_worst_and_teaches_nothing_before_one_was_measured() -> None:
-    training, start = Training(), Learned.nothing(SMALL.initial(1))
+    training, start = TrainingSettings(), ControllerState.nothing(SMALL.initial(1))
     assert learn(SMALL, training, start, TRIED, math.nan) is start
     best = learn(SMALL, training, start, TRIED, 0.9)
     worst = learn(SMALL, training, best, TRIED, 0.2)
@@ -165,8 +175,8 @@ def test_a_failed_trial_counts_as_the_worst_and_teaches_nothing_before_one_was_m
 
 
 def test_steps_per_trial_decrease_after_many_trials() -> None:
-    training = Training(steps=10)
+    training = TrainingSettings(steps=10)
     theta = SMALL.initial(1)
-    late = Learned(theta, np.zeros_like(theta), np.zeros_like(theta), steps=1000, trials=199)
+    late = ControllerState(theta, np.zeros_like(theta), np.zeros_like(theta), steps=1000, trials=199)
 
     assert learn(SMALL, training, late, TRIED, 1.0).steps == 1003

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from katib.model.checkpoints import CHECKPOINT_ROOT_VARIABLE
 from katib.model.names import PARENT_LABEL
 from katib.wire.rpc._generated import api_pb2 as pb
-from suggestion_services.base.algorithm import NotYet, Outcome, PastTrial, Proposal
+from suggestion_services.base.algorithm import AwaitingTrials, PastTrial, Proposal, TrialOutcome
 from suggestion_services.hyperband.schedule import plans_of
 from tests.support.halving import (
     SETTINGS,
@@ -47,7 +47,7 @@ def test_the_brackets_are_those_of_the_paper_with_any_parallelism(parallel: int)
     run = Run(halving_problem(), parallel=parallel).to_the_end()
 
     assert run.rungs() == BRACKETS
-    assert run.algorithm.explain() == "all brackets are over"
+    assert run.algorithm.explain() == "all brackets have ended"
 
 
 @pytest.mark.parametrize("type_", [pb.INT, pb.DOUBLE], ids=["int", "double"])
@@ -100,7 +100,7 @@ def test_the_resource_is_a_value_of_its_parameter(
     parameter: pb.ParameterSpec, settings: dict[str, object], expected: list[str]
 ) -> None:
     problem = halving_problem(parameters=[a_parameter("x"), parameter], **{"resource_name": "r", **settings})
-    run = Run(problem, parallel=3, end=lambda t: replace(t, outcome=Outcome.MEASURED, objective=0.5)).to_the_end()
+    run = Run(problem, parallel=3, end=lambda t: replace(t, outcome=TrialOutcome.MEASURED, objective=0.5)).to_the_end()
     of_first = [t for t in run.trials if t.labels["hyperband.suggestion.katib.kubeflow.org/bracket"] == "0"]
     values = dict.fromkeys(trial.assignments["r"] for trial in of_first)
 
@@ -159,8 +159,8 @@ def test_where_labels_do_not_come_back_the_values_tell_the_rungs(parallel: int) 
     assert Counter(t.assignments["epochs"] for t in run.trials) == {"1": 9, "3": 8, "9": 5}
 
 
-@pytest.mark.parametrize("outcome", [Outcome.BAD, Outcome.SILENT], ids=lambda o: o.value)
-def test_a_trial_without_a_value_is_never_continued_and_holds_nothing_up(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [TrialOutcome.BAD, TrialOutcome.SILENT], ids=lambda o: o.value)
+def test_a_trial_without_a_value_is_never_continued_and_holds_nothing_up(outcome: TrialOutcome) -> None:
     number = itertools.count()
     bad = ends_as(outcome)
     run = Run(halving_problem(), parallel=5, end=lambda t: bad(t) if next(number) % 2 else measured(t)).to_the_end()
@@ -172,8 +172,8 @@ def test_a_trial_without_a_value_is_never_continued_and_holds_nothing_up(outcome
     assert run.rungs()["0", "0", "1"] == 9
 
 
-@pytest.mark.parametrize("outcome", [Outcome.BAD, Outcome.SILENT], ids=lambda o: o.value)
-def test_when_no_trial_has_a_value_the_first_rungs_are_all_there_is(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [TrialOutcome.BAD, TrialOutcome.SILENT], ids=lambda o: o.value)
+def test_when_no_trial_has_a_value_the_first_rungs_are_all_there_is(outcome: TrialOutcome) -> None:
     run = Run(halving_problem(), parallel=5, end=ends_as(outcome)).to_the_end()
 
     assert {rung for _, rung, _ in run.rungs()} == {"0"}
@@ -183,7 +183,10 @@ def test_when_no_trial_has_a_value_the_first_rungs_are_all_there_is(outcome: Out
 def test_trials_that_are_never_shown_again_are_replaced_but_not_forever() -> None:
     """Katib's controllers do not show services a trial whose metrics are unavailable."""
     run = Run(
-        halving_problem(), parallel=2, end=ends_as(Outcome.SILENT), shows=lambda t: t.outcome is not Outcome.SILENT
+        halving_problem(),
+        parallel=2,
+        end=ends_as(TrialOutcome.SILENT),
+        shows=lambda t: t.outcome is not TrialOutcome.SILENT,
     ).to_the_end()
 
     assert 22 < len(run.trials) <= 2 * 22 + 2
@@ -224,9 +227,9 @@ def test_two_experiments_search_differently_and_neither_is_changed_by_the_other(
 
 
 def test_earlier_trials_and_strangers_are_passed_over() -> None:
-    stranger = PastTrial("a", Outcome.MEASURED, {"x": "1"}, 0.1)
-    odd = PastTrial("b", Outcome.MEASURED, {**SETTINGS, "epochs": "no"}, 0.1, labels=labels("99", "7"))  # type: ignore[dict-item]
-    earlier = PastTrial("c", Outcome.MEASURED, {"x": "1", "y": "1", "epochs": "1"}, 0.1, is_earlier=True)
+    stranger = PastTrial("a", TrialOutcome.MEASURED, {"x": "1"}, 0.1)
+    odd = PastTrial("b", TrialOutcome.MEASURED, {**SETTINGS, "epochs": "no"}, 0.1, labels=labels("99", "7"))  # type: ignore[dict-item]
+    earlier = PastTrial("c", TrialOutcome.MEASURED, {"x": "1", "y": "1", "epochs": "1"}, 0.1, is_earlier=True)
     algorithm = algorithm_of(halving_problem())
     given = list(algorithm.suggest([earlier, stranger, odd], first=2, count=9))
 
@@ -242,7 +245,7 @@ def labels(bracket: str, rung: str) -> dict[str, str]:
 @given(st.lists(st.sampled_from(["value", "bad", "silent"]), min_size=30, max_size=30), st.integers(1, 30))
 def test_it_always_comes_to_an_end_and_never_waits_for_nothing(ends: list[str], parallel: int) -> None:
     order = itertools.cycle(ends)
-    kinds = {"value": measured, "bad": ends_as(Outcome.BAD), "silent": ends_as(Outcome.SILENT)}
+    kinds = {"value": measured, "bad": ends_as(TrialOutcome.BAD), "silent": ends_as(TrialOutcome.SILENT)}
 
     def end(trial: PastTrial) -> PastTrial:
         return kinds[next(order)](trial)
@@ -368,9 +371,9 @@ def test_promoted_trials_go_on_from_checkpoints_where_there_are_any(name: str, p
 def test_a_trial_that_is_continued_before_it_ended_has_no_checkpoint_yet() -> None:
     algorithm = algorithm_of(halving_problem(suggestion_trial_dir="/checkpoints"))
     begun = list(algorithm.suggest([], first=0, count=9))
-    trials = [PastTrial(f"t{k}", Outcome.PENDING, p.assignments, labels=p.labels) for k, p in enumerate(begun)]
+    trials = [PastTrial(f"t{k}", TrialOutcome.PENDING, p.assignments, labels=p.labels) for k, p in enumerate(begun)]
 
-    with suppress(NotYet):
+    with suppress(AwaitingTrials):
         list(algorithm.suggest([*trials[:8], measured(trials[8])], first=9, count=0))
     ahead = list(algorithm.ahead(first=9, count=3))
 
@@ -385,7 +388,9 @@ def test_on_a_volume_the_folder_of_a_promoted_trial_is_a_copy(tmp_path: Path, mo
         (given,) = algorithm.suggest(trials, first=k, count=1)
         assert isinstance(given, Proposal)
         (tmp_path / "demo" / given.trial_name / "weights").write_text(given.trial_name)
-        trials.append(measured(PastTrial(given.trial_name, Outcome.PENDING, given.assignments, labels=given.labels)))
+        trials.append(
+            measured(PastTrial(given.trial_name, TrialOutcome.PENDING, given.assignments, labels=given.labels))
+        )
 
     (promoted,) = algorithm.suggest(sorted(trials, key=lambda t: t.name), first=9, count=1)
 
@@ -397,4 +402,4 @@ def test_a_place_of_checkpoints_that_no_program_could_use_is_refused() -> None:
     with served_here("hyperband") as service:
         experiment = an_experiment("hyperband", SPACE, settings={**SETTINGS, "suggestion_trial_dir": "checkpoints"})
 
-        assert "is no absolute path of a directory" in refusal(service.validate, experiment)[1]
+        assert "is not an absolute path of a directory" in refusal(service.validate, experiment)[1]

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.several_objectives import PROBLEMS, searched_by_optuna, searched_by_us, share_covered
 from katib.model.types import MetricConstraint
 from katib.wire.rpc._generated import api_pb2 as pb
-from suggestion_services.base import Outcome, PastTrial
+from suggestion_services.base import PastTrial, TrialOutcome
 from suggestion_services.base.algorithm import Problem, Proposal
 from suggestion_services.nsga2.nsga2 import GENERATION, Nsga2
 from tests.support.searches import problem_for
@@ -43,7 +43,7 @@ def measured(proposal: Proposal, number: int, *, bound: float | None = None, sig
     violations = () if bound is None else (max(0.0, x - bound),)
     return PastTrial(
         f"t{number:04}",
-        Outcome.MEASURED,
+        TrialOutcome.MEASURED,
         proposal.assignments,
         values[0],
         others=values[1:],
@@ -74,7 +74,7 @@ def test_a_generation_begins_when_as_many_were_measured_as_the_population_has() 
 
 def test_failed_trials_do_not_fill_a_generation() -> None:
     trials = searched(Nsga2(problem()), 6)
-    failed = [replace(trial, outcome=Outcome.BAD, objective=math.nan, others=(math.nan,)) for trial in trials[:2]]
+    failed = [replace(trial, outcome=TrialOutcome.BAD, objective=math.nan, others=(math.nan,)) for trial in trials[:2]]
 
     assert proposals(Nsga2(problem()), [*failed, *trials[2:]])[0].labels == {GENERATION: "0"}
 
@@ -106,7 +106,7 @@ def test_no_point_is_given_twice_while_others_are_free() -> None:
     for i in range(40):
         (proposal,) = proposals(algorithm, trials)
         loss = float(proposal.assignments["n"])
-        trials.append(PastTrial(f"t{i:03}", Outcome.MEASURED, proposal.assignments, loss, labels=proposal.labels))
+        trials.append(PastTrial(f"t{i:03}", TrialOutcome.MEASURED, proposal.assignments, loss, labels=proposal.labels))
 
     assert len({tuple(trial.assignments.values()) for trial in trials}) == 40  # of 60
 

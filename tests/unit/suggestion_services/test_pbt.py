@@ -21,7 +21,7 @@ from katib.model.checkpoints import CHECKPOINT_ROOT_VARIABLE, NAMESPACE_VARIABLE
 from katib.model.names import GENERATION_LABEL, PARENT_LABEL
 from katib.model.space import SearchSpace
 from katib.wire.rpc._generated import api_pb2 as pb
-from suggestion_services.base import Outcome, PastTrial
+from suggestion_services.base import PastTrial, TrialOutcome
 from suggestion_services.base.algorithm import Proposal
 from suggestion_services.base.checkpoint_volume import DEFAULT_ROOT, CheckpointVolume
 from suggestion_services.base.messages import experiment_spec
@@ -62,13 +62,13 @@ class Training:
         names = []
         for proposal in self.ask(count):
             name = proposal.trial_name or f"demo-{random.Random(len(self.trials)).randbytes(4).hex()}"
-            self.trials[name] = PastTrial(name, Outcome.PENDING, proposal.assignments, labels=proposal.labels)
+            self.trials[name] = PastTrial(name, TrialOutcome.PENDING, proposal.assignments, labels=proposal.labels)
             names.append(name)
         return names
 
     def end(self, name: str, value: float) -> None:
         """End a trial; NaN makes it one that failed."""
-        outcome = Outcome.MEASURED if math.isfinite(value) else Outcome.BAD
+        outcome = TrialOutcome.MEASURED if math.isfinite(value) else TrialOutcome.BAD
         self.trials[name] = replace(self.trials[name], outcome=outcome, objective=value)
 
     def run(self, budget: int, value: Callable[[PastTrial], float], parallel: int = 1) -> None:
@@ -144,7 +144,7 @@ def test_nothing_waits_for_a_generation() -> None:
             training.end(name, step)
         others = training.start(4)
 
-    assert training.trials[slow].outcome is Outcome.PENDING
+    assert training.trials[slow].outcome is TrialOutcome.PENDING
     assert {training.generation(name) for name in others} == {4}
 
 
@@ -171,8 +171,8 @@ def test_more_trials_at_once_than_members_are_more_members() -> None:
     assert [training.label(name, MEMBER_LABEL) for name in names] == [str(i) for i in range(8)]
 
 
-@pytest.mark.parametrize("outcome", [Outcome.BAD, Outcome.SILENT])
-def test_what_fails_is_tried_again_with_the_same_values_from_the_same_checkpoint(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [TrialOutcome.BAD, TrialOutcome.SILENT])
+def test_what_fails_is_tried_again_with_the_same_values_from_the_same_checkpoint(outcome: TrialOutcome) -> None:
     training = Training()
     training.run(5, learning_rate)
     (failed,) = training.start()
@@ -201,7 +201,7 @@ def test_what_fails_twice_gives_its_place_to_a_copy_of_the_best() -> None:
     children = [name for name in training.start(6) if training.label(name, MEMBER_LABEL) == "4"]
 
     parent = training.label(children[0], PARENT_LABEL)
-    assert training.trials[parent].outcome is Outcome.MEASURED
+    assert training.trials[parent].outcome is TrialOutcome.MEASURED
     assert training.label(parent, MEMBER_LABEL) != "4"
 
 
@@ -220,7 +220,7 @@ def test_no_trial_ever_starts_from_one_that_failed() -> None:
     training.run(80, lambda trial: math.nan if chance.random() < 0.3 else learning_rate(trial), parallel=3)
 
     parents = [training.label(name, PARENT_LABEL) for name in training.trials]
-    assert {training.trials[parent].outcome for parent in parents if parent} == {Outcome.MEASURED}
+    assert {training.trials[parent].outcome for parent in parents if parent} == {TrialOutcome.MEASURED}
 
 
 def test_a_search_finds_good_values_and_trains_them_for_long() -> None:
@@ -237,7 +237,7 @@ def test_a_search_finds_good_values_and_trains_them_for_long() -> None:
 def test_it_begins_and_goes_on_with_trials_that_somebody_added() -> None:
     training = Training()
     point = dict(training.ask()[0].assignments)
-    training.trials["mine"] = PastTrial("mine", Outcome.MEASURED, point, objective=1000.0)
+    training.trials["mine"] = PastTrial("mine", TrialOutcome.MEASURED, point, objective=1000.0)
     training.run(11, learning_rate)
 
     children = [name for name in training.trials if training.label(name, PARENT_LABEL) == "mine"]
@@ -249,7 +249,7 @@ def test_every_second_first_step_has_values_of_earlier_trials_and_none_has_their
     training = Training()
     points = [dict(proposal.assignments, width="8") for proposal in Training(random_state=8).ask(5)]
     for i, point in enumerate(points):
-        training.trials[f"old-{i}"] = PastTrial(f"old-{i}", Outcome.MEASURED, point, objective=i, is_earlier=True)
+        training.trials[f"old-{i}"] = PastTrial(f"old-{i}", TrialOutcome.MEASURED, point, objective=i, is_earlier=True)
 
     proposals = training.ask(5)
 
@@ -292,7 +292,7 @@ def test_every_step_is_feasible_and_labelled_whatever_ends_when(
         assert all(p.contains(trial.assignments[p.name]) for p in space.parameters)
         parent = trial.labels.get(PARENT_LABEL)
         assert (int(trial.labels[GENERATION_LABEL]) == 0) is (parent is None)
-        assert parent is None or training.trials[parent].outcome is Outcome.MEASURED
+        assert parent is None or training.trials[parent].outcome is TrialOutcome.MEASURED
     steps = Counter((t.labels[MEMBER_LABEL], t.labels[STEP_LABEL]) for t in training.trials.values())
     assert set(steps.values()) == {1}
 
@@ -307,7 +307,7 @@ def test_two_asked_for_together_are_those_asked_for_one_by_one() -> None:
         (proposal,) = training.ask()
         one_by_one.append(proposal)
         name = f"next-{len(one_by_one)}"
-        training.trials[name] = PastTrial(name, Outcome.PENDING, proposal.assignments, labels=proposal.labels)
+        training.trials[name] = PastTrial(name, TrialOutcome.PENDING, proposal.assignments, labels=proposal.labels)
 
     assert together == one_by_one
 

@@ -20,8 +20,8 @@ from katib.wire.rpc._generated import api_pb2 as pb
 from katib.wire.rpc._generated import api_pb2_grpc
 from katib.wire.rpc._generated.suggestions_pb2 import UndecodedSuggestionsRequest
 from suggestion_services.base import Algorithm, StatelessAlgorithm
-from suggestion_services.base.servicer import Served, SuggestionServicer, add_to_server
-from suggestion_services.base.sessions import LatestUsed, Session, session_key
+from suggestion_services.base.servicer import ServedAlgorithm, SuggestionServicer, add_to_server
+from suggestion_services.base.sessions import LatestUsed, SearchSession, session_key
 from tests.support.refusals import INVALID, refusal
 from tests.support.searches import algorithm_for
 from tests.support.suggestion import Service, a_trial, an_experiment
@@ -57,7 +57,7 @@ class Broken(StatelessAlgorithm):
 @contextmanager
 def served(cls: type[Algorithm]) -> Iterator[Service]:
     server = grpc.server(ThreadPoolExecutor(4))
-    add_to_server(SuggestionServicer([Served(INFO, lambda: cls)]), server)
+    add_to_server(SuggestionServicer([ServedAlgorithm(INFO, lambda: cls)]), server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
@@ -119,8 +119,8 @@ def test_an_error_of_ours_keeps_its_meaning(caplog: pytest.LogCaptureFixture) ->
     assert caplog.records == []
 
 
-def a_session() -> Session:
-    return Session(algorithm_for("random"), ObjectiveSpec(objective_metric_name="loss"))
+def a_session() -> SearchSession:
+    return SearchSession(algorithm_for("random"), ObjectiveSpec(objective_metric_name="loss"))
 
 
 def a_request(trials: Sequence[pb.Trial], earlier: Sequence[pb.Trial] = ()) -> UndecodedSuggestionsRequest:
@@ -179,7 +179,7 @@ def test_bytes_that_are_not_a_trial_are_refused_with_their_place() -> None:
 
 
 def test_the_least_recently_used_experiment_is_forgotten() -> None:
-    sessions = LatestUsed[tuple[str, bytes], Session](2)
+    sessions = LatestUsed[tuple[str, bytes], SearchSession](2)
     one, two, three = (session_key(an_experiment("random", name=name)) for name in ("one", "two", "three"))
     first = sessions.get(one, a_session)
     second = sessions.get(two, a_session)

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.several_objectives import PROBLEMS, searched_by_us, share_covered
 from katib.wire.rpc._generated import api_pb2 as pb
 from suggestion_services.algorithms import find_entry
-from suggestion_services.base import Outcome, PastTrial
+from suggestion_services.base import PastTrial, TrialOutcome
 from suggestion_services.base.shared_context import quiet
 from suggestion_services.tpe.dimensions import dimension_of
 from suggestion_services.tpe.tpe import Motpe, best_first, sampler_options
@@ -25,7 +25,7 @@ from tests.support.suggestion import a_parameter
 def valley_history(n: int) -> list[PastTrial]:
     random = Random(2)
     points = [{"x": repr(random.random()), "y": repr(random.random())} for _ in range(n)]
-    return [PastTrial(f"t{i:04}", Outcome.MEASURED, point, VALLEY.loss(point)) for i, point in enumerate(points)]
+    return [PastTrial(f"t{i:04}", TrialOutcome.MEASURED, point, VALLEY.loss(point)) for i, point in enumerate(points)]
 
 
 def suggested(name: str, trials: list[PastTrial], count: int = 1) -> list[dict[str, str]]:
@@ -50,12 +50,14 @@ def test_a_region_where_trials_fail_is_avoided(name: str) -> None:
 
     trials = search(algorithm, lambda p: float("nan") if float(p["x"]) > 0.5 else float(p["x"]) * 7 % 1, budget=60)
 
-    assert sum(trial.outcome is Outcome.BAD for trial in trials[20:]) < 12  # of 40, half of which chance would fail
+    assert (
+        sum(trial.outcome is TrialOutcome.BAD for trial in trials[20:]) < 12
+    )  # of 40, half of which chance would fail
 
 
 @pytest.mark.parametrize("name", ["tpe", "multivariate-tpe"])
 def test_a_history_of_failures_alone_is_no_obstacle(name: str) -> None:
-    trials = [PastTrial(f"t{i}", Outcome.BAD, {"x": repr(i / 20), "y": "0.5"}) for i in range(20)]
+    trials = [PastTrial(f"t{i}", TrialOutcome.BAD, {"x": repr(i / 20), "y": "0.5"}) for i in range(20)]
 
     assert len(suggested(name, trials, 3)) == 3
 
@@ -64,8 +66,8 @@ def test_a_history_of_failures_alone_is_no_obstacle(name: str) -> None:
 def test_running_trials_push_the_next_ones_away(name: str) -> None:
     settings = {"random_state": 3, "n_startup_trials": 0}
     algorithm = algorithm_for(name, [a_parameter("x")], settings=settings)
-    measured = [PastTrial(f"t{i:02}", Outcome.MEASURED, {"x": repr(i / 30)}, abs(i / 30 - 0.5)) for i in range(30)]
-    running = [PastTrial(f"u{i}", Outcome.PENDING, {"x": repr(0.47 + i / 100)}) for i in range(7)]
+    measured = [PastTrial(f"t{i:02}", TrialOutcome.MEASURED, {"x": repr(i / 30)}, abs(i / 30 - 0.5)) for i in range(30)]
+    running = [PastTrial(f"u{i}", TrialOutcome.PENDING, {"x": repr(0.47 + i / 100)}) for i in range(7)]
 
     def near(trials: list[PastTrial]) -> int:
         return sum(abs(float(p["x"]) - 0.5) < 0.03 for k in range(40) for p in texts(algorithm, trials, first=30 + k))
@@ -146,9 +148,9 @@ def test_in_a_small_space_no_running_point_is_repeated_while_others_are_free(nam
     parameters = [a_parameter("i", pb.INT, min="1", max="4"), a_parameter("c", pb.CATEGORICAL, list=["a", "b"])]
     algorithm = algorithm_for(name, parameters, settings={"random_state": 3, "n_startup_trials": 5})
     measured = [
-        PastTrial(f"t{i:02}", Outcome.MEASURED, {"i": str(i % 4 + 1), "c": "a"}, float(i % 4)) for i in range(12)
+        PastTrial(f"t{i:02}", TrialOutcome.MEASURED, {"i": str(i % 4 + 1), "c": "a"}, float(i % 4)) for i in range(12)
     ]
-    running = [PastTrial("u", Outcome.PENDING, {"i": "1", "c": "a"})]
+    running = [PastTrial("u", TrialOutcome.PENDING, {"i": "1", "c": "a"})]
 
     points = texts(algorithm, measured + running, first=13, count=5)
 
@@ -170,8 +172,13 @@ SHAPES = [
 ]
 
 
-MANY = [Outcome.PENDING if i % 9 == 0 else Outcome.BAD if i % 7 == 0 else Outcome.MEASURED for i in range(60)]
-FEW = [Outcome.PENDING if i % 9 == 0 else Outcome.MEASURED if i % 29 == 0 else Outcome.BAD for i in range(60)]
+MANY = [
+    TrialOutcome.PENDING if i % 9 == 0 else TrialOutcome.BAD if i % 7 == 0 else TrialOutcome.MEASURED for i in range(60)
+]
+FEW = [
+    TrialOutcome.PENDING if i % 9 == 0 else TrialOutcome.MEASURED if i % 29 == 0 else TrialOutcome.BAD
+    for i in range(60)
+]
 
 
 @pytest.mark.parametrize(
@@ -182,7 +189,7 @@ FEW = [Outcome.PENDING if i % 9 == 0 else Outcome.MEASURED if i % 29 == 0 else O
 @pytest.mark.parametrize("maximize", [False, True], ids=["minimize", "maximize"])
 @pytest.mark.parametrize("outcomes", [MANY, FEW], ids=["many-measured", "fewer-measured-than-good"])
 def test_the_answers_are_those_of_an_ordinary_study_with_the_same_trials(
-    name: str, settings: dict[str, object], maximize: bool, outcomes: list[Outcome]
+    name: str, settings: dict[str, object], maximize: bool, outcomes: list[TrialOutcome]
 ) -> None:
     """Our storage and our shortcuts save time and change nothing, also where values are equal."""
     problem = replace(problem_for(name, SHAPES, settings={"random_state": 3, **settings}), maximize=maximize)
@@ -198,15 +205,15 @@ def test_the_answers_are_those_of_an_ordinary_study_with_the_same_trials(
     options = sampler_options(algorithm.problem.settings, multivariate=name != "tpe")
     study = optuna.create_study(direction="maximize" if maximize else "minimize")
     states = {
-        Outcome.PENDING: optuna.trial.TrialState.RUNNING,
-        Outcome.BAD: optuna.trial.TrialState.PRUNED,
-        Outcome.MEASURED: optuna.trial.TrialState.COMPLETE,
+        TrialOutcome.PENDING: optuna.trial.TrialState.RUNNING,
+        TrialOutcome.BAD: optuna.trial.TrialState.PRUNED,
+        TrialOutcome.MEASURED: optuna.trial.TrialState.COMPLETE,
     }
     for trial, point in zip(trials, points, strict=True):
         study.add_trial(
             optuna.trial.create_trial(
                 state=states[trial.outcome],
-                value=trial.objective if trial.outcome is Outcome.MEASURED else None,
+                value=trial.objective if trial.outcome is TrialOutcome.MEASURED else None,
                 params={key: dimensions[key].encode(value) for key, value in point.items()},
                 distributions=distributions,
             )
@@ -259,7 +266,7 @@ def test_a_branch_that_no_trial_has_seen_is_no_obstacle() -> None:
     for child, parent, value in ((1, "only", "on"), (2, "second", "1"), (3, "third", "b")):
         parameters[child].when.CopyFrom(pb.ParameterCondition(parameter=parent, values=[value]))
     trials = [
-        PastTrial(f"t{i:02}", Outcome.MEASURED, {"only": "on", "second": "1", "third": "a"}, float(i))
+        PastTrial(f"t{i:02}", TrialOutcome.MEASURED, {"only": "on", "second": "1", "third": "a"}, float(i))
         for i in range(20)
     ]
     for name in ("tpe", "multivariate-tpe"):
@@ -290,7 +297,7 @@ def test_each_of_several_objectives_has_its_direction() -> None:
             (point,) = Motpe(made).suggest(trials, first=k, count=1)
             x, y = float(point["x"]), float(point["y"])
             text = made.space.format(point)
-            trials.append(PastTrial(f"t{k:03}", Outcome.MEASURED, text, x - y, others=((x - y) ** 3,)))
+            trials.append(PastTrial(f"t{k:03}", TrialOutcome.MEASURED, text, x - y, others=((x - y) ** 3,)))
         return {name: sum(float(t.assignments[name]) for t in trials[20:]) / 40 for name in ("x", "y")}
 
     down, up = middle(False, False), middle(True, True)

@@ -7,15 +7,15 @@ import math
 import pytest
 
 from katib.errors import InvalidError
-from suggestion_services.early_stopping import Curve
+from suggestion_services.early_stopping import CostCurve
 from suggestion_services.early_stopping.algorithm import StaticRule
-from suggestion_services.early_stopping.hyperband import Brackets
+from suggestion_services.early_stopping.hyperband import BracketScheme
 from tests.support.stopping_algorithms import NAMES, an_algorithm, names, running, stopped, succeeded
 
 NAN = math.nan
 
 
-def reason(name: str, *curves: Curve, maximize: bool = False, **settings: object) -> str:
+def reason(name: str, *curves: CostCurve, maximize: bool = False, **settings: object) -> str:
     """Return why the only stopped trial is stopped."""
     (verdict,) = an_algorithm(name, maximize=maximize, **settings).judge(curves)
     return verdict.reason
@@ -144,7 +144,7 @@ def test_asha_maximises() -> None:
 
 
 def test_hyperband_has_the_brackets_of_the_paper() -> None:
-    brackets = Brackets(smallest=1, largest=81, factor=3)
+    brackets = BracketScheme(smallest=1, largest=81, factor=3)
 
     assert brackets.last == 4
     assert brackets.shares() == [5, 8, 15, 34, 81]  # table 1 of the paper, from the last column on
@@ -152,7 +152,7 @@ def test_hyperband_has_the_brackets_of_the_paper() -> None:
 
 
 def test_hyperband_spreads_trials_over_brackets_by_their_names() -> None:
-    brackets = Brackets(smallest=1, largest=81, factor=3)
+    brackets = BracketScheme(smallest=1, largest=81, factor=3)
     members = [brackets.bracket_of(f"trial-{i}") for i in range(2000)]
 
     counts = [members.count(s) for s in range(5)]
@@ -163,7 +163,7 @@ def test_hyperband_spreads_trials_over_brackets_by_their_names() -> None:
 
 def of_bracket(bracket: int, count: int, *, largest: int = 9) -> list[str]:
     """Return names of trials of a bracket."""
-    brackets = Brackets(smallest=1, largest=largest, factor=3)
+    brackets = BracketScheme(smallest=1, largest=largest, factor=3)
     found = (name for i in range(10_000) if brackets.bracket_of(name := f"t{i}") == bracket)
     return [next(found) for _ in range(count)]
 

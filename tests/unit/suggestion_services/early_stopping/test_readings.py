@@ -9,7 +9,7 @@ import pytest
 
 from katib.errors import UnavailableError
 from katib.model.metrics import Change
-from suggestion_services.early_stopping import Curve, Standing
+from suggestion_services.early_stopping import CostCurve, CurveState
 from suggestion_services.early_stopping.readings import Curves, JudgedTrial
 from tests.support.observations import MemoryObservationLog, reading
 
@@ -38,11 +38,11 @@ def log() -> AskedLog:
     return AskedLog()
 
 
-def trial(name: str, standing: Standing = Standing.RUNNING, start: str = "one") -> JudgedTrial:
+def trial(name: str, standing: CurveState = CurveState.RUNNING, start: str = "one") -> JudgedTrial:
     return JudgedTrial(name, start, standing)
 
 
-def shape(curve: Curve) -> list[tuple[int, float]]:
+def shape(curve: CostCurve) -> list[tuple[int, float]]:
     return list(zip(curve.resources, curve.costs, strict=True))
 
 
@@ -103,19 +103,19 @@ def test_a_trial_that_is_over_is_asked_for_once_more_and_never_again(log: AskedL
     log.add("a", 1)
     curves.refresh([trial("a"), trial("b")], log)
     log.add("a", 0.5)
-    ended = [trial("a", Standing.SUCCEEDED), trial("b")]
+    ended = [trial("a", CurveState.SUCCEEDED), trial("b")]
     for _ in range(3):
         curve, _ = curves.refresh(ended, log)
 
     assert log.asked == [{"a", "b"}, {"a"}, {"a", "b"}, {"a"}, {"b"}, {"b"}]
-    assert curve.standing is Standing.SUCCEEDED
+    assert curve.standing is CurveState.SUCCEEDED
     assert curve.best == 0.5
 
 
 def test_a_trial_of_the_same_name_in_a_later_run_begins_anew(log: AskedLog) -> None:
     curves = Curves("loss", maximize=False)
     log.add("a", 1)
-    curves.refresh([trial("a", Standing.SUCCEEDED)], log)
+    curves.refresh([trial("a", CurveState.SUCCEEDED)], log)
     log.delete("a")
     log.add("a", 7)
     (curve,) = curves.refresh([trial("a", start="two")], log)
@@ -127,7 +127,13 @@ def test_the_version_rises_when_something_is_new_and_only_then(log: AskedLog) ->
     curves = Curves("loss", maximize=False)
     versions = [curves.version]
     log.add("a", 1)
-    for trials in ([trial("a")], [trial("a")], [trial("a", Standing.SUCCEEDED)], [trial("a", Standing.SUCCEEDED)], []):
+    for trials in (
+        [trial("a")],
+        [trial("a")],
+        [trial("a", CurveState.SUCCEEDED)],
+        [trial("a", CurveState.SUCCEEDED)],
+        [],
+    ):
         curves.refresh(trials, log)
         versions.append(curves.version)
 
@@ -141,10 +147,10 @@ def test_what_was_read_before_an_outage_is_not_read_again(log: AskedLog) -> None
     curves.refresh([trial("a")], log)
     log.down = True
     with pytest.raises(UnavailableError):
-        curves.refresh([trial("a", Standing.SUCCEEDED)], log)
+        curves.refresh([trial("a", CurveState.SUCCEEDED)], log)
     log.down = False
     log.add("a", 2)
-    (curve,) = curves.refresh([trial("a", Standing.SUCCEEDED)], log)
+    (curve,) = curves.refresh([trial("a", CurveState.SUCCEEDED)], log)
 
     assert shape(curve) == [(1, 1.0), (2, 2.0)]
 
@@ -153,7 +159,7 @@ def test_a_long_log_comes_in_several_answers(log: AskedLog) -> None:
     log.most = 3
     for i in range(10):
         log.add("a", i)
-    (curve,) = Curves("loss", maximize=False).refresh([trial("a", Standing.SUCCEEDED)], log)
+    (curve,) = Curves("loss", maximize=False).refresh([trial("a", CurveState.SUCCEEDED)], log)
 
     assert len(curve) == 10
 

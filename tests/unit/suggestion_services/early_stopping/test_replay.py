@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from suggestion_services.early_stopping import Point, replay
+from suggestion_services.early_stopping import CurvePoint, replay
 from suggestion_services.early_stopping.replay import Recording
 from tests.support.stopping_algorithms import an_algorithm
 
 
 def recorded(name: str, *costs: float, start: int = 0, succeeded: bool = True) -> Recording:
     """Return a trial that reports every ten microseconds."""
-    points = [(start + 10 * i, Point(i, cost)) for i, cost in enumerate(costs, 1)]
+    points = [(start + 10 * i, CurvePoint(i, cost)) for i, cost in enumerate(costs, 1)]
     return Recording(name, points, succeeded=succeeded, by_number=True)
 
 

@@ -14,7 +14,7 @@ import pytest
 from katib.model.types import MetricConstraint
 from katib.wire.rpc._generated import api_pb2 as pb
 from suggestion_services.algorithms import find_entry
-from suggestion_services.base import Outcome, PastTrial
+from suggestion_services.base import PastTrial, TrialOutcome
 from suggestion_services.gp.gp import GaussianProcess
 from tests.support.searches import ZOO, Animal, algorithm_for, problem_for, search, texts
 from tests.support.suggestion import Assignments, a_parameter
@@ -28,7 +28,7 @@ def bowl(point: Assignments) -> float:
 
 
 def measured(points: list[Assignments], loss: Callable[[Assignments], float] = bowl) -> list[PastTrial]:
-    return [PastTrial(f"t{i:05}", Outcome.MEASURED, point, loss(point)) for i, point in enumerate(points)]
+    return [PastTrial(f"t{i:05}", TrialOutcome.MEASURED, point, loss(point)) for i, point in enumerate(points)]
 
 
 @pytest.mark.slow
@@ -106,11 +106,13 @@ def test_bad_trials_push_away() -> None:
 
     trials = search(algorithm, lambda p: math.nan if float(p["x"]) > 0.5 else -float(p["y"]), budget=24)
 
-    assert sum(trial.outcome is Outcome.BAD for trial in trials[8:]) <= 5
+    assert sum(trial.outcome is TrialOutcome.BAD for trial in trials[8:]) <= 5
 
 
-@pytest.mark.parametrize("outcome", [Outcome.BAD, Outcome.SILENT, Outcome.PENDING], ids=lambda o: o.value)
-def test_only_trials_without_values_get_a_design(outcome: Outcome) -> None:
+@pytest.mark.parametrize(
+    "outcome", [TrialOutcome.BAD, TrialOutcome.SILENT, TrialOutcome.PENDING], ids=lambda o: o.value
+)
+def test_only_trials_without_values_get_a_design(outcome: TrialOutcome) -> None:
     algorithm = algorithm_for("gp", settings=SEEDED)
     trials = [PastTrial(f"t{i}", outcome, p) for i, p in enumerate(texts(algorithm, [], first=0, count=8))]
 
@@ -119,14 +121,16 @@ def test_only_trials_without_values_get_a_design(outcome: Outcome) -> None:
     assert len({tuple(p.values()) for p in points} | {tuple(t.assignments.values()) for t in trials}) == 11
 
 
-@pytest.mark.parametrize("outcome", [Outcome.BAD, Outcome.SILENT, Outcome.PENDING, Outcome.MEASURED])
-def test_no_point_is_suggested_again_while_there_are_others(outcome: Outcome) -> None:
+@pytest.mark.parametrize(
+    "outcome", [TrialOutcome.BAD, TrialOutcome.SILENT, TrialOutcome.PENDING, TrialOutcome.MEASURED]
+)
+def test_no_point_is_suggested_again_while_there_are_others(outcome: TrialOutcome) -> None:
     parameters = [a_parameter("i", pb.INT, min="1", max="12")]
     algorithm = algorithm_for("gp", parameters, settings=SEEDED)
-    trials = [PastTrial(f"t{i:02}", Outcome.MEASURED, {"i": str(i)}, float(i)) for i in (2, 5, 9)]
+    trials = [PastTrial(f"t{i:02}", TrialOutcome.MEASURED, {"i": str(i)}, float(i)) for i in (2, 5, 9)]
     for k in range(3, 12):
         (point,) = texts(algorithm, trials, first=k)
-        trials.append(PastTrial(f"t{k:02}", outcome, point, 1.0 if outcome is Outcome.MEASURED else math.nan))
+        trials.append(PastTrial(f"t{k:02}", outcome, point, 1.0 if outcome is TrialOutcome.MEASURED else math.nan))
 
     assert sorted(int(t.assignments["i"]) for t in trials) == list(range(1, 13))
     assert len(texts(algorithm, trials, first=12)) == 1
@@ -134,7 +138,7 @@ def test_no_point_is_suggested_again_while_there_are_others(outcome: Outcome) ->
 
 def test_duplicates_and_equal_values_are_survived() -> None:
     algorithm = algorithm_for("gp", settings=SEEDED)
-    same = [PastTrial(f"t{i}", Outcome.MEASURED, {"x": "0.5", "y": "0.5"}, 1.0) for i in range(9)]
+    same = [PastTrial(f"t{i}", TrialOutcome.MEASURED, {"x": "0.5", "y": "0.5"}, 1.0) for i in range(9)]
 
     (point,) = texts(algorithm, same, first=9)
 
@@ -145,7 +149,7 @@ def test_values_of_any_size_are_survived() -> None:
     algorithm = algorithm_for("gp", settings=SEEDED)
     points = texts(algorithm_for("random", settings=SEEDED), [], first=0, count=6)
     for huge in (1.7e308, -1.7e308, 5e-324):
-        trials = [*measured(points), PastTrial("u", Outcome.MEASURED, {"x": "0.1", "y": "0.9"}, huge)]
+        trials = [*measured(points), PastTrial("u", TrialOutcome.MEASURED, {"x": "0.1", "y": "0.9"}, huge)]
 
         assert len(texts(algorithm, trials, first=7)) == 1
 
@@ -162,7 +166,7 @@ def test_the_best_that_keeps_the_constraint_is_found() -> None:
         (point,) = texts(algorithm, trials, first=k)
         x, y = float(point["x"]), float(point["y"])
         violations = (max(0.0, x + y - 0.8),)
-        trials.append(PastTrial(f"t{k:05}", Outcome.MEASURED, point, -x - 0.5 * y, violations=violations))
+        trials.append(PastTrial(f"t{k:05}", TrialOutcome.MEASURED, point, -x - 0.5 * y, violations=violations))
 
     assert min(t.objective for t in trials if t.is_feasible) < -0.75  # the optimum is -0.8
     assert median(max(t.violations) for t in trials[8:]) < 0.2
@@ -174,7 +178,7 @@ def test_while_nothing_keeps_the_constraint_only_that_is_sought() -> None:
         (point,) = texts(algorithm, trials, first=k)
         x, y = float(point["x"]), float(point["y"])
         violations = (max(0.0, math.hypot(x - 0.9, y - 0.1) - 0.1),)
-        trials.append(PastTrial(f"t{k:05}", Outcome.MEASURED, point, x, violations=violations))
+        trials.append(PastTrial(f"t{k:05}", TrialOutcome.MEASURED, point, x, violations=violations))
 
     assert any(t.is_feasible for t in trials)
 
@@ -183,7 +187,9 @@ def test_a_constraint_that_was_never_read_changes_nothing_but_survives() -> None
     algorithm = constrained()
     points = texts(algorithm_for("random", settings=SEEDED), [], first=0, count=6)
     for violations in ((), (math.nan,), (0.0, 1.0)):
-        trials = [PastTrial(f"t{i}", Outcome.MEASURED, p, bowl(p), violations=violations) for i, p in enumerate(points)]
+        trials = [
+            PastTrial(f"t{i}", TrialOutcome.MEASURED, p, bowl(p), violations=violations) for i, p in enumerate(points)
+        ]
 
         assert len(texts(algorithm, trials, first=6)) == 1
 
@@ -198,7 +204,7 @@ def test_where_trials_take_longer_is_searched_less_and_equal_or_unknown_duration
             (point,) = texts(algorithm, trials, first=k)
             x, y = float(point["x"]), float(point["y"])
             loss = (y - 0.4) ** 2 + 0.05 * (x - 0.5) ** 2
-            trials.append(PastTrial(f"t{k:05}", Outcome.MEASURED, point, loss, seconds=seconds(x)))
+            trials.append(PastTrial(f"t{k:05}", TrialOutcome.MEASURED, point, loss, seconds=seconds(x)))
         assert ("duration to the power of" in algorithm.explain()) is (aware and seconds is varying)
         return [float(trial.assignments["x"]) for trial in trials[5:]]
 
@@ -247,7 +253,7 @@ def test_ten_thousand_past_trials_are_answered() -> None:
 def test_beside_many_running_trials_the_model_still_chooses() -> None:
     algorithm = algorithm_for("gp", settings=SEEDED)
     points = texts(algorithm_for("random", settings=SEEDED), [], first=0, count=170)
-    running = [PastTrial(f"u{i:03}", Outcome.PENDING, point) for i, point in enumerate(points[20:])]
+    running = [PastTrial(f"u{i:03}", TrialOutcome.PENDING, point) for i, point in enumerate(points[20:])]
 
     (point,) = texts(algorithm, [*measured(points[:20]), *running], first=170)
 
@@ -294,7 +300,7 @@ def test_several_objectives_are_searched_for_their_front(sign: int) -> None:
         (point,) = texts(algorithm, trials, first=k)
         x, worse = float(point["x"]), (float(point["y"]) - 0.3) ** 2
         values = sign * (x + worse), sign * (1 - x + worse)
-        trials.append(PastTrial(f"t{k:05}", Outcome.MEASURED, point, values[0], others=values[1:]))
+        trials.append(PastTrial(f"t{k:05}", TrialOutcome.MEASURED, point, values[0], others=values[1:]))
 
     late = trials[10:]
     assert sum((float(t.assignments["y"]) - 0.3) ** 2 < 0.01 for t in late) >= 12
@@ -305,7 +311,7 @@ def test_several_objectives_are_searched_for_their_front(sign: int) -> None:
 def test_with_several_objectives_it_says_that_earlier_trials_teach_nothing() -> None:
     problem = replace(problem_for("gp", [a_parameter("x")], settings=SEEDED), directions=(False, False))
     algorithm = find_entry("gp").load()(problem)
-    earlier = [PastTrial("e", Outcome.MEASURED, {"x": "0.1"}, 1.0, others=(2.0,), is_earlier=True)]
+    earlier = [PastTrial("e", TrialOutcome.MEASURED, {"x": "0.1"}, 1.0, others=(2.0,), is_earlier=True)]
 
     assert len(texts(algorithm, earlier, first=0)) == 1
     assert "gp does not learn from earlier trials" in algorithm.explain()

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from suggestion_services.gp.kernel import matern, squared_distances
-from suggestion_services.gp.likelihood import JITTER, Layout, Likelihood, trend_bases
-from suggestion_services.gp.model import Model, fit
+from suggestion_services.gp.likelihood import JITTER, Likelihood, ThetaLayout, trend_bases
+from suggestion_services.gp.model import GaussianModel, fit
 from suggestion_services.gp.optimize import FloatArray
 from suggestion_services.gp.warping import kumaraswamy
 
-LAYOUT = Layout(groups=np.array([0, 1, 2, 3, 3, 3, 3]), warped=np.array([0, 2]), numbers=np.arange(3))
+LAYOUT = ThetaLayout(groups=np.array([0, 1, 2, 3, 3, 3, 3]), warped=np.array([0, 2]), numbers=np.arange(3))
 """Three numbers, of which two are warped, and a category of four values."""
 
 
@@ -100,14 +100,14 @@ def test_the_posterior_is_that_of_the_direct_formulas() -> None:
     k = covariance(x, x, theta) + (np.exp(theta[5]) + JITTER * np.exp(theta[4])) * np.eye(10)
     cross, prior = covariance(q, x, theta), covariance(q, q, theta)
 
-    mean, variance = Model(x, y, LAYOUT, theta).predict(q)
+    mean, variance = GaussianModel(x, y, LAYOUT, theta).predict(q)
 
     assert mean == pytest.approx(cross @ np.linalg.solve(k, y))
     assert variance == pytest.approx(np.diag(prior - cross @ np.linalg.solve(k, cross.T)))
 
 
 def test_the_slopes_of_the_posterior_are_exact() -> None:
-    model = Model(columns(10), np.random.default_rng(2).normal(size=10), LAYOUT, hyperparameters())
+    model = GaussianModel(columns(10), np.random.default_rng(2).normal(size=10), LAYOUT, hyperparameters())
     q = columns(5, seed=9)
 
     mean, variance, by_mean, by_variance = model.predict_with_slopes(q)
@@ -121,7 +121,7 @@ def test_the_slopes_of_the_posterior_are_exact() -> None:
 
 
 def test_believing_a_running_trial_changes_no_mean_and_leaves_less_to_learn() -> None:
-    model = Model(columns(10), np.random.default_rng(2).normal(size=10), LAYOUT, hyperparameters())
+    model = GaussianModel(columns(10), np.random.default_rng(2).normal(size=10), LAYOUT, hyperparameters())
     q = columns(3, seed=9)
 
     believing = model.believing(q)
@@ -133,7 +133,7 @@ def test_believing_a_running_trial_changes_no_mean_and_leaves_less_to_learn() ->
 def test_identical_rows_without_noise_still_have_a_model() -> None:
     theta = LAYOUT.expand(0.0, 0.0, -80.0, -80.0, 0.0)
 
-    mean, variance = Model(np.repeat(columns(1), 5, axis=0), np.ones(5), LAYOUT, theta).predict(columns(1))
+    mean, variance = GaussianModel(np.repeat(columns(1), 5, axis=0), np.ones(5), LAYOUT, theta).predict(columns(1))
 
     assert mean == pytest.approx([1.0], abs=1e-2)
     assert np.all(variance > 0)
@@ -154,7 +154,7 @@ def test_a_warp_maps_the_interval_onto_itself_and_its_derivatives_are_exact() ->
 def test_what_does_not_matter_gets_the_longest_scale() -> None:
     random = np.random.default_rng(4)
     x = random.random((40, 3))
-    layout = Layout(groups=np.arange(3), warped=np.arange(3), numbers=np.arange(3))
+    layout = ThetaLayout(groups=np.arange(3), warped=np.arange(3), numbers=np.arange(3))
 
     model = fit(x, np.sin(9 * x[:, 1]), layout)
 
@@ -165,7 +165,7 @@ def test_what_does_not_matter_gets_the_longest_scale() -> None:
 def test_a_logarithm_that_nobody_declared_is_found() -> None:
     random = np.random.default_rng(4)
     x = random.random((40, 1)) ** 3
-    layout = Layout(groups=np.arange(1), warped=np.arange(1), numbers=np.arange(1))
+    layout = ThetaLayout(groups=np.arange(1), warped=np.arange(1), numbers=np.arange(1))
 
     model = fit(x, np.sin(2 * np.log(x[:, 0] + 1e-3)), layout)
 
@@ -175,7 +175,7 @@ def test_a_logarithm_that_nobody_declared_is_found() -> None:
 
 def test_a_straight_line_is_continued_beyond_what_was_seen() -> None:
     x = np.linspace(0.0, 0.5, 8)[:, None]
-    layout = Layout(groups=np.arange(1), warped=np.arange(1), numbers=np.arange(1))
+    layout = ThetaLayout(groups=np.arange(1), warped=np.arange(1), numbers=np.arange(1))
 
     mean, _ = fit(x, 4 * x[:, 0] - 1, layout).predict(np.array([[1.0]]))
 
@@ -183,7 +183,7 @@ def test_a_straight_line_is_continued_beyond_what_was_seen() -> None:
 
 
 def test_features_of_the_trend_are_orthonormal() -> None:
-    layout = Layout(groups=np.arange(1), warped=np.arange(1), numbers=np.arange(1))
+    layout = ThetaLayout(groups=np.arange(1), warped=np.arange(1), numbers=np.arange(1))
     x = (np.arange(10_000)[:, None] + 0.5) / 10_000
 
     linear, quadratic = trend_bases(x, layout)

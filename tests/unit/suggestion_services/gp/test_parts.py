@@ -15,8 +15,8 @@ from suggestion_services.gp.acquisition import Acquisition, log_h
 from suggestion_services.gp.cost import Cost, share_of_cost
 from suggestion_services.gp.design import design_point
 from suggestion_services.gp.encoding import Encoding
-from suggestion_services.gp.likelihood import Layout
-from suggestion_services.gp.model import Model, subset
+from suggestion_services.gp.likelihood import ThetaLayout
+from suggestion_services.gp.model import GaussianModel, subset
 from suggestion_services.gp.optimize import FloatArray, IntArray, minimize
 from suggestion_services.gp.search import trust_region
 from suggestion_services.gp.warping import fit_transform
@@ -100,10 +100,10 @@ def test_log_h_stays_finite_and_its_derivative_exact_far_out() -> None:
 
 def promise_of(*, constrained: bool) -> Acquisition:
     random = np.random.default_rng(0)
-    layout = Layout(groups=np.arange(2), warped=np.arange(2), numbers=np.arange(2))
+    layout = ThetaLayout(groups=np.arange(2), warped=np.arange(2), numbers=np.arange(2))
     x = random.random((8, 2))
     theta = layout.expand(-0.5, 0.0, -9.0, -2.0, 0.1)
-    models = [Model(x, random.normal(size=8), layout, theta) for _ in range(3)]
+    models = [GaussianModel(x, random.normal(size=8), layout, theta) for _ in range(3)]
     if not constrained:
         return Acquisition(models[0], -0.5)
     return Acquisition(models[0], -0.5, models[1:2], Cost(models[2], 0.7))

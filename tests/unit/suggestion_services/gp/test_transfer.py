@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 from katib.model.names import EXPERIMENT_LABEL
-from suggestion_services.base import Outcome, PastTrial
-from suggestion_services.gp.likelihood import Layout
+from suggestion_services.base import PastTrial, TrialOutcome
+from suggestion_services.gp.likelihood import ThetaLayout
 from suggestion_services.gp.model import fit
 from suggestion_services.gp.optimize import FloatArray
 from suggestion_services.gp.ranks import EarlierRanks
-from suggestion_services.gp.transfer import Learned, Source, agreement, fit_guided
+from suggestion_services.gp.transfer import SourceModel, TransferModels, agreement, fit_guided
 from suggestion_services.gp.warping import fit_transform
 from tests.support.searches import algorithm_for, problem_for, search, texts
 from tests.support.suggestion import Assignments, a_parameter
 
 PARAMETERS = [a_parameter("x"), a_parameter("y"), a_parameter("z")]
-LAYOUT = Layout(np.arange(2), np.arange(0), np.arange(2))
+LAYOUT = ThetaLayout(np.arange(2), np.arange(0), np.arange(2))
 OLD, NEW = np.random.default_rng(3).random((25, 2)), np.random.default_rng(4).random((8, 2))
 
 
@@ -33,7 +33,7 @@ def earlier(loss: Callable[[Assignments], float], source: str = "old", count: in
     points = texts(algorithm_for("random", PARAMETERS, settings={"random_state": 3}), [], first=0, count=count)
     labels = {EXPERIMENT_LABEL: source}
     return [
-        PastTrial(f"{source}-{i:02}", Outcome.MEASURED, p, loss(p), labels=labels, is_earlier=True)
+        PastTrial(f"{source}-{i:02}", TrialOutcome.MEASURED, p, loss(p), labels=labels, is_earlier=True)
         for i, p in enumerate(points)
     ]
 
@@ -48,11 +48,11 @@ def test_a_source_has_the_weight_with_which_it_ranks_the_trials() -> None:
     assert agreement(np.array([0.0, 2, 1, 3]), np.arange(4.0)) == 0, "of four trials all have to agree"
 
 
-def a_source(values: FloatArray, at: FloatArray = OLD) -> Source:
-    return Source(fit(at, fit_transform(values)(values), LAYOUT), values)
+def a_source(values: FloatArray, at: FloatArray = OLD) -> SourceModel:
+    return SourceModel(fit(at, fit_transform(values)(values), LAYOUT), values)
 
 
-def learned(sources: Sequence[Source], values: FloatArray) -> Learned:
+def learned(sources: Sequence[SourceModel], values: FloatArray) -> TransferModels:
     return fit_guided(NEW[: len(values)], values, fit_transform(values), LAYOUT, sources)
 
 
@@ -131,7 +131,7 @@ def test_earlier_trials_of_another_scale_help_or_do_little_harm(
         algorithm, trials = algorithm_for(name, PARAMETERS, settings={"random_state": seed}), list[PastTrial]()
         for k in range(12):
             (point,) = texts(algorithm, [*known, *trials], first=k)
-            trials.append(PastTrial(f"t{k:02}", Outcome.MEASURED, point, bowl(point)))
+            trials.append(PastTrial(f"t{k:02}", TrialOutcome.MEASURED, point, bowl(point)))
         return min(trial.objective for trial in trials)
 
     known = earlier(old)
@@ -190,7 +190,7 @@ def test_ranks_count_once_they_agree_take_the_values_of_this_experiment_and_thin
 def test_tpe_tries_the_best_of_each_source_and_is_its_own_search_beside_one_that_disagrees() -> None:
     unlike, failed = earlier(lambda p: -bowl(p), "unlike"), {"x": "0.5", "y": "0.5", "z": "0.5"}
     labels = {EXPERIMENT_LABEL: "unlike"}
-    unlike.append(PastTrial("unlike-bad", Outcome.BAD, failed, labels=labels, is_earlier=True))
+    unlike.append(PastTrial("unlike-bad", TrialOutcome.BAD, failed, labels=labels, is_earlier=True))
     own = search(algorithm_for("random", PARAMETERS, settings={"random_state": 9}), bowl, budget=15)
     tpe = algorithm_for("tpe", PARAMETERS, settings={"random_state": 1})
 
