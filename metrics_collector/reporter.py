@@ -45,7 +45,7 @@ Done = Callable[[], None]
 
 
 class Clock(Protocol):
-    """The part of `katib.engine.runtime.clock.Clock` that the reporter needs; the collector's image lacks that class."""
+    """The part of `katib.engine.runtime.clock.Clock` that the reporter needs; the collector's image lacks it."""
 
     def monotonic(self) -> float:
         """Return seconds from an arbitrary start."""
