@@ -21,7 +21,7 @@ SLOW := tests/contract tests/e2e tests/integration tests/ui tests/unit/cli tests
 
 EXAMPLES := asha darts enas jobset pbt prometheus push tensorboard
 
-.PHONY: help setup demo collection $(EXAMPLES:%=example-%) test test-slow test-callbacks test-optuna test-doors setup-optuna setup-doors setup-frameworks setup-docs test-frameworks test-cluster images lint lint-changed format type contracts proto schema crds chart golden docs bench clean
+.PHONY: help setup demo collection $(EXAMPLES:%=example-%) test test-slow test-callbacks test-optuna test-doors setup-optuna setup-doors setup-frameworks setup-docs test-frameworks test-cluster images lint lint-changed format type contracts proto schema crds chart golden docs package release bench clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-19s %s\n", $$1, $$2}'
@@ -161,9 +161,15 @@ setup-docs: $(DOCS_STAMP)
 docs: $(DOCS_STAMP) ## Build the documentation into build/docs/html; a broken link or an unlisted page is an error
 	@$(BIN)/python -m tools.build_docs
 
+package: $(STAMP) ## Build the sdist and the wheel into dist, and get started with the wheel in an empty environment
+	@$(BIN)/python -m tools.release package
+
+release: $(STAMP) ## Check this commit, build the package, and tag the release in this clone
+	@$(BIN)/python -m tools.release tag
+
 bench: $(STAMP) ## Run the benchmarks and print figures and ratios
 	@$(BIN)/python -m benchmarks
 
 clean: ## Remove the virtual environments and the files that runs left behind
 	@$(BIN)/dmypy stop >/dev/null 2>&1 || true
-	@rm -rf $(VENV) $(VENV)-callbacks $(VENV)-optuna $(FRAMEWORKS) $(VENV)-proto .katib .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .dmypy.json build/docs saved-tests
+	@rm -rf $(VENV) $(VENV)-callbacks $(VENV)-optuna $(FRAMEWORKS) $(VENV)-proto .katib .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .dmypy.json build/docs dist saved-tests

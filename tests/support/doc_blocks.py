@@ -14,6 +14,7 @@ configuration file; a block of YAML with the mark `not run` is only parsed.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -91,13 +92,14 @@ def is_mark(text: str) -> bool:
     return _MARK.fullmatch(text) is not None
 
 
-def run_page(page: Path, folder: Path, *, slow: bool) -> list[str]:
+def run_page(page: Path, folder: Path, *, slow: bool, programs: Path = Path(sys.executable).parent) -> list[str]:
     """Write the files of a page and run its blocks in a folder, in their order.
 
     Args:
         page: The page.
         folder: Empty.
         slow: Whether slow blocks are run, too.
+        programs: Folder of `python` and `katib`.
 
     Returns:
         For each block that failed, where it is and what it printed.
@@ -107,19 +109,20 @@ def run_page(page: Path, folder: Path, *, slow: bool) -> list[str]:
         if block.file:
             (folder / block.file).write_text(block.text)
         elif block.is_run and (slow or not block.is_slow):
-            done = _run(block, folder)
+            done = _run(block, folder, programs)
             if done.returncode != 0:
                 failed.append(f"{block} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     return failed
 
 
-def _run(block: Block, folder: Path) -> subprocess.CompletedProcess[str]:
+def _run(block: Block, folder: Path, programs: Path) -> subprocess.CompletedProcess[str]:
     if block.language == "python":
         script = folder / f"block_{block.line}.py"
         script.write_text(f"{block.prelude}\n{block.text}")
-        command = [sys.executable, str(script)]
+        command = [str(programs / "python"), str(script)]
     else:
         command = ["bash", "-euo", "pipefail", "-c", block.text]
+    path = f"{programs}:{os.environ['PATH']}"
     return subprocess.run(
-        command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=180, check=False
+        command, cwd=folder, env=environment(PATH=path), capture_output=True, text=True, timeout=180, check=False
     )
