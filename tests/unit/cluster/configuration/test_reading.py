@@ -26,13 +26,13 @@ init:
 runtime:
   metricsCollectors:
     - kind: StdOut
-      image: katib/metrics-collector:0.2.0
+      image: katib/metrics-collector:0.3.0
     - kind: TensorFlowEvent
       image: tfevent
       resources: {limits: {memory: 1Gi}}
   suggestions:
     - algorithmName: random
-      image: katib/suggestion:0.2.0
+      image: katib/suggestion:0.3.0
       args: ["--algorithm", "random", "--address", "0.0.0.0:6789"]
       securityContext: {runAsNonRoot: true}
     - algorithmName: pbt
@@ -42,7 +42,7 @@ runtime:
         resources: {requests: {storage: 5Gi}}
   earlyStoppings:
     - algorithmName: medianstop
-      image: katib/early-stopping:0.2.0
+      image: katib/early-stopping:0.3.0
       imagePullPolicy: Sometimes
 """
 
@@ -101,7 +101,7 @@ def test_a_suggestion_entry_is_a_container() -> None:
     assert entry is not None
     assert entry.container() == {
         "name": "suggestion",
-        "image": "katib/suggestion:0.2.0",
+        "image": "katib/suggestion:0.3.0",
         "imagePullPolicy": "IfNotPresent",
         "args": ["--algorithm", "random", "--address", "0.0.0.0:6789"],
         "securityContext": {"runAsNonRoot": True},
