@@ -27,7 +27,7 @@ from benchmarks.support import ROOT_ENVIRONMENT, experiment
 
 ROOT = Path(__file__).parents[1]
 OURS = tuple(str(ROOT / room) + os.sep for room in ("katib", "suggestion_services", "metrics_collector"))
-TYPES = str(ROOT / "katib" / "api" / "types") + os.sep
+TYPES = str(ROOT / "katib" / "model" / "types") + os.sep
 CONVERSIONS = ("convert", "json_decode", "replace", "to_builtins")
 # `Model.encode` writes text and reads it: one conversion, counted where it reads.
 TRIALS = (60, 260)

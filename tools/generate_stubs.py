@@ -14,7 +14,7 @@ from grpc_tools import protoc
 
 ROOT = Path(__file__).resolve().parent.parent
 PROTO = ROOT / "proto"
-TARGET = ROOT / "katib" / "rpc" / "_generated"
+TARGET = ROOT / "katib" / "wire" / "rpc" / "_generated"
 PACKAGE = "katib.wire.rpc._generated"
 
 _IMPORT = re.compile(r"^import (\w+_pb2 as)", re.MULTILINE)

@@ -58,7 +58,7 @@ RUN = {
     """,
     "controller": """
         import katib.doors.cli.app, katib.doors.cli.controller, katib.doors.cli.serve
-        for room in ("cluster", "rest"):
+        for room in ("places.cluster", "doors.rest", "wire.serving"):
             import_all(f"katib.{room}")
     """,
 }
