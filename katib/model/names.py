@@ -109,20 +109,8 @@ NOTHING = "none"
 """On an Experiment: the experiments that it learns from, separated by commas, or `none`. Where it is absent, they are
 looked for when `auto` gets a new one."""
 
-BUDGET_ANNOTATION = "katib.kubeflow.org/budget"
-"""On an Experiment: what it may use, such as `8h, 20 gpu-hours, $50`; `katib.model.budgets` reads it."""
-
-PRICES_ANNOTATION = "katib.kubeflow.org/prices"
-"""On the same: what an hour of each resource costs, such as `gpu=2.50, cpu=0.04`."""
-
 SLURM_OPTIONS_ANNOTATION = "katib.kubeflow.org/slurm-options"
 """On a pod template: options of `sbatch` for its trials, such as `partition=gpu time=01:00:00`."""
-
-SPENT_ANNOTATION = "katib.kubeflow.org/spent"
-"""On the same: for how many seconds trials that were removed to run again had each resource, as `cpu=90, trial=45`."""
-
-HOLDS_ANNOTATION = "katib.kubeflow.org/holds"
-"""On a trial of such an experiment: how much of each resource it has while it runs, such as `cpu=2, gpu=1`."""
 
 DRAFTED_IMAGE = "python:3.11-slim"
 """The image of templates that we draft: where images are not run, there is no need to tell its author so."""

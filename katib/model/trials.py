@@ -51,17 +51,6 @@ def state_in(obj: Mapping[str, Any]) -> TrialState:
     return TRIAL_STATES[min(ranks, default=last)]
 
 
-BUDGET_CUT_REASON = "TrialBudgetSpent"
-"""Reason of EarlyStopped, or of Killed where nothing was read, if the budget of the experiment ended the trial."""
-
-
-def is_cut(trial: Trial) -> bool:
-    """Return whether the budget of its experiment ended a trial."""
-    return any(
-        condition.reason == BUDGET_CUT_REASON and condition.status == "True" for condition in trial.status.conditions
-    )
-
-
 def ran_seconds(trial: Trial) -> float | None:
     """Return how long a trial that does not run now has run; None if it never has.
 

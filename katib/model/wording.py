@@ -121,3 +121,20 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     names = list(choices)
     guess = closest(word, names)
     return f"did you mean {guess}? {one_of(names)}" if guess else one_of(names)
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration in at most two units, as kubectl writes ages: `45s`, `3m20s`, `5h12m`, `3d4h`."""
+    total = max(0, int(seconds))
+    minutes, hours, days = total // 60, total // 3600, total // 86400
+    if total < 120:  # noqa: PLR2004 - kubectl counts seconds up to two minutes
+        return f"{total}s"
+    if hours < 1:
+        return _two_units(minutes, "m", total % 60, "s")
+    if days < 1:
+        return _two_units(hours, "h", minutes % 60, "m")
+    return _two_units(days, "d", hours % 24, "h")
+
+
+def _two_units(major: int, major_unit: str, minor: int, minor_unit: str) -> str:
+    return f"{major}{major_unit}{minor}{minor_unit}" if minor else f"{major}{major_unit}"

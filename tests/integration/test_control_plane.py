@@ -25,7 +25,7 @@ import pytest
 
 from katib.engine.runtime.objects import Key, Kind, Object
 from katib.errors import KatibError
-from katib.model.names import BUDGET_ANNOTATION, PRICES_ANNOTATION
+from katib.model.features.budgets.amounts import LIMITS, PRICES
 from katib.places.cluster.configuration.models import ControllerConfig
 from katib.places.cluster.leader.lease import LEASE
 from tests.support.api_server import ApiServer
@@ -500,7 +500,7 @@ def test_a_budget_that_is_spent_ends_jobs_and_a_larger_one_lets_the_experiment_g
     made = an_experiment_of_stand_ins("demo", namespace, maxTrialCount=6, resumePolicy="LongRunning")
     job = made["spec"]["trialTemplate"]["trialSpec"]
     job["spec"]["resources"] = {"limits": {"nvidia.com/gpu": 2}}
-    made["metadata"]["annotations"] = {BUDGET_ANNOTATION: budget, PRICES_ANNOTATION: "gpu=9"}
+    made["metadata"]["annotations"] = {LIMITS.name: budget, PRICES.name: "gpu=9"}
     began: list[str] = []
 
     def outcome(job: Object) -> str | None:
@@ -524,7 +524,7 @@ def test_a_budget_that_is_spent_ends_jobs_and_a_larger_one_lets_the_experiment_g
 
     plane.stand_ins.outcome = lambda _job: "0.5"
     stored = plane.experiment("demo", namespace)
-    plane.store.patch(stored, {"metadata": {"annotations": {BUDGET_ANNOTATION: more}}})
+    plane.store.patch(stored, {"metadata": {"annotations": {LIMITS.name: more}}})
     eventually(lambda: status_of(plane, "demo", namespace).get("trialsSucceeded", 0) + killed == 6)
     assert controller.is_alive
 

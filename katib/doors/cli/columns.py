@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from katib.engine.runtime.objects import Key, Object
+from katib.model.features.listed import FEATURES
 from katib.model.names import GENERATION_LABEL, PARENT_LABEL
 from katib.model.types import Experiment, Suggestion, Trial
+from katib.model.wording import format_duration
 from katib.service.tuning.reading import (
     algorithm_of,
     best_value,
-    budget_words,
     completed_count,
     duration_of,
-    format_duration,
     has_several_objectives,
     last_condition,
     lost_count,
@@ -48,8 +48,9 @@ EXPERIMENT = ("NAME", "STATE", "PROGRESS", "BEST", "AGE")
 _TRIAL = ("NAME", "STATE", "OBJECTIVE", "DURATION", "AGE", "GENERATION", "PARENT", "PARAMETERS")
 _SUGGESTION = ("NAME", "STATE", "ALGORITHM", "REQUESTED", "ASSIGNED", "AGE")
 _POD = ("NAME", "READY", "STATUS", "RESTARTS", "AGE", "TRIAL")
+_FEATURES = tuple(feature.name.upper() for feature in FEATURES)
 _HEADINGS = {
-    "Experiment": (EXPERIMENT, (*EXPERIMENT, "ALGORITHM", "RUNNING", "FAILED", "BEST-TRIAL", "BUDGET", "REASON")),
+    "Experiment": (EXPERIMENT, (*EXPERIMENT, "ALGORITHM", "RUNNING", "FAILED", "BEST-TRIAL", *_FEATURES, "REASON")),
     "Trial": (_TRIAL, (*_TRIAL, "METRICS", "MESSAGE")),
     "Suggestion": (_SUGGESTION, (*_SUGGESTION, "MESSAGE")),
     "Pod": (_POD, (*_POD, "REPLICA", "EXIT", "WHERE", "MESSAGE")),
@@ -107,7 +108,7 @@ def _experiment(obj: Experiment) -> Cells:
         "RUNNING": str(obj.status.trials_running),
         "FAILED": str(lost_count(obj)),
         "BEST-TRIAL": obj.status.current_optimal_trial.best_trial_name,
-        "BUDGET": budget_words(obj),
+        **{feature.name.upper(): feature.words(obj) for feature in FEATURES},
         "REASON": last_condition(obj).reason,
     }
 

@@ -15,7 +15,7 @@ from katib.doors.cli.results import best_lines, pareto_lines
 from katib.errors import ForbiddenError, NotFoundError
 from katib.model.names import EXPERIMENT_LABEL, GENERATION_LABEL, PARENT_LABEL
 from katib.model.types import Experiment, ExperimentSpec, ParameterSpec, Suggestion, Trial
-from katib.model.wording import counted
+from katib.model.wording import counted, format_duration
 from katib.service.explaining.progress import savings_of
 from katib.service.explaining.replicas import trouble_of
 from katib.service.tuning.reading import (
@@ -24,7 +24,6 @@ from katib.service.tuning.reading import (
     constraint_words,
     duration_of,
     failure_of,
-    format_duration,
     held_condition,
     infeasible_words,
     metric_of,

@@ -21,7 +21,8 @@ from click.core import ParameterSource
 from katib.doors.cli.experiment_files import SUFFIXES, next_step
 from katib.doors.cli.kinds import names_of
 from katib.errors import invalid
-from katib.model.names import BUDGET_ANNOTATION, CHECKPOINTS_ANNOTATION, KEPT, PRICES_ANNOTATION
+from katib.model.features.listed import FEATURES
+from katib.model.names import CHECKPOINTS_ANNOTATION, KEPT
 from katib.service.tuning.sentences import SENTENCE, OnceEach, sentence_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -150,19 +151,18 @@ detach = click.option(
 )
 
 
-def budget(function: F) -> F:
-    """Add the options for a budget; the command gets them as `annotations` of the experiment."""
+def features(function: F) -> F:
+    """Add the options of all features; the command gets them as `annotations` of the experiment."""
+    declared = {f"option_{n}": option for n, option in enumerate(one for f in FEATURES for one in f.options)}
 
-    @click.option("--budget", "limits", metavar="AMOUNTS", help="Stop at 8h, 20 gpu-hours or $50; several with commas.")
-    @click.option(
-        "--price", "prices", multiple=True, metavar="gpu=2.50", help="What an hour costs of gpu, cpu or trial."
-    )
     @functools.wraps(function)
-    def command(*args: Any, limits: str | None, prices: tuple[str, ...], **kwargs: Any) -> Any:
-        found = {BUDGET_ANNOTATION: limits} if limits else {}
-        found |= {PRICES_ANNOTATION: ", ".join(prices)} if prices else {}
+    def command(*args: Any, **kwargs: Any) -> Any:
+        given = {option.annotation: kwargs.pop(name) for name, option in declared.items()}
+        found = {name: text if isinstance(text, str) else ", ".join(text) for name, text in given.items() if text}
         return function(*args, annotations=found, **kwargs)
 
+    for name, one in reversed(declared.items()):
+        command = click.option(one.flag, name, metavar=one.metavar, help=one.help, multiple=one.repeatable)(command)
     return command  # type: ignore[return-value]  # click calls it by its parameters
 
 

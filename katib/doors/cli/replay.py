@@ -11,7 +11,8 @@ import click
 from katib.doors.cli import options
 from katib.doors.cli.printing import Table, print_data
 from katib.errors import invalid
-from katib.service.tuning.reading import format_duration, short, state_of
+from katib.model.wording import format_duration
+from katib.service.tuning.reading import short, state_of
 from katib.service.tuning.replay_report import HARMLESS, Compared, Cut, ReplayReport, compared, recommended, report_of
 
 if TYPE_CHECKING:

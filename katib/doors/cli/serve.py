@@ -350,8 +350,8 @@ def _run(
     """Run experiments here until stopped; the keywords but the last are those of `katib.places.machine.open_engine`."""
     from katib.doors.optuna_storage.routes import storage_routes
     from katib.engine.controllers.metrics import ControllerMetrics, check_page
+    from katib.model.wording import format_duration
     from katib.places.machine import open_engine
-    from katib.service.tuning.reading import format_duration
 
     stop, metrics = _Stop(), ControllerMetrics()
     with (

@@ -108,7 +108,7 @@ _MOST_AT_ONCE = 4
 @click.option("--warm-start", metavar="FILE", help="Learn from the trials of a CSV or JSON file.")
 @learn_from_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
-@options.budget
+@options.features
 @options.checkpoint
 @again.choice_options
 @options.detach

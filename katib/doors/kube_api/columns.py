@@ -9,7 +9,7 @@ from typing import Any
 
 from katib.engine.runtime.objects import Object
 from katib.model.names import EXPERIMENT_INTERRUPTED
-from katib.service.tuning.reading import format_duration
+from katib.model.wording import format_duration
 from katib.service.tuning.replicas import ready_words, restarts_of, state_words
 
 

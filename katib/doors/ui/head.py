@@ -14,12 +14,12 @@ from katib.figures.style import places, spaced
 from katib.figures.trials import Floats, Rows, TrialTable, objectives_of, strategy_words
 from katib.model.types import Experiment
 from katib.service.tuning.reading import (
-    budget_words,
     completed_count,
     constraint_words,
     lost_count,
     seconds_run,
     stops_early,
+    used_words,
 )
 
 WIDTH, HEIGHT = 120, 28
@@ -58,7 +58,7 @@ def head_figures(experiment: Experiment, trials: TrialTable | None, now: datetim
         "measured": measured,
         "feasible": measured - status.trials_infeasible,
         "rate": _rate(experiment, now),
-        "budget": budget_words(experiment),
+        "used": "; ".join(used_words(experiment).values()),
         "stops": stops_early(experiment),
         "stopped": experiment.status.trials_early_stopped,
         "lost": lost_count(experiment),

@@ -18,12 +18,12 @@ from katib.model.marks import marks_of
 from katib.model.metrics import is_usable
 from katib.model.names import STOPPED, STOPPED_ANNOTATION
 from katib.model.types import Experiment, ParameterSpec, ParameterType
+from katib.model.wording import format_duration
 from katib.service.explaining.progress import Progress
 from katib.service.tuning.reading import (
     algorithm_of,
     best_value,
     completed_count,
-    format_duration,
     further_values_of_best,
     is_at_rest,
     is_completed,

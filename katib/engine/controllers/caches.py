@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from katib.engine.controllers.cached_trial import TrialDecoder
+from katib.engine.controllers.feature_tallies import FeatureTallies
 from katib.engine.controllers.job_caches import JobCaches, identity
 from katib.engine.controllers.kinds import CONFIG_MAP, EXPERIMENT, OPTIMIZATION_JOB, SUGGESTION, TRIAL
 from katib.engine.controllers.ledger import OrderOf, TrialLedger, experiment_of
@@ -33,6 +34,7 @@ class Caches:
     trials: Informer[Trial]
     jobs: JobCaches
     ledger: TrialLedger
+    tallies: FeatureTallies
     config_maps: Informer[Object]
     optimization_jobs: Informer[OptimizationJob] | None = None
     stored_readings: Counter[Key] = field(default_factory=Counter)
@@ -73,6 +75,8 @@ class Caches:
         trials = Informer(store, TRIAL, TrialDecoder(), experiment_of, clock=clock, thread=thread)
         ledger = TrialLedger(trials.get, order_of)
         trials.add_view(ledger)
+        tallies = FeatureTallies()
+        trials.add_view(tallies)
         return cls(
             experiments=Informer(store, EXPERIMENT, decode_experiment, clock=clock, thread=thread),
             suggestions=Informer(store, SUGGESTION, Suggestion.decode, clock=clock, thread=thread),
@@ -87,6 +91,7 @@ class Caches:
                 thread=thread,
             ),
             ledger=ledger,
+            tallies=tallies,
             config_maps=Informer(offered or store, CONFIG_MAP, identity, clock=clock, thread=thread),
             optimization_jobs=Informer(store, OPTIMIZATION_JOB, OptimizationJob.read, clock=clock, thread=thread)
             if has_optimization_jobs

@@ -18,10 +18,9 @@ from operator import itemgetter
 from threading import Lock
 
 from katib.engine.controllers.pareto_set import ParetoSet, ParetoSummary
-from katib.engine.controllers.spending import Measured, Spending, Uses
 from katib.engine.runtime.objects import Key
 from katib.model.metrics import parse_value
-from katib.model.names import EXPERIMENT_LABEL, HELD_WORDS, HOLDS_ANNOTATION, PAUSED_ANNOTATION
+from katib.model.names import EXPERIMENT_LABEL, HELD_WORDS, PAUSED_ANNOTATION
 from katib.model.pareto import Point
 from katib.model.trials import (
     ACTIVE,
@@ -43,9 +42,6 @@ LISTED_NAMES = 100
 object, which is written at every step, the same size at the hundredth and at the ten-thousandth trial."""
 
 
-_UNMEASURED, _NOTHING_SPENT = Measured(), Spending()
-
-
 @dataclass(frozen=True, slots=True)
 class TrialCounts:
     """What the trials of one experiment add up to.
@@ -61,7 +57,6 @@ class TrialCounts:
         pareto: The trials of several objectives that none beats in everything; None with one objective.
         pareto_trials: Those that it names.
         infeasible: Number of measured trials that do not satisfy the constraints; they cannot be best.
-        uses: What the trials have used of a budget; None where none is counted.
         lost: The trials that failed or have no metrics, the newest ones, as long as none has ended otherwise.
         owners: Uids of the experiments that control the trials: more than one, or another than the experiment's own,
             while trials of a deleted experiment of the same name are still going.
@@ -76,7 +71,6 @@ class TrialCounts:
     pareto: ParetoSummary | None = None
     pareto_trials: tuple[Trial, ...] = ()
     infeasible: int = 0
-    uses: Uses | None = None
     lost: tuple[Trial, ...] = ()
     owners: frozenset[str] = frozenset()
 
@@ -109,7 +103,6 @@ class _Account:
     held: set[str] = field(default_factory=set)
     pareto: ParetoSet | None = None
     shown: tuple[ParetoSummary, tuple[Trial, ...]] | None = None
-    spending: Spending | None = None
     owners: Counter[str] = field(default_factory=Counter)
 
     def remove(self, trial: Trial) -> int | None:
@@ -123,8 +116,6 @@ class _Account:
             del names[bisect_left(names, place)]
             if (rank := _rank_of(trial, state)) is not None:
                 self.stale.add((rank, place))
-        if self.spending is not None:
-            self.spending.remove(name)
         self.texts.pop(name, None)
         self.infeasible.discard(name)
         self.paused.discard(name)
@@ -142,9 +133,6 @@ class _Account:
     def add(self, trial: Trial, order: int) -> None:
         state, name = trial_state(trial), trial.metadata.name
         self._count_owners(trial, 1)
-        if HOLDS_ANNOTATION in trial.metadata.annotations:
-            self.spending = self.spending or Spending()
-            self.spending.add(trial)
         place = self.places[name] = (order, name)
         insort(self.by_state.setdefault(state, []), place)
         self._note_waiting(trial)
@@ -237,8 +225,6 @@ class TrialLedger:
                 and trial_state(new) in ACTIVE
                 and before.labels == after.labels
                 and before.owner_references == after.owner_references
-                and HOLDS_ANNOTATION not in after.annotations
-                and HOLDS_ANNOTATION not in before.annotations
                 and (PAUSED_ANNOTATION in before.annotations) is (PAUSED_ANNOTATION in after.annotations)
                 and _is_held(old) is _is_held(new)
             ):
@@ -261,12 +247,12 @@ class TrialLedger:
                     account = self._accounts[experiment] = _Account()
                 account.add(new, order)
 
-    def counts(self, experiment: Key, measured: Measured = _UNMEASURED) -> TrialCounts:
+    def counts(self, experiment: Key) -> TrialCounts:
         """Return what the trials of an experiment add up to now."""
         with self._lock:
             account = self._accounts.get(experiment)
             if account is None:
-                return TrialCounts(uses=_NOTHING_SPENT.uses(measured))
+                return TrialCounts()
             filled, names, active = {}, {}, list[str]()
             for state, places in account.by_state.items():
                 if places:
@@ -281,7 +267,6 @@ class TrialLedger:
                 paused=len(account.paused),
                 held=len(account.held),
                 infeasible=len(account.infeasible),
-                uses=(account.spending or _NOTHING_SPENT).uses(measured),
                 owners=frozenset(account.owners),
             )
             best = account.best()

@@ -19,7 +19,6 @@ from threading import Lock
 from katib.engine.controllers.kinds import key_of
 from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.objects import Key
-from katib.model.budgets import HOURS
 from katib.model.trials import trial_state
 from katib.model.types import Experiment, Trial, TrialState
 
@@ -111,13 +110,11 @@ class RunTimes:
 
     def of_experiment(self, experiment: Experiment) -> float:
         """Return how long at least one trial of an experiment ran so far."""
-        status, uid = experiment.status, experiment.metadata.uid
+        uid = experiment.metadata.uid
         with self._lock:
             meter = self._experiments.setdefault(uid, _ExperimentMeter())
             if not meter.is_read:
-                used = [3600 * float(usage.used) for usage in status.budget_usage if usage.unit == HOURS]
-                stored = status.run_seconds if status.run_seconds is not None else sum(used)
-                meter.seconds += max(stored, self._earlier.pop(uid, 0.0))
+                meter.seconds += max(experiment.status.run_seconds or 0.0, self._earlier.pop(uid, 0.0))
                 meter.is_read = True
             return meter.read(self._clock.monotonic())
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from katib.errors import FieldError
-from katib.model.budgets import budget_errors
+from katib.model.features.listed import FEATURES
 from katib.model.names import FIRST_FAILURES_ANNOTATION, MAX_EXPERIMENT_NAME
 from katib.model.types import ObjectMeta
 from katib.model.wording import path_to, shown
@@ -37,7 +37,8 @@ def check_metadata(metadata: ObjectMeta) -> Iterator[FieldError]:
         cause = f"{shown(namespace)} is not a valid namespace"
         yield FieldError("metadata.namespace", cause, remedy, "namespace-format")
     yield from _check_labels(metadata.labels)
-    yield from budget_errors(metadata.annotations)
+    for feature in FEATURES:
+        yield from feature.errors(metadata.annotations)
     count = metadata.annotations.get(FIRST_FAILURES_ANNOTATION, "0")
     if not (count.isascii() and count.isdigit()):
         where = path_to("metadata.annotations", FIRST_FAILURES_ANNOTATION)

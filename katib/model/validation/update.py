@@ -14,15 +14,18 @@ from typing import Any
 
 from katib.errors import FieldError
 from katib.model.conditions import find_condition, has_ended, is_true
-from katib.model.names import BUDGET_ANNOTATION, SLURM_OPTIONS_ANNOTATION
+from katib.model.features.listed import ENDINGS
+from katib.model.names import SLURM_OPTIONS_ANNOTATION
 from katib.model.types import Experiment, ExperimentCondition, ExperimentSpec, ResumePolicy
 from katib.model.validation.experiment import check_counts
 from katib.model.wording import path_to, shown
 
 MAX_TRIALS_REACHED = "ExperimentMaxTrialsReached"
-BUDGET_SPENT = "ExperimentBudgetSpent"
 COUNTS = ("parallelTrialCount", "maxTrialCount", "maxFailedTrialCount")
 """The fields of a spec that may change."""
+
+_USED_UP = frozenset({MAX_TRIALS_REACHED, *ENDINGS})
+"""Reasons of experiments that can continue with more."""
 
 _TEMPLATE = "trialTemplate"
 _MUTABLE = frozenset(f"spec.{name}" for name in COUNTS)
@@ -63,19 +66,19 @@ def is_restartable(experiment: Experiment) -> bool:
     return (
         succeeded is not None
         and is_true([succeeded], ExperimentCondition.SUCCEEDED)
-        and succeeded.reason in (MAX_TRIALS_REACHED, BUDGET_SPENT)
+        and succeeded.reason in _USED_UP
         and experiment.spec.resume_policy in _RESUMABLE_POLICIES
     )
 
 
 def awaits_restart(experiment: Experiment) -> bool:
     """Return whether an experiment that has ended has got a larger budget since and is about to go on."""
-    budget, spent = experiment.spec.max_trial_count, experiment.metadata.annotations.get(BUDGET_ANNOTATION)
     succeeded = find_condition(experiment.status.conditions, ExperimentCondition.SUCCEEDED)
-    if succeeded is None or (succeeded.reason == BUDGET_SPENT and f"budget of {spent} is spent" in succeeded.message):
+    if succeeded is None or not is_restartable(experiment):
         return False
-    has_more = budget is None or budget > experiment.status.trials or succeeded.reason == BUDGET_SPENT
-    return has_more and is_restartable(experiment)
+    if (feature := ENDINGS.get(succeeded.reason)) is not None:
+        return feature.end(experiment) not in succeeded.message
+    return experiment.spec.max_trial_count is None or experiment.spec.max_trial_count > experiment.status.trials
 
 
 def describe_changes(old: Experiment, new: Experiment) -> list[Change]:
@@ -131,7 +134,7 @@ def _ending(old: Experiment) -> str:
     if is_true(old.status.conditions, ExperimentCondition.FAILED):
         return "has failed and cannot go on"
     succeeded = find_condition(old.status.conditions, ExperimentCondition.SUCCEEDED)
-    if succeeded is not None and succeeded.reason in (MAX_TRIALS_REACHED, BUDGET_SPENT):
+    if succeeded is not None and succeeded.reason in _USED_UP:
         return f"has ended, and resume policy {old.spec.resume_policy or ResumePolicy.NEVER} does not let it go on"
     return "has reached its end before its budget and cannot go on"
 

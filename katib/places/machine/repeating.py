@@ -22,17 +22,15 @@ from katib.engine.controllers.trial.plan import killed
 from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.objects import Key, Object, ObjectStore
 from katib.errors import NotFoundError, invalid
-from katib.model.budgets import holds_text, read_holds
 from katib.model.conditions import has_ended, set_condition, true_types, whole_second, without_condition
 from katib.model.decoding import decode_stored
 from katib.model.defaults import with_defaults
+from katib.model.features.listed import FEATURES
 from katib.model.names import (
     COMMAND_ANNOTATION,
     EXPERIMENT_LABEL,
-    HOLDS_ANNOTATION,
     MAX_EXPERIMENT_NAME,
     PROGRAM_ANNOTATION,
-    SPENT_ANNOTATION,
     STOPPED,
     STOPPED_ANNOTATION,
     SUBMITTED_BUDGET_ANNOTATION,
@@ -167,8 +165,10 @@ class Repeats:
         found = self._store.get(EXPERIMENT, key)
         experiment = with_defaults(decode_stored(found))
         changes: dict[str, Any] = {"annotations": {}}
-        if failed and (spent := self._release_lost_trials(found)):
-            changes["annotations"][SPENT_ANNOTATION] = spent
+        if failed:
+            removed = self._release_lost_trials(found)
+            for feature in FEATURES:
+                changes["annotations"].update(feature.without(experiment.metadata.annotations, removed))
         if program:
             changes["annotations"][PROGRAM_ANNOTATION] = json.dumps(program, sort_keys=True)
         spec: dict[str, Any] = {}
@@ -213,11 +213,11 @@ class Repeats:
         )
         return structs.replace(experiment.status, conditions=conditions, completion_time=whole_second(now))
 
-    def _release_lost_trials(self, experiment: Object) -> str:
+    def _release_lost_trials(self, experiment: Object) -> Sequence[tuple[Trial, float]]:
         """Remove the trials that brought nothing, and give their assignments back to the Suggestion.
 
         Returns:
-            What they and those removed before have used, for the annotation; empty where nothing is counted.
+            Those trials, each with the seconds that it ran.
         """
         key = Key.of(experiment)
         suggestion = Suggestion.decode(self._store.get(SUGGESTION, key))
@@ -238,14 +238,12 @@ class Repeats:
         ]
         status = structs.replace(suggestion.status, suggestions=(*again, *waiting))
         self._store.update_status(with_status(suggestion, status))
-        spent = dict(read_holds((experiment["metadata"].get("annotations") or {}).get(SPENT_ANNOTATION, "")))
+        removed = [(trial, self._seconds_of(trial)) for trial in trials]
         for trial in trials:
-            for name, amount in read_holds(trial.metadata.annotations.get(HOLDS_ANNOTATION, "")).items():
-                spent[name] = spent.get(name, 0.0) + amount * self._seconds_of(trial)
             self._forget_readings(trial.name)
             self._store.patch(as_read(trial), {"metadata": {"finalizers": None}})
             self._store.delete(TRIAL, Key(key.namespace, trial.name), uid=trial.metadata.uid)
-        return holds_text(spent)
+        return removed
 
     def _open_suggestion(self, key: Key) -> None:
         """Take back that the Suggestion is over; one that failed is asked again."""

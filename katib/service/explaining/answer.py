@@ -12,12 +12,11 @@ from statistics import fmean, median
 from katib.model.failure_text import readable
 from katib.model.metrics import parse_time
 from katib.model.types import Condition, Experiment
+from katib.model.wording import format_duration
 from katib.service.explaining.evidence import Evidence, JobFacts, Place
 from katib.service.tuning.reading import (
     assignments_of,
-    budget_words,
     completed_count,
-    format_duration,
     further_values,
     has_several_objectives,
     infeasible_words,
@@ -25,6 +24,7 @@ from katib.service.tuning.reading import (
     pareto_words,
     short,
     stops_early,
+    used_words,
 )
 from katib.service.tuning.service import Diagnosis, RecordedEvent
 
@@ -90,8 +90,8 @@ def progress_sentence(experiment: Experiment) -> str:
     status, limit = experiment.status, experiment.spec.max_trial_count
     of = f" of {limit}" if limit is not None else ""
     active = f"{status.trials_running} running, {status.trials_pending} waiting"
-    budget = f" Of its budget {words} are used." if (words := budget_words(experiment)) else ""
-    return f"{completed_count(experiment)}{of} trials are done, {active}.{budget}"
+    used = "".join(f" Of its {name} {words} are used." for name, words in used_words(experiment).items())
+    return f"{completed_count(experiment)}{of} trials are done, {active}.{used}"
 
 
 def best_sentences(experiment: Experiment, evidence: Evidence) -> list[str]:

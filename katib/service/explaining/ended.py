@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections import Counter
 from collections.abc import Sequence
 
-from katib.model.budgets import doubled
 from katib.model.failure_text import last_line
-from katib.model.names import BUDGET_ANNOTATION, COMMAND_ANNOTATION, METRICS_INCOMPLETE
+from katib.model.features.feature import Feature
+from katib.model.features.listed import ENDINGS
+from katib.model.names import COMMAND_ANNOTATION, METRICS_INCOMPLETE
 from katib.model.types import Condition, Experiment, Trial
-from katib.model.validation.update import BUDGET_SPENT
 from katib.model.wording import counted, number_text
 from katib.service.explaining.answer import Answer, best_sentences, condition_words, progress_sentence
 from katib.service.explaining.evidence import Evidence, JobFacts
@@ -38,8 +37,8 @@ def explain_ended(experiment: Experiment, evidence: Evidence) -> Answer:
     """Return the rule by which an experiment ended, and the trials that explain it."""
     condition = condition_of(experiment, "Failed")
     ended = condition or held_condition(experiment, "Succeeded")
-    if ended.reason == BUDGET_SPENT:
-        answer = _budget_spent(experiment, has_failed=condition is not None)
+    if (feature := ENDINGS.get(ended.reason)) is not None:
+        answer = _ended_by(feature, experiment, has_failed=condition is not None)
     elif condition is not None:
         answer = _failed(experiment, condition, evidence)
     else:
@@ -79,12 +78,11 @@ def lost_sentence(experiment: Experiment) -> str:
     return f"{lost_count(experiment)} of {counted(experiment.status.trials, 'trial')} failed or had no metrics."
 
 
-def _budget_spent(experiment: Experiment, *, has_failed: bool) -> Answer:
-    budget = experiment.metadata.annotations.get(BUDGET_ANNOTATION, "")
-    again = run_again(experiment, f"--budget {shlex.quote(doubled(budget))}")
+def _ended_by(feature: Feature, experiment: Experiment, *, has_failed: bool) -> Answer:
+    again = run_again(experiment, feature.larger_option(experiment))
     larger = f"`{again}` goes on with twice as much." if again else "A larger one under a new name has more trials."
     verb, rest = ("failed", ", and no trial brought a value") if has_failed else ("succeeded", "")
-    return Answer(f"{experiment.name} {verb}: its budget of {budget} is spent{rest}.", remedies=[larger])
+    return Answer(f"{experiment.name} {verb}: {feature.end(experiment)}{rest}.", remedies=[larger])
 
 
 def _search_is_complete(experiment: Experiment, evidence: Evidence) -> Answer:

@@ -15,7 +15,7 @@ from katib.model.names import (
 )
 from katib.model.trials import waiting_words
 from katib.model.types import CollectorKind, Condition, Trial
-from katib.model.wording import counted
+from katib.model.wording import counted, format_duration
 from katib.service.explaining.answer import (
     Answer,
     condition_words,
@@ -32,7 +32,6 @@ from katib.service.tuning.reading import (
     condition_of,
     early_stop_reason,
     failure_of,
-    format_duration,
     held_condition,
     is_completed,
     metric_of,

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
 from katib.model import types
-from katib.model.budgets import HOURS, MONEY
 from katib.model.conditions import find_condition, has_ended
 from katib.model.failure_text import trial_failure
+from katib.model.features.listed import FEATURES
 from katib.model.names import EXPERIMENT_INTERRUPTED, EXPERIMENT_STOPPED
 from katib.model.trials import (
     ACTIVE,
@@ -24,7 +24,7 @@ from katib.model.trials import (
     waiting_words,
 )
 from katib.model.types import UNAVAILABLE, TrialState
-from katib.model.wording import counted, number_text
+from katib.model.wording import counted, format_duration, number_text
 
 if TYPE_CHECKING:
     from katib.model.types import (
@@ -349,19 +349,6 @@ def time_text(moment: datetime | None) -> str:
     return "" if moment is None else types.format_time(moment)
 
 
-def format_duration(seconds: float) -> str:
-    """Return a duration in at most two units, as kubectl writes ages: `45s`, `3m20s`, `5h12m`, `3d4h`."""
-    total = max(0, int(seconds))
-    minutes, hours, days = total // 60, total // 3600, total // 86400
-    if total < 120:  # noqa: PLR2004 - kubectl counts seconds up to two minutes
-        return f"{total}s"
-    if hours < 1:
-        return _two_units(minutes, "m", total % 60, "s")
-    if days < 1:
-        return _two_units(hours, "h", minutes % 60, "m")
-    return _two_units(days, "d", hours % 24, "h")
-
-
 def format_run(seconds: float) -> str:
     """Return how long something ran: as `format_duration`, below ten seconds with one decimal where there is one.
 
@@ -393,18 +380,9 @@ def seconds_run(obj: Experiment | Trial, now: datetime) -> float | None:
     return measured + (max((now - since).total_seconds(), 0.0) if runs and since is not None else 0.0)
 
 
-def budget_words(experiment: Experiment) -> str:
-    """Return how much of its budget is used: `45m of 8h, $1.20 of $50, 3.1 of 20 gpu-hours`; empty without one."""
-
-    def words(usage: types.BudgetUsage) -> str:
-        used, limit = float(usage.used), float(usage.limit)
-        if usage.unit == HOURS:
-            return f"{format_duration(round(3600 * used))} of {format_duration(round(3600 * limit))}"
-        if usage.unit == MONEY:
-            return f"${used:.2f} of ${limit:.2f}"
-        return f"{used:.3g} of {limit:.3g} {usage.unit}-hours"
-
-    return ", ".join(map(words, experiment.status.budget_usage))
+def used_words(experiment: Experiment) -> dict[str, str]:
+    """Return the progress of each feature that an experiment uses, by its name."""
+    return {feature.name: words for feature in FEATURES if (words := feature.words(experiment))}
 
 
 def duration_of(obj: Experiment | Trial) -> str:
@@ -446,10 +424,6 @@ def parameters_of(trial: Trial, *, whole: bool = False) -> str:
     """Return the assignments of a trial in one line, with every digit or with those that matter."""
     show = str if whole else short
     return " ".join(f"{name}={show(value)}" for name, value in assignments_of(trial).items())
-
-
-def _two_units(major: int, major_unit: str, minor: int, minor_unit: str) -> str:
-    return f"{major}{major_unit}{minor}{minor_unit}" if minor else f"{major}{major_unit}"
 
 
 def typed_value(parameter_type: str, text: str) -> float | str:

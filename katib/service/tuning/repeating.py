@@ -14,11 +14,10 @@ from typing import Protocol, TypeVar
 from katib.engine.controllers.kinds import key_of
 from katib.engine.runtime.objects import Key
 from katib.errors import FieldError, InvalidError, KatibError, NotFoundError, invalid
-from katib.model.budgets import changed_budget
 from katib.model.conditions import COMPLETED_EXPERIMENT
-from katib.model.names import BUDGET_ANNOTATION
+from katib.model.features.feature import Feature
+from katib.model.features.listed import ENDINGS
 from katib.model.types import Experiment
-from katib.model.validation.update import BUDGET_SPENT
 from katib.service.tuning.reading import is_at_rest, is_completed, lost_count, state_of
 from katib.service.tuning.service import Choice, RunOutcome, Submission, TuningService, WaysOn
 from katib.service.tuning.submission import Admitted, Candidate
@@ -220,14 +219,14 @@ class Repeating:
 
     def _settle(self, wanted: Wanted, ended: Ended) -> RunOutcome:
         """Decide what becomes of an experiment that has ended."""
-        if ended.same_search and _reason(ended.experiment) == BUDGET_SPENT and (budget := _new_budget(wanted, ended)):
-            note = f"{ended.name} had spent its budget, which is {budget} now, so it goes on"
+        feature = ENDINGS.get(_reason(ended.experiment))
+        if feature is not None and ended.same_search and (larger := _larger(feature, wanted, ended)):
+            note = f"{ended.name} had spent its {feature.name}, which is {larger} now, so it goes on"
             return self._continue(wanted, ended.experiment, failed=False, note=note)
         if ended.same_search and ended.more:
             note = f"{ended.name} had ended; its budget is {ended.more} trials larger now, so it goes on"
             return self._continue(wanted, ended.experiment, failed=ended.is_useless, note=note)
-        is_spent = _reason(ended.experiment) == BUDGET_SPENT
-        if ended.is_useless and (ended.changes or (ended.ways.can_retry and not is_spent)):
+        if ended.is_useless and (ended.changes or (ended.ways.can_retry and feature is None)):
             return self._again_by_itself(wanted, ended)
         return RunOutcome(Submission(ended.experiment, "unchanged"), ways=ended.ways)
 
@@ -322,10 +321,10 @@ class Repeating:
         return self._repeats.changed_files(experiment, with_packages=_has_no_value(experiment))
 
 
-def _new_budget(wanted: Wanted, ended: Ended) -> str:
-    """Return the budget of a document where it is another one; empty otherwise."""
-    changed = changed_budget(ended.experiment.metadata.annotations, wanted.experiment.metadata.annotations)
-    return changed.get(BUDGET_ANNOTATION, "")
+def _larger(feature: Feature, wanted: Wanted, ended: Ended) -> str:
+    """Return the main setting of a feature in a document if it differs from the stored one; empty otherwise."""
+    changed = feature.changes(ended.experiment.metadata.annotations, wanted.experiment.metadata.annotations)
+    return changed.get(feature.annotations[0].name, "")
 
 
 def _check_possible(ended: Ended, choice: Choice) -> None:
@@ -338,8 +337,9 @@ def _check_possible(ended: Ended, choice: Choice) -> None:
     reason = _reason(ended.experiment)
     if "GoalReached" in reason:
         raise invalid(where, "it reached its goal", "change objective.goal and use --restart", "choice-goal")
-    if reason == BUDGET_SPENT:
-        raise invalid(where, "it spent its budget", "use a larger --budget in place of --more", "choice-budget")
+    if (feature := ENDINGS.get(reason)) is not None:
+        cause, remedy = f"it spent its {feature.name}", f"use a larger --{feature.name} in place of --more"
+        raise invalid(where, cause, remedy, "choice-budget")
     if "EndReached" in reason:
         raise invalid(where, "its search is complete", "widen the search space and use --restart", "choice-complete")
     limit = ended.experiment.spec.max_failed_trial_count

@@ -17,10 +17,10 @@ from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.objects import Key, Kind, Object, WholeWrites
 from katib.errors import AlreadyExistsError, ForbiddenError, InvalidError, NotFoundError, invalid
 from katib.model import types
-from katib.model.budgets import changed_budget
 from katib.model.conditions import has_ended
 from katib.model.decoding import decode_stored
 from katib.model.defaults import with_defaults
+from katib.model.features.listed import changed_annotations
 from katib.model.loading import Submission as Loaded
 from katib.model.marks import MarkChanges
 from katib.model.names import (
@@ -203,7 +203,7 @@ class ObjectTuningService(ObjectReadingService):
             self._gate.check_placement(new)
         notices = self._refresh_companions(submission, over=bool(ended) and same)
         wanted = submission.experiment.metadata.annotations
-        changed = {} if ended else changed_budget(old.metadata.annotations, wanted)
+        changed = {} if ended else changed_annotations(old.metadata.annotations, wanted)
         if not ended and CHECKPOINTS_ANNOTATION in wanted.keys() - old.metadata.annotations.keys():
             changed[CHECKPOINTS_ANNOTATION] = wanted[CHECKPOINTS_ANNOTATION]
         workspace = wanted.get(WORKSPACE_ANNOTATION)

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from katib.errors import InvalidError
-from katib.model.budgets import budget_errors, budget_of, changed_budget, doubled, holds_of, holds_text, read_holds
+from katib.model.features.budgets.amounts import (
+    LIMITS,
+    PRICES,
+    amounts_text,
+    doubled,
+    holds_of,
+    read_amounts,
+    read_budget,
+)
+from katib.model.features.budgets.feature import Budgets
 from katib.model.marks import (
     LONGEST_NOTES,
     LONGEST_TAG,
@@ -20,8 +29,6 @@ from katib.model.marks import (
     validate_marks,
 )
 from katib.model.names import (
-    BUDGET_ANNOTATION,
-    PRICES_ANNOTATION,
     TAGS_ANNOTATION,
 )
 
@@ -43,43 +50,42 @@ POD = {"spec": {"containers": [ONE_GPU], "initContainers": [ONE_GPU]}}
     ],
 )
 def test_a_budget_is_read(text: str, limits: dict[str, float]) -> None:
-    budget = budget_of({BUDGET_ANNOTATION: text, PRICES_ANNOTATION: "gpu=2.50"})
+    budget, twice = read_budget(text, "gpu=2.50")[0], read_budget(doubled(text), "gpu=1")[0]
 
     assert budget is not None
     assert budget.limits == pytest.approx(limits)
     assert budget.prices == {"gpu": 2.5}
-    assert budget_of({BUDGET_ANNOTATION: doubled(text), PRICES_ANNOTATION: "gpu=1"}).limits == pytest.approx(  # type: ignore[union-attr]
-        {unit: 2 * limit for unit, limit in limits.items()}
-    )
+    assert twice is not None
+    assert twice.limits == pytest.approx({unit: 2 * limit for unit, limit in limits.items()})
 
 
 @pytest.mark.parametrize(
     "text", ["", "8", "8 parsecs", "-1h", "0h", "1e3h", "8h,", "20 tpu-hours", "50$", "1" * 400 + "h"]
 )
 def test_what_is_no_budget_is_named_with_what_is(text: str) -> None:
-    errors = budget_errors({BUDGET_ANNOTATION: text})
+    errors = Budgets().errors({LIMITS.name: text})
 
-    assert budget_of({BUDGET_ANNOTATION: text}) is None
+    assert read_budget(text, "")[0] is None
     assert [error.origin for error in errors] == ["budget-format"]
-    assert errors[0].path == f'metadata.annotations["{BUDGET_ANNOTATION}"]'
+    assert errors[0].path == f'metadata.annotations["{LIMITS.name}"]'
     assert "20 gpu-hours" in errors[0].remedy
 
 
 @pytest.mark.parametrize("prices", ["", "gpu", "gpu=x", "disk=1"])
 def test_money_needs_prices(prices: str) -> None:
-    errors = budget_errors({BUDGET_ANNOTATION: "$5", PRICES_ANNOTATION: prices})
+    errors = Budgets().errors({LIMITS.name: "$5", PRICES.name: prices})
 
     assert [error.origin for error in errors] == ["budget-prices"]
 
 
 def test_a_budget_that_is_changed_is_checked_together_with_what_is_stored() -> None:
-    stored = {BUDGET_ANNOTATION: "8h", PRICES_ANNOTATION: "gpu=1"}
+    stored = {LIMITS.name: "8h", PRICES.name: "gpu=1"}
 
-    assert changed_budget(stored, {}) == {}
-    assert changed_budget(stored, {"other": "x", BUDGET_ANNOTATION: "8h"}) == {}
-    assert changed_budget(stored, {BUDGET_ANNOTATION: "$5"}) == {BUDGET_ANNOTATION: "$5"}
+    assert Budgets().changes(stored, {}) == {}
+    assert Budgets().changes(stored, {"other": "x", LIMITS.name: "8h"}) == {}
+    assert Budgets().changes(stored, {LIMITS.name: "$5"}) == {LIMITS.name: "$5"}
     with pytest.raises(InvalidError, match="needs prices"):
-        changed_budget({}, {BUDGET_ANNOTATION: "$5"})
+        Budgets().changes({}, {LIMITS.name: "$5"})
 
 
 @pytest.mark.parametrize(
@@ -114,7 +120,7 @@ def test_a_budget_that_is_changed_is_checked_together_with_what_is_stored() -> N
 )
 def test_a_trial_has_what_all_its_pods_request(job: dict[str, Any] | None, holds: dict[str, float]) -> None:
     assert holds_of(job) == holds
-    assert read_holds(holds_text(holds)) == holds
+    assert read_amounts(amounts_text(holds)) == holds
 
 
 def test_marks_are_read_as_they_were_written_and_what_is_empty_is_taken_away() -> None:

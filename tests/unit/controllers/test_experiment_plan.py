@@ -11,11 +11,13 @@ from msgspec import structs
 from katib.engine.controllers.experiment.plan import ExperimentPlan, Observed, Obstacle, plan_experiment
 from katib.engine.controllers.ledger import TrialCounts
 from katib.engine.controllers.settings import FINISH_ANNOTATION
-from katib.engine.controllers.spending import Uses
 from katib.engine.controllers.suggestion import states
 from katib.engine.controllers.suggestion.states import EXHAUSTED
 from katib.engine.runtime.objects import Key
-from katib.model.names import AHEAD_ANNOTATION, ASKED_ANNOTATION, BUDGET_ANNOTATION, FIRST_FAILURES_ANNOTATION
+from katib.model.features.budgets.amounts import LIMITS
+from katib.model.features.budgets.feature import Budgets
+from katib.model.features.budgets.spending import Uses
+from katib.model.names import AHEAD_ANNOTATION, ASKED_ANNOTATION, FIRST_FAILURES_ANNOTATION
 from katib.model.types import ParameterAssignment, Trial, TrialAssignment, TrialState
 from tests.support.planning import (
     LATER,
@@ -52,10 +54,14 @@ def assignments(*names: str) -> tuple[TrialAssignment, ...]:
 
 
 def plan(*conditions: Any, seen: dict[str, Any] | None = None, **spec: Any) -> ExperimentPlan:
-    """Plan for an experiment with this spec; `seen` overrides what is observed."""
-    annotations = (seen or {}).pop("annotations", None)
+    """Plan for an experiment with this spec; `seen` overrides what is observed.
+
+    The budget of its annotations applies to the `uses` in `seen`.
+    """
     fields = {"suggestion": suggestion(), "counts": TrialCounts(), **(seen or {})}
-    made = experiment(*(conditions or (CREATED,)), annotations=annotations, **spec)
+    made = experiment(*(conditions or (CREATED,)), annotations=fields.pop("annotations", None), **spec)
+    if (uses := fields.pop("uses", None)) is not None:
+        fields["parts"] = (Budgets().limits(made, uses, keeps_checkpoints=fields.pop("keeps_checkpoints", False)),)
     return plan_experiment(Observed(made, now=LATER, **fields))
 
 
@@ -622,8 +628,8 @@ def uses(hours: float, *, running: int = 0, median: float | None = None) -> Uses
 def test_trials_start_as_long_as_they_can_end_within_the_budget(
     used: Uses, trials: dict[str, int], created: int, again: float | None
 ) -> None:
-    seen: dict[str, Any] = {"counts": replace(counts(**trials), uses=used), "waiting": assignments("a", "b", "c")}
-    seen["annotations"] = {BUDGET_ANNOTATION: "4h"}
+    seen: dict[str, Any] = {"counts": counts(**trials), "uses": used, "waiting": assignments("a", "b", "c")}
+    seen["annotations"] = {LIMITS.name: "4h"}
     planned = plan(seen=seen, maxTrialCount=20, parallelTrialCount=3)
 
     assert len(planned.create_trials) == created
@@ -633,8 +639,13 @@ def test_trials_start_as_long_as_they_can_end_within_the_budget(
 
 def test_a_budget_that_is_spent_cuts_what_runs_before_it_ends_the_experiment() -> None:
     """The readings of these trials count, so the end waits for them."""
-    made = replace(counts(best="0.5", succeeded=3, running=1), uses=uses(4, running=1))
-    seen: dict[str, Any] = {"counts": made, "annotations": {BUDGET_ANNOTATION: "4h"}, "waiting": assignments("a")}
+    made = counts(best="0.5", succeeded=3, running=1)
+    seen: dict[str, Any] = {
+        "counts": made,
+        "uses": uses(4, running=1),
+        "annotations": {LIMITS.name: "4h"},
+        "waiting": assignments("a"),
+    }
     planned = plan(CREATED, RUNNING, seen=seen, maxTrialCount=20)
 
     assert (planned.cut_trials, planned.create_trials, planned.stop_trials) == (made.active, (), ())
@@ -654,8 +665,9 @@ def test_trials_that_a_budget_ended_go_on_with_a_larger_one(
     budget: str, keeps: bool, resumed: tuple[str, ...], ended: bool
 ) -> None:
     cut = {"cut-1": 5.0, "cut-2": 6.0, "cut-3": 0.0}
-    made = replace(counts(best="0.5", early_stopped=2, killed=1), uses=replace(uses(4), cut=cut))
-    seen: dict[str, Any] = {"counts": made, "annotations": {BUDGET_ANNOTATION: budget}, "keeps_checkpoints": keeps}
+    made = counts(best="0.5", early_stopped=2, killed=1)
+    seen: dict[str, Any] = {"uses": replace(uses(4), cut=cut), "keeps_checkpoints": keeps}
+    seen |= {"counts": made, "annotations": {LIMITS.name: budget}}
     planned = plan(CREATED, RUNNING, seen=seen, maxTrialCount=3, parallelTrialCount=2)
 
     assert planned.resume_trials == resumed
@@ -664,8 +676,9 @@ def test_trials_that_a_budget_ended_go_on_with_a_larger_one(
 
 @pytest.mark.parametrize("used", [uses(4), uses(3, median=1.5)], ids=["spent", "too little for one more"])
 def test_a_budget_that_is_spent_ends_the_experiment(used: Uses) -> None:
-    made = replace(counts(best="0.5", succeeded=3), uses=used)
-    planned = plan(CREATED, RUNNING, seen={"counts": made, "annotations": {BUDGET_ANNOTATION: "4h"}}, maxTrialCount=20)
+    made = counts(best="0.5", succeeded=3)
+    seen = {"counts": made, "uses": used, "annotations": {LIMITS.name: "4h"}}
+    planned = plan(CREATED, RUNNING, seen=seen, maxTrialCount=20)
     end = planned.status.conditions[-1]
 
     assert (end.type, end.status, end.reason) == ("Succeeded", "True", "ExperimentBudgetSpent")
@@ -678,8 +691,7 @@ def test_a_larger_budget_lets_it_go_on_and_the_same_does_not() -> None:
     spent = holding("Succeeded", "ExperimentBudgetSpent", message="because its budget of 4h is spent")
 
     def planned(budget: str, policy: str) -> list[tuple[str, str, str]]:
-        made = replace(counts(best="0.5", succeeded=3), uses=uses(4))
-        seen = {"counts": made, "annotations": {BUDGET_ANNOTATION: budget}}
+        seen = {"counts": counts(best="0.5", succeeded=3), "uses": uses(4), "annotations": {LIMITS.name: budget}}
         found = plan(CREATED, spent, seen=seen, maxTrialCount=20, resumePolicy=policy)
         return story(found.status.conditions)[-1:]
 

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from katib.engine.controllers.run_times import RunTimes
 from katib.engine.runtime.testing import VirtualClock
-from katib.model.types import BudgetUsage, OwnerReference, Trial
+from katib.model.types import OwnerReference, Trial
 from tests.support.planning import experiment, trial
 
 EXPERIMENT = experiment()
@@ -91,7 +91,7 @@ def test_a_cluster_goes_on_from_the_start_of_what_runs_and_from_the_statuses() -
     times = RunTimes(clock)
     running = of_demo("a", "Running", start_time=clock.now() - timedelta(seconds=90))
     waiting = of_demo("b", start_time=clock.now() - timedelta(seconds=90), run_seconds=20.0)
-    used = structs.replace(EXPERIMENT.status, budget_usage=(BudgetUsage(unit="hours", used="0.5", limit="2"),))
+    used = structs.replace(EXPERIMENT.status, run_seconds=1800.0)
 
     assert (times.of_trial(running), times.of_trial(waiting)) == (90, 20)
     assert times.of_experiment(structs.replace(EXPERIMENT, status=used)) == 1800

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from katib.engine.controllers.spending import Measured, Spending, Uses
-from katib.model.budgets import Budget
-from katib.model.names import HOLDS_ANNOTATION
+from katib.model.features.budgets.amounts import HOLDS, Budget
+from katib.model.features.budgets.spending import Spending, Uses
+from katib.model.features.feature import Progress
 from katib.model.types import Trial
 from tests.support.planning import NOW, holding, trial
 
@@ -29,25 +29,25 @@ def ran(name: str, start: float, end: float | None, holds: str = GPUS) -> Trial:
         "completion_time": None if end is None else NOW + timedelta(hours=end),
         "run_seconds": None if end is None else 3600.0 * (end - start),
     }
-    metadata = structs.replace(made.metadata, annotations={HOLDS_ANNOTATION: holds})
+    metadata = structs.replace(made.metadata, annotations={HOLDS.name: holds})
     return structs.replace(made, metadata=metadata, status=structs.replace(made.status, **times))
 
 
-def measured(hours: float, run_hours: float = 0.0, **more: Any) -> Measured:
+def measured(hours: float, run_hours: float = 0.0) -> Progress:
     """Return what is measured so long after NOW, when trials ran without a break since they started."""
 
     def seconds_of(made: Trial) -> float:
         assert made.status.start_time is not None
         return (NOW + timedelta(hours=hours) - made.status.start_time).total_seconds()
 
-    return Measured(3600 * run_hours, seconds_of, **more)
+    return Progress(3600 * run_hours, seconds_of)
 
 
-def uses_of(*trials: Trial, at: Measured | None = None) -> Uses:
+def uses_of(*trials: Trial, at: Progress | None = None, removed: Mapping[str, float] | None = None) -> Uses:
     spending = Spending()
     for made in trials:
         spending.add(made)
-    found = spending.uses(at or measured(0))
+    found = spending.uses(at or measured(0), removed or {})
     assert found is not None
     return found
 
@@ -64,22 +64,22 @@ def test_the_hours_are_those_that_were_measured_and_everything_else_adds_up() ->
 
 def test_trials_that_were_removed_to_run_again_stay_counted() -> None:
     removed, budget = {"trial": 3600.0, "gpu": 7200.0}, Budget({"trial": 9})
-    alone = Spending().uses(measured(2, removed=removed))
+    alone = Spending().uses(measured(2), removed)
 
     assert alone is not None
     assert alone.used(budget, "trial") == 1
-    assert uses_of(ran("a", 0, 2), at=measured(2, removed=removed)).used(budget, "trial") == 3
-    assert Spending().uses(measured(2)) is None
+    assert uses_of(ran("a", 0, 2), at=measured(2), removed=removed).used(budget, "trial") == 3
+    assert Spending().uses(measured(2), {}) is None
 
 
 def test_trials_that_wait_or_say_nothing_of_what_they_have_use_nothing() -> None:
     spending = Spending()
     spending.add(trial("a", "Running"))
-    assert spending.uses(Measured()) is None
+    assert spending.uses(Progress(0.0, lambda _: 0.0), {}) is None
 
     waiting = ran("b", 0, None)
     spending.add(structs.replace(waiting, status=structs.replace(waiting.status, conditions=())))
-    uses = spending.uses(Measured())
+    uses = spending.uses(Progress(0.0, lambda _: 0.0), {})
     assert uses is not None
     assert uses.used(Budget({"trial": 1}), "trial") == 0
 
@@ -95,7 +95,7 @@ def test_what_a_trial_used_before_it_was_preempted_counts_and_what_it_still_need
     spending, budget = Spending(), Budget({"trial": 6, "gpu": 12})
     for made in (ran("a", 0, 2), waits("b", 0, 1), waits("c", 0, 0)):
         spending.add(made)
-    waiting = spending.uses(measured(4))
+    waiting = spending.uses(measured(4), {})
 
     assert waiting is not None
     assert [waiting.used(budget, unit) for unit in ("trial", "gpu")] == pytest.approx([3, 6])
@@ -104,7 +104,7 @@ def test_what_a_trial_used_before_it_was_preempted_counts_and_what_it_still_need
     assert waiting.room(Budget({"trial": 8})) == 1
     spending.remove("b")
     spending.add(ran("b", 3, None))  # it goes on after three hours
-    going_on = spending.uses(measured(4))
+    going_on = spending.uses(measured(4), {})
     assert going_on is not None
     assert going_on.used(budget, "gpu") == pytest.approx(6)
 
@@ -166,6 +166,6 @@ def test_it_equals_what_adding_up_all_trials_gives(changes: list[tuple[int, int,
         if not deleted:
             known[name] = ran(name, start, start + length if length else None)
             spending.add(known[name])
-        if uses := spending.uses(now):
+        if uses := spending.uses(now, {}):
             wanted = uses_of(*known.values(), at=now).used(budget, "gpu") if known else 0.0
             assert uses.used(budget, "gpu") == pytest.approx(wanted, abs=1e-6)

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from katib.model.types import Experiment, Trial
+from katib.model.wording import format_duration
 from katib.service.explaining.answer import saved_share, savings_sentence
 from katib.service.explaining.evidence import Evidence, JobFacts, ServiceFacts
 from katib.service.explaining.experiment import diagnose_experiment
 from katib.service.tuning.reading import (
     best_trial_of,
-    format_duration,
     format_run,
     is_completed,
     objective_value,

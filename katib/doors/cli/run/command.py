@@ -71,7 +71,7 @@ learn_from_option = click.option(
     help="Learn from the trials of a CSV or JSON file, with a column for each parameter and metric.",
 )
 @learn_from_option
-@options.budget
+@options.features
 @options.checkpoint
 @again.choice_options
 @options.detach

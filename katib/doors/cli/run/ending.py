@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from katib.model.types import Experiment, Trial
+from katib.model.wording import format_duration
 from katib.service.explaining.ended import cause_of_loss, lost_sentence
 from katib.service.explaining.evidence import Evidence
 from katib.service.explaining.experiment import diagnose_experiment
 from katib.service.explaining.trial import diagnose_trial
 from katib.service.tuning.reading import (
-    format_duration,
     infeasible_words,
     objective_text,
     parameters_of,

@@ -18,6 +18,7 @@ from katib.errors import KatibError
 from katib.model.metrics import PROGRESS
 from katib.model.trials import waiting_words
 from katib.model.types import Trial
+from katib.model.wording import format_duration
 from katib.service.explaining.lines import header, moment_line
 from katib.service.explaining.progress import (
     ExperimentHeldUp,
@@ -30,9 +31,7 @@ from katib.service.explaining.progress import (
 )
 from katib.service.tuning.reading import (
     best_value,
-    budget_words,
     duration_of,
-    format_duration,
     has_several_objectives,
     lost_count,
     metric_of,
@@ -42,6 +41,7 @@ from katib.service.tuning.reading import (
     pareto_words,
     short,
     state_of,
+    used_words,
 )
 from katib.service.tuning.replicas import may_have_replicas, replica_counts
 from katib.service.tuning.service import TuningService
@@ -136,8 +136,7 @@ class LiveTable:
         left = progress.seconds_left(elapsed)
         of = f"/{progress.limit}" if progress.limit is not None else ""
         words = [f"{progress.done}{of} trials", format_duration(elapsed)]
-        if budget := budget_words(progress.experiment):
-            words.append(f"budget {budget}")
+        words.extend(f"{name} {used}" for name, used in used_words(progress.experiment).items())
         lost = lost_count(progress.experiment)
         if lost:
             words.append(f"{lost} failed")

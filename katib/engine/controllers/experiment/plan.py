@@ -16,7 +16,6 @@ where an assignment would know no more for being made later, some are kept ahead
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -25,10 +24,8 @@ from msgspec import structs
 
 from katib.engine.controllers.ledger import LOST, TrialCounts
 from katib.engine.controllers.settings import FINISH, FINISH_ANNOTATION
-from katib.engine.controllers.spending import Uses
 from katib.engine.controllers.suggestion.replies import initial_trials_left
 from katib.engine.controllers.suggestion.states import is_closed, is_exhausted, unavailable_cause
-from katib.model.budgets import Budget, budget_of
 from katib.model.conditions import (
     find_condition,
     has_ended,
@@ -39,9 +36,10 @@ from katib.model.conditions import (
     without_condition,
 )
 from katib.model.failure_text import TRIAL_HAS_FAILED
+from katib.model.features.feature import Part
+from katib.model.features.listed import ENDINGS
 from katib.model.leases import ahead_count, asked_count, is_asked, is_chosen
 from katib.model.names import (
-    BUDGET_ANNOTATION,
     EXPERIMENT_INTERRUPTED,
     EXPERIMENT_STOPPED,
     FIRST_FAILURES,
@@ -53,7 +51,6 @@ from katib.model.names import (
 )
 from katib.model.trials import ACTIVE, ELIGIBLE, cost, objective_costs, reaches_goals, trial_state
 from katib.model.types import (
-    BudgetUsage,
     CollectorKind,
     ConditionStatus,
     Experiment,
@@ -71,7 +68,7 @@ from katib.model.types import (
     TrialCondition,
     TrialState,
 )
-from katib.model.validation.update import BUDGET_SPENT, MAX_TRIALS_REACHED, awaits_restart
+from katib.model.validation.update import MAX_TRIALS_REACHED, awaits_restart
 
 GOAL_REACHED = "ExperimentGoalReached"
 SUGGESTION_END_REACHED = "ExperimentSuggestionEndReached"
@@ -79,16 +76,14 @@ EXPERIMENT_FAILED = "ExperimentFailed"
 FIRST_TRIALS_FAILED = "ExperimentFirstTrialsFailed"
 NO_USABLE_TRIAL = "ExperimentNoUsableTrial"
 _DIFFERENT = re.compile(r"0x[0-9a-f]+|[\d.]+(?:e[+-]?\d+)?|'[^']*'|\"[^\"]*\"")
-_BUDGET_NOTE_SECONDS = 60.0
-"""How often the use of a budget is written while nothing else changes."""
 _ALL_THE_SAME = f'the annotation {FIRST_FAILURES_ANNOTATION}: "0" runs the others all the same'
 _WAITS = (
     FIRST_TRIALS_FAILED,
-    BUDGET_SPENT,
     TEMPLATE_MISSING,
     EXPERIMENT_STOPPED,
     EXPERIMENT_INTERRUPTED,
     SERVICE_UNAVAILABLE,
+    *ENDINGS,
 )
 """Reasons of the condition Running of an experiment whose next trials wait."""
 _STOPPED_MESSAGE = "Experiment is stopped: no further trial starts until it is resumed"
@@ -126,8 +121,9 @@ class ExperimentPlan:
         requests: New total of the Suggestion's requests; None leaves it.
         create_suggestion: Whether the Suggestion has to be created, with `requests`.
         stop_trials: Trials to kill because the experiment is over.
-        cut_trials: Trials to stop early because the budget is spent: their readings count.
-        resume_trials: Trials that a smaller budget ended and that go on.
+        cut_trials: Trials to stop early: their readings count.
+        cut_cause: Cause of that.
+        resume_trials: Trials that were stopped so and that continue.
         close_suggestion: Whether the Suggestion is to be marked Succeeded, so that its service may stop.
         restart_suggestion: Whether the Suggestion is to be opened again.
         again_after_seconds: When to look again although nothing changes.
@@ -140,6 +136,7 @@ class ExperimentPlan:
     create_suggestion: bool = False
     stop_trials: tuple[str, ...] = ()
     cut_trials: tuple[str, ...] = ()
+    cut_cause: str = ""
     resume_trials: tuple[str, ...] = ()
     close_suggestion: bool = False
     restart_suggestion: bool = False
@@ -156,7 +153,7 @@ class Observed:
         is_interrupted: Whether the experiment is not for this engine.
         is_summary_due: Whether the counts of trials are written even where nothing else is.
         run_seconds: For how long at least one trial ran.
-        keeps_checkpoints: Whether a trial that was cut off goes on from its checkpoint.
+        parts: Additions of features.
     """
 
     experiment: Experiment
@@ -167,34 +164,16 @@ class Observed:
     is_interrupted: bool = False
     is_summary_due: bool = True
     run_seconds: float = 0.0
-    keeps_checkpoints: bool = False
+    parts: tuple[Part, ...] = ()
     now: datetime = field(kw_only=True)
-
-    @property
-    def budget(self) -> Budget | None:
-        """What the trials may use, where any use is counted."""
-        return None if self.counts.uses is None else budget_of(self.experiment.metadata.annotations)
-
-    @property
-    def is_spent(self) -> bool:
-        """Whether a limit of the budget is reached."""
-        budget, uses = self.budget, self.counts.uses
-        return budget is not None and uses is not None and uses.is_spent(budget)
-
-    @property
-    def resumable(self) -> tuple[str, ...]:
-        """Names of trials that a smaller budget ended and that can go on: from a checkpoint, or from the beginning."""
-        uses = self.counts.uses
-        if uses is None or self.is_spent:
-            return ()
-        return tuple(name for name, seconds in uses.cut.items() if self.keeps_checkpoints or not seconds)
 
 
 def plan_experiment(seen: Observed) -> ExperimentPlan:
     """Return the next step for an experiment that is not being deleted."""
     plan = _next_step(seen, with_start(seen.experiment.status, "Experiment", seen.now))
-    if seen.counts.uses is not None:
-        plan = replace(plan, again_after_seconds=_seconds_of_budget(seen, plan.status))
+    if seen.parts and not has_ended(plan.status.conditions):
+        times = [part.again_after_seconds for part in seen.parts if part.again_after_seconds is not None]
+        plan = replace(plan, again_after_seconds=min(times, default=None))
     if seen.is_summary_due or plan.status.conditions is not seen.experiment.status.conditions:
         return replace(plan, status=_with_summary(plan.status, seen))
     return plan
@@ -214,9 +193,11 @@ def _next_step(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
 
 
 def _under_way(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
-    if seen.is_spent:
-        message = f"Experiment ends, for {_spent_words(seen)}: trials that run are stopped early"
-        return ExperimentPlan(status=_waiting(status, seen, BUDGET_SPENT, message), cut_trials=seen.counts.active)
+    for part in seen.parts:
+        if part.cuts:
+            message = f"Experiment ends, for {part.end}: trials that run are stopped early"
+            waiting = _waiting(status, seen, part.feature.reason, message)
+            return ExperimentPlan(status=waiting, cut_trials=seen.counts.active, cut_cause=part.feature.cut_cause)
     if is_stopped(seen.experiment):
         return ExperimentPlan(status=_waiting(status, seen, EXPERIMENT_STOPPED, _STOPPED_MESSAGE))
     if cause := _first_failures(seen):
@@ -244,8 +225,9 @@ def _with_summary(status: ExperimentStatus, seen: Observed) -> ExperimentStatus:
         "pareto_set": _pareto_set(seen),
         "trials_infeasible": counts.infeasible,
         "trials_completed": counts.total - sum(counts.counts.get(state, 0) for state in ACTIVE),
-        "budget_usage": () if seen.counts.uses is None else _budget_usage(seen),
     }
+    for part in seen.parts:
+        update.update(part.status)
     for state, (names_field, count_field) in _SUMMARY_FIELDS.items():
         update[names_field] = counts.names.get(state, ())
         update[count_field] = counts.counts.get(state, 0)
@@ -274,17 +256,6 @@ def optimal_trial(best: Trial | None) -> OptimalTrial:
         best_trial_name=best.name,
         parameter_assignments=best.spec.parameter_assignments,
         observation=best.status.observation or Observation(),
-    )
-
-
-def _budget_usage(seen: Observed) -> tuple[BudgetUsage, ...]:
-    """Return what an experiment's status says of its budget."""
-    uses, budget = seen.counts.uses, seen.budget
-    if uses is None or budget is None:
-        return ()
-    return tuple(
-        BudgetUsage(unit=unit, used=f"{uses.used(budget, unit):.9g}", limit=f"{limit:.9g}")
-        for unit, limit in budget.limits.items()
     )
 
 
@@ -344,49 +315,22 @@ def _ending(seen: Observed) -> Ending | None:
         return _succeeded(GOAL_REACHED, "Objective goal has reached")
     if spec.max_failed_trial_count is not None and counts.count(*LOST) >= max(1, spec.max_failed_trial_count):
         return _failed("Experiment has failed because max failed count has reached")
-    uses = counts.uses
-    cut = 0 if uses is None else len(uses.cut if seen.is_spent else seen.resumable)
-    if spec.max_trial_count is not None and counts.total - len(counts.active) - cut >= spec.max_trial_count:
+    reopened = sum(part.reopened for part in seen.parts)
+    if spec.max_trial_count is not None and counts.total - len(counts.active) - reopened >= spec.max_trial_count:
         return _without_value(seen) or _succeeded(MAX_TRIALS_REACHED, "max trial count has reached")
     if not counts.active and (cause := _first_failures(seen)):
         return _failed(f"Experiment has failed because {cause}; {_ALL_THE_SAME}", FIRST_TRIALS_FAILED)
-    spent = None if uses is None else _budget_spent(seen, uses)
-    return spent or (None if counts.active else _dead_end(seen))
+    return None if counts.active else _ended_by_feature(seen) or _dead_end(seen)
 
 
-def _budget_spent(seen: Observed, uses: Uses) -> Ending | None:
-    """Return the end of an experiment that has used its budget, or what is left of it is too little for a trial."""
-    if (budget := seen.budget) is None:
-        return None
-    if seen.counts.active:
-        return None
-    cause = _spent_words(seen)
-    if not seen.is_spent:
-        if seen.resumable or uses.room(budget) >= 1:
-            return None
-        cause += ": what is left is less than a trial takes"
-    if seen.counts.best is None and _is_measured(seen.experiment):
-        return _failed(f"Experiment has failed because {cause}, and no trial brought a value", BUDGET_SPENT)
-    return _succeeded(BUDGET_SPENT, cause)
-
-
-def _spent_words(seen: Observed) -> str:
-    return f"its budget of {seen.experiment.metadata.annotations[BUDGET_ANNOTATION]} is spent"
-
-
-def _within_budget(seen: Observed, slots: int) -> int:
-    """Return how many of these trials can end within the budget."""
-    uses, budget = seen.counts.uses, seen.budget
-    return slots if uses is None or budget is None else int(min(slots, uses.room(budget)))
-
-
-def _seconds_of_budget(seen: Observed, status: ExperimentStatus) -> float | None:
-    """Return after how many seconds the budget is spent; None without one, or where nothing runs."""
-    uses, budget = seen.counts.uses, seen.budget
-    if uses is None or budget is None or seen.is_spent or has_ended(status.conditions):
-        return None
-    left = uses.seconds_left(budget)
-    return min(left, _BUDGET_NOTE_SECONDS) if math.isfinite(left) else None
+def _ended_by_feature(seen: Observed) -> Ending | None:
+    for part in seen.parts:
+        if part.end and seen.counts.best is None and _is_measured(seen.experiment):
+            message = f"Experiment has failed because {part.end}, and no trial brought a value"
+            return _failed(message, part.feature.reason)
+        if part.end:
+            return _succeeded(part.feature.reason, part.end)
+    return None
 
 
 def _first_failures(seen: Observed) -> str:
@@ -519,7 +463,7 @@ def _go_on(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
     spec = seen.experiment.spec
     parallel = max(spec.parallel_trial_count or 1, 1)  # no webhook may have seen the last edit
     slots = max(parallel - len(seen.counts.active) + seen.counts.paused, 0)
-    resume = seen.resumable[:slots]
+    resume = tuple(name for part in seen.parts for name in part.resumable)[:slots]
     slots -= len(resume)
     asked = is_asked(seen.experiment)
     ahead = ahead_count(seen.experiment) if asked else 0
@@ -527,8 +471,7 @@ def _go_on(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
         slots = ahead or min(slots, max(asked_count(seen.experiment) - seen.counts.total, 0))
     if spec.max_trial_count is not None:
         slots = min(slots, max(spec.max_trial_count - seen.counts.total, 0))
-    if seen.counts.uses is not None:
-        slots = _within_budget(seen, slots)
+    slots = int(min((slots, *(part.room for part in seen.parts))))
     create = () if asked else seen.waiting[:slots]
     missing = max(slots - len(seen.waiting), 0)
     suggestion = seen.suggestion

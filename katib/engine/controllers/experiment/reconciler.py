@@ -26,29 +26,27 @@ from katib.engine.controllers.kinds import as_read, is_owned_by, owned_by, with_
 from katib.engine.controllers.ports import EventRecorder
 from katib.engine.controllers.run_times import RunTimes
 from katib.engine.controllers.settings import ControllerSettings
-from katib.engine.controllers.spending import Measured
 from katib.engine.controllers.suggestion import states
 from katib.engine.controllers.suggestion.replies import waiting_assignments
-from katib.engine.controllers.trial.plan import cut, is_stopping, killed, resumed
+from katib.engine.controllers.trial.plan import cut, is_stopping, killed, resumed, stopped_reason
 from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.controller import DONE, Result
 from katib.engine.runtime.objects import Key, Object, ObjectStore
 from katib.errors import AlreadyExistsError, ConflictError, FieldError, InvalidError, NotFoundError, one_line
-from katib.model.budgets import read_holds
 from katib.model.conditions import find_condition, has_ended
+from katib.model.features.feature import Progress
+from katib.model.features.listed import is_cut
 from katib.model.leases import is_asked
 from katib.model.names import (
-    BUDGET_ANNOTATION,
     CHECKPOINTS_ANNOTATION,
     EXPERIMENT_FINALIZER,
     KEPT,
     SERVICE_UNAVAILABLE,
-    SPENT_ANNOTATION,
     TEMPLATE_MISSING,
     without_queue,
 )
 from katib.model.templates.source import is_not_there
-from katib.model.trials import ACTIVE, BUDGET_CUT_REASON, is_cut, trial_state
+from katib.model.trials import ACTIVE, trial_state
 from katib.model.types import (
     Experiment,
     ExperimentCondition,
@@ -101,6 +99,7 @@ class ExperimentReconciler:
         self._suggestions = caches.suggestions
         self._trials = caches.trials
         self._ledger = caches.ledger
+        self._tallies = caches.tallies
         self._events = events
         self._clock = clock
         self._settings = settings
@@ -141,7 +140,8 @@ class ExperimentReconciler:
         if suggestion is not None and not is_owned_by(suggestion, experiment):
             suggestion = None  # of a deleted experiment of this name; the cache is behind
         with self._trials.lock:
-            counts = self._ledger.counts(key, self._measured(experiment))
+            counts = self._ledger.counts(key)
+            parts = self._tallies.parts(key, experiment, self._progress_of(experiment))
             waiting = waiting_assignments(suggestion, TakenNames(self._trials, key.namespace))
         if not counts.owners <= {experiment.metadata.uid}:
             return DONE  # trials of a deleted experiment of this name are still going; the end of the last wakes us
@@ -156,7 +156,7 @@ class ExperimentReconciler:
             is_interrupted=self._is_interrupted(experiment),
             is_summary_due=seconds_to_summary <= 0,
             run_seconds=self._times.of_experiment(experiment),
-            keeps_checkpoints=self._keeps_checkpoints(experiment),
+            parts=parts,
             now=self._clock.now(),
         )
         plan = plan_experiment(seen)
@@ -180,17 +180,11 @@ class ExperimentReconciler:
             result = _no_later_than(plan.again_after_seconds, result)
         return _no_later_than(MISSING_SECONDS, result) if seen.obstacle and seen.obstacle.may_pass else result
 
-    def _measured(self, experiment: Experiment) -> Measured:
-        annotations = experiment.metadata.annotations
-        if BUDGET_ANNOTATION not in annotations:
-            return Measured()
-        removed = read_holds(annotations.get(SPENT_ANNOTATION, ""))
-        return Measured(self._times.of_experiment(experiment), self._times.of_trial, removed)
-
-    def _keeps_checkpoints(self, experiment: Experiment) -> bool:
-        """Return whether a trial whose job is created once more goes on from its checkpoint, and keeps its readings."""
+    def _progress_of(self, experiment: Experiment) -> Progress:
+        # A trial whose job is created once more continues from its checkpoint, and keeps its readings.
         is_kept = experiment.metadata.annotations.get(CHECKPOINTS_ANNOTATION) == KEPT
-        return is_kept and not self._settings.discards_before_start
+        keeps_checkpoints = is_kept and not self._settings.discards_before_start
+        return Progress(self._times.of_experiment(experiment), self._times.of_trial, keeps_checkpoints)
 
     def _obstacle(self, experiment: Experiment) -> Obstacle | None:
         """Return why no trial can be made of the experiment, None when they can."""
@@ -264,9 +258,9 @@ class ExperimentReconciler:
         """Stop a trial with what it has reported; one that has not run yet is killed."""
         trial = self._trials.get(key)
         if trial is None or (trial_state(trial) is TrialState.PENDING and not self._times.of_trial(trial)):
-            self._kill(key, plan, BUDGET_CUT_REASON)
+            self._kill(key, plan, stopped_reason(plan.cut_cause))
         elif trial_state(trial) in ACTIVE and not is_stopping(trial):
-            self._write(trial, cut(trial.status, self._clock.now()))
+            self._write(trial, cut(trial.status, plan.cut_cause, self._clock.now()))
 
     def _kill(self, key: Key, plan: ExperimentPlan, reason: str = "TrialKilled") -> None:
         trial = self._trials.get(key)

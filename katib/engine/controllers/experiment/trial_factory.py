@@ -13,14 +13,12 @@ from msgspec import structs
 from katib.engine.controllers.experiment.config_maps import TemplateConfigMaps
 from katib.engine.controllers.kinds import owned_by
 from katib.engine.runtime.objects import Key
-from katib.model.budgets import holds_of, holds_text
+from katib.model.features.listed import FEATURES
 from katib.model.leases import is_asked
 from katib.model.names import (
-    BUDGET_ANNOTATION,
     BY_CALLER,
     EVALUATED_BY_LABEL,
     EXPERIMENT_LABEL,
-    HOLDS_ANNOTATION,
     LOST_LEASES_ANNOTATION,
     TRIAL_FINALIZER,
     without_queue,
@@ -90,7 +88,7 @@ def trial_of(experiment: Experiment, assignment: TrialAssignment, run_spec: dict
     """
     template, asked = experiment.spec.trial_template or TrialTemplate(), is_asked(experiment)
     both = bool(template.success_condition and template.failure_condition)
-    has_budget = BUDGET_ANNOTATION in experiment.metadata.annotations  # what each has while it runs is counted
+    added = (feature.trial_annotations(experiment, run_spec) for feature in FEATURES)
     spec = TrialSpec(
         objective=experiment.spec.objective,
         parameter_assignments=assignment.parameter_assignments,
@@ -120,7 +118,7 @@ def trial_of(experiment: Experiment, assignment: TrialAssignment, run_spec: dict
         },
         annotations={
             **(_lost_leases(experiment) if asked else {}),
-            **({HOLDS_ANNOTATION: holds_text(holds_of(run_spec))} if has_budget else {}),
+            **{name: text for annotations in added for name, text in annotations.items()},
         },
         owner_references=(owned_by(experiment),),
         finalizers=(TRIAL_FINALIZER,),

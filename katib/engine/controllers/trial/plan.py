@@ -42,8 +42,9 @@ from katib.model.conditions import (
     without_condition,
 )
 from katib.model.failure_text import TRIAL_HAS_FAILED, failure_cause
+from katib.model.features.listed import CUTS
 from katib.model.names import METRICS_INCOMPLETE, RETRYING_REASON
-from katib.model.trials import ACTIVE, BUDGET_CUT_REASON, missing_objective, trial_state
+from katib.model.trials import ACTIVE, missing_objective, trial_state
 from katib.model.types import (
     CollectorKind,
     Condition,
@@ -81,8 +82,6 @@ STOPPING_REASON = "TrialStopping"
 
 STOPPING_WORDS = "Trial is being stopped early: "
 """What the message of that condition begins with; why follows."""
-
-_BUDGET_IS_SPENT = "the budget of its experiment is spent"
 
 UNCOLLECTED_REASON = "PodWithoutCollector"
 """Reason of MetricsUnavailable when it was not the program: a pod of the job ran without a collector."""
@@ -302,15 +301,15 @@ def _stopping(seen: Observed, status: TrialStatus) -> TrialPlan:
 def _early_stopped(seen: Observed, status: TrialStatus, why: str) -> TrialPlan:
     message = f"Trial is early stopped: {why}" if why else "Trial is early stopped"
     event = _job_event(seen, "TrialEarlyStopped", "been stopped early")
-    if why == _BUDGET_IS_SPENT and missing_objective(seen.trial.spec.objective, seen.observation) is not None:
+    if why in CUTS and missing_objective(seen.trial.spec.objective, seen.observation) is not None:
         # It has reached nothing, which says nothing of its parameters.
-        return _end(seen, status, TrialCondition.KILLED, BUDGET_CUT_REASON, f"Trial is stopped: {why}", event)
+        return _end(seen, status, TrialCondition.KILLED, stopped_reason(why), f"Trial is stopped: {why}", event)
     return _end(seen, status, TrialCondition.EARLY_STOPPED, stopped_reason(why), message, event)
 
 
 def stopped_reason(why: str) -> str:
     """Return the reason of EarlyStopped of a trial that was stopped for this."""
-    return BUDGET_CUT_REASON if why == _BUDGET_IS_SPENT else "TrialEarlyStopped"
+    return CUTS[why].cut_reason if why in CUTS else "TrialEarlyStopped"
 
 
 def _under_way(seen: Observed, status: TrialStatus, job: JobView) -> TrialPlan:
@@ -525,13 +524,13 @@ def with_run_time(status: TrialStatus, seconds: float | None, now: datetime) -> 
     return status
 
 
-def cut(status: TrialStatus, now: datetime) -> TrialStatus:
-    """Return the status of a trial that the budget of its experiment ends: it is stopped early."""
-    return with_running(status, STOPPING_REASON, f"{STOPPING_WORDS}{_BUDGET_IS_SPENT}", now)
+def cut(status: TrialStatus, why: str, now: datetime) -> TrialStatus:
+    """Return the status of a trial that a feature of its experiment stops early."""
+    return with_running(status, STOPPING_REASON, f"{STOPPING_WORDS}{why}", now)
 
 
 def resumed(status: TrialStatus, now: datetime) -> TrialStatus:
-    """Return the status of a trial that such a budget ended and that goes on with a larger one."""
+    """Return the status of such a trial when it continues."""
     conditions = without_condition(status.conditions, TrialCondition.EARLY_STOPPED, TrialCondition.KILLED)
     again = structs.replace(status, conditions=conditions, completion_time=None, observation=None)
     message = "Trial waits: it goes on with a larger budget"

@@ -48,14 +48,14 @@ from katib.model.names import (
 from katib.model.templates.render import compile_template
 from katib.model.trials import ACTIVE, ELIGIBLE, trial_state
 from katib.model.types import Experiment, Suggestion, Trial, TrialAssignment
-from katib.model.wording import counted
+from katib.model.wording import counted, format_duration
 from katib.places.machine.jobs.controller import JobController
 from katib.places.machine.jobs.dependencies import Provision, TrialCheckpoint
 from katib.places.machine.jobs.prepare import trial_name, trial_owner
 from katib.places.machine.layout import Layout
 from katib.places.machine.pods.pulls import PullNews
 from katib.places.machine.trials.files import TrialFiles
-from katib.service.tuning.reading import format_duration, is_completed, objective_value
+from katib.service.tuning.reading import is_completed, objective_value
 
 _MINUTE_SECONDS = 60
 

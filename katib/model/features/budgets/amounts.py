@@ -1,8 +1,8 @@
-"""Budgets in what people pay: hours, hours of a resource, and money.
+"""Limits in hours, hours of a resource, and money, as text and as numbers.
 
 A budget is written as amounts with a comma between: `8h` of time, `20 gpu-hours`, `$50`. Money needs prices of an hour:
-`gpu=2.50, cpu=0.04, trial=0.10`. What a trial has is what its job requests, for as long as it runs; a job that requests
-nothing has `trial=1`, as every trial does.
+`gpu=2.50, cpu=0.04, trial=0.10`. A trial holds the requests of its job as long as it runs; a job without requests holds
+`trial=1`, as every trial does.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from katib.errors import FieldError, InvalidError
-from katib.model.names import BUDGET_ANNOTATION, PRICES_ANNOTATION
+from katib.errors import FieldError
+from katib.model.features.feature import Annotation
 from katib.model.quantities import parse_quantity
 from katib.model.wording import path_to, shown
 
@@ -42,6 +42,31 @@ _COUNTS = ("replicas", "parallelism", "numNodes")
 
 _GPU = "/gpu"
 _LARGEST = 1e12
+
+
+def amounts_text(amounts: Mapping[str, float]) -> str:
+    """Return amounts of resources as text, such as `cpu=2, gpu=1`."""
+    return ", ".join(f"{name}={amount:.12g}" for name, amount in sorted(amounts.items()))
+
+
+@functools.lru_cache(maxsize=256)
+def read_amounts(text: str) -> Mapping[str, float]:
+    """Return amounts of resources; malformed ones are left out."""
+    pairs = (match for part in text.split(",") if (match := _PAIR.fullmatch(part.strip())))
+    return {match[1]: float(match[2]) for match in pairs}
+
+
+LIMITS: Final = Annotation("katib.kubeflow.org/budget", str, may_change=True)
+"""On an Experiment: its limits, such as `8h, 20 gpu-hours, $50`."""
+
+PRICES: Final = Annotation("katib.kubeflow.org/prices", str, may_change=True)
+"""On the same: the price of an hour of each resource, such as `gpu=2.50, cpu=0.04`."""
+
+SPENT: Final = Annotation("katib.kubeflow.org/spent", read_amounts, amounts_text)
+"""On the same: seconds that removed trials held each resource, as `cpu=90, trial=45`."""
+
+HOLDS: Final = Annotation("katib.kubeflow.org/holds", read_amounts, amounts_text)
+"""On a trial of such an experiment: amount of each resource that it holds while it runs, such as `cpu=2, gpu=1`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,45 +96,21 @@ class Budget:
         return held.get(unit, 0.0) / _HOUR
 
 
-def budget_of(annotations: Mapping[str, str]) -> Budget | None:
-    """Return the budget of an experiment; None where it has none, or one that cannot be read."""
-    text = annotations.get(BUDGET_ANNOTATION)
-    return None if text is None else _read(text, annotations.get(PRICES_ANNOTATION, ""))[0]
-
-
-def changed_budget(stored: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
-    """Return the annotations of a budget that differ in a document of an experiment that is stored already.
-
-    Raises:
-        InvalidError: The budget is wrong.
-    """
-    names = (BUDGET_ANNOTATION, PRICES_ANNOTATION)
-    changed = {name: wanted[name] for name in names if name in wanted and wanted[name] != stored.get(name)}
-    if errors := budget_errors({**stored, **changed}) if changed else ():
-        raise InvalidError(errors)
-    return changed
-
-
 def doubled(text: str) -> str:
     """Return a budget of twice as much."""
     return re.sub(_NUMBER, lambda match: f"{2 * float(match[1]):g}", text)
 
 
-def budget_errors(annotations: Mapping[str, str]) -> list[FieldError]:
-    """Return what is wrong with the budget of an experiment."""
-    text = annotations.get(BUDGET_ANNOTATION)
-    return [] if text is None else list(_read(text, annotations.get(PRICES_ANNOTATION, ""))[1])
-
-
 @functools.lru_cache(maxsize=256)
-def _read(text: str, prices: str) -> tuple[Budget | None, tuple[FieldError, ...]]:
+def read_budget(text: str, prices: str) -> tuple[Budget | None, tuple[FieldError, ...]]:
+    """Return a budget and the errors in its text; None with an error."""
     errors: list[FieldError] = []
     limits = _amounts(text, errors)
     costs = _prices(prices, errors)
     if MONEY in limits and not costs and not errors:
         cause = "a budget of money needs prices"
-        remedy = f'add the annotation {PRICES_ANNOTATION}: "gpu=2.50, cpu=0.04", dollars for an hour of each'
-        errors.append(FieldError(path_to("metadata.annotations", BUDGET_ANNOTATION), cause, remedy, "budget-prices"))
+        remedy = f'add the annotation {PRICES.name}: "gpu=2.50, cpu=0.04", dollars for an hour of each'
+        errors.append(FieldError(path_to("metadata.annotations", LIMITS.name), cause, remedy, "budget-prices"))
     return (None if errors else Budget(limits, costs)), tuple(errors)
 
 
@@ -127,7 +128,7 @@ def _amounts(text: str, errors: list[FieldError]) -> dict[str, float]:
             unit, amount = "", 0.0
         if not 0 < amount < _LARGEST:
             remedy = "write it as 8h, 90m, 2d, 20 gpu-hours, 100 cpu-hours or $50, with a comma between several"
-            where = path_to("metadata.annotations", BUDGET_ANNOTATION)
+            where = path_to("metadata.annotations", LIMITS.name)
             errors.append(FieldError(where, f"{shown(part)} is not a budget", remedy, "budget-format"))
         else:
             found[unit] = min(amount, found.get(unit, amount))
@@ -140,7 +141,7 @@ def _prices(text: str, errors: list[FieldError]) -> dict[str, float]:
         match = _PAIR.fullmatch(part)
         if match is None:
             remedy = f"write it as gpu=2.50, with one of {', '.join(RESOURCES)}, and dollars for an hour"
-            where = path_to("metadata.annotations", PRICES_ANNOTATION)
+            where = path_to("metadata.annotations", PRICES.name)
             errors.append(FieldError(where, f"{shown(part)} is not a price", remedy, "budget-prices"))
         else:
             found[match[1]] = float(match[2])
@@ -153,18 +154,6 @@ def holds_of(run_spec: Mapping[str, Any] | None) -> dict[str, float]:
     for name, amount in _requested(run_spec or {}, 1):
         found[name] = found.get(name, 0.0) + amount
     return found
-
-
-def holds_text(holds: Mapping[str, float]) -> str:
-    """Return what a trial has as text of its annotation."""
-    return ", ".join(f"{name}={amount:.12g}" for name, amount in sorted(holds.items()))
-
-
-@functools.lru_cache(maxsize=256)
-def read_holds(text: str) -> Mapping[str, float]:
-    """Return what the annotation of a trial says that it has; what cannot be read is left out."""
-    pairs = (match for part in text.split(",") if (match := _PAIR.fullmatch(part.strip())))
-    return {match[1]: float(match[2]) for match in pairs}
 
 
 def _requested(node: Any, pods: int) -> Iterator[tuple[str, float]]:

@@ -1,7 +1,7 @@
 """What the trials of an experiment have used, kept current event by event, and when its budget is spent.
 
 Law: what ended trials have used equals what adding up all that exist would give, so a restart changes nothing. Trials
-that were removed to run again are counted in an annotation of their experiment (`SPENT_ANNOTATION`).
+that were removed to run again are counted in an annotation of their experiment (`SPENT`).
 """
 
 from __future__ import annotations
@@ -9,32 +9,20 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from katib.model.budgets import HOURS, Budget, read_holds
-from katib.model.names import HOLDS_ANNOTATION
-from katib.model.trials import is_cut, ran_seconds, trial_state
+from katib.model.features.budgets.amounts import HOLDS, HOURS, Budget
+from katib.model.features.feature import Progress
+from katib.model.trials import ran_seconds, trial_state
 from katib.model.types import Trial, TrialState
+
+CUT_REASON = "TrialBudgetSpent"
+"""Reason of EarlyStopped, or of Killed without readings, if the budget ended the trial."""
 
 _EPSILON = 1e-9
 
 Amounts = dict[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What of an experiment is not seen in its trials.
-
-    Attributes:
-        run_seconds: For how long at least one trial ran.
-        seconds_of: Returns how long a trial that runs has run.
-        removed: Seconds of each resource of trials that were removed.
-    """
-
-    run_seconds: float = 0.0
-    seconds_of: Callable[[Trial], float] = lambda trial: ran_seconds(trial) or 0.0
-    removed: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +111,7 @@ class Spending:
     def add(self, trial: Trial) -> None:
         """Take in a trial."""
         state = trial_state(trial)
-        holds = self._usual = read_holds(trial.metadata.annotations.get(HOLDS_ANNOTATION, ""))
+        holds = self._usual = HOLDS.read(trial.metadata.annotations)
         if state is TrialState.RUNNING:
             self._running[trial.name] = trial, holds
             return
@@ -133,7 +121,7 @@ class Spending:
             return
         self._ended[trial.name] = seconds, holds
         _add(self._held, holds, seconds)
-        if is_cut(trial):
+        if any(one.reason == CUT_REASON and one.status == "True" for one in trial.status.conditions):
             self._cut[trial.name] = seconds
         if state in (TrialState.PENDING, TrialState.KILLED) or trial.name in self._cut:
             self._unfinished[trial.name] = seconds
@@ -152,15 +140,20 @@ class Spending:
         if self._unfinished.pop(name, None) is None:
             del self._durations[bisect_left(self._durations, seconds)]
 
-    def uses(self, measured: Measured) -> Uses | None:
-        """Return what trials have used; None where none says what it has."""
-        if not self._usual and not measured.removed:
+    def uses(self, progress: Progress, removed: Mapping[str, float]) -> Uses | None:
+        """Return what trials have used; None if nothing was counted.
+
+        Args:
+            progress: Run times of the experiment and its trials.
+            removed: Seconds of each resource of trials that were removed.
+        """
+        if not self._usual and not removed:
             return None
-        running = tuple((measured.seconds_of(trial), holds) for trial, holds in self._running.values())
+        running = tuple((progress.seconds_of(trial), holds) for trial, holds in self._running.values())
         count, held = len(self._durations), dict(self._held)
-        _add(held, measured.removed, 1.0)
+        _add(held, removed, 1.0)
         return Uses(
-            seconds=measured.run_seconds,
+            seconds=progress.run_seconds,
             held=held,
             running=running,
             waiting=tuple((self._ended.get(name, (0.0, {}))[0], holds) for name, holds in self._waiting.items()),

@@ -1,0 +1,1 @@
+"""Features of experiments: one package each, listed in `listed`."""

@@ -1,0 +1,170 @@
+"""The interface of a feature, with neutral defaults: a feature overrides only what it needs.
+
+A feature is one package. It owns the annotations that carry its settings, and says what they add: checks, options of
+the command line, annotations of trials, and a part of the plan of an experiment. `listed.FEATURES` names all of them;
+the code that runs experiments knows only this interface.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from katib.errors import FieldError, InvalidError
+from katib.model.types import Experiment, Trial
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation(Generic[T]):
+    """An annotation as a typed field.
+
+    Attributes:
+        name: Of the annotation.
+        decode: Returns its value, for the empty text that of an absent one.
+        encode: Returns the text of a value.
+        may_change: Whether submitting an unfinished experiment again may change it.
+    """
+
+    name: str
+    decode: Callable[[str], T]
+    encode: Callable[[T], str] = str
+    may_change: bool = False
+
+    def read(self, annotations: Mapping[str, str]) -> T:
+        """Return the value."""
+        return self.decode(annotations.get(self.name, ""))
+
+    def write(self, value: T) -> dict[str, str]:
+        """Return the annotation with a value."""
+        return {self.name: self.encode(value)}
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of the commands that run an experiment; its text becomes an annotation."""
+
+    flag: str
+    annotation: str
+    metavar: str
+    help: str
+    repeatable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Addition of a feature to the plan of one experiment.
+
+    Attributes:
+        feature: Its feature.
+        cuts: Whether running trials are stopped early now, and no other starts.
+        end: Cause for which no further trial starts; the experiment ends with its last trial. Empty if it continues.
+        resumable: Names of trials that it cut before and that can continue.
+        reopened: Number of ended trials that do not count as completed.
+        room: Maximum number of trials to start now.
+        again_after_seconds: Time of the next reconcile although nothing changes.
+        status: Fields of the experiment's status.
+    """
+
+    feature: Feature
+    cuts: bool = False
+    end: str = ""
+    resumable: tuple[str, ...] = ()
+    reopened: int = 0
+    room: float = math.inf
+    again_after_seconds: float | None = None
+    status: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Measurements of an experiment that its part of a plan is made of.
+
+    Attributes:
+        run_seconds: Time during which at least one trial ran.
+        seconds_of: Returns how long a trial has run.
+        keeps_checkpoints: Whether a trial that was cut off continues from its checkpoint.
+    """
+
+    run_seconds: float
+    seconds_of: Callable[[Trial], float]
+    keeps_checkpoints: bool = False
+
+
+class Tally(Protocol):
+    """Summary of the trials of one experiment, kept current event by event."""
+
+    def add(self, trial: Trial) -> None:
+        """Count a trial."""
+
+    def remove(self, name: str) -> None:
+        """Stop counting a trial, if it was counted."""
+
+
+class Feature:
+    """A feature. The defaults add nothing.
+
+    Attributes:
+        name: Word for it in sentences.
+        annotations: Fields of an Experiment that it owns, the main one first.
+        options: Options for these fields.
+        reason: Reason of the conditions of an experiment that it stops.
+        cut_reason: Reason of the condition of a trial that it cut.
+        cut_cause: Cause for which a trial was cut.
+    """
+
+    name: str
+    annotations: tuple[Annotation[Any], ...] = ()
+    options: tuple[Option, ...] = ()
+    reason = cut_reason = cut_cause = ""
+
+    def errors(self, _annotations: Mapping[str, str], /) -> Sequence[FieldError]:
+        """Return the errors in the annotations of an Experiment."""
+        return ()
+
+    def changes(self, stored: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
+        """Return the annotations that a document changes in a stored Experiment.
+
+        Raises:
+            InvalidError: The result is wrong.
+        """
+        names = [one.name for one in self.annotations if one.may_change]
+        changed = {name: wanted[name] for name in names if name in wanted and wanted[name] != stored.get(name)}
+        if errors := self.errors({**stored, **changed}) if changed else ():
+            raise InvalidError(errors)
+        return changed
+
+    def end(self, _experiment: Experiment, /) -> str:
+        """Return the cause for which it ends an experiment with the current annotations."""
+        return ""
+
+    def larger_option(self, _experiment: Experiment, /) -> str:
+        """Return the option with which an experiment that it ended continues."""
+        return ""
+
+    def trial_annotations(self, _experiment: Experiment, _run_spec: Mapping[str, Any] | None, /) -> dict[str, str]:
+        """Return annotations of a new trial."""
+        return {}
+
+    def without(self, _annotations: Mapping[str, str], _removed: Iterable[tuple[Trial, float]], /) -> dict[str, str]:
+        """Return annotations of an Experiment after trials were removed, each with the seconds that it ran."""
+        return {}
+
+    def counts(self, _trial: Trial, /) -> bool:
+        """Return whether a trial is counted in its tally."""
+        return False
+
+    def tally(self) -> Tally:
+        """Return an empty tally."""
+        raise NotImplementedError
+
+    def part(self, _experiment: Experiment, _tally: Tally | None, _progress: Progress, /) -> Part | None:
+        """Return its addition to the plan of an experiment."""
+        return None
+
+    def words(self, _experiment: Experiment, /) -> str:
+        """Return its progress for users; empty if the experiment does not use it."""
+        return ""
