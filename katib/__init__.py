@@ -54,7 +54,7 @@ if not TYPE_CHECKING:  # which knows all names
             return import_module("katib.callbacks")
         if name in __all__:
             return getattr(import_module("katib.sdk"), name)
-        from katib.service.drafting.foreign_words import missing_attribute
+        from katib.service.drafting import missing_attribute
 
         raise missing_attribute(__name__, name, [one for one in __all__ if not one.startswith("_")])
 

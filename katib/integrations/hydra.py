@@ -26,7 +26,7 @@ from katib.sdk.creating import create
 from katib.sdk.forking import Here, Outcome, Readings, Runner, evaluate, forked_slots
 from katib.sdk.results import TuneResult
 from katib.sdk.search import Parameter
-from katib.service.drafting.foreign_words import same_here
+from katib.service.drafting import same_here
 
 if TYPE_CHECKING:
     from hydra.plugins.launcher import Launcher

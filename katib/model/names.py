@@ -210,3 +210,7 @@ def is_set_by_algorithm(label: str) -> bool:
 def without_queue(texts: Mapping[str, str]) -> dict[str, str]:
     """Return labels or annotations without those of Kueue, which queues whatever bears them."""
     return {name: text for name, text in texts.items() if not name.startswith(KUEUE_LABELS)}
+
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""On an object: its file as `kubectl apply` sent it."""

@@ -22,6 +22,7 @@ from katib.model.names import (
     ALGORITHM_SETTINGS_ANNOTATION,
     EARLY_STOPPING_ANNOTATION,
     EARLY_STOPPING_SETTINGS_ANNOTATION,
+    LAST_APPLIED,
     OPTIMIZATION_JOB_LABEL,
 )
 from katib.model.types import API_VERSION
@@ -46,7 +47,6 @@ _LARGEST_INT: Final = 2**53
 _SEEDS: Final = 2**32
 _DIRECTIONS: Final = {"Maximize": "maximize", "Minimize": "minimize"}
 _TYPES: Final = {"Int": "int", "Float": "double"}
-_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 MANAGER: Final = "katib.kubeflow.org/katib-controller"
 """What `spec.managedBy` says of a job that is for our controllers."""
 CREATED: Final = "Created"
@@ -114,7 +114,7 @@ def experiment_of(job: OptimizationJob) -> Json:
     spec, metadata = job.spec, job.metadata
     (objective,) = spec.objectives
     names = [parameter.name for parameter in spec.parameters]
-    annotations = {name: text for name, text in metadata.annotations.items() if name != _LAST_APPLIED}
+    annotations = {name: text for name, text in metadata.annotations.items() if name != LAST_APPLIED}
     owner: Json = {"apiVersion": TRAINER_API_VERSION, "kind": KIND, "name": job.name, "uid": metadata.uid}
     owner |= {"controller": True, "blockOwnerDeletion": True}
     stopping = _algorithm(annotations, EARLY_STOPPING_ANNOTATION, EARLY_STOPPING_SETTINGS_ANNOTATION)

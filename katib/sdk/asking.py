@@ -27,7 +27,7 @@ from katib.model.types import Trial
 from katib.sdk.homes import PATIENCE_SECONDS, Home, Place
 from katib.sdk.reporting import metric_texts, step_number
 from katib.sdk.results import TuneResult, read_result
-from katib.service.drafting.foreign_words import takes_its_arguments
+from katib.service.drafting import takes_its_arguments
 from katib.service.tuning.reading import assignments_of, is_completed, last_condition
 from katib.service.tuning.service import CallerAnswer, GivenTrial, TuningService
 
@@ -160,7 +160,7 @@ class AskedTrial:
     if not TYPE_CHECKING:  # which knows by itself what is missing
 
         def __getattr__(self, name: str) -> Any:
-            from katib.service.drafting.foreign_words import missing_attribute
+            from katib.service.drafting import missing_attribute
 
             raise missing_attribute("AskedTrial", name, self)
 
@@ -342,7 +342,7 @@ class Experiment:
     if not TYPE_CHECKING:  # which knows by itself what is missing
 
         def __getattr__(self, name: str) -> Any:
-            from katib.service.drafting.foreign_words import missing_attribute
+            from katib.service.drafting import missing_attribute
 
             raise missing_attribute("Experiment", name, self)
 

@@ -16,8 +16,7 @@ from katib.sdk.homes import Place, open_home
 from katib.sdk.python_words import check_arguments
 from katib.sdk.search import Parameter
 from katib.sdk.spec import Bounds, document_of, search_spec, without_none
-from katib.service.drafting.argument_words import in_arguments, python_words
-from katib.service.drafting.foreign_words import takes_its_arguments
+from katib.service.drafting import in_arguments, python_words, takes_its_arguments
 from katib.service.tuning.service import DEFAULT_NAMESPACE, Choice, Json, TuningService
 
 

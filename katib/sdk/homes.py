@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from katib.errors import Backoff, TerminalError, UnavailableError, invalid
-from katib.service.drafting.argument_words import python_words
+from katib.service.drafting import python_words
 from katib.service.tuning.sentences import said_once
 from katib.service.tuning.service import DEFAULT_NAMESPACE, TuningService
 

@@ -13,7 +13,7 @@ from katib.model.types import Experiment
 from katib.sdk.asking import Experiment as AskedExperiment
 from katib.sdk.homes import Place, open_home, open_service
 from katib.sdk.results import TuneResult, read_result
-from katib.service.drafting.foreign_words import takes_its_arguments
+from katib.service.drafting import takes_its_arguments
 from katib.service.tuning.reading import typed_value
 from katib.service.tuning.titles import name_meant, namespace_in_use
 

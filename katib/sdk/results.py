@@ -64,7 +64,7 @@ class TrialResult:
     if not TYPE_CHECKING:  # which knows by itself what is missing
 
         def __getattr__(self, name: str) -> Any:
-            from katib.service.drafting.foreign_words import missing_attribute
+            from katib.service.drafting import missing_attribute
 
             raise missing_attribute("TrialResult", name, self)
 
@@ -185,7 +185,7 @@ class TuneResult:
     if not TYPE_CHECKING:  # which knows by itself what is missing
 
         def __getattr__(self, name: str) -> Any:
-            from katib.service.drafting.foreign_words import missing_attribute
+            from katib.service.drafting import missing_attribute
 
             raise missing_attribute("TuneResult", name, self)
 

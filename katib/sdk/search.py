@@ -14,7 +14,7 @@ from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Literal
 
 from katib.errors import invalid
-from katib.service.drafting.foreign_words import missing_attribute, takes_its_arguments
+from katib.service.drafting import missing_attribute, takes_its_arguments
 
 # Katib's words written out: the models that name them take longer to import than many a trial runs.
 ParameterType = Literal["double", "int", "categorical", "discrete"]

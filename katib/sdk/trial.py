@@ -13,7 +13,7 @@ from typing import Any
 from katib.sdk.payload import Payload, takes_mapping
 from katib.sdk.reporting import has_reported, last_step, metric_texts, name_objective, report
 from katib.sdk.user_main import as_main
-from katib.service.drafting.foreign_words import same_here
+from katib.service.drafting import same_here
 
 
 def evaluate(payload: Payload, words: Sequence[str]) -> None:

@@ -33,8 +33,7 @@ from katib.sdk.results import TuneError, TuneResult, last_words, read_result
 from katib.sdk.search import Parameter
 from katib.sdk.spec import document_of, search_spec
 from katib.sdk.warm import warm_slots
-from katib.service.drafting.argument_words import in_arguments, python_words
-from katib.service.drafting.foreign_words import takes_its_arguments
+from katib.service.drafting import in_arguments, python_words, takes_its_arguments
 from katib.service.explaining.lines import Lines, Silence
 from katib.service.explaining.progress import Progress, savings_of, with_remedy
 from katib.service.tuning.reading import state_of

@@ -142,7 +142,7 @@ def test_a_line_for_the_shell_is_taken_as_it_is_and_an_option_that_is_a_guess_is
     assert line.returncode == 0, line.stderr
     assert container["command"] == ["sh", "-c", "echo loss=${trialParameters.lr} | tail -1"]
     assert guess.stderr == (
-        "note: `--lr {lr}` is added to the command; where the program takes it otherwise, write it there\n"
+        "note: `--lr {lr}` is added to the command; if the program takes it otherwise, write it there\n"
     )
     assert unclosed.stderr == 'error: command: "echo \'x": no closing quotation; close its quotes\n'
 

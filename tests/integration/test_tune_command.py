@@ -134,7 +134,7 @@ def test_a_full_disk_keeps_the_file_that_was_there(
         saved = katib_here("tune", *X, "--save", "x.yaml", "--", "true", cwd=directory)
         made = katib_here("init", "-p", "x=1..2", "--minimize", "loss", "--", "true", "{x}", cwd=directory)
 
-    assert saved.stderr.endswith("error: x.yaml: no space left on device; choose another file for --save\n")
+    assert saved.stderr.endswith("error: x.yaml: no space left on device; choose another one with --save\n")
     assert made.stderr == "error: experiment.yaml: no space left on device; choose another one with --file\n"
     assert (directory / "x.yaml").read_text() == "mine"
     assert not (directory / "experiment.yaml").exists()

@@ -72,7 +72,7 @@ def import_(
     """
     from katib.doors.cli.connection import connect
     from katib.model.yaml_text import dump_yaml
-    from katib.service.drafting.experiments import slug
+    from katib.service.drafting import slug
     from katib.service.histories.reading import read_source
     from katib.service.histories.records import history_of
     from katib.service.tuning.reading import is_completed
@@ -115,7 +115,7 @@ def import_(
 
 def _parameters(texts: Sequence[str]) -> list[Json]:
     """Return the parameters that the user names, some without values."""
-    from katib.service.drafting.experiments import parse_parameter
+    from katib.service.drafting import parse_parameter
 
     return [parse_parameter(text) if "=" in text else {"name": text} for text in texts]
 

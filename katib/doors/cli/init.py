@@ -3,49 +3,31 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path, PurePath
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import click
 
 from katib.doors.cli import options
 from katib.errors import invalid, one_line
-from katib.model.files.whole_files import write_named
-from katib.service.drafting.batch_scripts import Batch, batch_notes, batch_of
-from katib.service.drafting.config_files import values_of_config
-from katib.service.drafting.experiments import (
-    Metrics,
+from katib.service.drafting import (
     Search,
-    command_template,
-    draft,
-    executed_words,
-    for_file,
-    has_no_value,
-    parse_parameter,
-    words_of_line,
-)
-from katib.service.drafting.job_files import job_file_of, job_template, options_of_job, read_job
-from katib.service.drafting.script_options import (
-    ScriptOption,
     direction_of,
-    is_shell_script,
-    make_words,
+    draft,
+    for_file,
+    found_command,
     metrics_of_output,
-    option_around,
-    options_of_help,
-    options_of_source,
-    shell_command,
+    parse_parameter,
+    program_of,
+    typed_command,
 )
+from katib.service.tuning.service import Json
 
 _FILE = "experiment.yaml"
 _TRY_SECONDS = 60
-_MOST_CHARACTERS = 1_000_000
 _MOST_AT_ONCE = 4
 _COMMENTS = {
     "  objective:": "What to optimize: a metric that the program prints as name=value or name: value.",
@@ -109,37 +91,29 @@ def init(
     if file.exists() and not force:
         raise invalid(str(file), "it is there already", "add --force, or choose another one with --file", "file-exists")
     ask = _Questions(may_ask=not yes and sys.stdin.isatty() and sys.stderr.isatty())
-    command = _command_of(
-        words, line or " ".join(words) or ask("Command that trains once", _found_command(), "-- COMMAND")
-    )
-    job = None
-    if file_of_job := job_file_of(command):
-        job = read_job(*options.read_file(file_of_job))
-    batch = batch_of(command) or Batch(tuple(command))
-    command = list(batch.command)
-    configs = {} if job else _configs_of(command)
-    found = [] if parameters else options_of_job(job) if job else [*_options_of(command), *_options_of_configs(configs)]
+    line = line or " ".join(words) or ask("Command that trains once", found_command(), "-- COMMAND")
+    program = program_of(typed_command(words, line), options.read_file)
+    found = [] if parameters else program.options(lambda command: _output(command)[0])
     texts = parameters or shlex.split(ask("Parameters", " ".join(map(str, found)), "-p NAME=VALUES"))
     space = [parse_parameter(text) for text in texts]
-    if not job:
-        command = _with_placeholders(command, space, configs)
+    program, note = program.with_placeholders(space)
+    if note:
+        click.echo(f"note: {note}", err=True)
     metric = (
         maximize
         or minimize
-        or ask("Metric", next(iter([] if job else _metrics_of(command, space)), ""), "--maximize METRIC")
+        or ask("Metric", "" if program.job else _metric_of(program.first_trial(space), space), "--maximize METRIC")
     )
     way = "maximize" if maximize else "minimize" if minimize else ask("Direction", direction_of(metric), "--minimize")
     if way not in ("maximize", "minimize"):
         raise invalid("direction", f"{way!r} is neither maximize nor minimize", "write one of these", "direction")
     count = trials or int(ask("Trials", "20", "--trials", check=click.IntRange(min=1).convert))
     search = Search({metric: way}, count, min(os.cpu_count() or 1, _MOST_AT_ONCE))
-    if job:
-        template = job_template(job, file_of_job, space, Metrics())
-    else:
-        template = command_template(command, space, Metrics(), batch=batch)
-    for note in (*batch_notes(batch, counts=False), *template.notes):
+    template = program.template(space)
+    for note in template.notes:
         click.echo(f"note: {note}", err=True)
-    _write(file, draft(template.name, search, space, template.template))
+    lines = _with_comments(draft(template.name, search, space, template.template), file)
+    options.write_file(file, "\n".join(lines) + "\n", "--file")
     click.echo(f"{file} is written; `katib run {shlex.quote(str(file))}` runs it")
     return 0
 
@@ -173,39 +147,8 @@ class _Questions:
         return answer
 
 
-def _command_of(words: Sequence[str], line: str) -> list[str]:
-    """Return a command that was given as words or in one line; a script of Python gets its interpreter."""
-    command = list(words) if len(words) > 1 else words_of_line(line)
-    is_script = len(command) == 1 and command[0].endswith(".py") and " " not in command[0]
-    return ["python", *command] if is_script and not os.access(command[0], os.X_OK) else command
-
-
-def _found_command() -> str:
-    """Return a command for the one script of this directory that declares options, or that is there at all."""
-    scripts = sorted(Path().glob("*.py"))
-    declaring = [path for path in scripts if options_of_source(_text(path))]
-    chosen = declaring or scripts
-    return f"python {chosen[0]}" if len(chosen) == 1 else ""
-
-
-def _options_of(command: Sequence[str]) -> list[ScriptOption]:
-    """Return what may be tuned of a command: all that its words do not set yet."""
-    script = next((Path(word) for word in command if word.endswith(".py") and Path(word).is_file()), None)
-    found = options_of_source(_text(script)) if script is not None else []
-    if not found:
-        found = options_of_help(_output([*command, "--help"])[0])
-    return [option for option in found if option.flag not in command]
-
-
-def _once(command: Sequence[str], space: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what a command executes with the first value of each parameter."""
-    values = {one["name"]: (one["feasibleSpace"].get("list") or [one["feasibleSpace"].get("min")])[0] for one in space}
-    words = [re.sub(r"\{config:([^{}]+)\}", r"\1", word) for word in executed_words(command)]
-    return [re.sub(r"\{([\w.-]+)\}", lambda found: str(values.get(found[1], found[0])), word) for word in words]
-
-
-def _metrics_of(command: Sequence[str], space: Sequence[Mapping[str, Any]]) -> list[str]:
-    words = [word for word in _once(command, space) if word]
+def _metric_of(words: Sequence[str], space: Sequence[Json]) -> str:
+    """Return the likeliest objective of what a command prints; empty if it prints no metric."""
     click.echo(f"running it once to see what it prints: {shlex.join(words)}", err=True)
     output, failure = _output(words)
     found = metrics_of_output(output, [str(parameter["name"]) for parameter in space])
@@ -213,7 +156,7 @@ def _metrics_of(command: Sequence[str], space: Sequence[Mapping[str, Any]]) -> l
         click.echo(f"note: {failure}", err=True)
     elif not found:
         click.echo("note: it printed no line such as name=0.5", err=True)
-    return found
+    return next(iter(found), "")
 
 
 def _output(command: Sequence[str]) -> tuple[str, str]:
@@ -234,68 +177,15 @@ def _output(command: Sequence[str]) -> tuple[str, str]:
     return output, f"it failed with exit code {done.returncode}" + (f": {lines[-1].strip()[:200]}" if lines else "")
 
 
-def _text(path: Path) -> str:
-    """Return the beginning of a file, which may be large; empty where there is none."""
-    try:
-        with path.open(errors="replace") as file:
-            return file.read(_MOST_CHARACTERS) if path.is_file() else ""
-    except (OSError, ValueError):
-        return ""
-
-
-def _configs_of(command: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the values by key of each configuration file that a command names."""
-    paths = [word.rpartition("=")[2].removeprefix("{config:").removesuffix("}") for word in command]
-    return {path: values for path in paths if (values := values_of_config(path))}
-
-
-def _options_of_configs(configs: Mapping[str, Mapping[str, str]]) -> list[ScriptOption]:
-    """Return the keys of configuration files that have numbers."""
-    keys = [(key, value) for values in configs.values() for key, value in values.items()]
-    found = [(key, option_around(key.rpartition(".")[2], value)) for key, value in keys]
-    return [replace(option, flag=key) for key, option in found if option is not None]
-
-
-def _with_placeholders(
-    command: Sequence[str], space: Sequence[Mapping[str, Any]], configs: Mapping[str, Mapping[str, str]]
-) -> list[str]:
-    """Return a command in which every parameter stands: in a configuration file, or as an option that is added."""
-    flags = {str(parameter["name"]) for parameter in space if has_no_value(dict(parameter))}
-    line, words, left = " ".join(command), list(command), {str(parameter["name"]): None for parameter in space}
-    for path, values in configs.items():
-        held = [name for name in left if any(key == name or key.endswith(f".{name}") for key in values)]
-        if held:
-            left = {name: None for name in left if name not in held}
-            words = [f"{w.removesuffix(path)}{{config:{path}}}" if w.rpartition("=")[2] == path else w for w in words]
-    unnamed = [name for name in left if f"{{{name}}}" not in line]
-    if not unnamed or len(words) == 1 != len(words[0].split()):
-        return words
-    if PurePath(words[0]).name == "make":
-        return words + make_words(_text(Path("Makefile")), unnamed)
-    texts = [_text(Path(word)) for word in words]
-    for place, (word, text) in enumerate(zip(words, texts, strict=True)):
-        if text and is_shell_script(word, text):
-            return shell_command(words, place, text, unnamed)
-    added = [word for name in unnamed for word in ((f"--{name}",) if name not in flags else ()) + (f"{{{name}}}",)]
-    if not all(any(f"--{name}" in text for text in texts) for name in unnamed):
-        note = f"`{' '.join(added)}` is added to the command; where the program takes it otherwise, write it there"
-        click.echo(f"note: {note}", err=True)
-    return words + added
-
-
-def _write(path: Path, experiment: dict[str, object]) -> None:
-    """Write an experiment file with comments."""
+def _with_comments(experiment: Json, path: Path) -> Iterator[str]:
+    """Yield the lines of an experiment file."""
     from katib.model.yaml_text import dump_yaml
 
-    lines = ["# Made by katib init. Run it with: katib run " + shlex.quote(str(path))]
+    yield f"# Made by katib init. Run it with: katib run {shlex.quote(str(path))}"
     for line in dump_yaml(for_file(experiment, path)).splitlines():
-        comment = next((words for start, words in _COMMENTS.items() if line.startswith(start)), "")
-        lines += [f"  # {comment}", line] if comment else [line]
-    try:
-        write_named(path, "\n".join(lines) + "\n")
-    except OSError as error:
-        cause = (error.strerror or str(error)).lower()
-        raise invalid(str(path), cause, "choose another one with --file", "file-unwritable") from error
+        if comment := next((words for start, words in _COMMENTS.items() if line.startswith(start)), ""):
+            yield f"  # {comment}"
+        yield line
 
 
 @click.command(
@@ -314,11 +204,10 @@ def convert(source: str) -> None:
     its metric, or to report it: trials know nothing of wandb.log.
     """
     from katib.model.yaml_text import dump_yaml
-    from katib.service.drafting.old_experiments import old_experiments
-    from katib.service.drafting.sweeps import experiment_of_sweep
+    from katib.service.drafting import experiment_of_sweep, experiments_of_v1alpha3
 
     text, name = options.read_file(source)
-    if objects := old_experiments(text, name):
+    if objects := experiments_of_v1alpha3(text, name):
         click.echo("---\n".join(map(dump_yaml, objects)), nl=False)
         return
     experiment = experiment_of_sweep(text, name)

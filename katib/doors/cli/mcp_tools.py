@@ -27,15 +27,7 @@ from katib.errors import KatibError, NotFoundError, one_line
 from katib.model.names import EXPERIMENT_LABEL, WORKSPACE_ANNOTATION
 from katib.model.types import Experiment, Trial
 from katib.model.version import __version__
-from katib.service.drafting.experiments import (
-    Metrics,
-    Search,
-    command_template,
-    draft,
-    name_of_command,
-    next_name,
-    parse_parameter,
-)
+from katib.service.drafting import Program, Search, draft, next_name, parse_parameter
 from katib.service.tuning.reading import (
     algorithm_words,
     assignments_of,
@@ -253,10 +245,10 @@ class Tools:
         space = [parse_parameter(text) for text in parameters]
         latest = {"metricStrategies": [{"name": metric, "value": "latest"}]}
         search = Search({metric: direction}, trials, parallel, algorithm, early_stopping=early_stopping, goal=goal)
-        stem = name_of_command([command]) if command else "search"
-        template = command_template([command], space, Metrics()).template if command else {}
+        made = Program((command,)).template(space) if command else None
         taken = [one.name for one in self._service.experiments(self._namespace)]
-        experiment = draft(name or next_name(stem, taken), search, space, template)
+        name = name or next_name(made.name if made else "search", taken)
+        experiment = draft(name, search, space, made.template if made else {})
         if command:
             experiment["metadata"]["annotations"] = {WORKSPACE_ANNOTATION: str(Path.cwd())}
         else:

@@ -539,6 +539,21 @@ def read_file(path: str) -> tuple[str, str]:
     return text, source
 
 
+def write_file(path: Path, text: str, option: str) -> None:
+    """Write an experiment file; `option` names another one.
+
+    Raises:
+        InvalidError: It cannot be written.
+    """
+    from katib.model.files.whole_files import write_named
+
+    try:
+        write_named(path, text)
+    except OSError as error:
+        cause = (error.strerror or str(error)).lower()
+        raise invalid(str(path), cause, f"choose another one with {option}", "file-unwritable") from error
+
+
 def _remedy(path: Path) -> str:
     """Return what to type instead of a path that cannot be read."""
     directory = path if path.is_dir() else path.parent
@@ -610,7 +625,7 @@ def refuse_as_command(word: str) -> None:
     if not word.startswith(("-", *_LONG_DASHES)):
         return
     from katib.model.wording import closest
-    from katib.service.drafting.argument_words import option_for
+    from katib.service.drafting import option_for
 
     context = click.get_current_context()
     if word.startswith(_LONG_DASHES):

@@ -6,7 +6,6 @@ import json
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +22,14 @@ from katib.doors.cli.run.command import (
     with_earlier,
 )
 from katib.errors import FieldError, InvalidError, invalid
-from katib.model.files.whole_files import write_named
 from katib.model.loading import FileText, with_annotations
 from katib.model.names import WORKSPACE_ANNOTATION
 from katib.model.templates.claims import with_claims
 from katib.model.types import Experiment
 from katib.model.validation.update import without_placement
-from katib.service.drafting.batch_scripts import Batch, batch_notes, batch_of
-from katib.service.drafting.experiments import (
-    CommandTemplate,
-    Json,
-    Metrics,
+from katib.service.drafting import (
+    Program,
     Search,
-    command_template,
     draft,
     few_combinations,
     for_file,
@@ -43,9 +37,9 @@ from katib.service.drafting.experiments import (
     next_name,
     parse_metrics,
     parse_parameter,
+    program_of,
 )
-from katib.service.drafting.job_files import job_file_of, job_template, read_job
-from katib.service.tuning.service import DEFAULT_NAMESPACE, Choice
+from katib.service.tuning.service import DEFAULT_NAMESPACE, Choice, Json
 
 _MOST_AT_ONCE = 4
 
@@ -180,8 +174,12 @@ def tune(
     space = _parsed(parameters)
     source = parse_metrics(metrics, metrics_format)
     if cluster:
-        _check_runs_in_cluster(command)
-    template = _template(command, space, source, timeout, slurm, server)
+        refuse_beside_cluster()
+    program = program_of(command, options.read_file)
+    in_slurm = slurm is not None or server is not None
+    _check_place(program, in_cluster=bool(cluster), in_slurm=in_slurm)
+    seconds = None if timeout is None else math.ceil(timeout)
+    template = program.template(space, source, timeout_seconds=seconds, in_slurm=in_slurm, slurm=slurm or ())
     search = Search(
         objectives=_objectives(maximize, minimize),
         max_trials=trials,
@@ -243,12 +241,14 @@ def _objectives(maximize: Sequence[str], minimize: Sequence[str]) -> dict[str, s
     return options.objectives(maximize, minimize)
 
 
-def _check_runs_in_cluster(command: Sequence[str]) -> None:
-    """Refuse a command whose program is on this machine only, and options that a cluster has no use for."""
-    refuse_beside_cluster()
-    if not job_file_of(command):
+def _check_place(program: Program, *, in_cluster: bool, in_slurm: bool) -> None:
+    """Refuse a command whose program is on this machine only, and `sbatch` without Slurm."""
+    if in_cluster and program.job is None:
         remedy = "give the file of a job whose image has them, as `-- job.yaml`"
         raise invalid("command", "a cluster has neither this program nor its files", remedy, "command")
+    if program.batch.submits and not in_slurm:
+        cause, remedy = "sbatch submits a job of Slurm", "add --on slurm, or leave sbatch out to run the script here"
+        raise invalid("command", cause, remedy, "batch-script")
 
 
 def _checked(file: FileText, namespace: str | None) -> int:
@@ -262,30 +262,6 @@ def _checked(file: FileText, namespace: str | None) -> int:
     for notice in notices:
         click.echo(f"note: {notice}", err=True)
     return 0
-
-
-def _template(
-    command: tuple[str, ...],
-    space: Sequence[Json],
-    source: Metrics,
-    timeout: float | None,
-    slurm: Sequence[str] | None,
-    server: str | None,
-) -> CommandTemplate:
-    """Return the template of a job's file, of a batch script, or of any other command."""
-    seconds = None if timeout is None else math.ceil(timeout)
-    if file := job_file_of(command):
-        text, name = options.read_file(file)
-        return job_template(read_job(text, name), name, space, source, timeout_seconds=seconds)
-    batch = batch_of(command) or Batch(command)
-    in_slurm = slurm is not None or server is not None
-    if batch.submits and not in_slurm:
-        cause, remedy = "sbatch submits a job of Slurm", "add --on slurm, or leave sbatch out to run the script here"
-        raise invalid("command", cause, remedy, "batch-script")
-    made = command_template(batch.command, space, source, timeout_seconds=seconds, batch=batch)
-    replaced = {option.removeprefix("--").partition("=")[0] for option in slurm or ()}
-    batch = replace(batch, options={name: text for name, text in batch.options.items() if name not in replaced})
-    return replace(made, notes=(*batch_notes(batch, counts=in_slurm), *made.notes))
 
 
 def _experiments(target: options.Target) -> Sequence[Experiment]:
@@ -332,8 +308,4 @@ def _save(file: FileText, path: Path | None) -> None:
     if path is None:
         click.echo(text, nl=False)
         return
-    try:
-        write_named(path, text)
-    except OSError as error:
-        cause = (error.strerror or str(error)).lower()
-        raise invalid(str(path), cause, "choose another file for --save", "file-unwritable") from error
+    options.write_file(path, text, "--save")

@@ -20,7 +20,7 @@ from optuna.trial import FrozenTrial, TrialState
 from katib.doors.optuna_storage.server import PORT, SOCKET, socket_path
 from katib.doors.rest.client import HttpTuningService
 from katib.errors import Backoff, KatibError, TerminalError, UnavailableError, code_of
-from katib.service.drafting.argument_words import python_words
+from katib.service.drafting import python_words
 
 StaleTrialCallback = Callable[["optuna.Study", FrozenTrial], None]
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from katib.model.names import PROGRAM_ANNOTATION
 from katib.model.types import Experiment
-from katib.service.drafting.script_options import SHELL_SUFFIXES
+from katib.service.drafting import SHELL_SUFFIXES
 from katib.service.tuning.submission import workspace_of
 
 PACKAGES = "the installed packages"

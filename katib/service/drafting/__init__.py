@@ -1,1 +1,81 @@
-"""Experiments from a command line, a job, a batch script or the file of another tool, and words of other tools."""
+"""Experiments from a command line, a job, a batch script or the file of another tool, and the words of other tools.
+
+Other rooms import from this page alone. A name's module is imported when the name is asked for, since most programs
+need one or two.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from katib.service.drafting.argument_words import in_arguments, in_options, option_for, python_words
+    from katib.service.drafting.batch_scripts import SET_BY_US
+    from katib.service.drafting.experiments import (
+        Metrics,
+        Search,
+        draft,
+        few_combinations,
+        for_file,
+        latest,
+        next_name,
+        parse_metrics,
+        parse_parameter,
+        slug,
+    )
+    from katib.service.drafting.foreign_words import missing_attribute, same_here, takes_its_arguments
+    from katib.service.drafting.old_experiments import experiments_of_v1alpha3
+    from katib.service.drafting.programs import Program, found_command, program_of, typed_command
+    from katib.service.drafting.script_options import SHELL_SUFFIXES, direction_of, metrics_of_output
+    from katib.service.drafting.sweeps import experiment_of_sweep
+
+__all__ = [
+    "SET_BY_US",
+    "SHELL_SUFFIXES",
+    "Metrics",
+    "Program",
+    "Search",
+    "direction_of",
+    "draft",
+    "experiment_of_sweep",
+    "experiments_of_v1alpha3",
+    "few_combinations",
+    "for_file",
+    "found_command",
+    "in_arguments",
+    "in_options",
+    "latest",
+    "metrics_of_output",
+    "missing_attribute",
+    "next_name",
+    "option_for",
+    "parse_metrics",
+    "parse_parameter",
+    "program_of",
+    "python_words",
+    "same_here",
+    "slug",
+    "takes_its_arguments",
+    "typed_command",
+]
+
+_MODULES = {
+    "argument_words": "in_arguments in_options option_for python_words",
+    "batch_scripts": "SET_BY_US",
+    "experiments": "Metrics Search draft few_combinations for_file latest next_name parse_metrics parse_parameter slug",
+    "foreign_words": "missing_attribute same_here takes_its_arguments",
+    "old_experiments": "experiments_of_v1alpha3",
+    "programs": "Program found_command program_of typed_command",
+    "script_options": "SHELL_SUFFIXES direction_of metrics_of_output",
+    "sweeps": "experiment_of_sweep",
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Import the module of a name."""
+        module = next((module for module, names in _MODULES.items() if name in names.split()), None)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{module}"), name)

@@ -50,7 +50,7 @@ _UNDERSTOOD: Final = frozenset({"ntasks", "chdir", "export"})
 
 _SHELLS: Final = frozenset({"sh", "bash", "dash", "ksh", "zsh"})
 _DIRECTIVE: Final = "#SBATCH"
-_MOST_CHARACTERS: Final = 65_536  # of what may be a large program
+_MOST_CHARACTERS: Final = 1_000_000  # of what may be a large program
 _TASK_NUMBER: Final = re.compile(r"\bSLURM_ARRAY_TASK_ID\b")
 
 
@@ -96,7 +96,7 @@ def batch_of(command: Sequence[str]) -> Batch | None:
     else:
         given = {}
         shell = (words.popleft(),) if len(words) > 1 and PurePath(words[0]).name in _SHELLS else ()
-    name, text = words[0], _text(words[0])
+    name, text = words[0], text_of(words[0])
     if text is None and submits:
         raise invalid("command", f"{name} cannot be read", "write the path of a batch script", "batch-script")
     directives = _directives(text or "", name)
@@ -150,10 +150,10 @@ def _batch(command: tuple[str, ...], found: Mapping[str, str], *, submits: bool)
     )
 
 
-def _text(name: str) -> str | None:
-    """Return what a script begins with; None where it cannot be read."""
+def text_of(path: str | Path) -> str | None:
+    """Return the beginning of a file; None if it cannot be read."""
     try:
-        with Path(name).open(errors="replace") as file:
+        with Path(path).open(errors="replace") as file:
             return file.read(_MOST_CHARACTERS)
     except (OSError, ValueError):
         return None

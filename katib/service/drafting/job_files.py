@@ -12,6 +12,7 @@ from typing import Any, Final
 from katib.errors import InvalidError, invalid
 from katib.model.job_kinds import KNOWN_KINDS, known_kind, misspelt_kind, suspend_field
 from katib.model.loading import EXPERIMENTS
+from katib.model.names import LAST_APPLIED
 from katib.model.wording import either
 from katib.model.written import read_object
 from katib.service.drafting.experiments import CommandTemplate, Json, Metrics, slug, unnamed_note, variables_of
@@ -25,7 +26,6 @@ _KEPT: Final = ("labels", "annotations")
 """Of the metadata of a job, what its trials have, too."""
 
 _TRAINER_CONTAINER: Final = "node"
-_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _OPTION: Final = re.compile(r"(--?[A-Za-z][\w.-]*)(?:=(.*))?\Z", re.DOTALL)
 
 
@@ -93,12 +93,12 @@ def job_template(
     made = _filled({name: job[name] for name in ("apiVersion", "kind", "spec") if name in job}, known, used)
     given = job.get("metadata") or {}
     metadata = {name: dict(given.get(name) or {}) for name in _KEPT}
-    metadata["annotations"].pop(_LAST_APPLIED, None)
+    metadata["annotations"].pop(LAST_APPLIED, None)
     if kept := {name: _filled(values, known, used) for name, values in metadata.items() if values}:
         made["metadata"] = kept
     if timeout_seconds is not None:
         _set_deadline(made, timeout_seconds, source)
-    containers, notes = list(_containers(made)), []
+    containers, notes = list(containers_in(made)), []
     for variable, name in variables_of(names).items():
         if name in used:
             continue
@@ -128,7 +128,7 @@ def options_of_job(job: Json) -> list[ScriptOption]:
             found.setdefault(flag, option)
         return value
 
-    for container in _containers(copy.deepcopy(job)):
+    for container in containers_in(copy.deepcopy(job)):
         for words in _lines_of(container):
             _with_options(words, note)
     return list(found.values())
@@ -150,11 +150,11 @@ def _filled(value: Any, known: Mapping[str, str], used: set[str]) -> Any:
     return re.sub(rf"(?<![${{])\{{({'|'.join(map(re.escape, known))})\}}(?!\}})", filled, value)
 
 
-def _containers(node: Any) -> Iterator[Json]:
+def containers_in(node: Any) -> Iterator[Json]:
     """Yield every container of an object, and the trainer of a TrainJob, to be changed in place."""
     if isinstance(node, list):
         for inner in node:
-            yield from _containers(inner)
+            yield from containers_in(inner)
     elif isinstance(node, dict):
         for key, inner in node.items():
             if key == "containers" and isinstance(inner, list):
@@ -162,7 +162,7 @@ def _containers(node: Any) -> Iterator[Json]:
             elif key == "trainer" and isinstance(inner, dict):
                 yield inner
             else:
-                yield from _containers(inner)
+                yield from containers_in(inner)
 
 
 def _lines_of(container: Json) -> Iterator[list[Any]]:
@@ -216,7 +216,7 @@ def _primary_container(job: Json) -> str:
     spec = job["spec"]
     replicas = [value for key, value in spec.items() if key.endswith("ReplicaSpecs") and isinstance(value, dict)]
     leading = [specs[role] for specs in replicas for role in _LEADING if role in specs]
-    found = next((container for container in _containers([*leading, spec]) if "name" in container), None)
+    found = next((container for container in containers_in([*leading, spec]) if "name" in container), None)
     return str(found["name"]) if found else _TRAINER_CONTAINER
 
 

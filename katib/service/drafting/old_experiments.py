@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from katib.errors import invalid
+from katib.model.names import LAST_APPLIED
 from katib.model.types import API_VERSION
 from katib.model.wording import shown
 from katib.model.written import read_object, read_objects
 from katib.service.drafting.experiments import Json
+from katib.service.drafting.job_files import containers_in
 
 OLD_API_VERSION: Final = "kubeflow.org/v1alpha3"
-_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _KEPT_METADATA: Final = ("name", "namespace", "labels", "annotations")
 _ALGORITHMS: Final = {
     "chocolate-grid": "grid",
@@ -45,7 +46,7 @@ _INDEXED: Final = re.compile(r"\(index \.HyperParameters (\d+)\)\.(Name|Value)")
 _REMEDY: Final = "write the trialSpec by hand, with ${trialParameters.NAME} for a value"
 
 
-def old_experiments(text: str, source: str) -> list[Json]:
+def experiments_of_v1alpha3(text: str, source: str) -> list[Json]:
     """Return the objects of a file with its v1alpha3 Experiments converted; empty if it has none.
 
     Raises:
@@ -66,7 +67,7 @@ def _is(obj: Any, kind: str, version: str) -> bool:
 def _converted(old: Json, maps: Sequence[Json]) -> Json:
     metadata = {name: value for name, value in (old.get("metadata") or {}).items() if name in _KEPT_METADATA}
     annotations = dict(metadata.pop("annotations", None) or {})
-    annotations.pop(_LAST_APPLIED, None)
+    annotations.pop(LAST_APPLIED, None)
     spec = dict(old.get("spec") or {})
     if isinstance(algorithm := spec.get("algorithm"), dict):
         name = str(algorithm.get("algorithmName") or "").replace("_", "-")
@@ -123,7 +124,7 @@ def _template(text: str, parameters: Sequence[str]) -> Json:
     used: list[str] = []
     metadata = {k: v for k, v in (obj.get("metadata") or {}).items() if k in ("labels", "annotations") and v}
     obj = {k: v for k, v in obj.items() if k != "metadata"} | ({"metadata": metadata} if metadata else {})
-    containers = list(_containers(obj))
+    containers = list(containers_in(obj))
     for container in containers:
         if container.get("name") == _MARK.format(_TRIAL):
             container["name"] = _CONTAINER
@@ -134,18 +135,6 @@ def _template(text: str, parameters: Sequence[str]) -> Json:
         "trialParameters": [{"name": name, "reference": references[name]} for name in dict.fromkeys(used)],
         "trialSpec": made,
     }
-
-
-def _containers(node: Any) -> Iterator[Json]:
-    """Yield the containers of the pods of a job."""
-    if isinstance(node, dict):
-        found = node.get("containers")
-        yield from (one for one in found or () if isinstance(one, dict)) if isinstance(found, list) else ()
-        for child in node.values():
-            yield from _containers(child)
-    elif isinstance(node, list):
-        for child in node:
-            yield from _containers(child)
 
 
 def _with_placeholders(node: Any, used: list[str]) -> Any:

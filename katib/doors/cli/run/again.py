@@ -234,7 +234,7 @@ def _asked(experiment: Experiment, ways: WaysOn) -> Choice:
 def wrong(error: InvalidError, source: str) -> int:
     """Print what is wrong with a file, or with the line that was typed in place of one; return the exit code for it."""
     if source == COMMAND_LINE:
-        from katib.service.drafting.argument_words import in_options
+        from katib.service.drafting import in_options
 
         texts = click.get_current_context().params["parameters"]
         error, source = in_options(error, [text.partition("=")[0] for text in texts]), ""

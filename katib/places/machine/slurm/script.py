@@ -35,7 +35,7 @@ from katib.places.machine.pods.place import MARKS, node_mark
 from katib.places.machine.pods.records import Delays
 from katib.places.machine.pods.tokens import Request
 from katib.places.machine.slurm.commands import ONE_CLUSTER
-from katib.service.drafting.batch_scripts import SET_BY_US
+from katib.service.drafting import SET_BY_US
 
 WITHIN: Final = "within:"
 """Begins the name of a step that a container runs as, after which come the step of its pod, as `12.3`, and a number."""

@@ -11,7 +11,7 @@ import yaml
 
 from katib.errors import InvalidError
 from katib.places.machine import validate_document
-from katib.service.drafting.old_experiments import old_experiments
+from katib.service.drafting.old_experiments import experiments_of_v1alpha3
 from tests.support.cli import katib_here
 
 JOB = """apiVersion: batch/v1
@@ -60,7 +60,7 @@ def an_old_experiment(text: str, **spec: Any) -> dict[str, Any]:
 
 
 def converted(text: str, **spec: Any) -> dict[str, Any]:
-    [experiment] = old_experiments(json.dumps(an_old_experiment(text, **spec)), "old.json")
+    [experiment] = experiments_of_v1alpha3(json.dumps(an_old_experiment(text, **spec)), "old.json")
     return experiment
 
 
@@ -156,13 +156,13 @@ def test_a_template_of_a_config_map_is_taken_from_the_same_file() -> None:
         "data": {"job": JOB + BLOCK},
     }
 
-    both = old_experiments(json.dumps(config_map) + "\n---\n" + json.dumps(experiment), "old.yaml")
+    both = experiments_of_v1alpha3(json.dumps(config_map) + "\n---\n" + json.dumps(experiment), "old.yaml")
 
     assert both[0] == config_map
     assert words_of(both[1]) == ["--lr=${trialParameters.lr}", "--n=${trialParameters.n}"]
 
     with pytest.raises(InvalidError) as failure:
-        old_experiments(json.dumps(experiment), "old.yaml")
+        experiments_of_v1alpha3(json.dumps(experiment), "old.yaml")
 
     assert [error.origin for error in failure.value.errors] == ["old-template-missing"]
 
