@@ -27,7 +27,7 @@ from pathlib import Path
 from katib.model.types import EarlyStoppingRule
 from metrics_collector.collector import Collector
 from metrics_collector.parsers import TextParser
-from metrics_collector.sources import CHUNK_BYTES, FileTail, Output
+from metrics_collector.sources import CHUNK_BYTES, FileTail, ProgramOutput
 
 TARGET_MB_PER_SECOND = 100
 MB = 1_000_000
@@ -57,7 +57,7 @@ def read(path: Path) -> int:
 
 def collect(path: Path) -> int:
     rules = [EarlyStoppingRule(name="accuracy", value="-1", comparison="less", start_step=4)]
-    output = Output(TextParser(NAMES))
+    output = ProgramOutput(TextParser(NAMES))
     collector = Collector("loss", ["accuracy"], output, rules, "minimize", lambda: datetime.now(UTC))
     tail = FileTail(path)
     count = sum(len(collector.take(output.feed(chunk))) for chunk in tail.poll())

@@ -1,7 +1,8 @@
 """A sweeper of Hydra: `hydra/sweeper=katib`.
 
-Hydra imports all modules of `hydra_plugins` whenever one of its programs starts, so what works is imported late, from
-`katib.integrations.hydra`. It does so before they are in `sys.modules`, where annotations that are text are looked up.
+Hydra imports all modules of `hydra_plugins` whenever one of its programs starts, so the implementation is imported
+late, from `katib.integrations.hydra`. Hydra imports before modules are in `sys.modules`, where text annotations are
+resolved.
 """
 
 from dataclasses import dataclass, field
@@ -21,13 +22,13 @@ class KatibSweeperConf:
 
     Attributes:
         params: Search space and constants, by name, in the grammar of Hydra's overrides.
-        name: Name of the experiment, which goes on where it is there; None: the job's name and a part by chance.
+        name: Name of the experiment, continued if it exists; None: the job's name and a random part.
         objective: Name of the metric that the function returns.
         direction: `minimize` or `maximize`.
-        objectives: Several objectives in place of one: the direction of each by name.
+        objectives: Several objectives instead of one: the direction of each by name.
         algorithm: Proposes parameters; `katib algorithms` lists them, and `auto` chooses one of them.
-        max_trials: How many jobs there are.
-        parallel: How many run at once; beyond one, each is a process of its own.
+        max_trials: Number of jobs.
+        parallel: Number of parallel jobs; beyond one, each is a process of its own.
         early_stopping: An early stopping algorithm, such as `median`; `katib.report` raises `katib.StopTrial` then.
         options: Further arguments of `katib.create`, such as `settings`, `goal`, `server` or `data_dir`.
     """
@@ -64,7 +65,7 @@ class KatibSweeper(Sweeper):
         self.launcher: Launcher | None = None
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Take the launcher of the configuration."""
+        """Set up the launcher of the configuration."""
         from hydra.core.plugins import Plugins
 
         self.hydra_context, self.config = hydra_context, config

@@ -1,7 +1,7 @@
 """A search for scikit-learn: `KatibSearchCV(estimator, {"C": loguniform(0.01, 100)}).fit(X, y)`.
 
-It is one of scikit-learn's own searches, whose candidates come from ask and tell: scikit-learn evaluates them, and
-keeps `cv_results_`, `best_estimator_` and the rest. The experiment is kept as any other, with its page and `katib why`.
+It is a search class of scikit-learn with candidates from ask and tell: scikit-learn evaluates them, and keeps
+`cv_results_`, `best_estimator_` and the rest. The experiment is stored as any other, with its page and `katib why`.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from katib.sdk.search import int as whole
 _LONGEST_WAIT_SECONDS = 0.5
 _LOOK_SECONDS = 0.02
 _FEWEST_SAMPLES = 20
-"""Of a subset of the training samples."""
+"""Minimum size of a subset of the training samples."""
 _MOST_RUNGS = 4
 _MEAN = "mean_test_"
 _ALL_FAILED = "fits failed"
-"""What scikit-learn says where no fold of the candidates that it was given could be fitted."""
+"""Part of scikit-learn's error message if no fold of the given candidates could be fitted."""
 _WHICH = "space.number"
 """The parameter that chooses among several spaces. No parameter of an estimator has a dot in its name."""
 _TAIL = 0.001
-"""Share of a distribution that is left out at each end: no draw is at a bound, which estimators may refuse, as C=0."""
+"""Share of a distribution left out at each end: estimators may refuse values at a bound, such as C=0."""
 _LARGEST_SEED = 2**31 - 1
 
 Evaluate = Callable[..., dict[str, Any]]
@@ -48,33 +48,33 @@ Evaluate = Callable[..., dict[str, Any]]
 class KatibSearchCV(BaseSearchCV):
     """Search the parameters of an estimator by cross-validation, with an algorithm that learns from the scores.
 
-    Beside `algorithm`, `halving` and `options`, the parameters and the attributes of a fitted search are those of
-    scikit-learn's `RandomizedSearchCV`: a search takes its place, which is why its constructor has so many. A fitted
-    search has `experiment_name_`, too, for `katib.open` and `katib ui`.
+    Besides `algorithm`, `halving` and `options`, the parameters and the attributes of a fitted search are those of
+    scikit-learn's `RandomizedSearchCV`, which it replaces; hence the long constructor. A fitted search also has
+    `experiment_name_`, for `katib.open` and `katib ui`.
 
     Args:
-        estimator: What is fitted.
-        param_distributions: By name of a parameter, as `clf__C` in a pipeline: a list of choices, a distribution of
-            SciPy, or a parameter made with `katib.search`. Or a list of such spaces, of which each candidate has one.
-        n_iter: How many candidates are evaluated.
+        estimator: The estimator to fit.
+        param_distributions: By name of a parameter, such as `clf__C` in a pipeline: a list of choices, a distribution
+            of SciPy, or a parameter created with `katib.search`. Or a list of such spaces, each candidate from one.
+        n_iter: Number of candidates.
         algorithm: Proposes candidates; `katib algorithms` lists them, and `auto` chooses one.
         halving: Successive halving: each candidate is scored on a small part of the training samples first, then on
-            `halving` times as many, and so on; early stopping (`asha`) ends it where it is not among the best share.
+            `halving` times as many, and so on; early stopping (`asha`) ends it unless it is among the best share.
             None: all samples at once. `cv_results_` has a row for each evaluation, with `n_resources`.
         options: Further arguments of `katib.create`, such as `name`, `data_dir`, `server` or `settings`.
         scoring: One score or several; with several, `refit` names the one to maximize.
-        n_jobs: How many folds are fitted at once.
-        pre_dispatch: How many fits are prepared at once.
+        n_jobs: Number of folds fitted in parallel.
+        pre_dispatch: Number of fits prepared in parallel.
         random_state: Makes the search repeatable: a seed, or a generator from which it is drawn.
-        refit: Whether to fit the best candidate to all samples, or by which score.
+        refit: Whether to fit the best candidate to all samples, or the score that selects it.
         cv: The folds.
-        verbose: How much scikit-learn prints.
-        error_score: The score of a fit that failed, or `raise`. A candidate without a fit is a failed trial unless this
-            is a number.
+        verbose: Verbosity of scikit-learn.
+        error_score: The score of a failed fit, or `raise`. A candidate without a fit is a failed trial unless this is a
+            number.
         return_train_score: Whether `cv_results_` has scores of the training samples.
 
     Raises:
-        InvalidError: At `fit`: anything wrong with the space or the options.
+        InvalidError: At `fit`: the space or the options are invalid.
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -120,17 +120,17 @@ class KatibSearchCV(BaseSearchCV):
         self.options = options
 
     def _check_input_parameters(self, X: Any, y: Any, split_params: Mapping[str, Any]) -> None:  # noqa: N803 - scikit-learn's name
-        """Split the samples once: the folds of all candidates are the same, also if they are drawn at random."""
+        """Split the samples once: the folds of all candidates are the same, even if they are drawn at random."""
         super()._check_input_parameters(X, y, split_params)
         self._folds = [*self._checked_cv_orig.split(X, y, **split_params)]
         self._results: dict[str, Any] = {}
         self._failed: list[tuple[dict[str, Any], dict[str, list[int]]]] = []
 
     def _run_search(self, evaluate_candidates: Evaluate) -> None:
-        """Evaluate what is asked for, until the budget is used up."""
+        """Evaluate requested candidates until the budget is used up."""
         metrics = self._metrics()
         objective = metrics[0]
-        space = _Space(self.param_distributions)
+        space = _SklearnSpace(self.param_distributions)
         stopping = {} if self.halving is None else _stopping(self.halving)
         seed = self.random_state
         if seed is not None and not isinstance(seed, Integral):
@@ -214,7 +214,7 @@ class KatibSearchCV(BaseSearchCV):
         return self._results
 
     def _insert_failed(self, params: Any, n_splits: int, out: Any, more_results: Any, *, before: int) -> None:
-        """Insert the candidates without a fit before the last so many; scikit-learn keeps none of them."""
+        """Insert the candidates without a fit before the last `before` rows; scikit-learn drops them."""
         for candidate, more in self._failed:
             at = len(params) - before
             scores = out[-1]["test_scores"]
@@ -229,7 +229,7 @@ class KatibSearchCV(BaseSearchCV):
         self._failed.clear()
 
     def _metrics(self) -> list[str]:
-        """Return the names of the scores, that which is maximized first."""
+        """Return the names of the scores, the maximized one first."""
         if isinstance(self.scoring, str):
             return [self.scoring]
         names = list(self.scoring) if isinstance(self.scoring, Mapping | list | tuple | set) else []
@@ -238,7 +238,7 @@ class KatibSearchCV(BaseSearchCV):
 
     @staticmethod
     def _select_best_index(refit: Any, refit_metric: str, results: Mapping[str, Any]) -> int:
-        """Return the best row; with halving, of those that were evaluated on all samples."""
+        """Return the best row; with halving, of those evaluated on all samples."""
         if callable(refit) or "n_resources" not in results:
             return int(BaseSearchCV._select_best_index(refit, refit_metric, results))  # noqa: SLF001 - of the base
         resources = np.asarray(results["n_resources"])
@@ -247,7 +247,7 @@ class KatibSearchCV(BaseSearchCV):
 
 
 class _Folds:
-    """Splits as once before, with the first part of each set of training samples in a fixed random order."""
+    """The given splits, with the first part of each set of training samples in a fixed random order."""
 
     def __init__(self, folds: Sequence[tuple[Any, Any]], share: int) -> None:
         self._folds = folds
@@ -262,7 +262,7 @@ class _Folds:
 
 @dataclass(frozen=True, slots=True)
 class _Quantile(Parameter):
-    """A parameter of a distribution that an experiment does not have: the experiment searches its quantile."""
+    """A parameter whose distribution an experiment does not support: the experiment searches its quantile."""
 
     distribution: Any = None
 
@@ -271,11 +271,11 @@ class _Quantile(Parameter):
         return int(number) if hasattr(self.distribution, "pmf") else float(number)
 
 
-class _Space:
+class _SklearnSpace:
     """The search space of an experiment for one or several spaces of scikit-learn.
 
-    With several, a parameter chooses one of them, and those of each have a value where it is chosen. A name that has
-    different values in two of them is two parameters, such as `C.1` and `C.2`.
+    With several, a parameter chooses one of them, and those of each are present if it is chosen. A name with different
+    values in two of them becomes two parameters, such as `C.1` and `C.2`.
 
     Attributes:
         parameters: By name.
@@ -304,7 +304,7 @@ class _Space:
             self.parameters[key] = parameter
 
     def candidate(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the parameters of the estimator, given those of a trial."""
+        """Return the parameters of the estimator for those of a trial."""
         names = self._names[values.get(_WHICH, 0)]
         return {names[key]: value for key, value in values.items() if key in names}
 
@@ -331,7 +331,7 @@ def _are_alike(one: Parameter, other: Parameter) -> bool:
 
 
 def _parameter(name: str, values: Any) -> Parameter:
-    """Return the parameter for what scikit-learn's searches take: a list of choices, or a distribution."""
+    """Convert a list of choices or a distribution to a parameter."""
     path = f'param_distributions["{name}"]'
     if isinstance(values, Parameter):
         return values
@@ -342,7 +342,7 @@ def _parameter(name: str, values: Any) -> Parameter:
     choices = list(values)
     is_logical = any(isinstance(one, bool) for one in choices)
     if not is_logical and all(isinstance(one, Real) and math.isfinite(one) for one in choices):
-        return discrete({float(one): one for one in choices}.values())  # their order says something to a model
+        return discrete({float(one): one for one in choices}.values())  # a model can use their order
     try:
         return categorical({(type(one), str(one)): one for one in choices}.values())
     except InvalidError as error:
@@ -350,7 +350,7 @@ def _parameter(name: str, values: Any) -> Parameter:
 
 
 def _drawn(path: str, distribution: Any) -> Parameter:
-    """Return the parameter for a distribution of SciPy."""
+    """Convert a distribution of SciPy to a parameter."""
     kind = getattr(getattr(distribution, "dist", distribution), "name", "")
     try:
         low, middle, high = (float(distribution.ppf(q)) for q in (_TAIL, 0.5, 1 - _TAIL))
@@ -373,7 +373,7 @@ def _drawn(path: str, distribution: Any) -> Parameter:
 
 
 def _rungs(train_count: int, factor: int) -> list[int]:
-    """Return the shares of the training samples, as what they are divided by, the largest set first."""
+    """Return the divisors of the training samples, the largest set first."""
     return [factor**k for k in range(_MOST_RUNGS) if k == 0 or train_count // factor**k >= _FEWEST_SAMPLES]
 
 
@@ -384,7 +384,7 @@ def _stopping(factor: int) -> dict[str, Any]:
 
 
 def _await_verdict(trial: AskedTrial, seconds: float) -> None:
-    """Wait for what early stopping says of the last score."""
+    """Wait for the verdict of early stopping over the last score."""
     deadline = time.monotonic() + seconds
     while not trial.should_stop and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)

@@ -11,8 +11,8 @@ from katib.model.names import REMEDY
 from katib.model.types import UNAVAILABLE, EarlyStoppingRule, ObjectiveSpec, TrialSpec
 from metrics_collector.early_stopping import RuleBook
 from metrics_collector.explanation import quote
-from metrics_collector.parsers import Parser, parser_for
-from metrics_collector.sources import Evidence, counted
+from metrics_collector.parsers import LineParser, parser_for
+from metrics_collector.sources import SourceEvidence, counted
 
 _TICK = timedelta(microseconds=1)
 """The smallest step of the observation log's clock."""
@@ -47,7 +47,7 @@ class Collector:
         self,
         objective: str,
         metrics: Sequence[str],
-        evidence: Evidence,
+        evidence: SourceEvidence,
         rules: Sequence[EarlyStoppingRule] = (),
         objective_type: str = "",
         clock: Callable[[], datetime] | None = None,
@@ -153,7 +153,7 @@ class Collector:
         return f" ({', '.join(found)})" if found else ""
 
 
-def output_parser(spec: TrialSpec, objective: ObjectiveSpec) -> Parser:
+def output_parser(spec: TrialSpec, objective: ObjectiveSpec) -> LineParser:
     """Return the parser of a trial's StdOut or File collector.
 
     Raises:

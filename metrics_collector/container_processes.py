@@ -18,7 +18,7 @@ PROC = Path("/proc")
 _KUBERNETES_OWN = 1
 
 
-class Process(NamedTuple):
+class ContainerProcess(NamedTuple):
     """A process. Its number may be reused; number and start time together are its identity."""
 
     pid: int
@@ -26,17 +26,17 @@ class Process(NamedTuple):
     started: int
 
 
-def read_process(pid: int, proc: Path = PROC) -> Process | None:
+def read_process(pid: int, proc: Path = PROC) -> ContainerProcess | None:
     """Return a process; None if it has ended."""
     try:
         # The command's name is in parentheses and may itself contain blanks and parentheses.
         fields = (proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return None
-    return None if fields[0] in {b"Z", b"X"} else Process(pid, int(fields[1]), int(fields[19]))
+    return None if fields[0] in {b"Z", b"X"} else ContainerProcess(pid, int(fields[1]), int(fields[19]))
 
 
-def all_processes(proc: Path = PROC) -> dict[int, Process]:
+def all_processes(proc: Path = PROC) -> dict[int, ContainerProcess]:
     """Return all running processes by number, except this one."""
     try:
         pids = [int(name) for name in os.listdir(proc) if name.isdigit()]  # noqa: PTH208 - a third of the cost
@@ -54,15 +54,15 @@ def command_line(pid: int, proc: Path = PROC) -> bytes:
         return b""
 
 
-def wrappers(processes: Mapping[int, Process], text: bytes, proc: Path = PROC) -> list[Process]:
+def wrappers(processes: Mapping[int, ContainerProcess], text: bytes, proc: Path = PROC) -> list[ContainerProcess]:
     """Return the processes whose command line contains a text, without their children that also match."""
     found = {pid for pid in processes if text in command_line(pid, proc)}
     return [processes[pid] for pid in sorted(found) if processes[pid].parent not in found]
 
 
-def descendants(processes: Mapping[int, Process], ancestor: int) -> list[Process]:
+def descendants(processes: Mapping[int, ContainerProcess], ancestor: int) -> list[ContainerProcess]:
     """Return all descendants, parents before children."""
-    children: dict[int, list[Process]] = {}
+    children: dict[int, list[ContainerProcess]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process)
     found = list(children.get(ancestor, ()))
@@ -71,7 +71,7 @@ def descendants(processes: Mapping[int, Process], ancestor: int) -> list[Process
     return found
 
 
-def other_containers(proc: Path = PROC) -> list[Process]:
+def other_containers(proc: Path = PROC) -> list[ContainerProcess]:
     """Return the first process of each running container, except Kubernetes' own and ours."""
     ours: set[int] = set()
     process = read_process(os.getpid(), proc)

@@ -31,7 +31,7 @@ _KILLED = 137
 """Exit code of a container that was killed as a whole: the kernel does it when memory is short."""
 
 
-class Phase(StrEnum):
+class ProgramPhase(StrEnum):
     """Phase of the program. ENDED is final."""
 
     AWAITED = "awaited"
@@ -39,7 +39,7 @@ class Phase(StrEnum):
     ENDED = "ended"
 
 
-class Word(StrEnum):
+class LauncherState(StrEnum):
     """State of a run, as written by its launcher."""
 
     RUNNING = "running"
@@ -48,7 +48,7 @@ class Word(StrEnum):
     FAILED = "failed"
 
 
-class Program(Protocol):
+class TrainingProgram(Protocol):
     """A program, followed through its restarts. Not thread-safe.
 
     Attributes:
@@ -61,7 +61,7 @@ class Program(Protocol):
     stopped: bool
     doubt: str
 
-    def look(self) -> Phase:
+    def look(self) -> ProgramPhase:
         """Return the current phase; costs one read of a small file while the program runs."""
 
     def runs_again(self) -> bool:
@@ -80,15 +80,15 @@ class Program(Protocol):
         """Notify processes waiting for the collector that it has finished."""
 
 
-class Run(NamedTuple):
+class LaunchedRun(NamedTuple):
     """The state of a run: its number, the last state, and the exit code of a program that ended."""
 
     number: int
-    word: Word
+    word: LauncherState
     code: int
 
 
-class LaunchedProgram(Program):
+class LaunchedProgram(TrainingProgram):
     """A program started by a launcher.
 
     Args:
@@ -115,22 +115,22 @@ class LaunchedProgram(Program):
         self._seen = 0
         self._ended: tuple[int, float] = (0, 0.0)
 
-    def look(self) -> Phase:
+    def look(self) -> ProgramPhase:
         """Return the current phase."""
         run = self._run()
         if run is None:
-            return Phase.AWAITED
+            return ProgramPhase.AWAITED
         self._seen = run.number
-        if run.word is Word.RUNNING:
+        if run.word is LauncherState.RUNNING:
             if not self.is_gone():
-                return Phase.RUNNING
+                return ProgramPhase.RUNNING
             run = self._run() or run  # its final state may have been written meanwhile
-        self.completed = run.word in {Word.COMPLETED, Word.STOPPED}
-        self.stopped = run.word is Word.STOPPED
+        self.completed = run.word in {LauncherState.COMPLETED, LauncherState.STOPPED}
+        self.stopped = run.word is LauncherState.STOPPED
         if run.number != self._ended[0]:
             self._ended = (run.number, self._monotonic())
-        code = None if run.word is Word.RUNNING else run.code
-        return Phase.AWAITED if self._is_started_again(code) else Phase.ENDED
+        code = None if run.word is LauncherState.RUNNING else run.code
+        return ProgramPhase.AWAITED if self._is_started_again(code) else ProgramPhase.ENDED
 
     def runs_again(self) -> bool:
         """Whether a run has started that no look has seen."""
@@ -153,11 +153,11 @@ class LaunchedProgram(Program):
         """End the launcher's wait, unless it belongs to a run that no look has seen."""
         self._order(f"done {self._seen}\n")
 
-    def _run(self) -> Run | None:
+    def _run(self) -> LaunchedRun | None:
         with contextlib.suppress(OSError, ValueError):
             with (self._directory / "state").open("rb") as file:
                 number, word, code = file.read(_RECORD_BYTES).decode().split()
-            return Run(int(number), Word(word), int(code))
+            return LaunchedRun(int(number), LauncherState(word), int(code))
         return None
 
     def _order(self, text: str) -> bool:

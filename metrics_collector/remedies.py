@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from katib.model.metrics import is_usable
 from metrics_collector.explanation import names_like
-from metrics_collector.parsers import JsonParser, Parser, TextParser
+from metrics_collector.parsers import JsonParser, LineParser, TextParser
 
 _MOST_NAMES = 3
 
@@ -23,7 +23,7 @@ _UP_TO_A_NUMBER = r"([^\w\n=:]{1,8}?(?:(?:is|was|of|at)[^\w\n=:]{1,8}?)?)"
 _IN_FILE = "metricsFormat (--metrics-format of katib tune)"
 
 
-def remedies(metric: str, parser: Parser, lines: Sequence[str]) -> list[str]:
+def remedies(metric: str, parser: LineParser, lines: Sequence[str]) -> list[str]:
     """Return the changes that would make a metric readable, the likeliest first.
 
     Args:
@@ -70,7 +70,7 @@ def _naming(metric: str, names: Sequence[str]) -> list[str]:
     return [f'name {quoted} instead of "{metric}" if that is the intended metric'] if quoted else []
 
 
-def _found(parser: Parser, lines: Iterable[str]) -> set[str]:
+def _found(parser: LineParser, lines: Iterable[str]) -> set[str]:
     """Return the metrics of which a new parser reads a number in these lines."""
     text = "".join(f"{line}\n" for line in lines).encode(errors="replace")
     readings = [*parser.feed(text), *parser.finish()]

@@ -44,7 +44,7 @@ _logger = logging.getLogger(__name__)
 Done = Callable[[], None]
 
 
-class Clock(Protocol):
+class ReporterClock(Protocol):
     """The part of `katib.engine.runtime.clock.Clock` that the reporter needs; the collector's image lacks it."""
 
     def monotonic(self) -> float:
@@ -54,13 +54,13 @@ class Clock(Protocol):
         """Wait on a condition, at most for the timeout."""
 
 
-class _SystemClock:
+class _MonotonicClock:
     monotonic = staticmethod(time.monotonic)
     wait = staticmethod(threading.Condition.wait)
 
 
 @dataclass(slots=True)
-class _Trial:
+class _WaitingTrial:
     """The waiting readings and flushes of one trial."""
 
     logs: list[MetricLog] = field(default_factory=list)
@@ -98,25 +98,25 @@ class Reporter:
         first_age_seconds: float | None = None,
         max_waiting: int = MAX_WAITING,
         pauses: Backoff = PAUSES,
-        clock: Clock | None = None,
+        clock: ReporterClock | None = None,
     ) -> None:
         self.on_refusal: Callable[[Sequence[str], str], None] = lambda _names, _cause: None
         self.on_stored: Callable[[Sequence[str]], None] = lambda _names: None
         self._report = report
         self._report_all = report_all
-        self._clock = clock or _SystemClock()
+        self._clock = clock or _MonotonicClock()
         self._max_batch = max_batch
         self._max_age = max_age_seconds
         self._first_age = max_age_seconds if first_age_seconds is None else first_age_seconds
         self._max_waiting = max_waiting
         self._pauses = pauses
         self._changed = threading.Condition()
-        self._queue: dict[str, _Trial] = {}
+        self._queue: dict[str, _WaitingTrial] = {}
         self._queued = 0  # readings in the queue
         self._due: float | None = None  # time to send the queue; None: it is empty
         self._taken_at = -math.inf  # when a part of it was sent last
         self._flushed: dict[str, None] = {}  # trials of the queue to be stored now, in order
-        self._under_way: dict[str, _Trial] = {}  # taken from the queue and not yet settled
+        self._under_way: dict[str, _WaitingTrial] = {}  # taken from the queue and not yet settled
         self._calling = False  # a call of the log is in progress
         self._waiting = 0  # readings queued or in progress
         self.settled = 0
@@ -188,10 +188,10 @@ class Reporter:
 
     # --- the caller's side of the queue -------------------------------------------------------------------------------
 
-    def _entry(self, trial_name: str) -> _Trial:
+    def _entry(self, trial_name: str) -> _WaitingTrial:
         if self._deadline is not None:
             raise InternalError("the reporter is closed")
-        return self._queue.setdefault(trial_name, _Trial())
+        return self._queue.setdefault(trial_name, _WaitingTrial())
 
     # --- the reporter's thread ----------------------------------------------------------------------------------------
 
@@ -218,10 +218,10 @@ class Reporter:
                 entry = self._queue.pop(name)
                 self._flushed.pop(name, None)
                 if len(entry.logs) > room:
-                    self._queue[name] = _Trial(entry.logs[room:], entry.done)  # after the others
+                    self._queue[name] = _WaitingTrial(entry.logs[room:], entry.done)  # after the others
                     if entry.done:
                         self._flushed[name] = None
-                    entry = _Trial(entry.logs[:room])
+                    entry = _WaitingTrial(entry.logs[:room])
                 self._under_way[name] = entry
                 self._queued -= len(entry.logs)
                 room -= len(entry.logs)

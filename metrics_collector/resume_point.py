@@ -18,7 +18,7 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from metrics_collector.sources import Position
+from metrics_collector.sources import ReadPosition
 
 _RECORD_BYTES = 4096
 """One page: the end of the process does not split a write of it."""
@@ -27,7 +27,7 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class UncertainReport:
     """A report with an unknown outcome.
 
     Attributes:
@@ -46,7 +46,7 @@ class Doubt:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class CollectorProgress:
     """Progress of a collector.
 
     Attributes:
@@ -68,12 +68,12 @@ class Progress:
     size: int = 0
     settled: int = 0
     refused: int = 0
-    doubt: Doubt | None = None
+    doubt: UncertainReport | None = None
     is_ordered: bool = True
     reporter: str = ""
     origin: int = 0
 
-    def continues(self, position: Position) -> bool:
+    def continues(self, position: ReadPosition) -> bool:
         """Whether the file is the one that was read and has only grown since."""
         return (position.device, position.inode) == (self.device, self.inode) and position.length >= self.size
 
@@ -89,7 +89,7 @@ class ResumePoint:
         self._path = path
         self._is_broken = False
 
-    def load(self) -> Progress | None:
+    def load(self) -> CollectorProgress | None:
         """Return the stored progress; None if there is none, or it is unreadable."""
         if self._path is None:
             return None
@@ -97,14 +97,14 @@ class ResumePoint:
             found = json.loads(self._path.read_bytes())
             doubt = found.pop("doubt")
             found.pop("stops", None)  # written by an earlier version
-            return Progress(**found, doubt=Doubt(**doubt) if doubt else None)
+            return CollectorProgress(**found, doubt=UncertainReport(**doubt) if doubt else None)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             _logger.warning("earlier progress is unknown, %s cannot be read: %s", self._path, error)
             return None
 
-    def save(self, progress: Progress) -> None:
+    def save(self, progress: CollectorProgress) -> None:
         """Store the progress of the collector."""
         if self._path is None:
             return

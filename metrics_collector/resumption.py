@@ -20,8 +20,8 @@ from datetime import datetime
 from katib.errors import KatibError, UnavailableError
 from katib.model.metrics import BatchId, MetricLog, ObservationLog, format_timestamp, parse_time
 from metrics_collector.numbering import new_reporter
-from metrics_collector.resume_point import Doubt, Progress, ResumePoint
-from metrics_collector.sources import Source
+from metrics_collector.resume_point import CollectorProgress, ResumePoint, UncertainReport
+from metrics_collector.sources import MetricSource
 
 
 class ResumableLog:
@@ -55,7 +55,9 @@ class ResumableLog:
         self._seen = 0  # readings of all files
         self._skipped = 0  # of these, settled by an earlier collector
         self._stored_to = 0  # position up to which the log is known to have stored
-        self._doubt: tuple[int, Doubt] | None = None  # position and content of a report with an unknown outcome
+        self._doubt: tuple[int, UncertainReport] | None = (
+            None  # position and content of a report with an unknown outcome
+        )
         self._noted_to = 0
         self._is_ordered = True
         self._by_content = False  # whether stored readings are recognized by comparison
@@ -74,7 +76,7 @@ class ResumableLog:
 
     # --- the reading thread -------------------------------------------------------------------------------------------
 
-    def follow_source(self, source: Source) -> None:
+    def follow_source(self, source: MetricSource) -> None:
         """Record the position of the source, before its readings are reported."""
         position = source.position
         if position is None:
@@ -107,9 +109,11 @@ class ResumableLog:
             device, inode, size = self._file
             settled, origin = position - self._base, self._origin + self._base
             done = (settled, self.refused, doubt)
-            self._resume_point.save(Progress(device, inode, size, *done, self._is_ordered, self._reporter, origin))
+            self._resume_point.save(
+                CollectorProgress(device, inode, size, *done, self._is_ordered, self._reporter, origin)
+            )
 
-    def _resume(self, before: Progress, *, continues: bool) -> None:
+    def _resume(self, before: CollectorProgress, *, continues: bool) -> None:
         if not (before.is_ordered and self._is_ordered):
             self._is_ordered, self._by_content = False, True
         elif before.settled < 0:
@@ -209,10 +213,10 @@ class ResumableLog:
         except KatibError:  # the log cannot be read: storing twice is better than not at all
             return []
 
-    def _doubt_of(self, logs: Sequence[MetricLog]) -> Doubt:
+    def _doubt_of(self, logs: Sequence[MetricLog]) -> UncertainReport:
         time, name, value, _ = logs[0]
         earlier = self._equals[name, value] if time == self._moment else 0
-        return Doubt(len(logs), format_timestamp(time), name, _digest(value), earlier)
+        return UncertainReport(len(logs), format_timestamp(time), name, _digest(value), earlier)
 
     def _note(self, readings: Sequence[MetricLog], start: int) -> None:
         """Count equal readings of the same time, once: many programs stamp whole seconds."""

@@ -19,14 +19,14 @@ from pathlib import Path
 
 from metrics_collector.container_processes import (
     PROC,
-    Process,
+    ContainerProcess,
     all_processes,
     descendants,
     other_containers,
     read_process,
     wrappers,
 )
-from metrics_collector.program import Phase, Program
+from metrics_collector.program import ProgramPhase, TrainingProgram
 
 COMPLETING = "echo completed > "
 """Part of the command line of a shell around a program; the directory of its markers follows."""
@@ -41,7 +41,7 @@ UNSEEN_SECONDS = 600.0
 """Without shell: time after which a missing container ended before us; twice the longest pause before a start."""
 
 
-class SeenProgram(Program):
+class SeenProgram(TrainingProgram):
     """Observes the program of one pod.
 
     Args:
@@ -69,22 +69,22 @@ class SeenProgram(Program):
         self._grace_seconds = grace_seconds
         self._monotonic = monotonic
         self._proc = proc
-        self._firsts: list[Process] = []
+        self._firsts: list[ContainerProcess] = []
         self._was_seen = False
         self._stopped_at = 0.0
         self._alone_since: float | None = None
         self._began = monotonic()
 
-    def look(self) -> Phase:
+    def look(self) -> ProgramPhase:
         """Return the current phase."""
         self._firsts = [process for process in self._firsts if read_process(process.pid, self._proc) == process]
         if not self._firsts:
             self._firsts = self._found()
         if self._firsts:
             self._was_seen = True
-            return Phase.RUNNING
+            return ProgramPhase.RUNNING
         self.completed = self._directory is None or bool(self._completed())
-        return Phase.ENDED if self._was_seen or self._ended_unseen() else Phase.AWAITED
+        return ProgramPhase.ENDED if self._was_seen or self._ended_unseen() else ProgramPhase.AWAITED
 
     def runs_again(self) -> bool:
         """Whether a program runs although there was none any more."""
@@ -117,7 +117,7 @@ class SeenProgram(Program):
     def release(self) -> None:
         """Do nothing: no process waits."""
 
-    def _found(self) -> list[Process]:
+    def _found(self) -> list[ContainerProcess]:
         if self._directory is None:
             return other_containers(self._proc)
         return wrappers(all_processes(self._proc), f"{COMPLETING}{self._directory}".encode(), self._proc)

@@ -16,11 +16,11 @@ from metrics_collector.arguments import Arguments
 from metrics_collector.collector import wanted_names
 from metrics_collector.parsers import parser_for
 from metrics_collector.pod_settings import PodSettings
-from metrics_collector.sources import FileSource, FileTail, Source
+from metrics_collector.sources import FileSource, FileTail, MetricSource
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class SourceSelection:
     """The source of a sidecar, and traces of its program.
 
     Attributes:
@@ -29,7 +29,7 @@ class Selection:
         left_a_trace: Returns whether a program has left output.
     """
 
-    source: Source
+    source: MetricSource
     directory: Path | None
     left_a_trace: Callable[[], bool] = lambda: False
 
@@ -52,7 +52,7 @@ def kind_of(arguments: Arguments, pod: PodSettings) -> str:
     return CollectorKind.TENSORFLOW_EVENT if is_events else CollectorKind.FILE
 
 
-def select(arguments: Arguments, pod: PodSettings, on_data: Callable[[bytes], None]) -> Selection:
+def select(arguments: Arguments, pod: PodSettings, on_data: Callable[[bytes], None]) -> SourceSelection:
     """Return the source of a sidecar.
 
     Args:
@@ -68,14 +68,14 @@ def select(arguments: Arguments, pod: PodSettings, on_data: Callable[[bytes], No
     names = wanted_names(arguments.metrics, arguments.rules)
     if kind == CollectorKind.PROMETHEUS_METRIC or path is None:
         from metrics_collector.sources.prometheus import PrometheusEndpoint
-        from metrics_collector.sources.scraping import Endpoint
+        from metrics_collector.sources.scraping import MetricsEndpoint
 
-        source = PrometheusEndpoint([Endpoint.of_text(pod.http_get)], names)
-        return Selection(source, None)
+        source = PrometheusEndpoint([MetricsEndpoint.of_text(pod.http_get)], names)
+        return SourceSelection(source, None)
     if kind == CollectorKind.TENSORFLOW_EVENT:
         from metrics_collector.sources.event_directory import EventDirectory
 
         events = EventDirectory(path, names)
-        return Selection(events, path, lambda: not events.is_empty)
+        return SourceSelection(events, path, lambda: not events.is_empty)
     parser = parser_for(arguments.file_format, names, arguments.filters)
-    return Selection(FileSource(FileTail(path), parser, str(path), on_data), path.parent, path.exists)
+    return SourceSelection(FileSource(FileTail(path), parser, str(path), on_data), path.parent, path.exists)

@@ -30,7 +30,7 @@ from metrics_collector.arguments import Arguments
 from metrics_collector.collector import Collector
 from metrics_collector.delivery import DbManagerLog, set_trial_status
 from metrics_collector.pod_settings import PodSettings
-from metrics_collector.program import LaunchedProgram, Phase, Program
+from metrics_collector.program import LaunchedProgram, ProgramPhase, TrainingProgram
 from metrics_collector.reporter import Reporter
 from metrics_collector.resume_point import ResumePoint
 from metrics_collector.resumption import ResumableLog
@@ -83,7 +83,7 @@ class Sidecar:
             arguments.objective_type,
             lambda: datetime.now(UTC),
         )
-        self._program: Program = (
+        self._program: TrainingProgram = (
             SeenProgram(
                 selection.directory,
                 left_a_trace=selection.left_a_trace,
@@ -125,7 +125,7 @@ class Sidecar:
             self._mark_as_stopped()
         self._leave_news(phase)
         self._program.release()
-        pause, has_ended = 0.02, phase is Phase.ENDED
+        pause, has_ended = 0.02, phase is ProgramPhase.ENDED
         while self._stays(stored) and self._terminated_at is None:
             if has_ended and self._program.runs_again():
                 leave_message(self._pod.termination_log, f"{NOT_ALL_STORED}the program runs once more")
@@ -143,7 +143,7 @@ class Sidecar:
 
     # --- while the program runs ---------------------------------------------------------------------------------------
 
-    def _follow(self) -> Phase:
+    def _follow(self) -> ProgramPhase:
         """Read until the program has ended or the sidecar must end; return the phase."""
         began = time.monotonic()
         while True:
@@ -154,9 +154,9 @@ class Sidecar:
             self._read()
             if self._stops:
                 self._program.insist()
-            elif phase is Phase.RUNNING and self._may_stop and self._collector.verdict:
+            elif phase is ProgramPhase.RUNNING and self._may_stop and self._collector.verdict:
                 self._stop_early()
-            if phase is Phase.ENDED or self._must_end(phase):
+            if phase is ProgramPhase.ENDED or self._must_end(phase):
                 return phase
             timeout = self._arguments.timeout_seconds
             if timeout and time.monotonic() - began >= timeout:
@@ -164,13 +164,13 @@ class Sidecar:
                 return phase
             time.sleep(self._arguments.poll_seconds)
 
-    def _must_end(self, phase: Phase) -> bool:
+    def _must_end(self, phase: ProgramPhase) -> bool:
         """Whether only time to store is left: at once if no program runs that may still report."""
         if self._terminated_at is None:
             return False
         seconds = self._pod.seconds_to_end
         over = self._terminated_at + seconds - min(_RESERVE_SECONDS, seconds / 2)
-        return phase is not Phase.RUNNING or time.monotonic() >= over
+        return phase is not ProgramPhase.RUNNING or time.monotonic() >= over
 
     def _read(self) -> bool:
         """Process the new part of the file; False if storing is behind and there may be more."""
@@ -208,7 +208,7 @@ class Sidecar:
 
     # --- after the program --------------------------------------------------------------------------------------------
 
-    def _store(self, phase: Phase) -> bool:
+    def _store(self, phase: ProgramPhase) -> bool:
         """Read the rest and wait until everything is settled; False if a retry may still store something.
 
         A restart of this container cannot change permanent refusals of the DB manager, and its end must not make a job
@@ -228,8 +228,8 @@ class Sidecar:
         self._note_what_is_missing(phase, read=read, unsettled=unsettled)
         return read and not unsettled
 
-    def _note_what_is_missing(self, phase: Phase, *, read: bool, unsettled: int) -> None:
-        if phase is Phase.RUNNING and not self._missing:
+    def _note_what_is_missing(self, phase: ProgramPhase, *, read: bool, unsettled: int) -> None:
+        if phase is ProgramPhase.RUNNING and not self._missing:
             self._missing.append("the collector had to end before the program")
         if self._program.doubt:
             self._missing.append(self._program.doubt)
@@ -241,9 +241,9 @@ class Sidecar:
             reason = f" ({self._once.refusal})" if self._once.refusal else ""
             self._missing.append(f"readings that the DB manager refused: {refused}{reason}")
 
-    def _explain(self, phase: Phase) -> None:
+    def _explain(self, phase: ProgramPhase) -> None:
         """Report why there is no objective; to the log too, for controllers that read nothing else."""
-        if phase is not Phase.ENDED:
+        if phase is not ProgramPhase.ENDED:
             return
         is_missing = self._program.completed and not self._objective_found and not self._program.stopped
         is_posted = is_missing and self._is_posted()
@@ -294,9 +294,9 @@ class Sidecar:
             deadline = min(deadline, self._terminated_at + seconds - min(1.0, seconds / 4))
         return time.monotonic() < deadline
 
-    def _leave_news(self, phase: Phase) -> None:
+    def _leave_news(self, phase: ProgramPhase) -> None:
         """Write to the pod's status whether all is stored, once that is certain, and other reports."""
-        certain = [ALL_STORED] if phase is Phase.ENDED else []
+        certain = [ALL_STORED] if phase is ProgramPhase.ENDED else []
         missing = " ".join("; ".join(self._missing).split())  # one line, whatever a server returned
         first = [NOT_ALL_STORED + missing] if missing else certain
         if lines := [*first, *filter(None, ["; ".join(self._news)])]:

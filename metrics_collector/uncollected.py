@@ -31,7 +31,7 @@ class UncollectedTrials:
 
     def __init__(self, log: ObservationReader) -> None:
         self._log = log
-        self._followed: OrderedDict[str, dict[str, _Followed]] = OrderedDict()
+        self._followed: OrderedDict[str, dict[str, _FollowedTrial]] = OrderedDict()
 
     def verdicts(self, trials: Sequence[Trial]) -> tuple[StopVerdict, ...]:
         """Return the verdicts over those trials of one experiment that meet all their rules."""
@@ -40,7 +40,7 @@ class UncollectedTrials:
         owners = trials[0].metadata.owner_references
         owner = owners[0].uid if owners else trials[0].namespace
         known = self._followed.pop(owner, {})
-        followed = {trial.metadata.uid: known.get(trial.metadata.uid) or _Followed(trial) for trial in trials}
+        followed = {trial.metadata.uid: known.get(trial.metadata.uid) or _FollowedTrial(trial) for trial in trials}
         self._followed[owner] = followed
         while len(self._followed) > _EXPERIMENTS:
             self._followed.popitem(last=False)  # its state is rebuilt from the log
@@ -48,7 +48,7 @@ class UncollectedTrials:
             self._read([one for one in followed.values() if metric in one.rules.metrics], metric)
         return tuple(StopVerdict(one.trial.name, one.rules.verdict) for one in followed.values() if one.rules.verdict)
 
-    def _read(self, followed: Sequence[_Followed], metric: str) -> None:
+    def _read(self, followed: Sequence[_FollowedTrial], metric: str) -> None:
         by_name = {one.trial.name: one for one in followed}
         log = self._log.within(followed[0].trial.namespace)
         for _ in range(_ANSWERS):
@@ -61,7 +61,7 @@ class UncollectedTrials:
                 return
 
 
-class _Followed:
+class _FollowedTrial:
     """The rules of a trial, and the read position of its log for each metric."""
 
     def __init__(self, trial: Trial) -> None:

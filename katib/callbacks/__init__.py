@@ -6,11 +6,11 @@
     xgboost.train(..., callbacks=[katib.callbacks.XGBoostCallback()])
     lightgbm.train(..., callbacks=[katib.callbacks.lightgbm_callback()])
 
-Each takes `metrics`, the names to report, as the library has them; without it all numbers are reported. A library is
-imported by the callback that is made for it, when that is asked for.
+Each takes `metrics`, the names to report, as used by the library; without it all numbers are reported. A library is
+imported when its callback is accessed.
 
-Belongs here: what a library calls, turned into one call of `katib.report`.
-Does not belong here: how readings are sent; anything that more than one library needs.
+Belongs here: conversion of a library's callback to one call of `katib.report`.
+Does not belong here: sending of readings; anything that more than one library needs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import the library of a callback when that is asked for."""
+    """Import the library of a callback on access."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"katib.callbacks.{_MODULES[name]}"), name)

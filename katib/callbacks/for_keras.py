@@ -1,4 +1,4 @@
-"""Keras: what `fit` logs at the end of an epoch."""
+"""Keras: reports the logs of `fit` at the end of an epoch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LightGBM: what it evaluates after every round. Its callbacks are functions, so nothing of it is imported."""
+"""LightGBM: reports the evaluations of each round. Its callbacks are functions, so it need not be imported."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from katib.callbacks.selection import report_chosen
 
 _ORDER = 25
-"""After what prints or records (10, 20), before what may stop training by an exception (30)."""
+"""After callbacks that print or record (10, 20), before those that may stop training by an exception (30)."""
 
 
 def lightgbm_callback(metrics: Collection[str] | None = None) -> Callable[[Any], None]:
     """Return a callback that reports every metric of every evaluation set as `SET-METRIC`, such as `valid_0-l2`.
 
-    The step is the number of the round, from 0. Of cross-validation it reports the means.
+    The step is the number of the round, from 0. For cross-validation it reports the means.
 
     Args:
         metrics: Names to report; None: all.

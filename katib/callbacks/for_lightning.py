@@ -1,4 +1,4 @@
-"""PyTorch Lightning: what modules log, as the trainer has it at the end of an epoch."""
+"""PyTorch Lightning: reports the values that modules logged, at the end of an epoch."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ else:
 
 
 class LightningCallback(Callback):
-    """Reports what was logged for callbacks, such as `val_loss`, after every epoch and its validation.
+    """Reports the values logged for callbacks, such as `val_loss`, after every epoch and its validation.
 
     Only the process with global rank 0 reports.
 
     Args:
         metrics: Names to report; None: all.
-        step: What counts as step: the `epoch`, from 0, or the `global_step`, the number of optimizer steps.
+        step: The unit of steps: the `epoch`, from 0, or the `global_step`, the number of optimizer steps.
     """
 
     def __init__(

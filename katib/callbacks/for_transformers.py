@@ -1,4 +1,4 @@
-"""Hugging Face Trainer: what it logs while it trains and evaluates."""
+"""Hugging Face Trainer: reports its logs of training and evaluation."""
 
 from __future__ import annotations
 

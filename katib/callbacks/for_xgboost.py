@@ -1,4 +1,4 @@
-"""XGBoost: what it evaluates after every round."""
+"""XGBoost: reports the evaluations of each round."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from katib.callbacks.selection import report_chosen
 class XGBoostCallback(TrainingCallback):
     """Reports every metric of every evaluation set as `SET-METRIC`, such as `validation-rmse`.
 
-    The step is the number of the round, from 0. Of cross-validation it reports the means. Only the worker with rank 0
+    The step is the number of the round, from 0. For cross-validation it reports the means. Only the worker with rank 0
     reports.
 
     Args:
@@ -31,7 +31,7 @@ class XGBoostCallback(TrainingCallback):
         epoch: int,
         evals_log: Mapping[str, Mapping[str, Sequence[Any]]],
     ) -> bool:
-        """Report; return that training goes on."""
+        """Report; return False, so that training continues."""
         newest = {
             f"{data}-{metric}": values[-1] for data, metrics in evals_log.items() for metric, values in metrics.items()
         }

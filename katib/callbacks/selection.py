@@ -1,4 +1,4 @@
-"""Which of a library's metrics are reported."""
+"""Selection of a library's metrics to report."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from katib.sdk.reporting import report
 
 
 def report_chosen(values: Mapping[str, Any], metrics: Collection[str] | None, step: int) -> None:
-    """Report those values that are numbers.
+    """Report the values that are numbers.
 
     Args:
-        values: By name; what is not one number is left out.
+        values: By name; anything but a single number is ignored.
         metrics: Names to report; None: all.
         step: Epoch, round or global step.
     """

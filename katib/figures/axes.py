@@ -1,8 +1,8 @@
-"""How a parameter or a metric lies on an axis: its scale, its ticks, and a place for what a trial does not have.
+"""Axes of parameters and metrics: scale, ticks, and a place for absent values.
 
-Notation: a *value* is what a table's column holds; its *place* is where it is drawn: the value itself, log10 of it on a
-logarithmic axis, the number of its choice on a categorical one. A trial that does not have a conditional parameter
-stands at a place of its own below all others.
+Notation: a *value* is an entry of a table's column; its *place* is its position on the axis: the value itself, log10 of
+it on a logarithmic axis, the index of its choice on a categorical one. Trials without a conditional parameter have a
+place of their own below all others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from katib.figures.style import html_safe
-from katib.figures.trials import Floats, Parameter, Rows, TrialTable
+from katib.figures.trials import Floats, ParameterInfo, Rows, TrialTable
 from katib.model.types import ParameterType
 from katib.model.wording import number_text
 from katib.service.tuning.reading import shortened
@@ -24,10 +24,10 @@ from katib.service.tuning.reading import shortened
 LINEAR, LOG, CATEGORICAL = "linear", "log", "categorical"
 
 ABSENT = "absent"
-"""What an axis calls a parameter that a trial does not have."""
+"""Tick text of trials without the parameter."""
 
 _ABSENT_SHARE = 0.15
-"""How far below the others absent ones stand, as a share of the axis."""
+"""Distance of the place for absent values below the others, as a share of the axis."""
 _CLEAR_SHARE = 0.25
 _MARGIN = 0.04
 _MOST_TICKS = 12
@@ -35,7 +35,7 @@ _FEW_TICKS = 6
 _LONGEST_TICK = 24
 """Characters of a choice on an axis; architectures have hundreds."""
 _WIDE = 1_000.0
-"""Positive values whose largest is so many times the smallest can be distinguished on a logarithmic axis only."""
+"""Ratio of the largest to the smallest positive value from which only a logarithmic axis distinguishes them."""
 _FEW_DECADES = 2.5
 
 
@@ -44,14 +44,14 @@ class Axis:
     """One axis.
 
     Attributes:
-        name: Of the parameter or metric.
+        name: The parameter or metric.
         scale: `linear`, `log` or `categorical`.
         low: The lowest place of a value.
         high: The highest place of a value.
-        choices: Of a categorical one; the place of each is its number.
-        absent: The place of trials that do not have it; None when all have it.
-        whole: Whether only whole numbers lie on it.
-        listed: The only values on it, in order, where they are few; empty otherwise.
+        choices: Choices of a categorical axis; the place of each is its index.
+        absent: The place of trials without a value; None if all have one.
+        whole: Whether all values are integers.
+        listed: The only values on it, in order, if they are few; empty otherwise.
     """
 
     name: str
@@ -65,23 +65,23 @@ class Axis:
 
     @property
     def range(self) -> tuple[float, float]:
-        """From where to where the axis is drawn, in places."""
+        """The drawn range, in places."""
         margin = 0.5 if self.scale == CATEGORICAL else _MARGIN * (self.high - self.low)
         return (self.low if self.absent is None else self.absent) - margin, self.high + margin
 
     def places(self, values: Floats) -> Floats:
-        """Return where values lie; NaN for an absent one that the axis has no place for."""
+        """Return the places of values; NaN for an absent one without a place."""
         places = np.log10(np.where(values > 0, values, np.nan)) if self.scale == LOG else values.astype(np.float64)
         return places if self.absent is None else np.where(np.isnan(values), self.absent, places)
 
     def value(self, place: float) -> float:
-        """Return the value at a place: the inverse of `places` for what is not absent."""
+        """Return the value at a place: the inverse of `places` for present values."""
         return 10.0**place if self.scale == LOG else place
 
     def ticks(self, most: int = _MOST_TICKS) -> tuple[list[float], list[str]]:
-        """Return places with what to write at them, from the bottom up; at most so many, and one for the absent.
+        """Return places and texts of ticks, from the bottom up: at most `most`, and one for absent values.
 
-        The texts are as they are: most of Plotly's axes read HTML, those of parallel coordinates do not.
+        The texts are not escaped: most of Plotly's axes read HTML, those of parallel coordinates do not.
         """
         marks = [] if self.absent is None else [(self.absent, ABSENT)]
         if self.scale == CATEGORICAL:
@@ -92,7 +92,7 @@ class Axis:
         return [place for place, _ in marks], [text for _, text in marks]
 
     def coordinates(self, values: Floats) -> Floats:
-        """Return what Plotly is given on the axis of `layout`, which takes logarithms itself."""
+        """Return the coordinates for the axis of `layout`, which takes logarithms itself."""
         places = self.places(values)
         return np.power(10.0, places) if self.scale == LOG else places
 
@@ -108,7 +108,7 @@ class Axis:
         if self.scale != CATEGORICAL and self.absent is None and not self.listed:
             power = {"exponentformat": "power"} | ({"dtick": 1} if self.high - self.low > _FEW_DECADES else {})
             return form | (power if self.scale == LOG else {"nticks": most_ticks})
-        if self.scale != CATEGORICAL and self.absent is not None:  # no number beside the word for the absent ones
+        if self.scale != CATEGORICAL and self.absent is not None:  # no number beside the text of absent values
             clear = self.absent + _CLEAR_SHARE * (self.high - self.absent)
             kept = [i for i, place in enumerate(ticks) if place <= self.absent or place >= clear]
             ticks, texts = [ticks[i] for i in kept], [texts[i] for i in kept]
@@ -130,7 +130,7 @@ class Axis:
 
 
 def parameter_axis(trials: TrialTable, name: str, rows: Rows) -> Axis:
-    """Return the axis of a parameter, from bound to bound, or as far as the values of some trials lie beyond."""
+    """Return the axis of a parameter, from bound to bound, extended to values beyond the bounds."""
     parameter, values = trials.parameter(name), trials.values[name][rows]
     has_absent = bool(np.isnan(values).any())
     if parameter.is_categorical:
@@ -140,14 +140,16 @@ def parameter_axis(trials: TrialTable, name: str, rows: Rows) -> Axis:
 
 
 def metric_axis(name: str, values: Floats) -> Axis:
-    """Return the axis of a metric, logarithmic where values of one sign differ by orders of magnitude."""
+    """Return the axis of a metric, logarithmic if values of one sign differ by orders of magnitude."""
     found = values[np.isfinite(values)]
     wide = bool(len(found)) and found.min() > 0 and found.max() / found.min() >= _WIDE
     has_absent = len(found) < len(values)
-    return _number_axis(Parameter(name, ParameterType.DOUBLE), values, LOG if wide else LINEAR, has_absent=has_absent)
+    return _number_axis(
+        ParameterInfo(name, ParameterType.DOUBLE), values, LOG if wide else LINEAR, has_absent=has_absent
+    )
 
 
-def _number_axis(parameter: Parameter, values: Floats, scale: str, *, has_absent: bool) -> Axis:
+def _number_axis(parameter: ParameterInfo, values: Floats, scale: str, *, has_absent: bool) -> Axis:
     found = values[np.isfinite(values) & ((values > 0) | (scale != LOG))]
     bounds = [bound for bound in (parameter.low, parameter.high) if math.isfinite(bound)]
     low = min((*bounds, found.min())) if len(found) else min(bounds, default=1.0)
@@ -158,7 +160,7 @@ def _number_axis(parameter: Parameter, values: Floats, scale: str, *, has_absent
         distinct = np.unique(found)
         listed = tuple(map(float, distinct)) if len(distinct) <= _FEW_TICKS else ()
     low, high = (math.log10(low), math.log10(high)) if scale == LOG else (float(low), float(high))
-    if high <= low:  # one value: it stands in the middle
+    if high <= low:  # one value: it is drawn in the middle
         room = abs(low) * 0.1 or 0.5
         low, high = low - room, high + room
     absent = low - _ABSENT_SHARE * (high - low) if has_absent else None
@@ -166,7 +168,7 @@ def _number_axis(parameter: Parameter, values: Floats, scale: str, *, has_absent
 
 
 def number(value: float) -> str:
-    """Return a number as an axis or a label shows it: `0.001`, `50k`, `1e-05`."""
+    """Format a number for an axis or a label: `0.001`, `50k`, `1e-05`."""
     thousand, most = 1_000, 1e6
     if abs(value) >= 10 * thousand and abs(value) < most and value % thousand == 0:
         return f"{value / thousand:.0f}k"
@@ -175,7 +177,7 @@ def number(value: float) -> str:
 
 
 def single(values: Floats) -> Floats | npt.NDArray[np.float32]:
-    """Return numbers in single precision, which is finer than a screen, where they fit: JSON of half the size."""
+    """Return numbers in single precision, which is finer than a screen, if they fit: JSON of half the size."""
     if _has_long(values):
         return values
     with np.errstate(over="ignore", under="ignore"):
@@ -185,17 +187,17 @@ def single(values: Floats) -> Floats | npt.NDArray[np.float32]:
 
 
 def shown(choice: str) -> str:
-    """Return a choice as an axis shows it, without its middle when it is long."""
+    """Return the text of a choice on an axis, without its middle if it is long."""
     return shortened(choice, _LONGEST_TICK)
 
 
 def _spread(count: int, most: int) -> list[int]:
-    """Return at most so many numbers below a count, at even distances from the first one."""
+    """Return at most `most` indices below a count, evenly spaced from the first one."""
     return list(range(0, count, max(1, -(-count // most))))
 
 
 def _log_ticks(low: float, high: float, most: int) -> list[float]:
-    """Return round numbers between two powers of ten: decades, or 1, 2 and 5 of each where there are few decades."""
+    """Return round numbers between two powers of ten: decades, or 1, 2 and 5 of each if there are few decades."""
     for mantissas in ((1, 2, 5), (1, 3), (1,)) if high - low <= _FEW_DECADES else ((1,),):
         ticks = [
             mantissa * 10.0**decade
@@ -212,35 +214,35 @@ def _log_ticks(low: float, high: float, most: int) -> list[float]:
 
 
 _FEWEST = 8
-"""With fewer values outliers cannot be recognized."""
+"""Minimum number of values to recognize outliers."""
 _LOG_RATIO = 1_000.0
-"""Positive values that differ by so much are drawn by their magnitude."""
+"""Ratio of positive values from which their axis is logarithmic."""
 _COMMON = (5, 95)
-"""Percentiles between which most values are."""
+"""Percentiles of the central range of values."""
 _FENCE = 1.5
-"""Values farther from these, in lengths of what lies between them, are outliers."""
+"""Values farther from the central range than this multiple of its length are outliers."""
 _OUTLYING = 4.0
-"""An axis is cut where it would be so many times as long with the outliers."""
+"""An axis is cut if outliers would make it this many times as long."""
 _VALUE_MARGIN = 0.08
 _WORTH_ZOOMING = 1.5
-"""An axis of all values would have to be so many times as long as that of the good ones."""
+"""An axis is restricted to the good values if all values would make it this many times as long."""
 _LONG = 1e6
-"""The smallest whole number of more than six digits."""
+"""The smallest integer of more than six digits."""
 _LARGEST_SINGLE = 1e30
 _SMALLEST_SINGLE = 1e-30
 _LARGEST_OF_SPREAD = 1e4
-"""Numbers that are so many times as large as what they differ by keep all their digits."""
+"""Numbers keep all digits if they are this many times as large as their differences."""
 
 _UNITS = (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0))
 _FEWEST_OF_A_UNIT = 3.0
 
 
 class ValueAxis(NamedTuple):
-    """How values are shown on an axis.
+    """The axis of a figure's values.
 
     Attributes:
-        layout: Plotly's settings of it.
-        note: What is not to be seen on it, in a sentence; empty when everything is.
+        layout: Plotly's settings.
+        note: The values beyond it, in a sentence; empty if there are none.
     """
 
     layout: dict[str, Any]
@@ -257,12 +259,12 @@ class TimeUnit(NamedTuple):
 def value_axis(values: Floats, *, maximize: bool | None = None) -> ValueAxis:
     """Return an axis on which values can be distinguished.
 
-    A few values that are far from all others, as diverged trainings give them, would make a line of the rest: the axis
-    ends before them, never on the better side, and the note counts them.
+    A few values far from all others, such as those of diverged trainings, would flatten the rest: the axis ends before
+    them, never on the better side, and the note counts them.
 
     Args:
-        values: What is drawn; what is not finite is left out.
-        maximize: Which side is the better one; None: neither.
+        values: The drawn values; non-finite ones are ignored.
+        maximize: Whether larger is better; None: no direction.
     """
     finite = values[np.isfinite(values)]
     if len(finite) < _FEWEST:
@@ -285,10 +287,10 @@ def value_axis(values: Floats, *, maximize: bool | None = None) -> ValueAxis:
 
 
 def good_end(values: Floats, *, maximize: bool) -> tuple[float, float] | None:
-    """Return from where to where the good values lie, in the order of an axis; None where all of them do.
+    """Return the range of the good values, in the order of an axis; None if it contains all of them.
 
-    From the best to as far behind the median as the best is before it: where values come close to the best, that is
-    where trials differ. It is None also where the rest would take less than a third of the axis.
+    It extends from the best to as far behind the median as the best is before it: trials differ near the best value.
+    It is also None if the rest would take less than a third of the axis.
     """
     finite = values[np.isfinite(values)]
     if len(finite) < _FEWEST:
@@ -305,7 +307,7 @@ def good_end(values: Floats, *, maximize: bool) -> tuple[float, float] | None:
 
 
 def time_unit(seconds: float) -> TimeUnit:
-    """Return the unit in which to show a time of this length: the largest of which it has three."""
+    """Return the unit for a duration: the largest of which it has three."""
     for name, length in _UNITS:
         if seconds >= _FEWEST_OF_A_UNIT * length:
             return TimeUnit(name, length)
@@ -313,7 +315,7 @@ def time_unit(seconds: float) -> TimeUnit:
 
 
 def compact(values: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.floating[Any]]:
-    """Return numbers in half the space where the difference cannot be seen in a picture."""
+    """Return numbers in half the space if the difference is invisible in a picture."""
     finite = values[np.isfinite(values)]
     if not len(finite):
         return values.astype(np.float32)
@@ -328,21 +330,21 @@ def compact(values: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.floating[An
 
 
 def hovered(axis: str, values: npt.NDArray[np.floating[Any]]) -> str:
-    """Return how Plotly shows the number beneath the pointer: with six digits, or with all if whole ones have more.
+    """Return Plotly's format of the hovered number: with six digits, or with all if integers have more.
 
     Args:
         axis: `x`, `y` or `z`.
-        values: Of the trace, on this axis.
+        values: Values of the trace on this axis.
     """
     return f"%{{{axis}:{hover_format(values)}}}"
 
 
 def hover_format(values: npt.NDArray[np.floating[Any]]) -> str:
-    """Return the format of numbers beneath the pointer, as `hovered` uses it."""
+    """Return the format of hovered numbers, as `hovered` uses it."""
     return ".16~g" if _has_long(values) else ".6g"
 
 
 def _has_long(values: npt.NDArray[np.floating[Any]]) -> bool:
-    """Return whether whole numbers of more than six digits are among these, such as seeds and sizes in bytes."""
+    """Whether integers of more than six digits are among these, such as seeds and sizes in bytes."""
     sizes = np.abs(values[np.isfinite(values)])
     return bool(((sizes >= _LONG) & (sizes == np.round(sizes))).any())

@@ -1,4 +1,4 @@
-"""All figures, by name: what the page, `katib plot` and notebooks offer."""
+"""All figures by name, for the page, `katib plot` and notebooks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from katib.errors import InvalidError, NotFoundError, invalid
 from katib.figures.comparison import draw_comparison, why_incomparable
 from katib.figures.contour import draw_contour
 from katib.figures.curves import CurveChoice, chosen, evenly_ended
-from katib.figures.data import WAYS, Choice, ExperimentData, measure_of
+from katib.figures.data import WAYS, ExperimentData, FigureOptions, measure_of
 from katib.figures.durations import draw_durations, no_trial_has_ended
 from katib.figures.history import draw_edf, draw_history
 from katib.figures.importance import draw_importances, importance_obstacle
@@ -25,38 +25,38 @@ from katib.figures.timeline import draw_timeline, nothing_has_started
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-Draw = Callable[[ExperimentData, Choice], "go.Figure"]
+Draw = Callable[[ExperimentData, FigureOptions], "go.Figure"]
 Obstacle = Callable[[ExperimentData], str]
 
 
 def needs_a_value(data: ExperimentData) -> str:
-    """Return that no trial has been measured yet, if so."""
+    """Return an obstacle if no trial has been measured yet."""
     return "" if measure_of(data.trials).drawn.any() else "No trial has a value yet."
 
 
 def needs_two_parameters(data: ExperimentData) -> str:
-    """Return that there are no two parameters, or no measured trial, if so."""
+    """Return an obstacle if there are fewer than two parameters, or no measured trial."""
     return needs_a_value(data) or ("" if len(data.trials.values) > 1 else "It takes two parameters.")
 
 
 def needs_a_parameter(data: ExperimentData) -> str:
-    """Return that no trial has been measured, or that trials have no parameters, if so."""
+    """Return an obstacle if no trial has been measured, or trials have no parameters."""
     return needs_a_value(data) or ("" if data.trials.values else "The trials have no parameters.")
 
 
 @dataclass(frozen=True, slots=True)
 class FigureKind:
-    """One figure.
+    """A figure of one experiment.
 
     Attributes:
-        name: In commands and addresses.
-        title: In headings.
-        tells: What it shows and how to read it, one or two sentences.
-        draw: Draws it. Called only where `obstacle` finds none.
-        obstacle: Says in a sentence why it cannot be drawn; empty when it can.
-        curves: Says of which trials it needs curves; None: of none.
-        chooses: Fields of `Choice` that concern it.
-        keep_seconds: So long it is good although trials have changed, because it takes long to draw.
+        name: Name in commands and addresses.
+        title: Title in headings.
+        tells: Its content and interpretation, one or two sentences.
+        draw: Draws it. Called only if `obstacle` finds none.
+        obstacle: Returns a sentence why it cannot be drawn; empty if it can.
+        curves: Selects the trials whose curves it needs; None: none.
+        chooses: Fields of the choice that it uses.
+        keep_seconds: How long it is cached although trials have changed, because it takes long to draw.
     """
 
     name: str
@@ -71,13 +71,13 @@ class FigureKind:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonKind:
-    """One figure of several experiments; its attributes are those of `FigureKind`."""
+    """A figure of several experiments; its attributes are those of `FigureKind`."""
 
     name: str
     title: str
     tells: str
-    draw: Callable[[Sequence[ExperimentData], Choice], go.Figure]
-    obstacle: Callable[[Sequence[ExperimentData], Choice], str]
+    draw: Callable[[Sequence[ExperimentData], FigureOptions], go.Figure]
+    obstacle: Callable[[Sequence[ExperimentData], FigureOptions], str]
     chooses: tuple[str, ...] = ()
 
 
@@ -198,7 +198,7 @@ FIGURES: tuple[FigureKind, ...] = (
         chooses=("by",),
     ),
 )
-"""In the order in which they are shown: what was reached, what of the parameters made it so, how the trials ran."""
+"""In the order of display: results, the effect of parameters, the course of the trials."""
 
 COMPARISON = ComparisonKind(
     "comparison",
@@ -215,21 +215,21 @@ _BY_NAME = {figure.name: figure for figure in FIGURES}
 
 
 def figure_named(name: str) -> FigureKind:
-    """Return a figure.
+    """Return the figure of a name.
 
     Raises:
-        NotFoundError: There is none of that name; the error names all.
+        NotFoundError: The name is unknown; the error lists all.
     """
     if name not in _BY_NAME:
         raise NotFoundError(f'there is no figure "{name}"; there are {", ".join(_BY_NAME)}')
     return _BY_NAME[name]
 
 
-def draw(kind: FigureKind, data: ExperimentData, choice: Choice) -> go.Figure:
-    """Return a figure.
+def draw(kind: FigureKind, data: ExperimentData, choice: FigureOptions) -> go.Figure:
+    """Draw a figure.
 
     Raises:
-        InvalidError: It cannot be drawn of these trials, or the choice names something that the experiment does not
+        InvalidError: It cannot be drawn for these trials, or the choice names something that the experiment does not
             have.
     """
     check_choice(data, choice)
@@ -238,11 +238,11 @@ def draw(kind: FigureKind, data: ExperimentData, choice: Choice) -> go.Figure:
     return kind.draw(data, choice)
 
 
-def check_choice(data: ExperimentData, choice: Choice) -> None:
-    """Check that an experiment has what a reader chose.
+def check_choice(data: ExperimentData, choice: FigureOptions) -> None:
+    """Check that an experiment has the chosen parameters, metric and objectives.
 
     Raises:
-        InvalidError: It does not.
+        InvalidError: It lacks one of them.
     """
     _check_way(choice)
     for name in choice.parameters:
@@ -259,15 +259,15 @@ def check_choice(data: ExperimentData, choice: Choice) -> None:
             raise invalid("objectives", f'{data.name} has no objective "{name}"', remedy, "figure-objective")
 
 
-def why_impossible(kind: FigureKind, data: ExperimentData, choice: Choice) -> str:
-    """Return in a sentence why a figure cannot be drawn; empty when it can."""
+def why_impossible(kind: FigureKind, data: ExperimentData, choice: FigureOptions) -> str:
+    """Return a sentence why a figure cannot be drawn; empty if it can."""
     obstacle = kind.obstacle(data)
     if obstacle or not choice.metric or "metric" not in kind.chooses or kind.curves:
         return obstacle
     return "" if measure_of(data.trials, choice.metric).drawn.any() else f"No trial has a value of {choice.metric} yet."
 
 
-def compare(experiments: Sequence[ExperimentData], choice: Choice) -> go.Figure:
+def compare(experiments: Sequence[ExperimentData], choice: FigureOptions) -> go.Figure:
     """Return the figure of several experiments.
 
     Raises:
@@ -279,7 +279,7 @@ def compare(experiments: Sequence[ExperimentData], choice: Choice) -> go.Figure:
     return COMPARISON.draw(experiments, choice)
 
 
-def _check_way(choice: Choice) -> None:
+def _check_way(choice: FigureOptions) -> None:
     if choice.by not in WAYS:
         raise invalid("by", f'there is no axis "{choice.by}"', f"choose of {', '.join(WAYS)}", "figure-axis")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from katib.figures.axes import compact, hovered, time_unit, value_axis
-from katib.figures.data import Choice, ExperimentData, improvements, measure_of
+from katib.figures.data import ExperimentData, FigureOptions, improvements, measure_of
 from katib.figures.style import MOST_LINES, add_note, html_safe, line_look, new_figure
 from katib.figures.trials import Floats
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 MOST_EXPERIMENTS = MOST_LINES
 _CROWDED = 20.0
-"""A linear axis so many times as long as the median improvement would have most of them at its beginning."""
+"""A linear axis longer than this multiple of the median improvement would show most of them at its beginning."""
 _MARKS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "star")
 
 
-class _Line(NamedTuple):
-    """The best so far of one experiment: where it improved, and where the experiment is now."""
+class _BestLine(NamedTuple):
+    """The best so far of one experiment: its improvements, and the present point."""
 
     name: str
     x: Floats
@@ -31,10 +31,10 @@ class _Line(NamedTuple):
     texts: list[str]
 
 
-def draw_comparison(experiments: Sequence[ExperimentData], choice: Choice) -> go.Figure:
-    """Return a line of the best so far for each experiment, against its trials or the time since it started.
+def draw_comparison(experiments: Sequence[ExperimentData], choice: FigureOptions) -> go.Figure:
+    """Draw a line of the best so far for each experiment, against its trials or the time since it started.
 
-    Time is what another trial costs: an algorithm that needs fewer trials but more time between them shows it there.
+    Time includes the algorithm's cost: one that needs fewer trials but more time between them is slower there.
     """
     measures = [measure_of(data.trials, choice.metric) for data in experiments]
     lines = [_line(data, choice, label) for data, label in zip(experiments, _labels(experiments), strict=True)]
@@ -58,8 +58,8 @@ def draw_comparison(experiments: Sequence[ExperimentData], choice: Choice) -> go
     return figure
 
 
-def why_incomparable(experiments: Sequence[ExperimentData], choice: Choice) -> str:
-    """Return why some experiments cannot be compared; empty when they can."""
+def why_incomparable(experiments: Sequence[ExperimentData], choice: FigureOptions) -> str:
+    """Return the reason why experiments cannot be compared; empty if they can."""
     if not 1 < len(experiments) <= MOST_EXPERIMENTS:
         return f"A comparison is of 2 to {MOST_EXPERIMENTS} experiments."
     for data in experiments:
@@ -81,15 +81,15 @@ def why_incomparable(experiments: Sequence[ExperimentData], choice: Choice) -> s
 
 
 def _labels(experiments: Sequence[ExperimentData]) -> list[str]:
-    """Return the names of experiments, with their namespaces where two have the same one."""
+    """Return the names of experiments, with their namespaces if two have the same name."""
     names = [data.name for data in experiments]
     return [
         f"{data.experiment.namespace}/{data.name}" if names.count(data.name) > 1 else data.name for data in experiments
     ]
 
 
-def _line(data: ExperimentData, choice: Choice, label: str) -> _Line:
-    """Return the line of an experiment. By time, trials stand in the order of their ends, which is when one knew."""
+def _line(data: ExperimentData, choice: FigureOptions, label: str) -> _BestLine:
+    """Return the line of an experiment. By time, trials are in the order of their ends, when values become known."""
     trials, measure = data.trials, measure_of(data.trials, choice.metric)
     costs = measure.costs
     if choice.by != "time":
@@ -104,14 +104,14 @@ def _line(data: ExperimentData, choice: Choice, label: str) -> _Line:
         last = float(places[-1]) if len(places) else math.nan
     corners = improvements(costs[order])
     if not len(corners):
-        return _Line(label, np.empty(0), np.empty(0), [])
+        return _BestLine(label, np.empty(0), np.empty(0), [])
     rows = order[corners]
     values = -costs[rows] if measure.maximize else costs[rows]
     texts = html_safe(list(trials.names[rows]))
-    return _Line(label, np.append(places[corners], last), np.append(values, values[-1]), [*texts, texts[-1]])
+    return _BestLine(label, np.append(places[corners], last), np.append(values, values[-1]), [*texts, texts[-1]])
 
 
-def _add_line(figure: go.Figure, line: _Line, number: int, unit: float) -> None:
+def _add_line(figure: go.Figure, line: _BestLine, number: int, unit: float) -> None:
     if not len(line.x):
         return
     [name] = html_safe([line.name])

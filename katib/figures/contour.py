@@ -1,8 +1,8 @@
-"""Contour: what was reached over the plane of two parameters, interpolated between the trials.
+"""Contour: the objective over the plane of two parameters, interpolated between the trials.
 
-Interpolation is by inverse distance [Shepard1968] over the 12 nearest trials, where each axis is as long as the other.
-Places that are far from all trials stay empty. Choices are not between each other: the other choice of a categorical
-parameter is as far away as the whole axis, so it counts only where nothing else is.
+Interpolation is by inverse distance [Shepard1968] over the 12 nearest trials, on axes of equal length. Places far from
+all trials are empty. Choices are not ordered: another choice of a categorical parameter is a whole axis away, so it
+counts only if there is nothing nearer.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from katib.figures.axes import CATEGORICAL, Axis, parameter_axis
-from katib.figures.data import Choice, ExperimentData
+from katib.figures.data import ExperimentData, FigureOptions
 from katib.figures.marks import add_best, add_groups, add_legend, mark_groups, spread_out, texts_of
 from katib.figures.style import add_note, html_safe, new_figure
-from katib.figures.targets import Shades, Target, by_telling, sampled, shades_of, target_of
+from katib.figures.targets import RankingMetric, Shades, by_telling, sampled, shades_of, target_of
 from katib.figures.trials import Floats, Rows, TrialTable
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 _CELLS = 50
-"""Of a continuous axis."""
+"""Cells of a continuous axis."""
 _NEIGHBOURS = 12
 _FAR = 0.25
-"""So far from all trials, in shares of an axis, nothing is said."""
+"""Distance from all trials, in shares of an axis, beyond which the picture is empty."""
 _MOST_KNOWN = 5_000
-"""Trials that the interpolation rests on, at most."""
+"""Maximum number of trials of the interpolation."""
 _MOST_MARKS = 800
 
 
-def draw_contour(data: ExperimentData, choice: Choice) -> go.Figure:
-    """Return the contour over the first two chosen parameters, or the two that say most about the objective."""
+def draw_contour(data: ExperimentData, choice: FigureOptions) -> go.Figure:
+    """Draw the contour over the first two chosen parameters, or the two most telling ones."""
     trials, target = data.trials, target_of(data.trials, choice.metric)
     names = pair_of(trials, choice)
     known = sampled(target, _MOST_KNOWN, _MOST_KNOWN // 5)
@@ -57,7 +57,7 @@ def draw_contour(data: ExperimentData, choice: Choice) -> go.Figure:
     return figure
 
 
-def pair_of(trials: TrialTable, choice: Choice) -> tuple[str, str]:
+def pair_of(trials: TrialTable, choice: FigureOptions) -> tuple[str, str]:
     """Return the two parameters to show."""
     names = [*choice.parameters[:2]]
     names += [name for name in by_telling(trials, choice.metric) if name not in names]
@@ -65,12 +65,12 @@ def pair_of(trials: TrialTable, choice: Choice) -> tuple[str, str]:
 
 
 def interpolated(points: Floats, values: Floats, asked: Floats) -> Floats:
-    """Return values at some points from those at others; NaN where all of them are far away.
+    """Interpolate values at some points from those at others; NaN if all of them are far away.
 
     Args:
-        points: Where values are known, shape (n, 2), in shares of the axes.
-        values: The known ones, shape (n,).
-        asked: Where values are wanted, shape (m, 2).
+        points: Points with known values, shape (n, 2), in shares of the axes.
+        values: The known values, shape (n,).
+        asked: Points to interpolate, shape (m, 2).
     """
     from scipy.spatial import cKDTree
 
@@ -83,9 +83,9 @@ def interpolated(points: Floats, values: Floats, asked: Floats) -> Floats:
 
 
 def _add_surface(
-    figure: go.Figure, trials: TrialTable, target: Target, known: Rows, x: Axis, y: Axis, shades: Shades
+    figure: go.Figure, trials: TrialTable, target: RankingMetric, known: Rows, x: Axis, y: Axis, shades: Shades
 ) -> None:
-    """Add colours between the trials: cells where an axis has choices, otherwise lines of equal values."""
+    """Add colours between the trials: cells if an axis has choices, otherwise lines of equal values."""
     columns = [trials.values[axis.name][known] for axis in (x, y)]
     present = ~np.isnan(columns[0]) & ~np.isnan(columns[1])
     if not present.any():
@@ -123,7 +123,7 @@ def _share(axis: Axis, places: Floats) -> Floats:
 
 
 def _add_marks(
-    figure: go.Figure, trials: TrialTable, target: Target, rows: Rows, x: Axis, y: Axis, shades: Shades
+    figure: go.Figure, trials: TrialTable, target: RankingMetric, rows: Rows, x: Axis, y: Axis, shades: Shades
 ) -> None:
     xs, ys = (spread_out(axis, trials.values[axis.name][rows], rows, seed) for seed, axis in enumerate((x, y)))
     colours = shades.of_rows(target, rows).astype(np.float32)

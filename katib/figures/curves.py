@@ -1,6 +1,6 @@
-"""Which curves a figure needs, and how readings become one. Pure: reading them is the caller's work.
+"""Selection of curves for figures, and their conversion from readings. Pure: the caller reads them.
 
-A picture shows some 100 curves at most, so a server reads no more than these, whatever the number of trials.
+A picture shows about 100 curves, so a server reads no more, whatever the number of trials.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from katib.figures.trials import Floats, Rows, TrialTable, number_of
 from katib.model.metrics import ZERO_TIME, MetricLog
 
 CurveChoice = Callable[[TrialTable], Rows]
-"""Says of which trials a figure draws curves."""
+"""Selects the trials whose curves a figure draws."""
 
 MOST_CURVES = 100
 CURVE_POINTS = 60
-"""So many points has each: a hundred of them fill no more than a picture shows."""
+"""Maximum points of each curve: a hundred of them then fit the limit of a picture."""
 
 _BEST, _NEWEST, _WORST, _FAILED = 20, 20, 10, 5
 
 
 def chosen(trials: TrialTable) -> Rows:
-    """Return the trials whose curves are drawn, at most 100, in the order of creation.
+    """Return the trials with drawn curves, at most 100, in the order of creation.
 
-    The best, the worst, those that run, the newest ones of each kind, and of all others an even choice.
+    The best, the worst, running ones, the newest of each kind, and an even selection of the others.
     """
     costs = measure_of(trials).costs
     ranked = np.argsort(costs, kind="stable")
@@ -48,9 +48,9 @@ def chosen(trials: TrialTable) -> Rows:
 
 
 def evenly_ended(trials: TrialTable) -> Rows:
-    """Return trials that were stopped early and trials that ran to their end, evenly spread, 50 of each at most.
+    """Return trials that were stopped early and trials that were not, evenly spread, 50 of each at most.
 
-    None of either where none was stopped.
+    Empty if none was stopped.
     """
     half = MOST_CURVES // 2 if trials.in_states("EarlyStopped").any() else 0
     if not half:
@@ -59,16 +59,16 @@ def evenly_ended(trials: TrialTable) -> Rows:
 
 
 def rows_of(trials: TrialTable, names: Container[str]) -> dict[str, int]:
-    """Return the place of each of these trials, by name."""
+    """Return the rows of these trials, by name."""
     return {name: row for row, name in enumerate(trials.names.tolist()) if name in names}
 
 
 def curve_of(readings: Sequence[MetricLog], started: float) -> Curve:
-    """Return the curve of some readings of one metric.
+    """Convert readings of one metric to a curve.
 
     Args:
         readings: In order.
-        started: When the trial started, in seconds since 1970; NaN: not known, and the first reading stands for it.
+        started: Start of the trial, in seconds since 1970; NaN: unknown, and the first reading replaces it.
     """
     moments = [math.nan if reading.time == ZERO_TIME else reading.time.timestamp() for reading in readings]
     times = np.array(moments, dtype=np.float64)
@@ -80,13 +80,13 @@ def curve_of(readings: Sequence[MetricLog], started: float) -> Curve:
 
 
 class CurveAxis(NamedTuple):
-    """What the horizontal axis of curves counts.
+    """The horizontal axis of curves.
 
     Attributes:
-        by: `step`, `time`, or `reading` where a program says neither.
-        title: Of the axis.
-        unit: Of the time.
-        note: Why it is not what was asked for; empty when it is.
+        by: `step`, `time`, or `reading` if a program reports neither.
+        title: Title of the axis.
+        unit: Unit of the time.
+        note: Why it differs from the requested one; empty if it does not.
     """
 
     by: str
@@ -95,7 +95,7 @@ class CurveAxis(NamedTuple):
     note: str = ""
 
     def places(self, curve: Curve) -> Floats:
-        """Return where each reading of a curve stands; NaN for one that has no place on this axis."""
+        """Return the place of each reading of a curve; NaN for one without a place on this axis."""
         if self.by == "time":
             return curve.seconds / self.unit.seconds
         if self.by == "step":
@@ -104,10 +104,10 @@ class CurveAxis(NamedTuple):
 
 
 def curve_axis(curves: Sequence[Curve], by: str) -> CurveAxis:
-    """Return the axis that was asked for, or the nearest that these curves have.
+    """Return the requested axis, or the closest that these curves have.
 
     Args:
-        curves: What will be drawn.
+        curves: The curves to draw.
         by: `step` or `time`.
     """
     has_steps = any(curve.steps is not None for curve in curves)
@@ -116,8 +116,8 @@ def curve_axis(curves: Sequence[Curve], by: str) -> CurveAxis:
     if by == "step" and has_steps:
         return CurveAxis("step", "step", unit)
     if math.isfinite(longest):
-        note = "the programs report no steps, so the time stands for them" if by == "step" else ""
+        note = "the programs report no steps, so time is shown instead" if by == "step" else ""
         return CurveAxis("time", f"{unit.name} since the start of the trial", unit, note)
     if has_steps:
-        return CurveAxis("step", "step", unit, "the readings carry no times, so steps stand for them")
+        return CurveAxis("step", "step", unit, "the readings carry no times, so steps are shown instead")
     return CurveAxis("reading", "reading", unit, "the readings carry neither steps nor times")

@@ -1,4 +1,4 @@
-"""What a figure is drawn from."""
+"""The input of figures."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from katib.figures.trials import Floats, Rows, TrialTable
 from katib.model.types import Experiment
 
 WAYS = ("step", "time")
-"""What the horizontal axis of curves may count."""
+"""Possible units of the horizontal axis of curves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """What a trial reported of a metric, in order.
+    """The readings of a trial's metric, in order.
 
     Attributes:
-        values: The readings; NaN where one is no number.
-        steps: The step of the training of each; None where the program did not say.
-        seconds: Since the start of the trial; NaN for a reading without a time.
+        values: The readings; NaN if one is not a number.
+        steps: The training step of each; None if the program did not report it.
+        seconds: Time since the start of the trial; NaN for a reading without a time.
         is_whole: Whether it has all readings, so that they can be counted.
     """
 
@@ -37,14 +37,14 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentData:
-    """An experiment as figures see it.
+    """An experiment with its trials and curves, as input of figures.
 
     Attributes:
         experiment: The Experiment.
         trials: All of its trials.
-        curves: Curves of the asked metric by the trial's name, of those trials that the figure's `curves` names;
+        curves: Curves of the chosen metric by the trial's name, for the trials that the figure's `curves` selects;
             empty for figures that need none.
-        now: When all of this was so, in seconds since 1970: what still runs is drawn until then. NaN: not known.
+        now: Time of the data, in seconds since 1970: running trials are drawn until then. NaN: unknown.
     """
 
     experiment: Experiment
@@ -59,13 +59,13 @@ class ExperimentData:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """What a reader may choose of a figure; each figure uses what concerns it.
+class FigureOptions:
+    """A reader's choices for a figure; each figure uses those that it supports.
 
     Attributes:
-        parameters: Axes to show, in order; empty: those that the figure finds most telling.
-        metric: In place of the objective; empty: the objective.
-        by: What the horizontal axis counts: `step` (of a training, or in a comparison the trials) or `time`.
+        parameters: Axes to show, in order; empty: the most telling ones.
+        metric: Metric to show; empty: the objective.
+        by: Unit of the horizontal axis: `step` (of a training, or in a comparison the trials) or `time`.
         objectives: Axes of a Pareto front, two or three; empty: the first ones.
     """
 
@@ -76,7 +76,7 @@ class Choice:
 
 
 _MOST_CORNERS = 1_000
-"""Of the line of the best so far: it has few, but nothing keeps every trial from being better than all before it."""
+"""Corners of the line of the best so far: usually few, but every trial may improve on all earlier ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +86,10 @@ class Measure:
     Attributes:
         name: The metric.
         values: Its column.
-        drawn: Which trials have ended with a finite value of it.
-        eligible: Those of them that may be the best.
-        maximize: Whether larger is better; None where no direction is given.
-        goal: The value at which the search ends; None without one.
+        drawn: Mask of trials that have ended with a finite value of it.
+        eligible: Mask of those that may be the best.
+        maximize: Whether larger is better; None without a direction.
+        goal: The value that ends the search; None without one.
     """
 
     name: str
@@ -101,24 +101,24 @@ class Measure:
 
     @property
     def costs(self) -> Floats:
-        """The values with the sign that makes smaller better; infinity for trials that cannot be the best."""
+        """The values, negated if maximized; infinity for trials that cannot be the best."""
         if self.maximize is None:
             return np.full(len(self.values), np.inf)
         return np.where(self.eligible, -self.values if self.maximize else self.values, np.inf)
 
     @property
     def best(self) -> int | None:
-        """The place of the best trial, of equal ones the oldest; None without one."""
+        """The row of the best trial, the oldest of equal ones; None without one."""
         costs = self.costs
         place = int(np.argmin(costs)) if len(costs) else -1
         return place if place >= 0 and np.isfinite(costs[place]) else None
 
 
 def measure_of(trials: TrialTable, metric: str = "") -> Measure:
-    """Return a metric of some trials, that of the first objective when none is named.
+    """Return a metric of some trials, by default that of the first objective.
 
     Raises:
-        KeyError: The trials have none of that name.
+        KeyError: The trials have no metric of that name.
     """
     name = metric or trials.objective.name
     values = trials.metrics[name]
@@ -129,9 +129,9 @@ def measure_of(trials: TrialTable, metric: str = "") -> Measure:
 
 
 def improvements(costs: Floats) -> Rows:
-    """Return where a cost is smaller than all before it: the corners of the line of the best so far.
+    """Return the rows with a cost below all earlier ones: the corners of the line of the best so far.
 
-    Of more than 1,000 the first, the last and an even choice of the others.
+    Of more than 1,000 the first, the last and an even selection of the others.
     """
     if not len(costs):
         return np.empty(0, dtype=np.int64)

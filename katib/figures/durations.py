@@ -1,4 +1,4 @@
-"""How long trials run, by how they ended, and whether the long ones are better."""
+"""Durations of trials, by their end, and the relation of value and duration."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from katib.figures.axes import TimeUnit, compact, hovered, time_unit, value_axis
-from katib.figures.data import Choice, ExperimentData, Measure, measure_of
+from katib.figures.data import ExperimentData, FigureOptions, Measure, measure_of
 from katib.figures.style import (
     GOLDEN,
     STATE_COLOURS,
@@ -29,12 +29,12 @@ _MOST_OF_A_STATE = 150
 _MOST_MEASURED = 800
 _FEWEST_FOR_A_BOX = 5
 _JITTER = 0.3
-"""To each side: marks of equal durations do not hide each other."""
+"""Spread to each side: marks of equal durations do not hide each other."""
 _LEFT, _RIGHT = (0.0, 0.46), (0.54, 1.0)
 
 
-def draw_durations(data: ExperimentData, choice: Choice) -> go.Figure:
-    """Return two pictures: durations of ended trials by state, and the value of each trial against its duration.
+def draw_durations(data: ExperimentData, choice: FigureOptions) -> go.Figure:
+    """Draw two pictures: durations of ended trials by state, and the value of each trial against its duration.
 
     A box spans the middle half of a state's trials with the median in it, its whiskers the 5th to the 95th percentile.
     """
@@ -70,7 +70,7 @@ def draw_durations(data: ExperimentData, choice: Choice) -> go.Figure:
 
 
 def no_trial_has_ended(data: ExperimentData) -> str:
-    """Return that no trial has ended that had started, if so."""
+    """Return an obstacle if no started trial has ended."""
     return "" if np.isfinite(data.trials.durations).any() else "No trial has run to an end yet."
 
 
@@ -106,7 +106,7 @@ def _add_state(figure: go.Figure, trials: TrialTable, durations: Floats, state: 
 
 
 def _add_values(figure: go.Figure, trials: TrialTable, measure: Measure, durations: Floats, unit: TimeUnit) -> str:
-    """Add the picture on the right; return what a reader has to know of it."""
+    """Add the picture on the right; return its note."""
     rows = places(measure.drawn & np.isfinite(durations))
     drawn = fair_rows(rows, _MOST_MEASURED, rows[rows == measure.best])
     for state in ("Succeeded", "EarlyStopped"):

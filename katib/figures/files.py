@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 IMAGES = ("png", "svg", "pdf")
 FORMS = ("html", *IMAGES, "json")
-"""Suffixes of files that can be written."""
+"""Suffixes of supported files."""
 
 _WIDTH, _HEIGHT, _SCALE = 1000, 560, 2
 _NOISY_LOGGERS = ("kaleido", "choreographer", "logistro")
@@ -23,14 +23,14 @@ _BROWSER = "install Chromium (`apt-get install chromium`), or set BROWSER_PATH t
 
 
 def form_of(path: Path, forms: Sequence[str] = FORMS) -> str:
-    """Return what a file is to hold, by its suffix.
+    """Return the format of a file, by its suffix.
 
     Args:
         path: The file.
-        forms: Those that can be written.
+        forms: The supported formats.
 
     Raises:
-        InvalidError: The suffix is none of those that can be written, or the directory is missing.
+        InvalidError: The suffix is not supported, or the directory is missing.
     """
     check_place(path)
     form = path.suffix.lower().removeprefix(".")
@@ -44,10 +44,10 @@ def form_of(path: Path, forms: Sequence[str] = FORMS) -> str:
 
 
 def check_place(path: Path) -> None:
-    """Check that a file can have this name.
+    """Check that a file can have this path.
 
     Raises:
-        InvalidError: It is that of a directory, or the directory is missing.
+        InvalidError: The path is a directory, or its directory is missing.
     """
     if path.is_dir() or not path.parent.is_dir():
         cause = "it is a directory" if path.is_dir() else f"there is no directory {path.parent}"
@@ -55,10 +55,10 @@ def check_place(path: Path) -> None:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file, in place of one of that name once it is whole: a full disk costs no earlier one.
+    """Write a file atomically: a full disk keeps the earlier one.
 
     Raises:
-        InvalidError: It cannot be written.
+        InvalidError: The file cannot be written.
     """
     try:
         write_named(path, content)
@@ -68,12 +68,12 @@ def write(path: Path, content: bytes) -> None:
 
 
 def figure_bytes(figure: go.Figure, form: str) -> bytes:
-    """Return a figure as an image or as JSON.
+    """Convert a figure to an image or to JSON.
 
-    Images are drawn by the Chromium of the system, without any request to the network.
+    Images are drawn by the Chromium of the system, without network access.
 
     Args:
-        figure: What to write.
+        figure: The figure.
         form: `json` or one of IMAGES.
 
     Raises:
@@ -89,7 +89,7 @@ def figure_bytes(figure: go.Figure, form: str) -> bytes:
         raise _missing(
             form, f"needs the package {error.name}, which is not installed", "pip install 'katib[files]'"
         ) from error
-    for name in _NOISY_LOGGERS:  # what they say about a browser's messages; what fails is raised
+    for name in _NOISY_LOGGERS:  # they log a browser's messages; failures are raised
         logging.getLogger(name).setLevel(logging.CRITICAL)
     size = {"width": figure.layout.width or _WIDTH, "height": figure.layout.height or _HEIGHT, "scale": _SCALE}
     try:

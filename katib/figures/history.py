@@ -1,4 +1,4 @@
-"""The value of every trial: in the order of creation with the best so far, and which share reached which value."""
+"""The value of every trial: in the order of creation with the best so far, and as a distribution."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from katib.figures.axes import compact, good_end, hover_format, hovered, shown, value_axis
-from katib.figures.data import Choice, ExperimentData, Measure, improvements, measure_of
+from katib.figures.data import ExperimentData, FigureOptions, Measure, improvements, measure_of
 from katib.figures.style import (
     BLUE,
     GREEN,
@@ -34,26 +34,26 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 _STRIP, _VALUES = (0.0, 0.07), (0.13, 1.0)
-"""Parts of the height: trials without a value stand in a strip of their own, not on the axis of values."""
+"""Share of the height: trials without a value are in a strip of their own, not on the axis of values."""
 _EDGE = 0.02
-"""Where marks of values beyond the axis stand, as a share of its height."""
+"""Height of the marks of values beyond the axis, as a share of it."""
 _MOST_NAMED = 1_000
-"""Up to so many marks name the parameters of their trials: more would double what a page fetches."""
+"""Maximum number of marks with the parameters of their trials: more would double the size of a page."""
 _NAMED_PARAMETERS = 6
 _MOST_IN_STRIP = 100
-"""Marks of one state in it: more would be a line."""
+"""Maximum number of marks of one state in it: more would be a line."""
 _MEDIANS = 50
 _MOST_STEPS = 1_000
 _FEWEST_FOR_HALVES = 20
-"""Halves of fewer trials differ by chance."""
+"""Minimum number of trials in a half: with fewer, halves differ by chance."""
 
 
-def draw_history(data: ExperimentData, choice: Choice) -> go.Figure:
-    """Return the history: a mark per trial, a line of the best so far, the goal, and trials without a value below.
+def draw_history(data: ExperimentData, choice: FigureOptions) -> go.Figure:
+    """Draw the history: a mark per trial, a line of the best so far, the goal, and trials without a value below.
 
     Of more than 2,000 measured trials a fair sample is drawn with those that were the best when they ended, and a line
     of the median beside them; the line of the best is exact.
-    Without a direction, as other metrics than objectives have none, there is no best.
+    Metrics without a direction, such as those that are not objectives, have no best.
     """
     trials, measure = data.trials, measure_of(data.trials, choice.metric)
     axis = value_axis(measure.values[measure.drawn], maximize=measure.maximize)
@@ -79,9 +79,9 @@ def draw_history(data: ExperimentData, choice: Choice) -> go.Figure:
 
 
 def _zoom(figure: go.Figure, trials: TrialTable, measure: Measure, drawn: Rows) -> str:
-    """Show the good end of the values, with a mark at the edge for each drawn trial beyond; return the note of it.
+    """Show the good end of the values, with a mark at the edge for each drawn trial beyond; return the note.
 
-    The marks lie on an axis of their own, so that they stay at the edge; a page shows all values when one is clicked.
+    The marks are on an axis of their own, so that they stay at the edge; a page shows all values if one is clicked.
     """
     if measure.maximize is None or measure.best is None:
         return ""
@@ -149,7 +149,7 @@ def _add_marks(
 
 
 def _parameter_texts(trials: TrialTable, rows: Rows, most: int) -> list[str]:
-    """Return the values of at most so many parameters of some trials, each in a line."""
+    """Return the values of at most `most` parameters of some trials, each on a line."""
     names = most_telling(trials, most)
     columns = []
     for name in names:
@@ -163,7 +163,7 @@ def _parameter_texts(trials: TrialTable, rows: Rows, most: int) -> list[str]:
 
 
 def _add_median(figure: go.Figure, measure: Measure) -> None:
-    """Add the median of each of fifty equally long parts: whether most trials get better, which single marks hide."""
+    """Add the median of each of fifty equal parts: the trend of most trials, which single marks hide."""
     parts = np.array_split(places(measure.drawn), _MEDIANS)
     figure.add_scatter(
         x=[float(rows.mean()) + 1 for rows in parts],
@@ -176,7 +176,7 @@ def _add_median(figure: go.Figure, measure: Measure) -> None:
 
 
 def _add_best(figure: go.Figure, measure: Measure) -> None:
-    """Add the best so far as steps: a corner where it improves, so that its size does not grow with the trials."""
+    """Add the best so far as steps: a corner for each improvement, so that its size does not grow with the trials."""
     costs = measure.costs
     improved = improvements(costs)
     if not len(improved):
@@ -195,7 +195,7 @@ def _add_best(figure: go.Figure, measure: Measure) -> None:
 
 
 def _add_strip(figure: go.Figure, trials: TrialTable, measure: Measure) -> None:
-    """Add a strip below with the trials that have no value: those that run, and those that ended without."""
+    """Add a strip below with the trials without a value: running ones, and those that ended without."""
     if measure.drawn.all():
         return
     for state in STATES:
@@ -219,8 +219,8 @@ def _add_strip(figure: go.Figure, trials: TrialTable, measure: Measure) -> None:
     figure.update_layout(yaxis={"domain": _VALUES}, yaxis2=strip, xaxis={"anchor": "y2"})
 
 
-def draw_edf(data: ExperimentData, choice: Choice) -> go.Figure:
-    """Return the empirical distribution function of a metric, of all trials and of their first and second half."""
+def draw_edf(data: ExperimentData, choice: FigureOptions) -> go.Figure:
+    """Draw the empirical distribution function of a metric, of all trials and of their first and second half."""
     trials, measure = data.trials, measure_of(data.trials, choice.metric)
     rows = places(measure.drawn)
     axis = value_axis(measure.values[rows], maximize=measure.maximize)
@@ -241,7 +241,7 @@ def draw_edf(data: ExperimentData, choice: Choice) -> go.Figure:
 
 
 def _add_steps(figure: go.Figure, values: Floats, name: str, colour: str, *, dash: str, width: float) -> None:
-    """Add a line that rises where values are; of many values an even choice of quantiles, the extremes among them."""
+    """Add a line that rises at values; of many values an even selection of quantiles, including the extremes."""
     ordered = np.sort(values)
     shown = spaced(np.arange(len(ordered)), _MOST_STEPS)
     figure.add_scatter(

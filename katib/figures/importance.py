@@ -1,19 +1,18 @@
-"""Parameter importances: fANOVA, which share of the variance of the objective each parameter explains.
+"""Parameter importances: fANOVA, the share of the objective's variance that each parameter explains.
 
-Notation: n trials, p parameters, x (c, n) their columns, y (n,) ranks of the objective; ranks are scaled to 0 to 1. f
-is the mean of a forest's trees, V its variance where each parameter is drawn by itself. A parameter explains alone the
-variance of the mean of f given its value, and with others what it adds to that in interactions: together all that is
-left when the others are known.
+Notation: n trials, p parameters, x (c, n) their columns, y (n,) ranks of the objective, scaled to 0 to 1. f is the mean
+of a forest's trees, V its variance if each parameter is drawn independently. A parameter explains alone the variance of
+the mean of f given its value, and with others its additional part in interactions: together the variance that remains
+when the others are known.
 Source: [Hutter2014] An Efficient Approach for Assessing Hyperparameter Importance, ICML 31. [Geurts2006] Extremely
-Randomized Trees, Machine Learning 63: a node is cut where the best of one random cut for each column is. [Jansen1999]
+Randomized Trees, Machine Learning 63: a node is split at the best of one random cut for each column. [Jansen1999]
 Analysis of variance designs for model output, Computer Physics Communications 117: both shares from pairs of points.
-Differs from the sources: points are drawn in place of integrating over the leaves, and each value from those of the
-trials in place of the whole space, so importance is that where the search went. Each tree is grown on two thirds of
-the trials. Ranks take the place of values: a few diverged trials do not decide everything, and no scale does. The
-columns of the choices of one parameter are drawn together. A trial that does not have a parameter has a value of its
-own below all others.
+Differs from the sources: points are drawn instead of integrating over the leaves, and each value from those of the
+trials instead of the whole space, so importance is measured in the searched region. Each tree is grown on two thirds of
+the trials. Ranks replace values: a few diverged trials do not dominate, and the scale does not matter. The columns of
+the choices of one parameter are drawn together. Trials without a parameter have a separate value below all others.
 
-The same trials give the same importances: the lots have a fixed seed.
+The same trials give the same importances: the random generator has a fixed seed.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ import numpy as np
 
 from katib.errors import invalid
 from katib.figures.axes import shown
-from katib.figures.data import Choice, ExperimentData
+from katib.figures.data import ExperimentData, FigureOptions
 from katib.figures.style import BLUE, GREY, add_note, html_safe, new_figure
-from katib.figures.targets import Target, sampled, target_of
+from katib.figures.targets import RankingMetric, sampled, target_of
 from katib.figures.trials import Floats, Rows, TrialTable
 
 if TYPE_CHECKING:
@@ -36,34 +35,34 @@ if TYPE_CHECKING:
 FEWEST_TRIALS = 10
 _MOST_TRIALS = 2_000
 _MOST_CELLS = 40_000
-"""Of x: spaces of many columns are judged by fewer trials, so that the time is bounded."""
+"""Limit of the entries of x: spaces of many columns use fewer trials, so that the time is bounded."""
 _TREES, _GROUPS = 64, 8
-"""Errors are those of the means of groups of trees."""
+"""Groups of trees, whose means give the standard errors."""
 _ASKED, _FEWEST_DRAWN = 14_000, 200
-"""Points that each tree is asked for, for all parameters, and the points that are drawn at least."""
+"""Points evaluated by each tree, for all parameters, and the minimum number of points."""
 _GROWN_ON = 2 / 3
 _LEAF = 2
 _MOST_COLUMNS = 12
 """A parameter with more choices is one column, in the order of its choices."""
 _MOST_BARS = 30
 LITTLE = 0.25
-"""A forest that explains a smaller share of the variance has not found out what matters."""
+"""A forest that explains a smaller share of the variance is not conclusive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Importances:
-    """What a forest says about parameters.
+    """Importances of parameters according to a forest.
 
     Attributes:
-        names: Of the parameters, the most important first.
-        shares: Of the variance that each explains, alone and with others, in 0 to 1; what parameters explain together
-            counts for each of them.
-        alone: Of each, what it explains by itself.
+        names: The parameters, the most important first.
+        shares: Share of the variance that each explains, alone and with others, in 0 to 1; a joint part counts for
+            each of them.
+        alone: Share that each explains alone.
         errors: Standard error of each share over the trees.
         explained: Share of the variance of ranks that the forest explains, of trials that a tree has not seen. Below 0
-            when it is worse than the mean.
-        trials: How many trials it rests on.
-        measured: How many there are.
+            if it is worse than the mean.
+        trials: Number of trials used.
+        measured: Number of measured trials.
     """
 
     names: tuple[str, ...]
@@ -76,17 +75,17 @@ class Importances:
 
     @property
     def is_telling(self) -> bool:
-        """Whether the forest explains enough to be believed."""
+        """Whether the forest explains enough to be conclusive."""
         return self.explained >= LITTLE and any(self.shares)
 
 
 def importance_obstacle(data: ExperimentData) -> str:
-    """Return what is missing for importances."""
+    """Return an obstacle if there is too little data for importances."""
     return _obstacle(data.trials, target_of(data.trials))
 
 
-def varying(trials: TrialTable, target: Target) -> tuple[str, ...]:
-    """Return the parameters that do not have the same value in all measured trials."""
+def varying(trials: TrialTable, target: RankingMetric) -> tuple[str, ...]:
+    """Return the parameters with more than one value in the measured trials."""
     return tuple(
         name
         for name, column in trials.values.items()
@@ -95,11 +94,11 @@ def varying(trials: TrialTable, target: Target) -> tuple[str, ...]:
 
 
 def importances_of(trials: TrialTable, metric: str = "") -> Importances:
-    """Return how important each parameter is for a metric. Takes about a second.
+    """Return the importance of each parameter for a metric. Takes about a second.
 
     Args:
-        trials: With ten measured ones at least.
-        metric: Its name; empty: the objective.
+        trials: Ten measured ones at least.
+        metric: The metric; empty: the objective.
     """
     target = target_of(trials, metric)
     names = varying(trials, target)
@@ -121,8 +120,8 @@ def importances_of(trials: TrialTable, metric: str = "") -> Importances:
     )
 
 
-def draw_importances(data: ExperimentData, choice: Choice) -> go.Figure:
-    """Return a bar for the importance of each parameter, the most important on top, with what they rest on.
+def draw_importances(data: ExperimentData, choice: FigureOptions) -> go.Figure:
+    """Draw a bar for the importance of each parameter, the most important on top, with a note on their basis.
 
     Raises:
         InvalidError: Too few trials have a value of the chosen metric.
@@ -180,14 +179,14 @@ _LEAST_HEIGHT, _BAR_HEIGHT = 320, 26
 
 
 def basis_of(found: Importances) -> str:
-    """Return in a sentence what importances rest on, and whether they mean something."""
+    """Return a sentence on the basis of importances, and whether they are conclusive."""
     of = f" of {found.measured:,}" if found.trials < found.measured else ""
     explained = f"explains {max(found.explained, 0.0):.0%} of the variance of ranks (out of bag)"
     verdict = "" if found.is_telling else ": too little to mean much; wait for more trials"
     return f"Random forest (fANOVA) on {found.trials:,}{of} trials, {explained}{verdict}"
 
 
-def _obstacle(trials: TrialTable, target: Target) -> str:
+def _obstacle(trials: TrialTable, target: RankingMetric) -> str:
     if len(target.rows) < FEWEST_TRIALS:
         return f"It takes {FEWEST_TRIALS} trials with a value; there are {len(target.rows)}."
     if len(varying(trials, target)) < 2:  # noqa: PLR2004 - one parameter is all that matters
@@ -196,7 +195,7 @@ def _obstacle(trials: TrialTable, target: Target) -> str:
 
 
 def _columns(trials: TrialTable, name: str, rows: Rows) -> Floats:
-    """Return the columns that stand for a parameter, shape (columns, n)."""
+    """Return the columns of a parameter, shape (columns, n)."""
     parameter, values = trials.parameter(name), trials.values[name][rows]
     if parameter.is_categorical and len(parameter.choices) <= _MOST_COLUMNS:
         return np.array([values == choice for choice in range(len(parameter.choices))], dtype=np.float64)
@@ -211,14 +210,14 @@ def _ranks(values: Floats) -> Floats:
 
 
 def _shares(x: Floats, y: Floats, owners: Rows) -> tuple[Floats, Floats, float]:
-    """Return the shares of the variance that parameters explain, those that they explain alone, and the forest's.
+    """Return the shares of the variance of parameters, their shares alone, and the forest's.
 
     Of the shares, shape (1 + groups, p), the first are those of the forest, the others those of groups of its trees.
 
     Args:
         x: The columns.
         y: The ranks.
-        owners: The number of the parameter that a column belongs to, for each.
+        owners: The index of the parameter of each column.
     """
     lots = np.random.default_rng(1)
     p, n = int(owners[-1]) + 1, len(y)
@@ -250,9 +249,9 @@ def _shares(x: Floats, y: Floats, owners: Rows) -> tuple[Floats, Floats, float]:
 
 
 def _predicted(x: Floats, y: Floats, asked: Floats, lots: np.random.Generator) -> Floats:
-    """Grow a tree on x and y, all nodes of a depth at once, and return what it predicts for the columns of `asked`.
+    """Grow a tree on x and y, level by level, and return its predictions for the columns of `asked`.
 
-    The trials of a node lie side by side. Both they and the asked ones know the number of their node in its depth.
+    The trials of a node are contiguous. Trials and asked points store the index of their node in its level.
     """
     predicted = np.empty(asked.shape[1])
     waiting = np.arange(len(predicted))

@@ -1,4 +1,4 @@
-"""What trials reported while they ran."""
+"""Values that trials reported while they ran."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from katib.figures.axes import compact, hovered, value_axis
 from katib.figures.curves import CurveAxis, curve_axis, rows_of
-from katib.figures.data import Choice, ExperimentData, measure_of
+from katib.figures.data import ExperimentData, FigureOptions, measure_of
 from katib.figures.style import GREEN, RED, STATE_COLOURS, STATE_MARKS, add_note, html_safe, new_figure
 from katib.figures.trials import STATES, Floats
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 _FEW = 20
-"""Lines; more are drawn paler, so that the best one and the marks are seen."""
+"""Lines from which they are paler, so that the best one and the marks are visible."""
 
 
-class _Line(NamedTuple):
+class _CurveLine(NamedTuple):
     """A curve on its axis.
 
     Attributes:
-        name: Of the trial.
-        state: Of the trial.
+        name: The trial.
+        state: State of the trial.
         x: Place of each reading.
-        y: The readings; NaN where one is no number, which leaves a gap.
+        y: The readings; NaN if one is not a number, which leaves a gap.
     """
 
     name: str
@@ -36,10 +36,10 @@ class _Line(NamedTuple):
     y: Floats
 
 
-def draw_intermediate(data: ExperimentData, choice: Choice) -> go.Figure:
-    """Return the curves of the trials that were chosen for it, one line each, a mark of its state at the end of each.
+def draw_intermediate(data: ExperimentData, choice: FigureOptions) -> go.Figure:
+    """Draw the curves of the selected trials, one line each, with a mark of the state at its end.
 
-    The best trial is on top. A reading that is no number leaves a gap, and a mark where it came.
+    The best trial is on top. A reading that is not a number leaves a gap, and a mark at its place.
     """
     measure = measure_of(data.trials, choice.metric)
     axis = curve_axis(tuple(data.curves.values()), choice.by)
@@ -61,13 +61,13 @@ def draw_intermediate(data: ExperimentData, choice: Choice) -> go.Figure:
 
 
 def curves_are_missing(data: ExperimentData) -> str:
-    """Return that no trial has reported a curve, if so."""
+    """Return an obstacle if no trial has reported a curve."""
     if any(len(curve.values) for curve in data.curves.values()):
         return ""
     return "No trial has reported a value while it ran."
 
 
-def _lines(data: ExperimentData, axis: CurveAxis) -> list[_Line]:
+def _lines(data: ExperimentData, axis: CurveAxis) -> list[_CurveLine]:
     rows = rows_of(data.trials, data.curves)
     lines = []
     for name, curve in data.curves.items():
@@ -75,11 +75,11 @@ def _lines(data: ExperimentData, axis: CurveAxis) -> list[_Line]:
         has_place = np.isfinite(x)
         if name in rows and has_place.any():
             y = np.where(np.isfinite(curve.values), curve.values, np.nan)
-            lines.append(_Line(name, data.trials.state_of(rows[name]), x[has_place], y[has_place]))
+            lines.append(_CurveLine(name, data.trials.state_of(rows[name]), x[has_place], y[has_place]))
     return lines
 
 
-def _add_line(figure: go.Figure, line: _Line, opacity: float, *, is_best: bool) -> None:
+def _add_line(figure: go.Figure, line: _CurveLine, opacity: float, *, is_best: bool) -> None:
     [name] = html_safe([line.name])
     style = {"color": GREEN, "width": 3} if is_best else {"color": STATE_COLOURS[line.state], "width": 1}
     figure.add_scatter(
@@ -96,8 +96,8 @@ def _add_line(figure: go.Figure, line: _Line, opacity: float, *, is_best: bool) 
     )
 
 
-def _add_ends(figure: go.Figure, lines: list[_Line], state: str) -> None:
-    """Add a mark at the last number of each curve: it distinguishes states, and stands for them in the legend."""
+def _add_ends(figure: go.Figure, lines: list[_CurveLine], state: str) -> None:
+    """Add a mark at the last number of each curve, which shows its state and is its legend entry."""
     ended = [line for line in lines if np.isfinite(line.y).any()]
     if not ended:
         return
@@ -120,8 +120,8 @@ def _add_ends(figure: go.Figure, lines: list[_Line], state: str) -> None:
     )
 
 
-def _add_gaps(figure: go.Figure, lines: list[_Line]) -> None:
-    """Add a mark where a curve stops being a number, at the height of its last number."""
+def _add_gaps(figure: go.Figure, lines: list[_CurveLine]) -> None:
+    """Add a mark at the end of the finite part of a curve, at the height of its last number."""
     x, y, names = [], [], []
     for line in lines:
         finite = np.isfinite(line.y)

@@ -1,4 +1,4 @@
-"""Marks of measured trials in the plane: the groups that they distinguish, and the star of the best."""
+"""Marks of measured trials in the plane: groups, and the star of the best."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 INFEASIBLE_MARK = "square-open"
 _JITTER = 0.28
-"""Share of the distance between two choices by which marks are spread."""
+"""Share of the distance between two choices over which marks are spread."""
 _LONGEST = 40
 
 
@@ -27,9 +27,9 @@ class MarkGroup:
     """Trials with the same mark.
 
     Attributes:
-        name: Of the legend.
-        symbol: Plotly's.
-        chosen: Which of the asked trials.
+        name: Name in the legend.
+        symbol: Plotly's symbol.
+        chosen: Mask of the given trials.
     """
 
     name: str
@@ -38,7 +38,7 @@ class MarkGroup:
 
 
 def mark_groups(trials: TrialTable, rows: Rows) -> Iterator[MarkGroup]:
-    """Yield the groups that marks distinguish: by state, and by whether the constraints hold."""
+    """Yield the groups of marks: by state, and by feasibility."""
     feasible = trials.feasible[rows]
     states = ("EarlyStopped", "Succeeded")
     groups = [(state, STATE_MARKS[state], feasible & trials.in_states(state)[rows]) for state in states]
@@ -59,11 +59,11 @@ def add_groups(
     """Add the marks of measured trials, coloured by the figure's `coloraxis`.
 
     Args:
-        figure: Gets them.
-        groups: Of the drawn trials.
-        points: Where the trials stand, across and up.
+        figure: The figure.
+        groups: Groups of the drawn trials.
+        points: Horizontal and vertical coordinates of the trials.
         marker: Plotly's, with the `color` of each trial.
-        labels: Of each trial, for `hover`.
+        labels: Label of each trial, for `hover`.
         hover: Plotly's template.
         place: `row` and `col` of a figure with several parts.
     """
@@ -85,13 +85,13 @@ def add_groups(
 
 
 def spread_out(axis: Axis, values: Floats, rows: Rows, seed: int) -> Floats:
-    """Return what Plotly is given on an axis, with the marks of a choice beside each other.
+    """Return coordinates on an axis, with the marks of a choice beside each other.
 
     Args:
-        axis: Of the parameter.
-        values: Of the drawn trials.
-        rows: The drawn trials: each keeps its place beside the others.
-        seed: Another one for another axis of the same plane.
+        axis: Axis of the parameter.
+        values: Values of the drawn trials.
+        rows: The drawn trials: each keeps its offset.
+        seed: Different for the other axis of the same plane.
     """
     coordinates = axis.coordinates(values)
     if axis.scale != CATEGORICAL or not len(rows):
@@ -112,10 +112,10 @@ def texts_of(trials: TrialTable, name: str, rows: Rows) -> list[str]:
 
 
 def add_legend(figure: go.Figure, groups: Iterable[MarkGroup]) -> None:
-    """Explain marks whose colour means something else, in grey.
+    """Add legend entries in grey for marks whose colour has another meaning.
 
     Args:
-        figure: Gets it; its traces have `legendgroup` and no entry of their own.
+        figure: The figure; its traces have `legendgroup` and no entry of their own.
         groups: One entry each.
     """
     for group in groups:
@@ -133,11 +133,11 @@ def add_best(figure: go.Figure, x: float, y: float, name: str, *, legend: bool =
     """Add the star of the best trial.
 
     Args:
-        figure: Gets it.
-        x: Of the star.
-        y: Of the star.
-        name: Of the trial.
-        legend: Whether the legend explains it.
+        figure: The figure.
+        x: Its horizontal coordinate.
+        y: Its vertical coordinate.
+        name: The trial.
+        legend: Whether it has a legend entry.
         place: `row` and `col` of a figure with several parts.
     """
     figure.add_scatter(

@@ -1,8 +1,8 @@
-"""Parallel coordinates: a line per trial through its parameters and what it reached.
+"""Parallel coordinates: a line per trial through its parameters and its results.
 
 The JSON has one trace of the type `parcoords`; files and notebooks draw it with Plotly. A page may not: Plotly's WebGL
 layer compiles code while it runs, which `script-src 'self'` forbids. There `katib/doors/ui/static/parallel.js` draws
-the same JSON. `layout.meta` says what the lines and the axes are:
+the same JSON. `layout.meta` describes the lines and the axes:
 
     {"trials": ["demo-a1b2c3d4", ...],            the drawn ones, in the order of `dimensions[i].values`
      "axes": [                                    one for each of `dimensions`
@@ -13,12 +13,12 @@ the same JSON. `layout.meta` says what the lines and the axes are:
         "choices": ["adam", "sgd"], "absent": -1.0},
        {"name": "accuracy", "of": "metric", "scale": "linear", ...}],
      "best": "demo-a1b2c3d4",                     null without one
-     "dark": {"coloraxis": {...}}}                what to change of the layout on a dark page
+     "dark": {"coloraxis": {...}}}                changes of the layout on a dark page
 
-Values are places on the axis: log10 of the value where `scale` is `log`, the number of the choice where it is
-`categorical`, otherwise the value itself. `absent` is the place of trials that do not have the parameter; null when all
-have it. `choices` is missing where there are too many to be named: such an axis cannot become a condition. The axes
-`state` and `feasible` are there only when the drawn trials differ in it.
+Values are places on the axis: log10 of the value if `scale` is `log`, the index of the choice if it is `categorical`,
+otherwise the value itself. `absent` is the place of trials without the parameter; null if all have it. `choices` is
+missing if there are too many to list: such an axis cannot become a condition. The axes `state` and `feasible` exist
+only if the drawn trials differ in them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from katib.figures.axes import CATEGORICAL, Axis, metric_axis, parameter_axis, single
-from katib.figures.data import Choice, ExperimentData, measure_of
+from katib.figures.data import ExperimentData, FigureOptions, measure_of
 from katib.figures.style import add_note, html_safe, new_figure
 from katib.figures.targets import Shades, most_telling, sampled, shades_of, target_of
 from katib.figures.trials import STATES, Floats, Rows, TrialTable
@@ -39,24 +39,24 @@ if TYPE_CHECKING:
 
 _MOST_LINES = 1_500
 _MOST_VALUES = 20_000
-"""Of all lines together, which bounds the size of the JSON for spaces of many parameters."""
+"""Points of all lines together, which bounds the size of the JSON for spaces of many parameters."""
 _BEST_LINES = 300
 _MOST_AXES = 20
-"""Parameters shown when none is chosen: more axes leave no room for their names."""
+"""Parameters shown by default: more axes leave no room for their names."""
 _MOST_CHOICES = 200
 _STATES = ("Succeeded", "EarlyStopped")
 _FEASIBLE = ("no", "yes")
 
 
 @dataclass(frozen=True, slots=True)
-class _Dimension:
-    """An axis with what lies on it.
+class _ParallelAxis:
+    """An axis with its values.
 
     Attributes:
         axis: Its form.
-        values: Of the drawn trials.
+        values: Values of the drawn trials.
         of: `parameter`, `metric`, `state` or `feasible`.
-        type: Of a parameter.
+        type: Type of a parameter.
     """
 
     axis: Axis
@@ -65,8 +65,8 @@ class _Dimension:
     type: str = ""
 
 
-def draw_parallel(data: ExperimentData, choice: Choice) -> go.Figure:
-    """Return parallel coordinates of at most 1,500 measured trials, the best on top."""
+def draw_parallel(data: ExperimentData, choice: FigureOptions) -> go.Figure:
+    """Draw parallel coordinates of at most 1,500 measured trials, the best on top."""
     trials = data.trials
     target = target_of(trials)
     shown = choice.parameters or most_telling(trials, _MOST_AXES)
@@ -99,42 +99,42 @@ def draw_parallel(data: ExperimentData, choice: Choice) -> go.Figure:
 
 
 _SLANTED = 8
-"""With more axes than this their names are written at an angle."""
+"""Number of axes above which their names are written at an angle."""
 
 
 def lines_of(trials: TrialTable, most: int) -> Rows:
-    """Return at most so many measured trials, from the worst to the best, so that the best are drawn last.
+    """Return at most `most` measured trials, from the worst to the best, so that the best are drawn last.
 
-    The best 300, those with the extremes of every parameter and objective, and of the others by lot.
+    The best 300, those with the extremes of every parameter and objective, and a random sample of the rest.
     """
     columns = (*trials.values.values(), *(trials.metrics[objective.name] for objective in trials.objectives))
     return sampled(target_of(trials), most, min(_BEST_LINES, most // 2), columns)
 
 
-def _dimensions(trials: TrialTable, names: tuple[str, ...], rows: Rows) -> list[_Dimension]:
+def _dimensions(trials: TrialTable, names: tuple[str, ...], rows: Rows) -> list[_ParallelAxis]:
     states = (trials.states[rows] == STATES.index("EarlyStopped")).astype(np.float64)
     dimensions = _where_they_differ("state", _STATES, states)
     dimensions += _where_they_differ("feasible", _FEASIBLE, trials.feasible[rows].astype(np.float64))
     for name in names:
         axis = parameter_axis(trials, name, rows)
-        dimensions.append(_Dimension(axis, trials.values[name][rows], "parameter", trials.parameter(name).type))
+        dimensions.append(_ParallelAxis(axis, trials.values[name][rows], "parameter", trials.parameter(name).type))
     for objective in (*trials.objectives[1:], trials.objective):
         values = trials.metrics[objective.name][rows]
-        dimensions.append(_Dimension(metric_axis(objective.name, values), values, "metric"))
+        dimensions.append(_ParallelAxis(metric_axis(objective.name, values), values, "metric"))
     return dimensions
 
 
-def _where_they_differ(name: str, choices: tuple[str, ...], values: Floats) -> list[_Dimension]:
+def _where_they_differ(name: str, choices: tuple[str, ...], values: Floats) -> list[_ParallelAxis]:
     if len(np.unique(values)) < len(choices):
         return []
-    return [_Dimension(Axis(name, CATEGORICAL, 0.0, 1.0, choices), values, name)]
+    return [_ParallelAxis(Axis(name, CATEGORICAL, 0.0, 1.0, choices), values, name)]
 
 
-def _drawn(dimension: _Dimension) -> dict[str, Any]:
-    """Return a dimension of Plotly, in single precision: finer than what a screen shows."""
+def _drawn(dimension: _ParallelAxis) -> dict[str, Any]:
+    """Return a dimension of Plotly, in single precision, which is finer than a screen."""
     axis = dimension.axis
     ticks, texts = axis.ticks()
-    ends = axis.range  # without a tick at its ends Plotly draws the axis from the first tick to the last one only
+    ends = axis.range  # without a tick at its ends Plotly draws the axis only from the first tick to the last one
     places = axis.places(dimension.values)
     few = axis.scale == CATEGORICAL and len(axis.choices) < np.iinfo(np.int8).max
     return {
@@ -146,7 +146,7 @@ def _drawn(dimension: _Dimension) -> dict[str, Any]:
     }
 
 
-def _meta(trials: TrialTable, rows: Rows, dimensions: list[_Dimension], shades: Shades) -> dict[str, Any]:
+def _meta(trials: TrialTable, rows: Rows, dimensions: list[_ParallelAxis], shades: Shades) -> dict[str, Any]:
     axes = []
     for dimension in dimensions:
         axis = dimension.axis

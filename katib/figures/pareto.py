@@ -1,7 +1,7 @@
-"""Several objectives: which trials are not beaten in everything, and how much they cover together.
+"""Several objectives: the Pareto front, and its hypervolume.
 
-The front is that of `katib.model.pareto`, found with arrays because it may be that of 100,000 trials. All costs are
-lower is better. A front of more than 2,000 trials is thinned while it is looked for: its outline stays.
+The front is that of `katib.model.pareto`, computed with arrays because it may be of 100,000 trials. For all costs lower
+is better. A front of more than 2,000 trials is thinned during its computation: its outline stays.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from katib.errors import invalid
 from katib.figures.axes import Axis, hovered, metric_axis
-from katib.figures.data import Choice, ExperimentData
+from katib.figures.data import ExperimentData, FigureOptions
 from katib.figures.style import BLUE, GREEN, GREY, RED, add_note, html_safe, new_figure, places, spaced
 from katib.figures.trials import Floats, Objective, Rows, TrialTable
 from katib.model.pareto import REFERENCE_TRIALS, hypervolume, reference_point
@@ -29,7 +29,7 @@ _CHUNK = 1_000
 _DRAWN_FRONT, _DRAWN_OTHERS = 500, 1_000
 _LOTS = 7_121
 _STEPS = 120
-"""The hypervolume is worked out at so many trials that join the front, at most."""
+"""Maximum number of trials joining the front at which the hypervolume is computed."""
 _EXACT = 3
 _DRAWS = 20_000
 _SPACE = 3
@@ -37,14 +37,14 @@ _SPACE = 3
 
 @dataclass(frozen=True, slots=True)
 class _Front:
-    """What is drawn.
+    """The data of the picture.
 
     Attributes:
         objectives: The axes.
-        costs: Shape (n trials, m); infinity where the trial may not be in the front.
+        costs: Shape (n trials, m); infinity for trials that may not be in the front.
         rows: Trials of the front.
-        beaten: Measured trials that another beats.
-        infeasible: Measured trials outside of the constraints.
+        beaten: Measured trials that another dominates.
+        infeasible: Measured infeasible trials.
     """
 
     objectives: tuple[Objective, ...]
@@ -55,7 +55,7 @@ class _Front:
 
 
 def pareto_obstacle(data: ExperimentData) -> str:
-    """Return that there is one objective only, or no trial with values of all, if so."""
+    """Return an obstacle if there is only one objective, or no trial with values of all."""
     trials = data.trials
     if len(trials.objectives) < 2:  # noqa: PLR2004 - one has a best trial
         return "It takes two objectives; this experiment has one."
@@ -66,15 +66,15 @@ def pareto_obstacle(data: ExperimentData) -> str:
 
 
 def hypervolume_obstacle(data: ExperimentData) -> str:
-    """Return that there is one objective only, or no trial that counts, if so."""
+    """Return an obstacle if there is only one objective, or no feasible trial."""
     if obstacle := pareto_obstacle(data):
         return obstacle
     counts = np.isfinite(costs_of(data.trials, data.trials.objectives)).all(axis=1)
     return "" if counts.any() else "No trial is within the constraints yet."
 
 
-def draw_pareto(data: ExperimentData, choice: Choice) -> go.Figure:
-    """Return the front of two or three objectives: its trials, those that are beaten, and those that do not count."""
+def draw_pareto(data: ExperimentData, choice: FigureOptions) -> go.Figure:
+    """Draw the front of two or three objectives: its trials, dominated ones, and infeasible ones."""
     trials = data.trials
     objectives = chosen_objectives(trials, choice)
     front = _front_of(trials, objectives)
@@ -113,8 +113,8 @@ def draw_pareto(data: ExperimentData, choice: Choice) -> go.Figure:
     return figure
 
 
-def draw_hypervolume(data: ExperimentData, choice: Choice) -> go.Figure:
-    """Return how much the front covers, after each trial that joined it."""
+def draw_hypervolume(data: ExperimentData, choice: FigureOptions) -> go.Figure:
+    """Draw the hypervolume of the front, after each trial that joined it."""
     trials = data.trials
     objectives = chosen_objectives(trials, choice) if choice.objectives else trials.objectives
     rows, volumes = volumes_of(trials, objectives)
@@ -135,8 +135,8 @@ def draw_hypervolume(data: ExperimentData, choice: Choice) -> go.Figure:
     return figure
 
 
-def chosen_objectives(trials: TrialTable, choice: Choice) -> tuple[Objective, ...]:
-    """Return the axes: those that are chosen, or the first three.
+def chosen_objectives(trials: TrialTable, choice: FigureOptions) -> tuple[Objective, ...]:
+    """Return the axes: the chosen objectives, or the first three.
 
     Raises:
         InvalidError: Fewer than two or more than three are chosen.
@@ -149,7 +149,7 @@ def chosen_objectives(trials: TrialTable, choice: Choice) -> tuple[Objective, ..
 
 
 def costs_of(trials: TrialTable, objectives: tuple[Objective, ...]) -> Floats:
-    """Return the costs of trials, shape (n, m); infinity for those that cannot be in the front."""
+    """Return the costs of trials, shape (n, m); infinity for trials that cannot be in the front."""
     signs = np.array([-1.0 if objective.maximize else 1.0 for objective in objectives])
     costs = _columns(trials, objectives) * signs
     counts = _all_finite(costs) & trials.may_be_best
@@ -157,15 +157,15 @@ def costs_of(trials: TrialTable, objectives: tuple[Objective, ...]) -> Floats:
 
 
 def front_of(trials: TrialTable) -> Rows:
-    """Return the trials that no other beats in all objectives."""
+    """Return the trials of the Pareto front."""
     return front_rows(costs_of(trials, trials.objectives))
 
 
 def front_rows(costs: Floats) -> Rows:
-    """Return the rows that no other dominates, in order; equal ones are all in it.
+    """Return the rows that no other row dominates, in order; all of equal ones.
 
     Args:
-        costs: Shape (n, m). Rows that are not finite are left out.
+        costs: Shape (n, m). Non-finite rows are left out.
     """
     left = _complete(costs)
     left = left[np.lexsort(costs[left].T[::-1])]
@@ -179,7 +179,7 @@ def front_rows(costs: Floats) -> Rows:
 
 
 def volumes_of(trials: TrialTable, objectives: tuple[Objective, ...]) -> tuple[Rows, Floats]:
-    """Return the trials after which the front covers more, and how much it covers then; it never falls.
+    """Return the trials that increase the hypervolume, and the volume after each; non-decreasing.
 
     The reference point is that of the experiment's status. Up to three objectives the volumes are exact.
     """
@@ -205,7 +205,7 @@ def _all_finite(columns: Floats) -> Flags:
 
 
 def _estimated(costs: Floats, joins: Rows, steps: Rows, reference: Floats) -> Floats:
-    """Return the share of points that are covered after each step, drawn once, times the volume that holds them."""
+    """Return the share of points, drawn once, that are covered after each step, times the volume that holds them."""
     best = np.minimum(costs[joins].min(axis=0), reference)
     drawn = best + np.random.default_rng(_LOTS).random((_DRAWS, costs.shape[1])) * (reference - best)
     covered = np.zeros(_DRAWS, dtype=np.bool_)
@@ -217,7 +217,7 @@ def _estimated(costs: Floats, joins: Rows, steps: Rows, reference: Floats) -> Fl
 
 
 def _joining(costs: Floats, rows: Rows) -> Rows:
-    """Return the trials that were not dominated by an earlier one, so that the front changed with them."""
+    """Return the trials not dominated by an earlier one, which therefore changed the front."""
     front, joins = rows[:0], []
     for first in range(0, len(rows), _CHUNK):
         chunk = rows[first : first + _CHUNK]
@@ -231,12 +231,12 @@ def _joining(costs: Floats, rows: Rows) -> Rows:
 
 
 def _dominated(points: Floats, others: Floats, compared: Flags | None = None) -> Flags:
-    """Return which points are dominated by one of some others.
+    """Return the mask of points dominated by one of some others.
 
     Args:
         points: Shape (n, m).
         others: Shape (k, m).
-        compared: Shape (n, k): which pairs count; None: all.
+        compared: Shape (n, k): mask of the pairs that count; None: all.
     """
     if not len(points) or not len(others):
         return np.zeros(len(points), dtype=np.bool_)
@@ -298,7 +298,7 @@ def _add_marks(
 
 
 def _add_outline(figure: go.Figure, front: _Front, columns: Floats) -> None:
-    """Add the border of what the front beats, as steps."""
+    """Add the border of the dominated region, as steps."""
     rows = _along(front.costs, front.rows)
     if len(rows):
         figure.add_scatter(

@@ -1,4 +1,4 @@
-"""The figures of a report: those that can be drawn, and the others with the reason."""
+"""The figures of a report, with the reason for those that cannot be drawn."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from katib.figures.catalogue import COMPARISON, check_choice, compare, draw, figure_named, why_impossible
-from katib.figures.data import Choice, ExperimentData
+from katib.figures.data import ExperimentData, FigureOptions
 from katib.figures.reading import with_curves
 from katib.service.tuning.service import TuningService
 
@@ -20,11 +20,11 @@ class Picture:
     """One figure of a report.
 
     Attributes:
-        name: Of the figure.
-        title: Above it.
-        tells: How to read it.
-        figure: The figure; None when it cannot be drawn.
-        obstacle: Why it cannot be drawn.
+        name: Name of the figure.
+        title: Title above it.
+        tells: Its interpretation.
+        figure: The figure; None if it cannot be drawn.
+        obstacle: The reason why it cannot be drawn.
     """
 
     name: str
@@ -35,13 +35,14 @@ class Picture:
 
 
 def pictures_of(
-    service: TuningService, data: ExperimentData, names: Sequence[str], choice: Choice, *, strict: bool = False
+    service: TuningService, data: ExperimentData, names: Sequence[str], choice: FigureOptions, *, strict: bool = False
 ) -> list[Picture]:
     """Return figures of one experiment; those that cannot be drawn with the reason, or with `strict` as an error.
 
     Raises:
-        InvalidError: The choice names what the experiment does not have, or with `strict` a figure cannot be drawn.
-        NotFoundError: There is no figure of that name.
+        InvalidError: The choice names something that the experiment does not have, or with `strict` a figure cannot be
+            drawn.
+        NotFoundError: A figure does not exist.
         UnavailableError: The service cannot be reached.
     """
     check_choice(data, choice)
@@ -54,7 +55,7 @@ def pictures_of(
     return pictures
 
 
-def comparison_of(experiments: Sequence[ExperimentData], choice: Choice) -> Picture:
+def comparison_of(experiments: Sequence[ExperimentData], choice: FigureOptions) -> Picture:
     """Return the figure that compares several experiments.
 
     Raises:

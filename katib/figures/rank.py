@@ -1,6 +1,6 @@
 """Rank: pairs of parameters, each trial coloured by its rank.
 
-Ranks show where the good trials are even when values differ by orders of magnitude.
+Ranks show the region of good trials even if values differ by orders of magnitude.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from katib.figures.axes import Axis, number, parameter_axis
-from katib.figures.data import Choice, ExperimentData
+from katib.figures.data import ExperimentData, FigureOptions
 from katib.figures.marks import add_best, add_groups, add_legend, mark_groups, spread_out
 from katib.figures.style import add_note, html_safe, new_figure
-from katib.figures.targets import Shades, Target, by_telling, sampled, target_of
+from katib.figures.targets import RankingMetric, Shades, by_telling, sampled, target_of
 from katib.figures.trials import Floats, Rows, TrialTable
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 _FEW, _MOST = 4, 5
-"""Parameters shown when none is chosen, and at most."""
+"""Parameters shown by default, and at most."""
 _MOST_MARKS = 3_600
-"""In all pairs together."""
+"""Marks in all pairs together."""
 _PART_HEIGHT, _PART_WIDTH = 220, 180
 _ALONE_HEIGHT = 420
 _TICKS = 5
 
 
-def draw_rank(data: ExperimentData, choice: Choice) -> go.Figure:
-    """Return a picture of each pair of the chosen parameters (5 at most), or of the 4 that say most."""
+def draw_rank(data: ExperimentData, choice: FigureOptions) -> go.Figure:
+    """Draw each pair of the chosen parameters (5 at most), or of the 4 most telling ones."""
     from plotly.subplots import make_subplots
 
     trials, target = data.trials, target_of(data.trials, choice.metric)
@@ -67,8 +67,8 @@ def draw_rank(data: ExperimentData, choice: Choice) -> go.Figure:
     return figure
 
 
-def shown_parameters(trials: TrialTable, choice: Choice) -> list[str]:
-    """Return two parameters at least: the chosen ones, or those that say most in the order of the search space."""
+def shown_parameters(trials: TrialTable, choice: FigureOptions) -> list[str]:
+    """Return at least two parameters: the chosen ones, or the most telling in the order of the search space."""
     telling = by_telling(trials, choice.metric)
     names = list(choice.parameters[:_MOST])
     if not names:
@@ -77,8 +77,8 @@ def shown_parameters(trials: TrialTable, choice: Choice) -> list[str]:
     return names if len(names) > 1 else [*names, *[name for name in telling if name not in names][:1]]
 
 
-def ranks_of(target: Target) -> Shades:
-    """Return colours by rank: evenly from the worst to the best, with the values that stand at quarters of them."""
+def ranks_of(target: RankingMetric) -> Shades:
+    """Return colours by rank: evenly from the worst to the best, with the values at quarters of them."""
     costs = np.sort(target.costs[target.rows])
     values = np.quantile(costs, np.linspace(1, 0, 5))
     signed = -1.0 if target.maximize else 1.0
@@ -88,8 +88,8 @@ def ranks_of(target: Target) -> Shades:
     return Shades(0.0, 1.0, 0.0 if feasible else 0.06, tuple(texts))
 
 
-def rank_shares(target: Target, rows: Rows) -> Floats:
-    """Return the rank of some trials among all measured ones: 0 is the best, 1 the worst, equal ones have the same."""
+def rank_shares(target: RankingMetric, rows: Rows) -> Floats:
+    """Return the ranks of some trials among all measured ones: 0 is the best, 1 the worst, ties are equal."""
     costs = np.sort(target.costs[target.rows])
     below = np.searchsorted(costs, target.costs[rows], side="left")
     above = np.searchsorted(costs, target.costs[rows], side="right") - 1
@@ -99,7 +99,7 @@ def rank_shares(target: Target, rows: Rows) -> Floats:
 def _add_pair(
     figure: go.Figure,
     trials: TrialTable,
-    target: Target,
+    target: RankingMetric,
     rows: Rows,
     axes: tuple[Axis, Axis],
     places: dict[str, Floats],
@@ -124,7 +124,7 @@ def _add_pair(
 
 
 def _lay_out(figure: go.Figure, axes: dict[str, Axis], side: int) -> None:
-    """Give each row and column its axis; the titles stand at the left and at the bottom."""
+    """Place the axes of rows and columns; the titles are at the left and at the bottom."""
     names = list(axes)
     for line in range(1, side + 1):
         for column in range(1, side + 1):

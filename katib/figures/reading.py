@@ -1,4 +1,4 @@
-"""What figures are drawn from, read through a tuning service."""
+"""Reading the input of figures through a tuning service."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from katib.errors import NotFoundError
 from katib.figures.catalogue import FigureKind
 from katib.figures.curves import CURVE_POINTS, curve_of
-from katib.figures.data import Choice, Curve, ExperimentData
+from katib.figures.data import Curve, ExperimentData, FigureOptions
 from katib.figures.trials import TrialTable
 from katib.model.types import Experiment
 from katib.service.tuning.service import TuningService
@@ -20,14 +20,14 @@ from katib.service.tuning.titles import name_meant
 from katib.service.tuning.trial_pages import each_trial
 
 MOST_KEPT = 1_000
-"""Curves that are kept: some kilobytes each."""
+"""Cached curves: some kilobytes each."""
 
 
 def read_experiment(service: TuningService, namespace: str, name: str) -> ExperimentData:
-    """Return an experiment, named or by its title, with all of its trials and without curves.
+    """Read an experiment, by name or title, with all of its trials and without curves.
 
     Raises:
-        NotFoundError: There is no such experiment.
+        NotFoundError: The experiment does not exist.
         UnavailableError: The service cannot be reached.
     """
     experiment = service.get(Experiment, namespace, name_meant(service, namespace, name))
@@ -36,16 +36,20 @@ def read_experiment(service: TuningService, namespace: str, name: str) -> Experi
 
 
 def with_curves(
-    service: TuningService, data: ExperimentData, kind: FigureKind, choice: Choice, kept: KeptCurves | None = None
+    service: TuningService,
+    data: ExperimentData,
+    kind: FigureKind,
+    choice: FigureOptions,
+    kept: CurveCache | None = None,
 ) -> ExperimentData:
-    """Return the data with the curves that a figure asks for; for a figure that asks for none, as it is.
+    """Return the data with the curves that a figure needs; unchanged if it needs none.
 
     Args:
-        service: Read with the rights of the user.
+        service: A service with the rights of the user.
         data: The experiment.
         kind: The figure.
         choice: Names the metric.
-        kept: Where curves of ended trials are found and left; None: all are read.
+        kept: Cache of the curves of ended trials; None: all are read.
 
     Raises:
         UnavailableError: The service cannot be reached.
@@ -74,17 +78,17 @@ def with_curves(
 
 
 @dataclass(slots=True)
-class KeptCurves:
-    """Curves of trials that have ended, which no reading changes any more; the last 1,000 that were asked for.
+class CurveCache:
+    """Cache of the last 1,000 requested curves of ended trials, which no longer change.
 
-    Thread-safe. One is for one user: what is kept was read with their rights.
+    Thread-safe. Create one per user: its curves were read with their rights.
     """
 
     _curves: OrderedDict[Hashable, Curve] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def curve(self, key: Hashable, read: Callable[[], Curve]) -> Curve:
-        """Return the curve of that key, read when it is not there. Two threads may read the same one."""
+        """Return the curve of that key, read if missing. Two threads may read the same one."""
         with self._lock:
             if (found := self._curves.get(key)) is not None:
                 self._curves.move_to_end(key)

@@ -1,4 +1,4 @@
-"""Slices: what was reached against each parameter, one small picture for each."""
+"""Slices: the objective against each parameter, one small picture for each."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from katib.figures.axes import LINEAR, Axis, metric_axis, parameter_axis, value_axis
-from katib.figures.data import Choice, ExperimentData
+from katib.figures.data import ExperimentData, FigureOptions
 from katib.figures.marks import add_best, add_groups, add_legend, mark_groups, spread_out
 from katib.figures.style import add_note, html_safe, new_figure
-from katib.figures.targets import GOOD_BRIGHT, GOOD_DARK, Target, most_telling, sampled, scale_of, target_of
+from katib.figures.targets import GOOD_BRIGHT, GOOD_DARK, RankingMetric, most_telling, sampled, scale_of, target_of
 from katib.figures.trials import Rows, TrialTable
 
 if TYPE_CHECKING:
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 _MOST_PARTS = 12
 _COLUMNS = 4
 _MOST_MARKS = 3_600
-"""In all parts together: each carries the name of its trial."""
+"""Marks in all parts together: each carries the name of its trial."""
 _PART_HEIGHT = 260
 _PART_WIDTH = 180
 _TICKS = 5
 
 
-def draw_slices(data: ExperimentData, choice: Choice) -> go.Figure:
-    """Return a picture of the objective against each of at most 12 parameters, newer trials in stronger colours."""
+def draw_slices(data: ExperimentData, choice: FigureOptions) -> go.Figure:
+    """Draw the objective against each of at most 12 parameters, newer trials in stronger colours."""
     from plotly.subplots import make_subplots
 
     trials, target = data.trials, target_of(data.trials, choice.metric)
@@ -67,7 +67,14 @@ def draw_slices(data: ExperimentData, choice: Choice) -> go.Figure:
 
 
 def _add_part(
-    figure: go.Figure, trials: TrialTable, target: Target, rows: Rows, axis: Axis, y: Axis, line: int, column: int
+    figure: go.Figure,
+    trials: TrialTable,
+    target: RankingMetric,
+    rows: Rows,
+    axis: Axis,
+    y: Axis,
+    line: int,
+    column: int,
 ) -> None:
     first = line == column == 1
     x = spread_out(axis, trials.values[axis.name][rows], rows, line * _COLUMNS + column)

@@ -1,4 +1,4 @@
-"""What early stopping stopped, when, and how much work that saved."""
+"""Early stopping: the stopped trials, their progress, and the saved work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from katib.figures.axes import compact, hovered, time_unit
 from katib.figures.curves import CURVE_POINTS, rows_of
-from katib.figures.data import Choice, ExperimentData
+from katib.figures.data import ExperimentData, FigureOptions
 from katib.figures.style import (
     BLUE,
     STATE_COLOURS,
@@ -32,14 +32,14 @@ _MOST_OF_A_STATE = 700
 
 
 class _Work(NamedTuple):
-    """How far trials came.
+    """Progress of trials.
 
     Attributes:
-        done: Of each trial; NaN where it is not known or the trial is of no concern.
-        title: Of the axis.
-        word: What is saved: `steps`, `readings` or `time`.
-        by: What is counted: `step`, `reading` or `time`.
-        note: What a reader has to know of it.
+        done: Progress of each trial; NaN if unknown or irrelevant.
+        title: Title of the axis.
+        word: The saved quantity: `steps`, `readings` or `time`.
+        by: The unit of progress: `step`, `reading` or `time`.
+        note: A note for the reader.
     """
 
     done: Floats
@@ -49,17 +49,17 @@ class _Work(NamedTuple):
     note: str = ""
 
 
-def draw_stopping(data: ExperimentData, choice: Choice) -> go.Figure:
-    """Return how far each trial came, stopped or complete, the usual length, and the share of the work that was saved.
+def draw_stopping(data: ExperimentData, choice: FigureOptions) -> go.Figure:
+    """Draw the progress of each trial, stopped or complete, the usual length, and the share of the saved work.
 
-    By steps, or by readings where the programs report no steps, of an even choice of 50 stopped and 50 complete trials.
+    By steps, or by readings if the programs report no steps, of an even selection of 50 stopped and 50 complete trials.
     By time, of all trials.
     """
     trials = data.trials
     stopped, complete = trials.in_states("EarlyStopped"), trials.in_states("Succeeded")
     work = (_work_by_step(data) or _work_by_reading(data)) if choice.by == "step" else None
     if work is None or not np.isfinite(work.done[stopped]).any():
-        note = "the programs report no steps, so the time stands for them" if choice.by == "step" else ""
+        note = "the programs report no steps, so time is shown instead" if choice.by == "step" else ""
         work = _work_by_time(trials, note)
     figure = new_figure(title=f"{data.name}: early stopping", x="trial", y=work.title)
     figure.update_layout(yaxis={"rangemode": "tozero"}, meta={"by": work.by})
@@ -78,14 +78,14 @@ def draw_stopping(data: ExperimentData, choice: Choice) -> go.Figure:
 
 
 def saved_work(done: Floats, stopped: npt.NDArray[np.bool_], complete: npt.NDArray[np.bool_]) -> float:
-    """Return which share of all work was saved, if stopped trials would have come as far as half of the complete ones.
+    """Return the share of work saved, if stopped trials would have run as long as the median complete one.
 
-    Trials of which it is not known how far they came count as the others of their state on average.
+    Trials of unknown progress count as the average of their state.
 
     Args:
-        done: How far each trial came.
-        stopped: Which trials were stopped early.
-        complete: Which trials ran to their end; one of them at least is known.
+        done: Progress of each trial.
+        stopped: Mask of trials that were stopped early.
+        complete: Mask of trials that ran to their end; the progress of at least one is known.
     """
     known = np.isfinite(done)
     usual = float(np.median(done[complete & known]))
@@ -98,7 +98,7 @@ def saved_work(done: Floats, stopped: npt.NDArray[np.bool_], complete: npt.NDArr
 
 
 def nothing_was_stopped(data: ExperimentData) -> str:
-    """Return that no trial was stopped early, and whether one could be."""
+    """Return an obstacle if no trial was stopped early."""
     if data.trials.in_states("EarlyStopped").any():
         return ""
     if not stops_early(data.experiment):
@@ -107,7 +107,7 @@ def nothing_was_stopped(data: ExperimentData) -> str:
 
 
 def _work_by_step(data: ExperimentData) -> _Work | None:
-    """Return the last step of each trial whose curve is known; None when none has steps."""
+    """Return the last step of each trial with a known curve; None if none has steps."""
     last = {
         name: float(np.nanmax(curve.steps))
         for name, curve in data.curves.items()
@@ -117,7 +117,7 @@ def _work_by_step(data: ExperimentData) -> _Work | None:
 
 
 def _work_by_reading(data: ExperimentData) -> _Work | None:
-    """Return how many readings each trial has; None when none has any, or so many that some were left out."""
+    """Return the number of readings of each trial; None if none has any, or some were left out."""
     counts = {name: float(len(curve.values)) for name, curve in data.curves.items()}
     if not counts or max(counts.values()) >= CURVE_POINTS:
         return None

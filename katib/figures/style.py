@@ -1,7 +1,7 @@
-"""What all figures share: colours and marks of states, the form of axes, and how many points are drawn.
+"""Shared style of all figures: colours and marks of states, the form of axes, and limits on drawn points.
 
 States differ by colour and by mark, so a reader need not distinguish colours. The colours are those of [Okabe2008]
-Color universal design, which people with any colour vision can distinguish, on white and on black.
+Color universal design, which are distinguishable with any colour vision, on white and on black.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW, GREY = (
     "#7F7F7F",
 )
 SEQUENCE = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY, YELLOW, GREY)
-"""Colours of several things side by side."""
+"""Colours of several lines or marks."""
 LINE_COLOURS = tuple(colour for colour in SEQUENCE if colour != YELLOW)
-"""Without the one that a thin line on white does not show."""
+"""Without the one that is invisible as a thin line on white."""
 MOST_LINES = 2 * len(LINE_COLOURS)
 """Two rounds of the colours, distinguished by dashes."""
 
@@ -55,24 +55,24 @@ STATE_MARKS = {
     "Killed": "square-x-open",
 }
 _OF_A_PART = 6
-"""Trials that are drawn of a part beside its extremes."""
+"""Trials drawn of a part besides its extremes."""
 
 GOLDEN = 0.6180339887498949
-"""Its multiples spread evenly and follow no pattern that the states of trials may have."""
+"""Multiplier for even spreading; its multiples follow no pattern that the states of trials may have."""
 
 NOTE = "note"
 """Name of the annotation below a figure, by which scripts find it."""
 _LINE_LENGTH = 120
 
 MOST_POINTS = 2_000
-"""So many marks of one kind are drawn: more cannot be distinguished, and a browser stays quick."""
+"""Maximum number of marks of one kind: more cannot be distinguished, and would slow a browser down."""
 
 
 def new_figure(*, title: str, x: str = "", y: str = "", **layout: Any) -> go.Figure:
-    """Return an empty figure of the common form.
+    """Return an empty figure in the common style.
 
     Args:
-        title: What it shows, with the name of the experiment.
+        title: Its content, with the name of the experiment.
         x: Title of the horizontal axis.
         y: Title of the vertical axis.
         layout: More of Plotly's layout.
@@ -95,14 +95,14 @@ def new_figure(*, title: str, x: str = "", y: str = "", **layout: Any) -> go.Fig
 
 
 def shown_words(shown: int, total: int) -> str:
-    """Return how many of all are drawn, where it is not all of them; empty where it is."""
+    """Return how many of all trials are shown; empty if all are."""
     return "" if shown >= total else f"{shown:,} of {total:,} trials shown: a fair sample, and the best"
 
 
 def add_note(figure: go.Figure, *texts: str) -> None:
-    """Write sentences below a figure: what a reader has to know to read it. Empty ones are left out.
+    """Write notes below a figure. Empty ones are left out.
 
-    The text stands in lines that fit an image; narrower pages wrap it again, and find it by its name.
+    The text is wrapped to fit an image; narrower pages wrap it again, and find it by its name.
     """
     if text := ". ".join(f"{text[0].upper()}{text[1:]}" for text in texts if text):
         lines = wrap(text, _LINE_LENGTH)
@@ -113,13 +113,13 @@ def add_note(figure: go.Figure, *texts: str) -> None:
 
 
 def add_level(figure: go.Figure, x: Sequence[float], y: Sequence[float], name: str, colour: str = GREEN) -> None:
-    """Add a dotted line between two points, which the pointer does not find: a goal, or what is usual."""
+    """Add a dotted line between two points without hover label: a goal, or a typical value."""
     line = {"color": colour, "dash": "dot", "width": 1.5}
     figure.add_scatter(x=x, y=y, mode="lines", name=name, line=line, hoverinfo="skip")
 
 
 def line_look(number: int) -> dict[str, str]:
-    """Return colour and dash of one of 14 lines in one axis."""
+    """Return colour and dash of one of 14 lines in one plot."""
     return {
         "color": LINE_COLOURS[number % len(LINE_COLOURS)],
         "dash": ("solid", "dash")[number // len(LINE_COLOURS) % 2],
@@ -127,15 +127,15 @@ def line_look(number: int) -> dict[str, str]:
 
 
 def thinned_rows(values: Floats, rows: Rows, most: int = MOST_POINTS) -> Rows:
-    """Return at most so many of some trials, in their order: extremes of equally long parts, and an even choice beside.
+    """Return at most `most` of some trials, in order: extremes of equal parts, and an even selection of the others.
 
-    The first and the last one are kept, and so is every extreme of a part, so that the outline does not change. Three
-    in four are none of these, so that a reader sees where most trials are.
+    The first and the last one and the extremes of each part are kept, so that the outline is unchanged. Three in four
+    are from the even selection, which shows the density of trials.
 
     Args:
-        values: Column of what is drawn, finite at `rows`.
+        values: Column of the drawn values, finite at `rows`.
         rows: Trials that could be drawn.
-        most: Returned at most, 10 at least.
+        most: Maximum number of results, 10 at least.
     """
     if len(rows) <= most:
         return rows
@@ -151,16 +151,15 @@ def thinned_rows(values: Floats, rows: Rows, most: int = MOST_POINTS) -> Rows:
 
 
 def fair_rows(rows: Rows, most: int, kept: Rows | None = None) -> Rows:
-    """Return at most so many of some trials, in their order: some for certain, and of the others a fair sample.
+    """Return at most `most` of some trials, in order: the kept ones, and a fair sample of the others.
 
-    The sample does not look at values, so a cloud has the density that it has with all trials; a choice of extremes
-    would show a wider one. Whether a trial is in the sample depends on its own place, so it hardly changes while trials
-    are added.
+    The sample is independent of values, so a cloud keeps its density; a selection of extremes would look wider. A
+    trial's membership depends on its own index, so the sample hardly changes while trials are added.
 
     Args:
         rows: Trials that could be drawn.
-        most: Returned at most.
-        kept: Some of `rows` that are always drawn; the first ones where they are too many.
+        most: Maximum number of results.
+        kept: Some of `rows` that are always drawn; only the first ones if they are too many.
     """
     if len(rows) <= most:
         return rows
@@ -172,15 +171,15 @@ def fair_rows(rows: Rows, most: int, kept: Rows | None = None) -> Rows:
 
 
 def spaced(rows: Rows, most: int) -> Rows:
-    """Return at most so many of some rows at even distances, the first and the last among them."""
+    """Return at most `most` rows at even distances, including the first and the last."""
     return rows if len(rows) <= most else rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)]
 
 
 def even_rows(rows: Rows, most: int) -> Rows:
-    """Return at most so many of some trials, about evenly spread; half as many at least, where there are enough.
+    """Return at most `most` of some trials, about evenly spread; at least half as many, if available.
 
-    Whether a trial is among them depends on its own place alone, until there are twice as many: while trials are added
-    and end, the choice stays, so that what was read for it is of use again.
+    A trial's membership depends on its own index alone, until their number has doubled: while trials are added and end,
+    the selection is stable, so that curves read for it can be reused.
     """
     places_of = rows * GOLDEN % 1.0
     share = 1.0
@@ -190,10 +189,10 @@ def even_rows(rows: Rows, most: int) -> Rows:
 
 
 def places(mask: npt.NDArray[np.bool_]) -> Rows:
-    """Return the places at which a mask is true."""
+    """Return the indices at which a mask is true."""
     return np.flatnonzero(mask).astype(np.int64)
 
 
 def html_safe(texts: Sequence[str]) -> list[str]:
-    """Return texts for hover labels and axes, where Plotly would read some HTML."""
+    """Escape texts for hover labels and axes, which Plotly would read as HTML."""
     return [text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;") for text in texts]

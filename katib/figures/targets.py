@@ -1,4 +1,4 @@
-"""What a figure measures trials by: the objective, another one of several, or any metric; and how that is coloured."""
+"""The metric by which a figure ranks and colours trials: the objective, another one of several, or any metric."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from katib.figures.style import places
 from katib.figures.trials import Floats, Rows, TrialTable
 
 _OUTLYING = 1.5
-"""Bad values further from the middle half than so many times its width [Tukey1977] share the last colour."""
+"""Bad values further from the middle half than this multiple of its width [Tukey1977] share the last colour."""
 
 GOOD_DARK = ("#B4DE2C", "#6DCD59", "#35B779", "#1F9E89", "#26828E", "#31688E", "#3E4A89", "#482878", "#440154")
-"""Viridis from bad to good, for white paper: the good ones stand out, the bad ones fade."""
+"""Viridis from bad to good, for a white background: good trials stand out, bad ones fade."""
 GOOD_BRIGHT = ("#3E4A89", "#31688E", "#26828E", "#1F9E89", "#35B779", "#6DCD59", "#B4DE2C", "#FDE725")
 """The same for a dark page."""
 _INFEASIBLE_GREY = "#9A9A9A"
@@ -26,11 +26,11 @@ _GREY_SHARE = 0.06
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """What trials are measured by.
+class RankingMetric:
+    """A metric that ranks trials.
 
     Attributes:
-        name: Of the metric.
+        name: The metric.
         values: Its column.
         rows: Trials that have ended with a finite value of it, in order.
         maximize: Whether larger is better; also for a metric without a direction, so that larger stands out.
@@ -45,27 +45,27 @@ class Target:
 
     @property
     def costs(self) -> Floats:
-        """Its column with the sign that makes smaller better."""
+        """The column, negated if maximized."""
         return -self.values if self.maximize else self.values
 
     @property
     def ranked(self) -> Rows:
-        """`rows` from the best to the worst: those within the constraints first, of equal ones the oldest."""
+        """`rows` from the best to the worst: feasible ones first, the oldest of equal ones first."""
         return self.rows[np.lexsort((self.costs[self.rows], ~self.feasible[self.rows]))]
 
     @property
     def best(self) -> int | None:
-        """The best trial that is within the constraints; None without one."""
+        """The best feasible trial; None without one."""
         ranked = self.ranked[:1]
         return int(ranked[0]) if len(ranked) and self.feasible[ranked[0]] else None
 
 
-def target_of(trials: TrialTable, metric: str = "") -> Target:
-    """Return what to measure by.
+def target_of(trials: TrialTable, metric: str = "") -> RankingMetric:
+    """Return the target for a metric.
 
     Args:
-        trials: Of the experiment.
-        metric: Its name; empty: the objective, or the first of several.
+        trials: Trials of the experiment.
+        metric: The metric; empty: the objective, or the first of several.
 
     Raises:
         InvalidError: No trial has such a metric.
@@ -77,18 +77,18 @@ def target_of(trials: TrialTable, metric: str = "") -> Target:
     values = trials.metrics[name]
     maximize = {objective.name: objective.maximize for objective in trials.objectives}.get(name, True)
     rows = places(np.isfinite(values) & trials.in_states("Succeeded", "EarlyStopped"))
-    return Target(name, values, rows, maximize, trials.feasible)
+    return RankingMetric(name, values, rows, maximize, trials.feasible)
 
 
 @dataclass(frozen=True, slots=True)
 class Shades:
-    """Colours of trials by how good they are.
+    """Colours of trials by quality.
 
     Attributes:
-        best: The cost that has the last colour.
-        worst: The cost that has the first one, as do all that are worse.
-        floor: Where the colours begin in 0 to 1; below is the grey of what is outside of the constraints.
-        texts: Of the bar, from worst to best, at even distances.
+        best: The cost with the last colour.
+        worst: The cost from which on all have the first colour.
+        floor: Start of the colours in 0 to 1; below is the grey of infeasible trials.
+        texts: Texts of the colour bar, from worst to best, at even distances.
     """
 
     best: float
@@ -101,12 +101,12 @@ class Shades:
         share = np.clip((self.worst - costs) / (self.worst - self.best or 1.0), 0.0, 1.0)
         return self.floor + (1 - self.floor) * share
 
-    def of_rows(self, target: Target, rows: Rows) -> Floats:
-        """Return the numbers of some trials; 0 outside of the constraints."""
+    def of_rows(self, target: RankingMetric, rows: Rows) -> Floats:
+        """Return the numbers of some trials; 0 for infeasible ones."""
         return np.where(target.feasible[rows], self.of(target.costs[rows]), 0.0)
 
     def axis(self) -> dict[str, Any]:
-        """Return Plotly's `coloraxis`, whose bar names true values."""
+        """Return Plotly's `coloraxis`, with original values on its bar."""
         ticks = list(self.floor + (1 - self.floor) * np.linspace(0.0, 1.0, len(self.texts)))
         texts = list(self.texts)
         if self.floor:
@@ -116,14 +116,14 @@ class Shades:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """What a page changes of the layout when it is dark, as `layout.meta` says it."""
+        """Changes of the layout for a dark page, for `layout.meta`."""
         return {"dark": {"coloraxis": {"colorscale": scale_of(GOOD_BRIGHT, self.floor)}}}
 
 
 _BAR_STEPS = 5
 
 
-def shades_of(target: Target, rows: Rows) -> Shades:
+def shades_of(target: RankingMetric, rows: Rows) -> Shades:
     """Return the colours for some trials. Values much worse than most share the colour of the worst."""
     costs, feasible = target.costs[rows], target.feasible[rows]
     counted = costs[feasible] if feasible.any() else costs
@@ -137,17 +137,17 @@ def shades_of(target: Target, rows: Rows) -> Shades:
     return Shades(best, worst, 0.0 if feasible.all() else _GREY_SHARE, tuple(texts))
 
 
-def sampled(target: Target, most: int, best: int, columns: Iterable[Floats] = ()) -> Rows:
-    """Return at most so many measured trials, from the worst to the best, so that the best are drawn last.
+def sampled(target: RankingMetric, most: int, best: int, columns: Iterable[Floats] = ()) -> Rows:
+    """Return at most `most` measured trials, from the worst to the best, so that the best are drawn last.
 
-    The best ones, those with the extremes of some columns, and of the others by lot. A lot stays with a trial, so that
-    a figure of a running experiment does not change as a whole.
+    The best ones, those with the extremes of some columns, and a random sample of the rest. A trial keeps its random
+    number, so that the figure of a running experiment changes little.
 
     Args:
-        target: What trials are measured by.
-        most: Returned at most.
-        best: So many of the best at least.
-        columns: Whose smallest and largest value is kept.
+        target: The metric.
+        most: Maximum number of results.
+        best: Minimum number of the best trials.
+        columns: Columns whose smallest and largest values are kept.
     """
     ranked = target.ranked
     if len(ranked) > most:
@@ -162,7 +162,7 @@ def sampled(target: Target, most: int, best: int, columns: Iterable[Floats] = ()
 
 
 _LOTS = 7_121
-"""A seed that is not used elsewhere: lots must not correlate with the values that a search drew."""
+"""A seed that is not used elsewhere: samples must not correlate with the values that a search drew."""
 
 
 def scale_of(colours: tuple[str, ...], floor: float = 0.0) -> list[tuple[float, str]]:
@@ -173,13 +173,13 @@ def scale_of(colours: tuple[str, ...], floor: float = 0.0) -> list[tuple[float, 
 
 _GROUPS = 10
 _MOST_TRIALS = 5_000
-"""The newest measured ones: enough to put parameters in an order."""
+"""Newest measured trials used: enough to order parameters."""
 
 
 def most_telling(trials: TrialTable, count: int, metric: str = "") -> tuple[str, ...]:
-    """Return the names of at most so many parameters in the order of the search space.
+    """Return at most `count` parameters in the order of the search space.
 
-    When there are more, those that say most about the metric are kept.
+    If there are more, those most telling about the metric are kept.
     """
     if len(trials.values) <= count:
         return tuple(trials.values)
@@ -200,7 +200,7 @@ def by_telling(trials: TrialTable, metric: str = "") -> tuple[str, ...]:
 
 
 def _groups(values: Floats, *, is_categorical: bool) -> Floats:
-    """Return a number of each trial's group; -1 for those that do not have the parameter."""
+    """Return the index of each trial's group; -1 for trials without the parameter."""
     present = ~np.isnan(values)
     if is_categorical or not present.any():
         return np.where(present, values, -1.0)
@@ -209,7 +209,7 @@ def _groups(values: Floats, *, is_categorical: bool) -> Floats:
 
 
 def _explained(groups: Floats, ranks: Floats) -> float:
-    """Return the share of the variance between groups, less what as many groups of no meaning would explain."""
+    """Return the share of the variance between groups, less the expected share of as many random groups."""
     n = len(ranks)
     _, place, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     total = float(np.sum((ranks - ranks.mean()) ** 2)) if n else 0.0

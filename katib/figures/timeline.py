@@ -1,4 +1,4 @@
-"""When which trial ran, side by side in slots: whether the parallelism was used, and by what."""
+"""Timeline: trials over time, side by side in slots, which shows the use of parallelism."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from katib.figures.axes import TimeUnit, compact, time_unit
-from katib.figures.data import Choice, ExperimentData
+from katib.figures.data import ExperimentData, FigureOptions
 from katib.figures.style import STATE_COLOURS, add_note, html_safe, new_figure, places
 from katib.figures.trials import STATES, Floats, Rows, TrialTable
 from katib.model.wording import number_text
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 _MOST_BARS = 1_000
 _MOST_SLOTS = 60
 _PIECES = 200
-"""Of the time, where there are more trials or slots than bars can show."""
+"""Parts of the time, if there are more trials or slots than bars can show."""
 _THINNEST = 1 / 600
-"""Of the whole time: a bar that would be thinner is drawn so wide, or it could not be seen."""
+"""Minimum width of a bar as a share of the whole time, so that it is visible."""
 _LOWEST_HEIGHT, _SLOT_HEIGHT = 320, 18
 _NUMBERED = 20
-"""Up to so many slots each one's number is shown."""
+"""Maximum number of slots with visible numbers."""
 
 _PATTERNS = {"EarlyStopped": "\\", "Running": ".", "Failed": "x", "MetricsUnavailable": "/", "Killed": "+"}
-"""On the bars, so a reader need not distinguish colours."""
+"""Patterns of the bars, so that a reader need not distinguish colours."""
 
 
-def draw_timeline(data: ExperimentData, _choice: Choice) -> go.Figure:
-    """Return bars of trials over time, each in the slot that was free the longest when it started.
+def draw_timeline(data: ExperimentData, _choice: FigureOptions) -> go.Figure:
+    """Draw bars of trials over time, each in the slot that was free the longest when it started.
 
-    Of more than 1,000 trials or 60 slots: how many trials ran at once, by their states, in 200 pieces of the time.
+    Of more than 1,000 trials or 60 slots: the number of parallel trials, by state, in 200 parts of the time.
     """
     trials = data.trials
     rows = places(np.isfinite(trials.started))
@@ -56,16 +56,16 @@ def draw_timeline(data: ExperimentData, _choice: Choice) -> go.Figure:
 
 
 def nothing_has_started(data: ExperimentData) -> str:
-    """Return that no trial has started, if so."""
+    """Return an obstacle if no trial has started."""
     return "" if np.isfinite(data.trials.started).any() else "No trial has started yet."
 
 
 def slots_of(starts: Floats, ends: Floats) -> Rows:
-    """Return a slot for each trial, so that no two of a slot run at once, with as few slots as there can be.
+    """Assign slots to trials, with no overlap within a slot and as few slots as possible.
 
     Args:
-        starts: When each started, in rising order.
-        ends: When each ended.
+        starts: Start times, ascending.
+        ends: End times.
     """
     free: list[tuple[float, int]] = []
     slots = np.empty(len(starts), dtype=np.int64)
@@ -81,15 +81,15 @@ def slots_of(starts: Floats, ends: Floats) -> Rows:
 
 
 def running_at_once(states: npt.NDArray[np.int64], starts: Floats, ends: Floats, width: float) -> Floats:
-    """Return how many trials of each state ran on average in each of 200 pieces of the time, shape (200, states).
+    """Return the average number of parallel trials of each state in each of 200 parts of the time, shape (200, states).
 
-    A trial fills parts of the pieces in which it begins and ends, and all between them.
+    A trial covers fractions of the parts in which it starts and ends, and all between them.
 
     Args:
-        states: Places in `STATES`.
-        starts: When each started, in seconds.
-        ends: When each ended.
-        width: Of a piece, in seconds.
+        states: Indices in `STATES`.
+        starts: Start times, in seconds.
+        ends: End times.
+        width: Length of a part, in seconds.
     """
     begin, end = starts / width, ends / width
     first = np.minimum(begin.astype(np.int64), _PIECES - 1)
@@ -104,7 +104,7 @@ def running_at_once(states: npt.NDArray[np.int64], starts: Floats, ends: Floats,
 
 
 def _spans(trials: TrialTable, rows: Rows, now: float) -> tuple[Floats, Floats]:
-    """Return start and end of trials since the first start; one that runs has lasted until now."""
+    """Return start and end of trials since the first start; a running one lasts until now."""
     begin = float(trials.started[rows[0]])
     latest = now if math.isfinite(now) else float(np.nanmax([trials.started[rows], trials.ended[rows]]))
     starts = trials.started[rows] - begin

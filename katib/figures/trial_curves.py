@@ -1,9 +1,9 @@
-"""The curve of one metric: of one trial while it runs, or of several trials in one axis.
+"""The curve of one metric: of one trial while it runs, or of several trials in one plot.
 
-A script may append readings to what is drawn. For that the figure says, in `layout.meta`, what its horizontal axis
-counts, and each trace, in its `meta`, what it holds; `smoothed` keeps the state of the moving average.
+A script may append readings to the drawn ones. For that the figure describes its horizontal axis in `layout.meta`, and
+each trace its content in `meta`; `smoothed` keeps the state of the moving average.
 
-Source of the smoothing: exponential moving average, divided by the sum of its weights, so that it does not begin at 0.
+Source of the smoothing: exponential moving average, divided by the sum of its weights, so that it does not start at 0.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ if TYPE_CHECKING:
 
 MOST_TRIALS = MOST_LINES
 MOST_READINGS = 2_000
-"""Drawn of one curve; of a longer one the extremes are."""
+"""Points drawn of one curve; of a longer one the extremes."""
 _MOST_ODD = 200
-"""Marks of readings that are no finite number, evenly chosen."""
+"""Marks of non-finite readings, evenly selected."""
 MOST_SMOOTHING = 0.99
 
 _FEW = 60
-"""Up to so many readings each has a mark, so that a single one can be seen."""
+"""Maximum number of readings with a mark, so that a single one is visible."""
 _RUG = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class CurveLook:
-    """How a reader wants to see curves.
+    """Display options of curves.
 
     Attributes:
-        by: What the horizontal axis counts, `step` or `time`.
+        by: Unit of the horizontal axis, `step` or `time`.
         log: Whether the vertical axis is logarithmic.
         smoothing: Weight of the past in the moving average, from 0 (none) to 0.99; the readings stay behind it.
-        most: Readings drawn of each curve, about.
+        most: Approximate number of readings drawn of each curve.
     """
 
     by: str = "step"
@@ -64,13 +64,13 @@ class CurveLook:
 
 
 def draw_trial_curves(title: str, metric: str, curves: Mapping[str, Curve], look: CurveLook) -> go.Figure:
-    """Return the curves of one metric in one axis: readings as lines, those that are no finite number as marks below.
+    """Draw the curves of one metric in one plot: readings as lines, non-finite ones as marks below.
 
     Args:
-        title: Of the figure.
+        title: Title of the figure.
         metric: Title of the vertical axis.
-        curves: By the name of the trial, 14 at most; one without readings is named below.
-        look: How to show them.
+        curves: By the name of the trial, 14 at most; one without readings is listed below.
+        look: Display options.
     """
     axis = _axis([curve for curve in curves.values() if len(curve.values)], look.by)
     [shown_title, shown_metric] = html_safe([title, metric])
@@ -88,11 +88,11 @@ def draw_trial_curves(title: str, metric: str, curves: Mapping[str, Curve], look
 
 
 def smoothed(values: Floats, weight: float) -> tuple[Floats, float, int]:
-    """Return the moving average of some values, its inner state behind the last one, and how many went into it.
+    """Return the moving average of some values, its inner state after the last one, and the number of values used.
 
     Args:
-        values: In order; what is no finite number is left out, and is NaN in the answer.
-        weight: Of the past, in [0, 1).
+        values: In order; non-finite ones are skipped, and are NaN in the result.
+        weight: Weight of the past, in [0, 1).
     """
     averages, last, count = np.full(len(values), np.nan), 0.0, 0
     for place in np.flatnonzero(np.isfinite(values)):
@@ -109,7 +109,7 @@ def _add_curve(
     x, finite = axis.places(curve), np.isfinite(curve.values)
     odd = spaced(places(~finite), _MOST_ODD)
     shown_rows = np.union1d(thinned_rows(curve.values, places(finite), look.most), odd)
-    line = {"width": 2, **line_look(number)}  # the first colour is BLUE, that of a curve alone
+    line = {"width": 2, **line_look(number)}  # the first colour is BLUE, that of a single curve
     few = len(shown_rows) <= _FEW
     hover = f"{hovered('x', x)}: {hovered('y', curve.values)}<extra>" + ("" if alone else shown) + "</extra>"
     behind = look.smoothing > 0
@@ -155,14 +155,14 @@ def _add_curve(
 
 
 def _axis(curves: Sequence[Curve], by: str) -> CurveAxis:
-    """Return the axis that was asked for, or the nearest that all of these curves have."""
+    """Return the requested axis, or the closest that all of these curves have."""
     has_steps = bool(curves) and all(curve.steps is not None and np.isfinite(curve.steps).all() for curve in curves)
     has_times = bool(curves) and all(np.isfinite(curve.seconds).all() for curve in curves)
     if by == "step" and has_steps:
         return CurveAxis("step", "step", time_unit(0.0))
     if has_times and (by == "time" or not all(curve.is_whole for curve in curves)):
         unit = time_unit(max(float(curve.seconds.max()) for curve in curves))
-        note = "not every reading has a step, so the time stands for it" if by == "step" else ""
+        note = "not every reading has a step, so time is shown instead" if by == "step" else ""
         return CurveAxis("time", f"{unit.name} since the start of the trial", unit, note)
     missing = "" if not curves else f"not every reading has a {by}, so the readings are counted"
     return CurveAxis("reading", "reading", time_unit(0.0), missing)
@@ -175,15 +175,15 @@ def _say_what_is_missing(figure: go.Figure, curves: Mapping[str, Curve], look: C
     if len(curves) > MOST_TRIALS:
         notes.append(f"{MOST_TRIALS} of {len(curves)} trials drawn")
     if odd := sum(int((~np.isfinite(curve.values)).sum()) for curve in curves.values()):
-        notes.append(f"{odd:,} {'readings are' if odd != 1 else 'reading is'} no finite number")
+        notes.append(f"{odd:,} {'readings are' if odd != 1 else 'reading is'} not finite")
     if look.log and (below := sum(int((curve.values <= 0).sum()) for curve in curves.values())):
         verb = "readings are" if below != 1 else "reading is"
-        notes.append(f"{below:,} {verb} not positive: a logarithmic axis has no place for that")
+        notes.append(f"{below:,} {verb} not positive, and cannot be shown on a logarithmic axis")
     if any(len(curve.values) > look.most or not curve.is_whole for curve in curves.values()):
         notes.append("of a long curve the extremes are drawn")
     add_note(figure, *notes)
 
 
 def _plain(values: Floats) -> list[Any]:
-    """Return a list that JSON holds as it is, so that a script can append to it; None for NaN."""
+    """Return a JSON list that a script can append to; None for NaN."""
     return [None if math.isnan(value) else value for value in values.tolist()]

@@ -1,8 +1,8 @@
-"""The trials of an experiment as columns: what figures draw and tables sort, 100,000 of them in some megabytes.
+"""The trials of an experiment as columns, for figures and tables: 100,000 of them in some megabytes.
 
-Every column is an array with one entry per trial, in the order of creation. Numbers are float64 with NaN for what a
-trial does not have; a categorical value is the number of its choice. A metric is the reading that its strategy
-picks, a further metric what it was at the best reading of the objective.
+Every column is an array with one entry per trial, in the order of creation. Numbers are float64 with NaN for absent
+values; a categorical value is the index of its choice. A metric is the reading selected by its strategy, a further
+metric its value at the best reading of the objective.
 """
 
 from __future__ import annotations
@@ -41,30 +41,30 @@ from katib.service.tuning.reading import (
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
-"""Places of trials in the columns."""
+"""Indices of trials in the columns."""
 
 AT_BEST = "at the best"
-"""What a further metric is called whose value is what it was at the best reading of the objective."""
+"""Strategy of a further metric with its value at the best reading of the objective."""
 
 STATES = TRIAL_STATES
-"""The column of states holds places in this tuple."""
+"""The column of states holds indices of this tuple."""
 
 _NAN = math.nan
 _FIRST_CAPACITY = 64
 _MOST_CHOICES = 1_000
-"""A parameter without a list (an architecture) gets a choice for each value seen, and no more than so many."""
+"""Maximum number of choices of a parameter without a list (an architecture), which gets one for each value seen."""
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class ParameterInfo:
     """One axis of the search space.
 
     Attributes:
         name: Its name.
         type: `double`, `int`, `discrete` or `categorical`.
-        log: Whether its values are drawn by their magnitude, so that an axis should be logarithmic.
+        log: Whether its axis should be logarithmic.
         choices: Of a categorical one in the order of the spec; empty for numbers.
-        low, high: Bounds of numbers; NaN where there are none.
+        low, high: Bounds of numbers; NaN if there are none.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Parameter:
 
     @property
     def is_categorical(self) -> bool:
-        """Whether its column holds numbers of choices."""
+        """Whether its column holds indices of choices."""
         return self.type == ParameterType.CATEGORICAL
 
 
@@ -87,7 +87,7 @@ class Objective:
     Attributes:
         name: The metric.
         maximize: Whether larger is better.
-        goal: The value at which the search ends; None without one.
+        goal: The value that ends the search; None without one.
     """
 
     name: str
@@ -97,20 +97,20 @@ class Objective:
 
 @dataclass(frozen=True, slots=True)
 class TrialTable:
-    """The trials of an experiment at one moment.
+    """The trials of an experiment at one time.
 
     Attributes:
-        names: Of the trials.
-        states: Places in `STATES`.
-        created, started, ended: Seconds since 1970; NaN where it has not happened.
-        durations: How long each trial ran, in seconds; NaN for those that have not ended.
+        names: Names of the trials.
+        states: Indices in `STATES`.
+        created, started, ended: Seconds since 1970; NaN if it has not happened.
+        durations: Duration of each trial, in seconds; NaN for those that have not ended.
         values: Column of each parameter, by name, in the order of `parameters`.
         metrics: Column of each metric, by name, the objectives first.
         feasible: Whether the constraints are known to hold; True without constraints.
         parameters: The axes of the search space.
-        objectives: What is optimized, the first one first.
-        marks: What is noted on trials, by the names of those that have any.
-        strategies: Which of a metric's readings its column holds, in a word or two by its name: `max`, `at the best`.
+        objectives: The objectives, the primary one first.
+        marks: Marks of trials, by the names of those that have any.
+        strategies: Strategy of each metric's column, in a word or two by its name: `max`, `at the best`.
     """
 
     names: npt.NDArray[np.object_]
@@ -122,7 +122,7 @@ class TrialTable:
     values: Mapping[str, Floats]
     metrics: Mapping[str, Floats]
     feasible: npt.NDArray[np.bool_]
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[ParameterInfo, ...]
     objectives: tuple[Objective, ...]
     strategies: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     marks: Mapping[str, Marks] = field(default_factory=lambda: MappingProxyType({}))
@@ -141,12 +141,12 @@ class TrialTable:
         return self.metrics[self.objective.name]
 
     def in_states(self, *states: str) -> npt.NDArray[np.bool_]:
-        """Return which trials are in one of these states."""
+        """Return the mask of trials in one of these states."""
         return np.isin(self.states, [STATES.index(state) for state in states])
 
     @property
     def may_be_best(self) -> npt.NDArray[np.bool_]:
-        """Mask of the trials that can be best by state and constraints; see `katib.model.trials.may_be_best`."""
+        """Mask of the trials that can be best by state and feasibility; see `katib.model.trials.may_be_best`."""
         strategies = {self.strategies.get(objective.name) for objective in self.objectives}
         states = ("Succeeded",) if MetricStrategy.MEAN in strategies else ("Succeeded", "EarlyStopped")
         return self.feasible & self.in_states(*states)
@@ -155,7 +155,7 @@ class TrialTable:
         """Return the state of a trial."""
         return STATES[int(self.states[row])]
 
-    def parameter(self, name: str) -> Parameter:
+    def parameter(self, name: str) -> ParameterInfo:
         """Return an axis by its name.
 
         Raises:
@@ -167,7 +167,7 @@ class TrialTable:
         raise KeyError(name)
 
     def parameter_text(self, name: str, row: int) -> str:
-        """Return a value as a person writes it: `adam`, `32`, `0.001`; empty where the trial does not have it."""
+        """Return a value as users write it: `adam`, `32`, `0.001`; empty if the trial does not have it."""
         value = self.values[name][row]
         if math.isnan(value):
             return ""
@@ -178,7 +178,7 @@ class TrialTable:
 
     @classmethod
     def of(cls, experiment: Experiment, trials: Iterable[Trial]) -> TrialTable:
-        """Return the table of some trials, which may come in any order."""
+        """Return the table of some trials, in any order."""
         rows = TrialRows(experiment)
         for trial in trials:
             rows.put(trial)
@@ -186,8 +186,8 @@ class TrialTable:
 
 
 @dataclass(slots=True)
-class _Column:
-    """An array that grows; room for `capacity` entries."""
+class _GrowingArray:
+    """A growing array with room for `capacity` entries."""
 
     data: npt.NDArray[Any]
     empty: Any
@@ -204,28 +204,28 @@ class _Column:
 
 @dataclass(slots=True)
 class TrialRows:
-    """A table in the making: trials come, change and go one by one. Not thread-safe.
+    """A table under construction: trials are added, changed and removed one by one. Not thread-safe.
 
     Args:
-        experiment: Whose trials they are.
+        experiment: The experiment of the trials.
     """
 
     experiment: Experiment
     _rows: dict[str, int] = field(default_factory=dict)
-    _fixed: dict[str, _Column] = field(default_factory=dict)
-    _values: dict[str, _Column] = field(default_factory=dict)
-    _metrics: dict[str, _Column] = field(default_factory=dict)
-    _axes: dict[str, Parameter] = field(default_factory=dict)
+    _fixed: dict[str, _GrowingArray] = field(default_factory=dict)
+    _values: dict[str, _GrowingArray] = field(default_factory=dict)
+    _metrics: dict[str, _GrowingArray] = field(default_factory=dict)
+    _axes: dict[str, ParameterInfo] = field(default_factory=dict)
     _choices: dict[str, dict[str, int]] = field(default_factory=dict)
     _marks: dict[str, Marks] = field(default_factory=dict)
     _capacity: int = _FIRST_CAPACITY
     _end: int = 0
 
     def __post_init__(self) -> None:
-        """Make a column for everything that the experiment names."""
+        """Create a column for everything that the experiment names."""
         kinds: dict[str, tuple[Any, Any]] = {"name": (object, ""), "state": (np.int8, 0), "feasible": (np.bool_, True)}
         kinds |= dict.fromkeys(("created", "started", "ended", "ran"), (np.float64, _NAN))
-        self._fixed = {key: _Column.of(dtype, empty, self._capacity) for key, (dtype, empty) in kinds.items()}
+        self._fixed = {key: _GrowingArray.of(dtype, empty, self._capacity) for key, (dtype, empty) in kinds.items()}
         for parameter in map(_parameter, self.experiment.spec.parameters):
             self._add_axis(parameter)
         objective = self.experiment.spec.objective
@@ -236,7 +236,7 @@ class TrialRows:
         return len(self._rows)
 
     def put(self, trial: Trial) -> None:
-        """Add a trial, or take what has changed of it."""
+        """Add or update a trial."""
         name = trial.name
         row = self._rows.get(name)
         if row is None:
@@ -268,12 +268,12 @@ class TrialRows:
                 self._metric(metric.name).data[row] = number_of(shown_text(trial, metric.name))
 
     def remove(self, name: str) -> None:
-        """Forget a trial."""
+        """Remove a trial."""
         self._rows.pop(name, None)
         self._marks.pop(name, None)
 
     def table(self) -> TrialTable:
-        """Return what is known now, which no later call changes."""
+        """Return the present table, which no later call changes."""
         rows = np.fromiter(self._rows.values(), dtype=np.int64, count=len(self._rows))
         created = self._fixed["created"].data[rows]
         rows = rows[np.argsort(created, kind="stable")]
@@ -296,34 +296,34 @@ class TrialRows:
             dict(self._marks),
         )
 
-    def _add_axis(self, parameter: Parameter) -> None:
+    def _add_axis(self, parameter: ParameterInfo) -> None:
         self._axes[parameter.name] = parameter
         self._choices[parameter.name] = {text: number for number, text in enumerate(parameter.choices)}
-        self._values[parameter.name] = _Column.of(np.float64, _NAN, self._capacity)
+        self._values[parameter.name] = _GrowingArray.of(np.float64, _NAN, self._capacity)
 
-    def _metric(self, name: str) -> _Column:
+    def _metric(self, name: str) -> _GrowingArray:
         if name not in self._metrics:
-            self._metrics[name] = _Column.of(np.float64, _NAN, self._capacity)
+            self._metrics[name] = _GrowingArray.of(np.float64, _NAN, self._capacity)
         return self._metrics[name]
 
     def _put_value(self, name: str, text: str, row: int) -> None:
         if name not in self._axes:
-            self._add_axis(Parameter(name, ParameterType.CATEGORICAL))
+            self._add_axis(ParameterInfo(name, ParameterType.CATEGORICAL))
         axis, choices = self._axes[name], self._choices[name]
         if axis.is_categorical and text not in choices and len(choices) < _MOST_CHOICES:
             choices[text] = len(choices)
-            self._axes[name] = Parameter(name, axis.type, choices=tuple(choices))
+            self._axes[name] = ParameterInfo(name, axis.type, choices=tuple(choices))
         self._values[name].data[row] = choices.get(text, _NAN) if axis.is_categorical else number_of(text)
 
 
 def objectives_of(obj: Experiment | Trial) -> tuple[Objective, ...]:
-    """Return what an experiment optimizes; one at least."""
+    """Return the objectives of an experiment; one at least."""
     objective = obj.spec.objective or ObjectiveSpec()
     return tuple(Objective(term.name, term.type == ObjectiveType.MAXIMIZE, term.goal) for term in objective.terms)
 
 
 def strategy_words(obj: Experiment | Trial, metric: str) -> str:
-    """Return which reading of a metric is its value: `max`, `latest`, `mean`, or of a further metric `at the best`."""
+    """Return the strategy of a metric's value: `max`, `latest`, `mean`, or of a further metric `at the best`."""
     objective = obj.spec.objective or ObjectiveSpec()
     strategy = objective.strategy_of(metric)
     for term in objective.terms:
@@ -332,20 +332,20 @@ def strategy_words(obj: Experiment | Trial, metric: str) -> str:
     return AT_BEST if strategy in ("", extreme_of(objective.type)) else strategy
 
 
-def _parameter(spec: ParameterSpec) -> Parameter:
+def _parameter(spec: ParameterSpec) -> ParameterInfo:
     space, name, kind = spec.feasible_space, spec.name, spec.parameter_type
     texts = space.list
     if kind == ParameterType.CATEGORICAL or not all(map(is_usable, texts)):
-        return Parameter(name, ParameterType.CATEGORICAL, choices=texts)
+        return ParameterInfo(name, ParameterType.CATEGORICAL, choices=texts)
     numbers = list(map(float, texts))
     low = min(numbers) if numbers else number_of(space.min)
     high = max(numbers) if numbers else number_of(space.max)
     log = space.distribution in LOGARITHMIC and low > 0
-    return Parameter(name, kind, log, low=low, high=high)
+    return ParameterInfo(name, kind, log, low=low, high=high)
 
 
 def number_of(text: object) -> float:
-    """Return a text as a number; NaN for what is none."""
+    """Convert a text to a number; NaN if it is not one."""
     try:
         return float(text)  # type: ignore[arg-type]  # what is no number raises
     except (TypeError, ValueError):

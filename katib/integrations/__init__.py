@@ -1,5 +1,5 @@
-"""For programs that are written for another library: what they plug into it, to work with katib.
+"""Plug-ins for other libraries that make them work with katib.
 
-Belongs here: a module for each library, named as it is, which imports it. Does not belong here: anything that works
-without that library, and rules of our own.
+Belongs here: a module for each library, with its name, which imports it. Does not belong here: anything that works
+without that library, and rules of katib.
 """

@@ -1,7 +1,7 @@
-"""What the sweeper of Hydra does: `hydra/sweeper=katib` (`hydra_plugins/katib_sweeper.py`).
+"""The implementation of Hydra's sweeper `hydra/sweeper=katib` (`hydra_plugins/katib_sweeper.py`).
 
-One job at a time runs in the program itself; several at once are processes (`katib.sdk.forking`), forked before this
-program has threads.
+With one job at a time it runs in the program itself; several at once are processes (`katib.sdk.forking`), forked before
+this program has threads.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _LOG = logging.getLogger(__name__)
 _RESULTS = "optimization_results.yaml"
 
 
-class Space(NamedTuple):
-    """What a sweep is about.
+class SweepSpace(NamedTuple):
+    """The search space and constants of a sweep.
 
     Attributes:
         parameters: The search space by name.
-        keys: How an override names each parameter, such as `+lr`.
+        keys: Key of each parameter in overrides, such as `+lr`.
         constants: Overrides of every job.
     """
 
@@ -56,7 +56,7 @@ class Space(NamedTuple):
 
 
 class Sweep(Protocol):
-    """What a sweeper knows of its sweep."""
+    """The state of a sweeper that a sweep uses."""
 
     params: Mapping[str, Any]
     options: dict[str, Any]
@@ -65,18 +65,18 @@ class Sweep(Protocol):
     launcher: Launcher | None
 
     def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
-        """Raise an exception of Hydra where overrides fit no configuration."""
+        """Raise an exception of Hydra if overrides do not fit the configuration."""
 
 
 def search_with(sweeper: Sweep, arguments: Sequence[str]) -> TuneResult:
-    """Run a job for each trial until the experiment has ended; write what was found into the sweep's directory.
+    """Run a job for each trial until the experiment has ended; write the result to the sweep's directory.
 
     Args:
-        sweeper: Has been set up.
-        arguments: Overrides of the command line, which go before those of `params`.
+        sweeper: A sweeper that has been set up.
+        arguments: Overrides from the command line, which precede those of `params`.
 
     Raises:
-        InvalidError: The options or the search space make no experiment.
+        InvalidError: The options or the search space are invalid.
         KatibError: No trial has a value.
     """
     assert sweeper.hydra_context is not None
@@ -131,13 +131,13 @@ def search_with(sweeper: Sweep, arguments: Sequence[str]) -> TuneResult:
     return result
 
 
-def space_of(overrides: Iterable[Override]) -> Space:
-    """Return the search space and the constants of overrides; of two for one key the last counts.
+def space_of(overrides: Iterable[Override]) -> SweepSpace:
+    """Return the search space and the constants of overrides; the last of two for one key counts.
 
     Raises:
         InvalidError: There is nothing to search.
     """
-    space = Space({}, {}, [])
+    space = SweepSpace({}, {}, [])
     last = {override.key_or_group: override for override in overrides}
     for name, override in last.items():
         if override.is_sweep_override():
@@ -152,7 +152,7 @@ def space_of(overrides: Iterable[Override]) -> Space:
 
 
 def parameter_of(override: Override) -> Parameter:
-    """Return the parameter that a sweep of Hydra's grammar is: an interval, a range or a choice."""
+    """Return the parameter of an override in Hydra's sweep grammar: an interval, a range or a choice."""
     sweep = override.value()
     if isinstance(sweep, IntervalSweep):
         log = "log" in sweep.tags
@@ -170,10 +170,10 @@ def parameter_of(override: Override) -> Parameter:
 
 
 def values_of(returned: Any, names: Sequence[str]) -> Readings:
-    """Return what a job returned by name: a number, several in the order of the objectives, or by name; None: nothing.
+    """Return a job's results by name: a number, several in the order of the objectives, or by name; None: no result.
 
     Raises:
-        TypeError: It is nothing of that kind.
+        TypeError: It is of another kind.
     """
     if returned is None:
         return {}

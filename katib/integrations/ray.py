@@ -1,6 +1,6 @@
 """A search algorithm for Ray Tune: `tune.TuneConfig(search_alg=KatibSearch(), metric="accuracy", mode="max")`.
 
-Ray runs the trials, and its schedulers stop them; their configurations come from ask and tell. The experiment is kept
+Ray runs the trials, and its schedulers stop them; their configurations come from ask and tell. The experiment is stored
 as any other, with its page and `katib why`.
 """
 
@@ -25,9 +25,9 @@ from katib.sdk.opening import open_experiment
 from katib.sdk.search import Parameter
 
 _AT_ONCE = 64
-"""Trials under way; Ray's `max_concurrent_trials` is the limit."""
+"""Maximum number of running trials; Ray's `max_concurrent_trials` is the limit."""
 _WAIT_SECONDS = 0.2
-"""Ray does nothing else meanwhile."""
+"""Ray is blocked meanwhile."""
 _DIRECTIONS = {"max": "maximize", "min": "minimize"}
 
 
@@ -35,12 +35,12 @@ class KatibSearch(Searcher):
     """Proposes configurations by an algorithm of katib.
 
     Args:
-        space: By name, nested as `optimizer/lr`: parameters made with `katib.search`; None: the `param_space` of the
+        space: By name, nested as `optimizer/lr`: parameters created with `katib.search`; None: the `param_space` of the
             Tuner, whose constants are passed on.
         metric: The metric to optimize; None: that of the Tuner.
         mode: `max` or `min`; None: that of the Tuner.
         algorithm: Proposes configurations; `katib algorithms` lists them, and `auto` chooses one.
-        max_trials: After how many trials the search ends; None: `num_samples` of the Tuner says so.
+        max_trials: Number of trials after which the search ends; None: `num_samples` of the Tuner.
         options: Further arguments of `katib.create`, such as `name`, `data_dir`, `server` or `settings`.
 
     Attributes:
@@ -72,7 +72,7 @@ class KatibSearch(Searcher):
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: Mapping[str, Any], **_spec: Any
     ) -> bool:
-        """Take what the Tuner says; return False where it was said before."""
+        """Set the Tuner's properties; return False if they were set before."""
         if config and self._space:
             return False
         self._metric, self._mode = metric or self._metric, mode or self._mode
@@ -84,7 +84,7 @@ class KatibSearch(Searcher):
         return True
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """Return a configuration; None while none can be proposed, FINISHED when there is no further one."""
+        """Return a configuration; None while none can be proposed, FINISHED if there are no more."""
         experiment = self._opened()
         trial = experiment.ask(_WAIT_SECONDS)
         if trial is None:
@@ -97,7 +97,7 @@ class KatibSearch(Searcher):
         trial, value = self._trials.get(trial_id), self._value(result)
         if trial is None or trial.has_ended or value is None:
             return
-        with suppress(StopTrial):  # it is not needed any more; whether it goes on is Ray's business
+        with suppress(StopTrial):  # Ray decides whether the trial continues
             trial.report({str(self._metric): value}, step=int(result.get("training_iteration", 0)))
 
     def on_trial_complete(
@@ -114,11 +114,11 @@ class KatibSearch(Searcher):
             trial.tell({str(self._metric): value})
 
     def save(self, checkpoint_path: str) -> None:
-        """Write down which trials are under way."""
+        """Save the running trials."""
         Path(checkpoint_path).write_text(json.dumps(self._under_way()))
 
     def restore(self, checkpoint_path: str) -> None:
-        """Go on with what was written down."""
+        """Restore the saved trials."""
         saved = json.loads(Path(checkpoint_path).read_text())
         self.experiment_name = saved["name"]
         if saved["began"]:
@@ -134,7 +134,7 @@ class KatibSearch(Searcher):
         return {"name": self.experiment_name, "began": self._experiment is not None, "trials": trials}
 
     def _opened(self) -> Experiment:
-        """Return the experiment, made when the first trial is asked for."""
+        """Return the experiment, created at the first request for a trial."""
         if self._experiment is None:
             if not self._space or not self._metric:
                 cause = "the space has no parameters" if self._metric else "it does not know the metric"
@@ -159,10 +159,10 @@ class KatibSearch(Searcher):
 
 
 def parameter_of(name: str, domain: Any) -> Parameter:
-    """Return the parameter that a domain of Ray Tune is.
+    """Convert a domain of Ray Tune to a parameter.
 
     Raises:
-        InvalidError: It is none that has bounds or a list.
+        InvalidError: The domain has neither bounds nor a list.
     """
     sampler = domain.get_sampler() if isinstance(domain, Domain) else None
     step = sampler.q if isinstance(sampler, Quantized) else None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from katib.figures.catalogue import check_choice, compare, draw, figure_named
-from katib.figures.data import Choice
+from katib.figures.data import FigureOptions
 from katib.figures.reading import read_experiment, with_curves
 from katib.sdk.homes import Place, open_service
 from katib.service.tuning.titles import namespace_in_use
@@ -27,7 +27,7 @@ class KeptExperiment(Protocol):
         """Where it is kept."""
 
 
-def draw_figure(name: str, experiment: str | KeptExperiment, choice: Choice, place: Place) -> go.Figure:
+def draw_figure(name: str, experiment: str | KeptExperiment, choice: FigureOptions, place: Place) -> go.Figure:
     """Return a figure of an experiment, given by its name or by what `katib.tune` returned.
 
     Raises:
@@ -43,7 +43,7 @@ def draw_figure(name: str, experiment: str | KeptExperiment, choice: Choice, pla
         return draw(kind, with_curves(service, data, kind, choice), choice)
 
 
-def draw_comparison(experiments: Sequence[str | KeptExperiment], choice: Choice, place: Place) -> go.Figure:
+def draw_comparison(experiments: Sequence[str | KeptExperiment], choice: FigureOptions, place: Place) -> go.Figure:
     """Return the figure of several experiments; otherwise as `draw_figure`."""
     found = []
     for experiment in experiments:

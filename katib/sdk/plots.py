@@ -16,7 +16,7 @@ from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any
 
 from katib.figures.catalogue import COMPARISON, FIGURES, ComparisonKind, FigureKind
-from katib.figures.data import Choice
+from katib.figures.data import FigureOptions
 from katib.sdk.drawing import draw_comparison, draw_figure
 from katib.sdk.homes import Place
 
@@ -62,7 +62,7 @@ def _named(draw: Callable[..., go.Figure], kind: FigureKind | ComparisonKind, fi
         place = Place(**{"namespace": ""} | {name: value for name, value in bound.kwargs.items() if name in PLACE})
         chosen = {name: value for name, value in bound.kwargs.items() if name in ARGUMENTS}
         return draw(
-            bound.args[0], Choice(**{n: v if isinstance(v, str) else tuple(v) for n, v in chosen.items()}), place
+            bound.args[0], FigureOptions(**{n: v if isinstance(v, str) else tuple(v) for n, v in chosen.items()}), place
         )
 
     lines = [f"    {name}: {text}" for name, text in [(first, about), *((n, o[2]) for n, o in options.items())] if text]

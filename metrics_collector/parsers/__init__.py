@@ -1,7 +1,7 @@
 """Parsers: bytes in, in chunks of any size; readings out. No I/O, no clock, bounded memory.
 
-A parser never fails on its input: a program may print anything. Unusable input is counted in its `Notes`. The readings
-do not depend on the boundaries of the chunks.
+A parser never fails on its input: a program may print anything. Unusable input is counted in its `ParserNotes`.
+Readings do not depend on the boundaries of the chunks.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from metrics_collector.parsers.json_lines import JsonParser
-from metrics_collector.parsers.lines import MAX_LINE_BYTES, Notes, Parser
+from metrics_collector.parsers.lines import MAX_LINE_BYTES, LineParser, ParserNotes
 from metrics_collector.parsers.text import TextParser
 
-__all__ = ["MAX_LINE_BYTES", "JsonParser", "Notes", "Parser", "TextParser", "parser_for"]
+__all__ = ["MAX_LINE_BYTES", "JsonParser", "LineParser", "ParserNotes", "TextParser", "parser_for"]
 
 
-def parser_for(file_format: str, names: Sequence[str], filters: Sequence[str] = ()) -> Parser:
+def parser_for(file_format: str, names: Sequence[str], filters: Sequence[str] = ()) -> LineParser:
     """Return the parser of a `fileSystemPath.format`; an empty format is TEXT.
 
     Raises:

@@ -41,7 +41,7 @@ class Scalar(NamedTuple):
     text: str
 
 
-class Event(NamedTuple):
+class ScalarEvent(NamedTuple):
     """An event with its scalars; the step is negative if the program counts so."""
 
     wall_time: float
@@ -49,7 +49,7 @@ class Event(NamedTuple):
     scalars: list[Scalar]
 
 
-def decode_event(data: bytes) -> Event:
+def decode_event(data: bytes) -> ScalarEvent:
     """Return the event in a record.
 
     Raises:
@@ -65,7 +65,7 @@ def decode_event(data: bytes) -> Event:
         elif key == _SUMMARY:
             bounds = ((begin, end) for its_key, begin, end in fields(data, value, stop) if its_key == _VALUE)
             scalars += filter(None, (_scalar(data, begin, end) for begin, end in bounds))
-    return Event(wall_time, step, scalars)
+    return ScalarEvent(wall_time, step, scalars)
 
 
 def float_layouts(tag: bytes) -> Iterator[bytes]:

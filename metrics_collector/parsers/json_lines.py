@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from katib.model.metrics import ZERO_TIME, MetricLog, parse_time, parse_value
-from metrics_collector.parsers.lines import MAX_LINE_BYTES, Line, Parser, without_control_sequences
+from metrics_collector.parsers.lines import MAX_LINE_BYTES, CandidateLine, LineParser, without_control_sequences
 from metrics_collector.parsers.text import clean_value
 
 TIME_KEY = "timestamp"
@@ -39,7 +39,7 @@ class _Number(str):
 _DECODER = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_constant=_Number)
 
 
-class JsonParser(Parser):
+class JsonParser(LineParser):
     """Reads lines of JSON objects.
 
     Args:
@@ -51,7 +51,7 @@ class JsonParser(Parser):
         self._names = tuple(dict.fromkeys(names))
         super().__init__((word for name in self._names for word in _spellings(name)), limit)
 
-    def _read(self, line: Line) -> Iterator[MetricLog]:
+    def _read(self, line: CandidateLine) -> Iterator[MetricLog]:
         entries = None if line.cut else _decode(without_control_sequences(line.text))
         if entries is None:
             self.notes.broken_lines += 1

@@ -38,7 +38,7 @@ _Find = Callable[[bytes, int, int], int]
 
 
 @dataclass(slots=True)
-class Notes:
+class ParserNotes:
     """Observations of a parser.
 
     Attributes:
@@ -77,7 +77,7 @@ def without_control_sequences(text: bytes) -> bytes:
     return _OTHERS.sub(b"\t", _LOOKS.sub(b"", text)) if b"\x1b" in text else text
 
 
-class Line(NamedTuple):
+class CandidateLine(NamedTuple):
     """A line with a keyword, without its end."""
 
     text: bytes
@@ -85,7 +85,7 @@ class Line(NamedTuple):
     """Whether the line was longer than the limit."""
 
 
-class Parser(ABC):
+class LineParser(ABC):
     """Finds readings of given metrics, in each candidate line separately. Not thread-safe.
 
     Args:
@@ -97,7 +97,7 @@ class Parser(ABC):
     """
 
     def __init__(self, words: Iterable[bytes], limit: int = MAX_LINE_BYTES) -> None:
-        self.notes = Notes()
+        self.notes = ParserNotes()
         self._words = _shortest(tuple(words))
         self._limit = limit
         self._finds = _finds(self._words)
@@ -136,7 +136,7 @@ class Parser(ABC):
     def _end_line(self) -> list[MetricLog]:
         if not self._pending_size:
             return []
-        line = Line(bytes(self._pending), self._pending_size > self._limit)
+        line = CandidateLine(bytes(self._pending), self._pending_size > self._limit)
         self._pending.clear()
         self._pending_size = 0
         self.notes.long_lines += line.cut
@@ -147,7 +147,7 @@ class Parser(ABC):
         return [reading for line in self._candidates(data, start, stop) for reading in self._read(line)]
 
     @abstractmethod
-    def _read(self, line: Line) -> Iterable[MetricLog]:
+    def _read(self, line: CandidateLine) -> Iterable[MetricLog]:
         """Return the readings of a line."""
 
     def _hold(self, data: bytes, start: int, end: int) -> None:
@@ -155,7 +155,7 @@ class Parser(ABC):
         self._pending += data[start : min(end, start + room)]
         self._pending_size += end - start
 
-    def _candidates(self, data: bytes, start: int, stop: int) -> Iterator[Line]:
+    def _candidates(self, data: bytes, start: int, stop: int) -> Iterator[CandidateLine]:
         """Yield the candidates among the complete lines in data[start:stop]."""
         has_cr = data.find(b"\r", start, stop) >= 0
         hits = [-1] * len(self._finds)  # the next hit of each search at or after the start
@@ -171,7 +171,7 @@ class Parser(ABC):
             end = _line_end(data, hit, stop) if has_cr else _newline(data, hit, stop)
             cut = end - begin > self._limit
             self.notes.long_lines += cut
-            yield Line(data[begin : begin + self._limit] if cut else data[begin:end], cut)
+            yield CandidateLine(data[begin : begin + self._limit] if cut else data[begin:end], cut)
             start = end
 
 

@@ -33,7 +33,7 @@ _SERIES = re.compile(rb'^([^#\s{][^\s{]*|\{"[^"\n]*")', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class _Selector:
+class _SampleSelector:
     name: str
     labels: Mapping[str, str]
 
@@ -124,12 +124,12 @@ def _samples(lines: Iterable[bytes], *, is_open: bool) -> Iterator[tuple[Any, bo
         raise ValueError(" ".join(str(error).split())[:200] or type(error).__name__) from error
 
 
-def _selector(metric: str) -> _Selector:
+def _selector(metric: str) -> _SampleSelector:
     try:
         (sample, _), *_ = _samples([f"{metric} 0".encode()], is_open=False)
     except ValueError:
-        return _Selector(metric, {})
-    return _Selector(sample.name, sample.labels)
+        return _SampleSelector(metric, {})
+    return _SampleSelector(sample.name, sample.labels)
 
 
 def _spelled(sample: Any) -> str:

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 
-class Match(NamedTuple):
+class TagMatch(NamedTuple):
     """The metrics that match a tag."""
 
     tag: bytes
@@ -28,7 +28,7 @@ class Match(NamedTuple):
     loose: tuple[str, ...] = ()
 
 
-UNWANTED = Match(b"")
+UNWANTED = TagMatch(b"")
 
 _NOT_WRITTEN = re.compile(r"[^-/\w.]")
 """Characters that SummaryWriters replace in a tag."""
@@ -49,7 +49,7 @@ class TagRules:
         self._renamed = {name: _NOT_WRITTEN.sub("_", name).lstrip("/") for name in self._names}
         self.exact: set[str] = set()
 
-    def match(self, tag: bytes, directory: str) -> Match:
+    def match(self, tag: bytes, directory: str) -> TagMatch:
         """Return the metrics that match a tag in a file of this directory, and remember the exact ones.
 
         A tag that is exact for one metric may be loose for another, as `loss_scale` is for `loss`.
@@ -58,7 +58,7 @@ class TagRules:
         exact = tuple(name for name in self._names if _is_exact(name, text, directory) or self._is_renamed(name, text))
         self.exact.update(exact)
         loose = tuple(name for name in self._names if name not in exact and _is_loose(name, text, directory))
-        match = Match(tag, exact, loose)
+        match = TagMatch(tag, exact, loose)
         return match if exact or loose else UNWANTED
 
     def _is_renamed(self, name: str, tag: str) -> bool:

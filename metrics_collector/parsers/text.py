@@ -40,7 +40,7 @@ from katib.model.metrics import (
     parse_value,
 )
 from katib.model.types import UNAVAILABLE
-from metrics_collector.parsers.lines import MAX_LINE_BYTES, Line, Parser, without_control_sequences
+from metrics_collector.parsers.lines import MAX_LINE_BYTES, CandidateLine, LineParser, without_control_sequences
 from metrics_collector.parsers.names import qualifier
 
 # The text after a name: a sign, the wrapping of a number by NumPy and PyTorch, and the number or a part of none.
@@ -95,7 +95,7 @@ class _LongerName:
     counts: bool = False
 
 
-class TextParser(Parser):
+class TextParser(LineParser):
     """Reads lines of text.
 
     Args:
@@ -151,9 +151,9 @@ class TextParser(Parser):
             return False
         return all(data.find(mark, start, stop) < 0 for mark in (b"\r", b"\x1b", _STEP_MARK))
 
-    def _read(self, line: Line) -> Iterable[MetricLog]:
+    def _read(self, line: CandidateLine) -> Iterable[MetricLog]:
         if not self._reads_escapes:
-            line = Line(without_control_sequences(line.text), line.cut)
+            line = CandidateLine(without_control_sequences(line.text), line.cut)
         text = line.text
         step = _step_of(text) if _STEP_MARK in text else None
         if not self._patterns:
@@ -217,7 +217,7 @@ class TextParser(Parser):
             yield from new
             longer.held, longer.counts = [], longer.counts or bool(new)
 
-    def _matches(self, line: Line) -> Iterator[tuple[str, str]]:
+    def _matches(self, line: CandidateLine) -> Iterator[tuple[str, str]]:
         """Yield the names and values that the filters find."""
         text = line.text if line.text.isascii() else line.text.decode(errors="replace").encode()
         for pattern in self._patterns:

@@ -23,7 +23,7 @@ from metrics_collector.parsers.events import (
 )
 from metrics_collector.parsers.protobuf import read_varint
 from metrics_collector.parsers.records import RecordNotes, RecordReader
-from metrics_collector.parsers.tags import UNWANTED, Match, TagRules
+from metrics_collector.parsers.tags import UNWANTED, TagMatch, TagRules
 from metrics_collector.parsers.tensors import FLOAT, float_text
 
 MAX_TAGS = 10_000
@@ -54,8 +54,8 @@ class EventParser:
         self._rules = rules
         self._directory = directory
         self._reader = RecordReader()
-        self._matches: dict[bytes, Match] = {}  # by tag
-        self._layouts: dict[bytes, Match] = {}  # by the bytes between step and value
+        self._matches: dict[bytes, TagMatch] = {}  # by tag
+        self._layouts: dict[bytes, TagMatch] = {}  # by the bytes between step and value
         self._held: dict[str, dict[bytes, MetricLog]] = {}  # loose matches by metric and tag
         self._released: set[str] = set()  # metrics whose loose matches count
 
@@ -124,7 +124,7 @@ class EventParser:
         if len(event.scalars) == 1:
             self._learn(record, event.scalars[0].tag)
 
-    def _match(self, tag: bytes) -> Match:
+    def _match(self, tag: bytes) -> TagMatch:
         match = self._matches.get(tag)
         if match is None:
             match = self._rules.match(tag, self._directory)

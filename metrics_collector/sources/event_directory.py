@@ -11,8 +11,8 @@ from katib.model.metrics import MetricLog
 from metrics_collector.explanation import nearest_name, quote
 from metrics_collector.parsers.tags import TagRules
 from metrics_collector.parsers.tf_events import EventParser
-from metrics_collector.sources.event_files import EventFile, EventFileSearch, FileIdentity, Found
-from metrics_collector.sources.source import Position, Source, counted
+from metrics_collector.sources.event_files import EventFile, EventFileSearch, FileIdentity, FoundEventFile
+from metrics_collector.sources.source import MetricSource, ReadPosition, counted
 
 MAX_OPEN_FILES = 16
 """Files that grew last are kept open, so that a program may delete its files when it ends."""
@@ -26,7 +26,7 @@ LONGEST_PAUSE_SECONDS = 30.0
 _TAGS_SHOWN = 5
 
 
-class EventDirectory(Source):
+class EventDirectory(MetricSource):
     """The source of kind TensorFlowEvent.
 
     Files may appear late, grow, be renamed, be truncated or be deleted. Readings of one file keep its order.
@@ -97,7 +97,7 @@ class EventDirectory(Source):
             file.close()
         self._open.clear()
 
-    def _look(self, found: dict[FileIdentity, Found]) -> None:
+    def _look(self, found: dict[FileIdentity, FoundEventFile]) -> None:
         """Register the existing files."""
         for identity, (path, length) in found.items():
             if identity not in self._files:
@@ -124,14 +124,14 @@ class EventDirectory(Source):
         return self._search.problem or files or (self.damage and f"event files: {self.damage}")
 
     @property
-    def position(self) -> Position | None:
+    def position(self) -> ReadPosition | None:
         """How far the files have been read, together; None if there are none."""
         if not self._files:
             return None
         device, inode = next(iter(self._files))
         size = sum(file.size for file in self._files.values())
         beginnings = sum(file.beginnings - 1 for file in self._files.values()) + 1
-        return Position(device, inode, size, sum(self._lengths.values()), beginnings, len(self._files) == 1)
+        return ReadPosition(device, inode, size, sum(self._lengths.values()), beginnings, len(self._files) == 1)
 
     @property
     def damage(self) -> str:

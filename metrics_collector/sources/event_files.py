@@ -31,7 +31,7 @@ class FileIdentity(NamedTuple):
     inode: int
 
 
-class Found(NamedTuple):
+class FoundEventFile(NamedTuple):
     """An event file found by a search."""
 
     path: str
@@ -58,10 +58,10 @@ class EventFileSearch:
         """Number of checked files without events."""
         return sum(not is_event_file for is_event_file in self._decided.values())
 
-    def run(self) -> dict[FileIdentity, Found]:
+    def run(self) -> dict[FileIdentity, FoundEventFile]:
         """Return the present event files, in order of their paths, those behind links last."""
         entries = list(self._entries())
-        found: dict[FileIdentity, Found] = {}
+        found: dict[FileIdentity, FoundEventFile] = {}
         for entry in sorted(entries, key=os.DirEntry.is_symlink):
             if NAME_PART not in entry.name and not self._is_event_file(entry):
                 continue
@@ -71,7 +71,7 @@ class EventFileSearch:
                 continue
             if stat.S_ISREG(status.st_mode):
                 identity = FileIdentity(status.st_dev, status.st_ino)
-                found.setdefault(identity, Found(entry.path, status.st_size))
+                found.setdefault(identity, FoundEventFile(entry.path, status.st_size))
         return found
 
     def _entries(self) -> Iterator[os.DirEntry[str]]:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 
 from katib.model.metrics import MetricLog
 from metrics_collector.explanation import OutputSample, nearest, quote
-from metrics_collector.parsers import Parser
+from metrics_collector.parsers import LineParser
 from metrics_collector.sources.file_tail import FileTail
-from metrics_collector.sources.source import Evidence, Position, Source, counted
+from metrics_collector.sources.source import MetricSource, ReadPosition, SourceEvidence, counted
 
 
-class Output(Evidence):
+class ProgramOutput(SourceEvidence):
     """Converts bytes to readings and keeps a sample of them. `feed` adds bytes; `FileSource` reads them from a file.
 
     Args:
@@ -19,7 +19,7 @@ class Output(Evidence):
         name: Name of the output in explanations, such as the path of a file; empty: just output.
     """
 
-    def __init__(self, parser: Parser, name: str = "") -> None:
+    def __init__(self, parser: LineParser, name: str = "") -> None:
         self._parser = parser
         self._where = f" in {name}" if name else ""
         self._sample: OutputSample | None = OutputSample()
@@ -75,7 +75,7 @@ class Output(Evidence):
         self._sample = None
 
 
-class FileSource(Output, Source):
+class FileSource(ProgramOutput, MetricSource):
     """Output in a file.
 
     Args:
@@ -86,7 +86,7 @@ class FileSource(Output, Source):
     """
 
     def __init__(
-        self, tail: FileTail, parser: Parser, name: str = "", on_data: Callable[[bytes], None] | None = None
+        self, tail: FileTail, parser: LineParser, name: str = "", on_data: Callable[[bytes], None] | None = None
     ) -> None:
         super().__init__(parser, name)
         self._tail = tail
@@ -98,13 +98,13 @@ class FileSource(Output, Source):
         return f"the file {self._tail.problem}" if self._tail.problem else ""
 
     @property
-    def position(self) -> Position | None:
+    def position(self) -> ReadPosition | None:
         """The open file, and the read position."""
         position = self._tail.position
         if position is None:
             return None
         status, size = position
-        return Position(status.st_dev, status.st_ino, size, status.st_size, self._tail.beginnings)
+        return ReadPosition(status.st_dev, status.st_ino, size, status.st_size, self._tail.beginnings)
 
     def poll(self) -> Iterator[list[MetricLog]]:
         """Yield the readings of the new part of the file, chunk by chunk."""

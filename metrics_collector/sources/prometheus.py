@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterator
 
 from katib.model.metrics import MetricLog
 from metrics_collector.parsers.prometheus import PrometheusParser
-from metrics_collector.sources.scraping import Answer, Endpoint, ScrapeError, scrape
-from metrics_collector.sources.source import Position, Source, counted
+from metrics_collector.sources.scraping import MetricsEndpoint, ScrapeError, ScrapeResponse, scrape
+from metrics_collector.sources.source import MetricSource, ReadPosition, counted
 
 SCRAPE_INTERVAL_SECONDS = 1.0
 FIRST_INTERVAL_SECONDS = 0.2
 """Pause before the first answer: short programs end soon, and a refused connection costs little."""
 
 
-class PrometheusEndpoint(Source):
+class PrometheusEndpoint(MetricSource):
     """The source of kind PrometheusMetric. Its thread starts with the first poll.
 
     Args:
@@ -33,10 +33,10 @@ class PrometheusEndpoint(Source):
 
     def __init__(
         self,
-        endpoints: list[Endpoint],
+        endpoints: list[MetricsEndpoint],
         names: list[str],
         *,
-        scrape: Callable[[Endpoint], Answer] = scrape,
+        scrape: Callable[[MetricsEndpoint], ScrapeResponse] = scrape,
         interval_seconds: float = SCRAPE_INTERVAL_SECONDS,
     ) -> None:
         self._endpoints = endpoints
@@ -66,9 +66,9 @@ class PrometheusEndpoint(Source):
         return f"{self._endpoints[0]} {error}"
 
     @property
-    def position(self) -> Position | None:
+    def position(self) -> ReadPosition | None:
         """A new beginning for each collector: scraped values never come again."""
-        return Position(0, self._began, 0, 0)
+        return ReadPosition(0, self._began, 0, 0)
 
     def poll(self) -> Iterator[list[MetricLog]]:
         """Yield the readings since the last poll."""
@@ -162,7 +162,7 @@ class PrometheusEndpoint(Source):
             self._error = ScrapeError(f"does not answer in Prometheus' text format ({error})")
         return self._interval if self._scrapes else min(FIRST_INTERVAL_SECONDS, self._interval)
 
-    def _answer(self) -> Answer:
+    def _answer(self) -> ScrapeResponse:
         first: ScrapeError | None = None
         for endpoint in self._endpoints:
             try:

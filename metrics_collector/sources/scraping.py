@@ -36,7 +36,7 @@ class ScrapeError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class MetricsEndpoint:
     """The metrics endpoint of a program: the `httpGet` of a collector's source.
 
     Attributes:
@@ -54,7 +54,7 @@ class Endpoint:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, http_get: Mapping[str, Any], port: int | None = None) -> Endpoint:
+    def of(cls, http_get: Mapping[str, Any], port: int | None = None) -> MetricsEndpoint:
         """Read an `httpGet`; missing or wrong parts have their defaults.
 
         Args:
@@ -76,7 +76,7 @@ class Endpoint:
         )
 
     @classmethod
-    def of_text(cls, text: str) -> Endpoint:
+    def of_text(cls, text: str) -> MetricsEndpoint:
         """Read an `httpGet` from JSON; other text gives the defaults."""
         try:
             found = json.loads(text or "{}")
@@ -91,14 +91,14 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ScrapeResponse:
     """The response of a server."""
 
     body: bytes
     content_type: str
 
 
-def scrape(endpoint: Endpoint, seconds: float = SCRAPE_SECONDS) -> Answer:
+def scrape(endpoint: MetricsEndpoint, seconds: float = SCRAPE_SECONDS) -> ScrapeResponse:
     """Scrape an endpoint. Redirects are not followed.
 
     Raises:
@@ -118,7 +118,7 @@ def scrape(endpoint: Endpoint, seconds: float = SCRAPE_SECONDS) -> Answer:
         response = connection.getresponse()
         if response.status != _OK:
             raise ScrapeError(f"answers {response.status}")
-        return Answer(_body(response), response.headers.get("Content-Type") or "")
+        return ScrapeResponse(_body(response), response.headers.get("Content-Type") or "")
     except TimeoutError as error:
         raise ScrapeError(f"does not answer within {seconds:g} s") from error
     except (OSError, http.client.HTTPException, ValueError) as error:
@@ -130,7 +130,7 @@ def scrape(endpoint: Endpoint, seconds: float = SCRAPE_SECONDS) -> Answer:
         sock.close()
 
 
-def _connection(endpoint: Endpoint, seconds: float) -> http.client.HTTPConnection:
+def _connection(endpoint: MetricsEndpoint, seconds: float) -> http.client.HTTPConnection:
     if not endpoint.is_tls:
         return http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=seconds)
     context = ssl.create_default_context()

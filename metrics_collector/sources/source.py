@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from katib.model.metrics import MetricLog
 
 
-class Evidence(Protocol):
+class SourceEvidence(Protocol):
     """Observations of a source, for the explanation of a missing metric."""
 
     @property
@@ -39,7 +39,7 @@ class Evidence(Protocol):
         return
 
 
-class Position(NamedTuple):
+class ReadPosition(NamedTuple):
     """Read position of a source, for a restarted collector.
 
     Attributes:
@@ -59,7 +59,7 @@ class Position(NamedTuple):
     is_ordered: bool = True
 
 
-class Source(Evidence, Protocol):
+class MetricSource(SourceEvidence, Protocol):
     """A place that is polled. Not thread-safe; no call waits for a program, a disk or a network."""
 
     @property
@@ -67,7 +67,7 @@ class Source(Evidence, Protocol):
         """The reason why nothing can be read now, as an unfinished sentence about it; empty if there is none."""
 
     @property
-    def position(self) -> Position | None:
+    def position(self) -> ReadPosition | None:
         """Read position; None if there is nothing to read, or reading again is meaningless."""
 
     def poll(self) -> Iterator[list[MetricLog]]:

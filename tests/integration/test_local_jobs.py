@@ -42,7 +42,7 @@ from katib.places.machine.trials.monitors import OutputMonitor
 from metrics_collector.collector import Collector
 from metrics_collector.parsers import TextParser
 from metrics_collector.reporter import Reporter
-from metrics_collector.sources import Output
+from metrics_collector.sources import ProgramOutput
 from tests.support.controllers import RecordedEvents
 from tests.support.local_jobs import PRIMARY, Monitors, Owner, home, job, shell
 from tests.support.observations import MemoryObservationLog
@@ -430,7 +430,7 @@ class TestMonitors:
     def test_a_monitor_that_fails_does_not_take_the_job_along(self, tmp_path: Path) -> None:
         class Real(Monitors):
             def open(self, job: Object, pod_labels: dict[str, str], container: str, directory: Path) -> OutputMonitor:
-                output, reporter = Output(TextParser(["loss"])), Reporter(MemoryObservationLog().report)
+                output, reporter = ProgramOutput(TextParser(["loss"])), Reporter(MemoryObservationLog().report)
                 reporter.close(1)
                 return OutputMonitor(
                     trial=trial(),

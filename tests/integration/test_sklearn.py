@@ -26,7 +26,7 @@ from sklearn.preprocessing import StandardScaler  # noqa: E402
 from sklearn.svm import SVC  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
-from katib.sklearn import KatibSearchCV, _Space  # noqa: E402
+from katib.sklearn import KatibSearchCV, _SklearnSpace  # noqa: E402
 
 X, Y = load_iris(return_X_y=True)
 SPACE = {"C": katib.search.double(0.01, 10, log=True)}
@@ -205,7 +205,7 @@ def test_a_distribution_is_searched_within_its_own_bounds_and_as_it_is_spread() 
         "count": stats.poisson(4),
         "moved": stats.loguniform(1, 10, loc=5),
     }
-    space = _Space(spaces)
+    space = _SklearnSpace(spaces)
 
     assert {name: (p.type, *p.space.values()) for name, p in space.parameters.items()} == {
         "uniform": ("double", "1.002", "2.998"),
@@ -226,7 +226,7 @@ def test_a_distribution_is_searched_within_its_own_bounds_and_as_it_is_spread() 
 
 def test_of_several_spaces_a_candidate_has_the_parameters_of_one() -> None:
     own = {"a": [1, 2], "b": katib.search.double(0, 1).when("a", 2)}
-    space = _Space([{**own, "c": stats.uniform(0, 1)}, {"a": [3, 4], "c": stats.uniform(0, 1)}])
+    space = _SklearnSpace([{**own, "c": stats.uniform(0, 1)}, {"a": [3, 4], "c": stats.uniform(0, 1)}])
 
     assert {name: parameter.condition for name, parameter in space.parameters.items()} == {
         "space.number": None,

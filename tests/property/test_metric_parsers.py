@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from katib.model.metrics import MetricLog, format_timestamp, parse_time, parse_value
 from metrics_collector.collector import Collector
 from metrics_collector.explanation import nearest
-from metrics_collector.parsers import JsonParser, Parser, TextParser
-from metrics_collector.sources import Output
+from metrics_collector.parsers import JsonParser, LineParser, TextParser
+from metrics_collector.sources import ProgramOutput
 
 NAMES = ("loss", "acc", "val_acc", "läß")
 LIMIT = 40
 
-PARSERS: dict[str, Callable[[], Parser]] = {
+PARSERS: dict[str, Callable[[], LineParser]] = {
     "text": lambda: TextParser(NAMES, limit=LIMIT),
     "text of short lines": lambda: TextParser(NAMES),
     "text with filters": lambda: TextParser(NAMES, [r"(\w+): (\S*)", r"(?s)(\pL+)=(.*)"], limit=LIMIT),
@@ -54,13 +54,13 @@ def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
     return [data[begin:end] for begin, end in itertools.pairwise(edges)]
 
 
-def read(parser: Parser, chunks: Sequence[bytes]) -> list[MetricLog]:
+def read(parser: LineParser, chunks: Sequence[bytes]) -> list[MetricLog]:
     return [*(log for chunk in chunks for log in parser.feed(chunk)), *parser.finish()]
 
 
 @pytest.mark.parametrize("make", PARSERS.values(), ids=PARSERS.keys())
 @given(data=output, places=cuts)
-def test_readings_do_not_depend_on_the_cut(make: Callable[[], Parser], data: bytes, places: list[int]) -> None:
+def test_readings_do_not_depend_on_the_cut(make: Callable[[], LineParser], data: bytes, places: list[int]) -> None:
     whole, pieced = make(), make()
 
     assert read(pieced, cut(data, places)) == read(whole, [data])
@@ -70,13 +70,13 @@ def test_readings_do_not_depend_on_the_cut(make: Callable[[], Parser], data: byt
 
 @pytest.mark.parametrize("make", PARSERS.values(), ids=PARSERS.keys())
 @given(data=output)
-def test_a_line_end_at_the_end_changes_no_reading(make: Callable[[], Parser], data: bytes) -> None:
+def test_a_line_end_at_the_end_changes_no_reading(make: Callable[[], LineParser], data: bytes) -> None:
     assert read(make(), [data + b"\n"]) == read(make(), [data])
 
 
 @pytest.mark.parametrize("make", PARSERS.values(), ids=PARSERS.keys())
 @given(data=output)
-def test_a_reading_names_a_metric_and_has_a_value(make: Callable[[], Parser], data: bytes) -> None:
+def test_a_reading_names_a_metric_and_has_a_value(make: Callable[[], LineParser], data: bytes) -> None:
     for log in read(make(), [data]):
         assert log.name in {*NAMES, "f1", "auc", "recall", "mse"}
         assert log.value == log.value.strip() != ""
@@ -105,7 +105,7 @@ def test_every_printed_float_is_read_back(readings: list[tuple[str, float]]) -> 
 
 @given(data=output, places=cuts)
 def test_every_output_without_a_usable_objective_is_explained_on_one_line(data: bytes, places: list[int]) -> None:
-    program = Output(TextParser(["loss", "acc"]))
+    program = ProgramOutput(TextParser(["loss", "acc"]))
     collector = Collector("loss", ["acc"], program)
     for chunk in cut(data, places):
         collector.take(program.feed(chunk))

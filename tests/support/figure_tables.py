@@ -7,21 +7,21 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from katib.figures.data import ExperimentData
-from katib.figures.trials import STATES, Objective, Parameter, TrialTable
+from katib.figures.trials import STATES, Objective, ParameterInfo, TrialTable
 from katib.model.types import Experiment, ObjectMeta
 
 Numbers = Sequence[float] | np.ndarray
 
-LR = Parameter("lr", "double", log=True, low=1e-5, high=1e-1)
-MOMENTUM = Parameter("momentum", "double", low=0.0, high=1.0)
-LAYERS = Parameter("layers", "int", low=1, high=8)
-OPTIMIZER = Parameter("optimizer", "categorical", choices=("adam", "sgd", "<b>lion</b>"))
+LR = ParameterInfo("lr", "double", log=True, low=1e-5, high=1e-1)
+MOMENTUM = ParameterInfo("momentum", "double", low=0.0, high=1.0)
+LAYERS = ParameterInfo("layers", "int", low=1, high=8)
+OPTIMIZER = ParameterInfo("optimizer", "categorical", choices=("adam", "sgd", "<b>lion</b>"))
 
 MINIMIZE_LOSS = (Objective("loss", maximize=False),)
 
 
 def a_table(
-    values: Mapping[Parameter, Numbers],
+    values: Mapping[ParameterInfo, Numbers],
     metrics: Mapping[str, Numbers],
     *,
     objectives: Sequence[Objective] = MINIMIZE_LOSS,

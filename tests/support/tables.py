@@ -9,7 +9,7 @@ import numpy as np
 
 from katib.figures.curves import CurveChoice
 from katib.figures.data import Curve, ExperimentData
-from katib.figures.trials import STATES, Objective, Parameter, TrialTable
+from katib.figures.trials import STATES, Objective, ParameterInfo, TrialTable
 from katib.model.types import Experiment
 
 START = 1_900_000_000.0
@@ -57,7 +57,7 @@ def make_table(
         {metric: np.asarray(values, dtype=np.float64)}
         | {name: np.asarray(column, dtype=np.float64) for name, column in (more or {}).items()},
         np.asarray(feasible, dtype=np.bool_) if len(feasible) else np.ones(count, dtype=np.bool_),
-        (Parameter("lr", "double", True, low=0.001, high=0.1),),
+        (ParameterInfo("lr", "double", True, low=0.001, high=0.1),),
         tuple(objectives) or (Objective(metric, maximize, goal),),
     )
 

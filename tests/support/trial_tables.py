@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from katib.figures.trials import STATES, Objective, Parameter, TrialTable
+from katib.figures.trials import STATES, Objective, ParameterInfo, TrialTable
 
 START = 1_900_000_000.0
 
 SPACE = (
-    Parameter("lr", "double", log=True, low=1e-5, high=1.0),
-    Parameter("layers", "int", low=1, high=8),
-    Parameter("optimizer", "categorical", choices=("sgd", "adam", "rmsprop")),
+    ParameterInfo("lr", "double", log=True, low=1e-5, high=1.0),
+    ParameterInfo("layers", "int", low=1, high=8),
+    ParameterInfo("optimizer", "categorical", choices=("sgd", "adam", "rmsprop")),
 )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from katib.doors.ui.report import experiment_html
 from katib.figures.catalogue import FIGURES
-from katib.figures.data import Choice
+from katib.figures.data import FigureOptions
 from katib.figures.pictures import pictures_of
 from katib.figures.reading import read_experiment
 from tests.support.browser import WIDTHS, serious_violations, sideways_scroll
@@ -27,7 +27,7 @@ MOST_BYTES = 3_000_000
 def write(service: MemoryTuningService, path: Path) -> str:
     """Write the page of the experiment `demo`; return its address."""
     data = read_experiment(service, "default", "demo")
-    pictures = pictures_of(service, data, [figure.name for figure in FIGURES], Choice())
+    pictures = pictures_of(service, data, [figure.name for figure in FIGURES], FigureOptions())
     path.write_text(experiment_html(data, pictures))
     return path.as_uri()
 

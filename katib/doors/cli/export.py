@@ -89,10 +89,10 @@ def _write_runs(name: str, form: str, place: str, target: options.Target) -> Non
 def _page(service: TuningService, data: ExperimentData) -> bytes:
     from katib.doors.ui.report import experiment_html
     from katib.figures.catalogue import FIGURES
-    from katib.figures.data import Choice
+    from katib.figures.data import FigureOptions
     from katib.figures.pictures import pictures_of
 
-    pictures = pictures_of(service, data, [figure.name for figure in FIGURES], Choice())
+    pictures = pictures_of(service, data, [figure.name for figure in FIGURES], FigureOptions())
     return experiment_html(data, pictures).encode()
 
 

@@ -190,7 +190,7 @@ class Tools:
 
     def figure(self, experiment: str, figure: str = "history") -> Image:
         """Draw a figure of an experiment, such as history, importances, parallel, slice, contour or pareto."""
-        from katib.figures.data import Choice as FigureChoice
+        from katib.figures.data import FigureOptions as FigureChoice
         from katib.figures.files import figure_bytes
         from katib.figures.pictures import pictures_of
         from katib.figures.reading import read_experiment

@@ -57,14 +57,14 @@ def plot(
     experiments are compared.
     """
     from katib.doors.cli.connection import connect
-    from katib.figures.data import Choice
+    from katib.figures.data import FigureOptions
     from katib.figures.files import figure_bytes, form_of, write
     from katib.figures.pictures import comparison_of, pictures_of
     from katib.figures.reading import read_experiment
 
     path = file or Path(f"{'-'.join(names)}.html")
     form = form_of(path)
-    choice = Choice(_names(parameters), metric, by, _names(objectives))
+    choice = FigureOptions(_names(parameters), metric, by, _names(objectives))
     wanted = _wanted(names, figures, form)
     with connect(target, read_only=True) as (service, namespace):
         experiments = [read_experiment(service, namespace, name) for name in names]

@@ -27,7 +27,7 @@ from katib.doors.ui.trial_reading import attempt, read_curve, read_metric_names
 from katib.engine.runtime.objects import Key
 from katib.errors import KatibError, NotFoundError, invalid
 from katib.figures.catalogue import compare
-from katib.figures.data import Choice, ExperimentData
+from katib.figures.data import ExperimentData, FigureOptions
 from katib.figures.trial_curves import CurveLook, draw_trial_curves
 from katib.model.failure_text import readable
 from katib.model.types import Experiment, Trial
@@ -101,7 +101,7 @@ def compare_pages(tables: Tables) -> APIRouter:
             for reference in references("experiment", experiment)
             if (data := _experiment_data(tables, service, user, reference)) is not None
         ]
-        drawn = compare(data, Choice(by=by))
+        drawn = compare(data, FigureOptions(by=by))
         return Response(drawn.to_json(), media_type="application/json", headers=NO_STORE)
 
     @router.get("/data/compare/curves")

@@ -14,8 +14,8 @@ from fastapi.responses import JSONResponse
 from katib.doors.rest.routing import Name, Namespace, Service
 from katib.doors.ui.tables import Tables, Viewer
 from katib.figures.catalogue import check_choice, draw, figure_named, why_impossible
-from katib.figures.data import Choice, ExperimentData
-from katib.figures.reading import KeptCurves, with_curves
+from katib.figures.data import ExperimentData, FigureOptions
+from katib.figures.reading import CurveCache, with_curves
 
 _MOST_KEPT = 64
 
@@ -87,7 +87,7 @@ _MOST_USERS = 32
 def figure_routes(tables: Tables) -> APIRouter:
     """Return the routes of figures."""
     router = APIRouter(prefix="/data/experiments/{namespace}/{name}/figures")
-    curves_of: dict[Hashable, KeptCurves] = {}
+    curves_of: dict[Hashable, CurveCache] = {}
     kept_figures = KeptFigures()
 
     @router.get("/{figure}")
@@ -103,7 +103,7 @@ def figure_routes(tables: Tables) -> APIRouter:
         objective: Annotated[list[str], Query()] = [],  # noqa: B006 - as above
     ) -> Response:
         kind = figure_named(figure)
-        choice = Choice(parameters=tuple(parameter), metric=metric, by=by, objectives=tuple(objective))
+        choice = FigureOptions(parameters=tuple(parameter), metric=metric, by=by, objectives=tuple(objective))
         snapshot = tables.table(service, user, namespace, name).snapshot(wait_seconds=_PATIENCE_SECONDS)
         data, version = ExperimentData(snapshot.experiment, snapshot.trials, now=time.time()), snapshot.version
         check_choice(data, choice)
@@ -122,11 +122,11 @@ def figure_routes(tables: Tables) -> APIRouter:
     return router
 
 
-def _kept(curves_of: dict[Hashable, KeptCurves], user: Hashable) -> KeptCurves:
+def _kept(curves_of: dict[Hashable, CurveCache], user: Hashable) -> CurveCache:
     """Return the curves that are kept for a user; made at the first call."""
     while user not in curves_of and len(curves_of) >= _MOST_USERS:
         curves_of.pop(next(iter(curves_of)), None)
-    return curves_of.setdefault(user, KeptCurves())
+    return curves_of.setdefault(user, CurveCache())
 
 
 def _headers(version: int) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""For programs of Optuna: studies kept by `katib serve`, and our algorithms as samplers.
+"""Optuna integration: studies stored by `katib serve`, and katib's algorithms as samplers.
 
 study = optuna.create_study(storage=katib.integrations.optuna.storage(), study_name="mine", load_if_exists=True)
 study = optuna.create_study(sampler=katib.integrations.optuna.Sampler("gp"))

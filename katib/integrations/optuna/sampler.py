@@ -1,4 +1,4 @@
-"""Our algorithms as a sampler of Optuna, in the program that samples: no server, no process."""
+"""Katib's algorithms as an Optuna sampler, in the sampling program: no server, no process."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from suggestion_services.algorithms import find_entry
 from suggestion_services.base.algorithm import Algorithm, AwaitingTrials, PastTrial, Problem, Proposal, TrialOutcome
 
 _LABELS = "katib:labels"
-"""System attribute of a trial: the labels that the algorithm gave it, which it wants to see again."""
+"""System attribute of a trial: the labels that the algorithm assigned to it and needs back."""
 
 _UNFIT = frozenset({"hyperband", "bohb", "asha", "pbt", "enas", "darts"})
-"""They also decide how long a trial trains, or what it starts from."""
+"""Algorithms that also decide how long a trial trains, or from which checkpoint."""
 
 _OUTCOMES = {
     TrialState.RUNNING: TrialOutcome.PENDING,
@@ -50,26 +50,26 @@ _OUTCOMES = {
 
 
 @dataclass(slots=True)
-class _Search:
-    """An algorithm at work on one search space."""
+class _AlgorithmSession:
+    """An algorithm for one search space."""
 
     space: Mapping[str, BaseDistribution]
     algorithm: Algorithm
 
 
 class Sampler(BaseSampler):
-    """Samples as a suggestion algorithm of ours does. Thread-safe.
+    """Samples with a suggestion algorithm of katib. Thread-safe.
 
-    The parameters that all trials so far have in common are sampled together; any other one, and all of the first
-    trial, at random.
+    The parameters common to all trials so far are sampled together; any other one, and all of the first trial, at
+    random.
 
     Args:
         algorithm: Its name, such as `gp` or `cmaes`; `katib algorithms` lists them.
         seed: Makes a search repeatable; without one it depends on the name of the study.
-        settings: Those of the algorithm.
+        settings: Settings of the algorithm.
 
     Raises:
-        NotFoundError: There is no such algorithm.
+        NotFoundError: The algorithm does not exist.
         InvalidError: It cannot sample for Optuna, or a setting is wrong.
         TerminalError: A package that it needs is missing.
     """
@@ -90,18 +90,18 @@ class Sampler(BaseSampler):
         self._independent = RandomSampler(seed)
         self._common = IntersectionSearchSpace()
         self._lock = threading.Lock()
-        self._searches: dict[str, _Search] = {}
+        self._searches: dict[str, _AlgorithmSession] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy in another process needs."""
+        """Return the state for a copy in another process."""
         return {**self.__dict__, "_lock": None, "_searches": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take that."""
+        """Restore the state of a copy."""
         self.__dict__.update(state, _lock=threading.Lock())
 
     def reseed_rng(self) -> None:
-        """Have copies that sample at once differ in what is random."""
+        """Make concurrent copies differ in their random numbers."""
         self._independent.reseed_rng()
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:  # noqa: ARG002 - Optuna's
@@ -114,7 +114,7 @@ class Sampler(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Return a suggestion of the algorithm; what it does not suggest is random."""
+        """Return a suggestion of the algorithm; parameters without one are sampled at random."""
         self._check_directions(study)
         if not search_space:
             return {}
@@ -128,7 +128,7 @@ class Sampler(BaseSampler):
         }
 
     def _suggested(self, study: Study, trial: FrozenTrial, space: Mapping[str, BaseDistribution]) -> Mapping[str, str]:
-        """Return the next suggestion as texts by name; empty where there is none."""
+        """Return the next suggestion as texts by name; empty if there is none."""
         search = self._search(study, space)
         if search is None:
             return {}
@@ -155,10 +155,10 @@ class Sampler(BaseSampler):
         if Feature.SEVERAL_OBJECTIVES not in self._info.features:
             self._raise_error_if_multi_objective(study)
 
-    def _search(self, study: Study, space: Mapping[str, BaseDistribution]) -> _Search | None:
-        """Return what searches in the space of a study, the same as long as that stays the same.
+    def _search(self, study: Study, space: Mapping[str, BaseDistribution]) -> _AlgorithmSession | None:
+        """Return the search for the space of a study, the same while the space is unchanged.
 
-        None for a space that the algorithm cannot search, as one without numbers.
+        None for a space that the algorithm cannot search, such as one without numbers.
         """
         found = self._searches.get(study.study_name)
         if found is None or found.space != space:
@@ -169,7 +169,7 @@ class Sampler(BaseSampler):
             numbers = [one for one in space.values() if not isinstance(one, CategoricalDistribution)]
             if len(numbers) < self._info.numeric_parameters or list(algorithm_class.check(problem)):
                 return None
-            found = self._searches[study.study_name] = _Search(dict(space), algorithm_class(problem))
+            found = self._searches[study.study_name] = _AlgorithmSession(dict(space), algorithm_class(problem))
         return found
 
     def _spec(self, parameters: tuple[ParameterSpec, ...], directions: list[bool]) -> ExperimentSpec:
@@ -183,7 +183,7 @@ class Sampler(BaseSampler):
 
 
 def _past(study: Study, current: FrozenTrial, space: Mapping[str, BaseDistribution]) -> Iterable[PastTrial]:
-    """Yield the trials of a study as an algorithm sees them, sorted by name."""
+    """Yield the trials of a study as past trials, sorted by name."""
     for trial in study._get_trials(deepcopy=False, use_cache=False):  # noqa: SLF001 - as Optuna's samplers
         outcome = _OUTCOMES.get(trial.state)
         if outcome is None or trial.number == current.number:
@@ -206,7 +206,7 @@ def _past(study: Study, current: FrozenTrial, space: Mapping[str, BaseDistributi
 
 
 def _parameter(name: str, distribution: BaseDistribution) -> ParameterSpec:
-    """Return a parameter; a choice is its index, since two choices may read alike."""
+    """Return a parameter; a choice is its index, since two choices may have the same text."""
     if isinstance(distribution, CategoricalDistribution):
         distribution = CategoricalDistribution([str(index) for index in range(len(distribution.choices))])
     return parameter_of(name, distribution.to_internal_repr(_any(distribution)), distribution_to_json(distribution))[1]

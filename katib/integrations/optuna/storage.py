@@ -25,30 +25,30 @@ from katib.service.drafting import python_words
 StaleTrialCallback = Callable[["optuna.Study", FrozenTrial], None]
 
 _HEARTBEAT = "katib:heartbeat"
-"""System attribute of a trial: when its program gave its last sign of life."""
+"""System attribute of a trial: time of the last heartbeat."""
 
 _GRACE_FACTOR = 2
-"""As in Optuna's RDBStorage: a trial is stale after two intervals, where nothing else is said."""
+"""As in Optuna's RDBStorage: a trial is stale after two intervals by default."""
 
 
 _CONNECT_SECONDS = 5.0
-"""A connection takes milliseconds; gRPC waits before it tries again where there was no server just before."""
+"""Timeout of a first attempt: connecting takes milliseconds, and gRPC waits before it retries an absent server."""
 
 _PATIENCE_SECONDS = 120
-"""How long a call waits for a server that is away: long enough for its restart."""
+"""Timeout of a call while the server is unavailable: long enough for its restart."""
 
 _LONGEST_PAUSE_MS = 1000
-"""Between two attempts to connect; gRPC would wait for minutes after a while."""
+"""Maximum pause between two attempts to connect; gRPC's default grows to minutes."""
 
 _RETRIES = Backoff(0.05, _LONGEST_PAUSE_MS / 1000)
 
 _ONCE_ONLY = frozenset({"CreateNewStudy", "DeleteStudy", "CreateNewTrial", "SetTrialStateValues"})
-"""Calls that gRPC does not send again when the server ends before it answers: the first may have taken effect. All
-others read, or set a value."""
+"""Calls that gRPC does not repeat if the server ends before it answers: the first may have taken effect. All others
+read, or set a value."""
 
 
 class Storage(GrpcStorageProxy, BaseHeartbeat):
-    """Optuna's own client, with heartbeats, which it does not have. Use `storage`."""
+    """Optuna's own client, extended by heartbeats. Use `storage`."""
 
     def __init__(
         self, directory: Path, interval: int | None, grace_seconds: float | None, callback: StaleTrialCallback | None
@@ -61,7 +61,7 @@ class Storage(GrpcStorageProxy, BaseHeartbeat):
             super().__init__(host=f"unix:{directory}/{SOCKET}", port=PORT)
 
     def _setup(self) -> None:
-        super()._setup()  # which also says when what it needs cannot be imported
+        super()._setup()  # which also reports imports that are missing
         self._channel.close()
         self._channel = grpc.insecure_channel(
             f"{self._host}:{self._port}",
@@ -75,7 +75,7 @@ class Storage(GrpcStorageProxy, BaseHeartbeat):
         self._cache = type(self._cache)(self._stub)
 
     def set_trial_state_values(self, trial_id: int, state: TrialState, values: Sequence[float] | None = None) -> bool:
-        """Set the state of a trial and its values; the end of a trial is sent again when its answer is lost."""
+        """Set the state of a trial and its values; the end of a trial is repeated if its answer is lost."""
         try:
             return super().set_trial_state_values(trial_id, state, values)
         except grpc.RpcError as error:
@@ -90,7 +90,7 @@ class Storage(GrpcStorageProxy, BaseHeartbeat):
             return True
 
     def record_heartbeat(self, trial_id: int) -> None:
-        """Note a sign of life; a trial that has ended needs none."""
+        """Record a heartbeat; a trial that has ended needs none."""
         try:
             self.set_trial_system_attr(trial_id, _HEARTBEAT, datetime.now(UTC).isoformat())
         except optuna.exceptions.UpdateFinishedTrialError:
@@ -103,20 +103,20 @@ class Storage(GrpcStorageProxy, BaseHeartbeat):
         return [trial._trial_id for trial, beat in beats if beat and datetime.fromisoformat(beat) < last]  # noqa: SLF001 - no other way
 
     def get_heartbeat_interval(self) -> int | None:
-        """Return the seconds between two signs of life; None: there are none."""
+        """Return the heartbeat interval in seconds; None: no heartbeats."""
         return self._interval
 
     def get_heartbeat_stale_trial_callback(self) -> StaleTrialCallback | None:
-        """Return what is called with a study and a trial that has failed for lack of signs of life."""
+        """Return the callback for a study and a trial that failed for lack of heartbeats."""
         return self._callback
 
     def get_failed_trial_callback(self) -> StaleTrialCallback | None:
-        """Return the same, by the name that Optuna 4 knows."""
+        """Return the same, by its name in Optuna 4."""
         return self._callback
 
 
 def _patience() -> dict[str, Any]:
-    """Return what gRPC does with the calls of a storage while the server is away, as its service configuration."""
+    """Return gRPC's retry policy for a storage's calls while the server is unavailable, as a service configuration."""
     from optuna.storages._grpc.auto_generated import api_pb2
 
     service = api_pb2.DESCRIPTOR.services_by_name["StorageService"]
@@ -151,7 +151,7 @@ class RemoteStorage(Storage):
     def _setup(self) -> None:
         from optuna.storages._grpc.client import GrpcClientCache
 
-        self._channel = HttpTuningService(self._server, self._token)  # what `close` closes
+        self._channel = HttpTuningService(self._server, self._token)  # closed by `close`
         self._stub = _HttpStub(self._channel)  # type: ignore[assignment]  # it has the same calls
         self._cache = GrpcClientCache(self._stub)
 
@@ -166,7 +166,7 @@ class RemoteStorage(Storage):
 
 
 class _HttpStub:
-    """Has a method for each call, as the stub that Optuna's client has."""
+    """A stub with a method for each call, like that of Optuna's client."""
 
     def __init__(self, http: HttpTuningService) -> None:
         self._http = http
@@ -193,7 +193,7 @@ class _HttpStub:
 
 
 class _RefusedError(grpc.RpcError):  # type: ignore[misc]  # grpc has no types
-    """A call that the server refused, as Optuna's client reads it."""
+    """A call that the server refused, in the form that Optuna's client expects."""
 
     def __init__(self, error: KatibError) -> None:
         super().__init__(str(error))
@@ -214,22 +214,22 @@ def storage(
     grace_period: float | None = None,
     stale_trial_callback: StaleTrialCallback | None = None,
 ) -> Storage:
-    """Return the storage of the server that runs in a data directory, for `optuna.create_study` and others.
+    """Return the storage of the server of a data directory, for `optuna.create_study` and others.
 
     Args:
         data_dir: The data directory; by default $KATIB_HOME, else `.katib`.
-        server: The URL of a server elsewhere instead, such as `https://tuning.example.org`; by default $KATIB_SERVER.
-        token: What that server asks for; by default $KATIB_TOKEN, else what a server of this account keeps.
-        heartbeat_interval: Seconds between two signs of life of a trial that runs. With them, a trial whose program is
-            gone fails when another program of the study starts its next trial.
-        grace_period: Seconds without a sign after which its program counts as gone; twice the interval by default.
-        stale_trial_callback: Called with such a trial, as `optuna.storages.RetryHeartbeatStaleTrialCallback()`, which
-            has it run again.
+        server: The URL of another server instead, such as `https://tuning.example.org`; by default $KATIB_SERVER.
+        token: The token for that server; by default $KATIB_TOKEN, else the one kept by a server of this account.
+        heartbeat_interval: Seconds between two heartbeats of a running trial. With heartbeats, a trial whose program
+            has died fails when another program of the study starts its next trial.
+        grace_period: Seconds without a heartbeat after which a program counts as dead; by default twice the interval.
+        stale_trial_callback: Called with such a trial, such as `optuna.storages.RetryHeartbeatStaleTrialCallback()`,
+            which retries it.
 
     Raises:
         InvalidError: The path of the directory is too long for a socket.
         UnavailableError: No server answers there.
-        TerminalError: Optuna's client cannot be used with the protobuf that is installed.
+        TerminalError: Optuna's client is incompatible with the installed protobuf.
     """
     options = heartbeat_interval, grace_period, stale_trial_callback
     server = server or (os.environ.get("KATIB_SERVER") if data_dir is None else None)
@@ -253,7 +253,7 @@ def _local(directory: Path, *options: Any) -> Storage:
     made = Storage(directory.absolute(), *options)
     try:
         made.wait_server_ready(_CONNECT_SECONDS)
-    except ConnectionError as error:  # the socket of a server that was killed
+    except ConnectionError as error:  # the socket of a killed server
         raise absent from error
     return made
 

@@ -1,6 +1,5 @@
-"""Trials in the files of other programs: read, as what an Experiment without template takes in, and written.
+"""Trials in files of other programs: reading them for an Experiment without template, and writing them.
 
-Belongs here: one module for each program whose files are read, what makes a search space of what was found, and what
-writes trials as others keep them. Does not belong here: anything that changes an experiment; `katib.service.tuning`
-takes the trials.
+Belongs here: one module for each supported program, the derivation of a search space from trials, and writers of trials
+in other programs' formats. Does not belong here: changes of an experiment; `katib.service.tuning` adopts the trials.
 """

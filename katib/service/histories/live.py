@@ -1,4 +1,4 @@
-"""Trials written to another program as they end, on a thread of its own: what is slow there delays nothing here."""
+"""Writes trials to another program as they end, on its own thread: a slow program delays nothing here."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _PATIENCE_SECONDS = 60.0
 
 
 class LiveLogs:
-    """Writes the trials of an experiment, those that ended before and then each that ends. Thread-safe.
+    """Writes the ended trials of an experiment, and then each that ends. Thread-safe.
 
     Args:
-        service: Has the readings.
-        experiment: Whose trials.
-        logs: Open where they are written; called on the thread.
-        on_error: Called with a sentence when one of these takes no more; the others go on.
+        service: Provides the readings.
+        experiment: The experiment.
+        logs: Opens the logs; called on the thread.
+        on_error: Called with a sentence when a log fails; the others continue.
     """
 
     def __init__(
@@ -42,11 +42,11 @@ class LiveLogs:
         self._thread.start()
 
     def add(self, trial: Trial) -> None:
-        """Write a trial that has ended."""
+        """Write an ended trial."""
         self._ended.put(trial)
 
     def close(self) -> None:
-        """Wait until all that ended is written, for a minute at most."""
+        """Wait until all ended trials are written, for a minute at most."""
         self._ended.put(None)
         self._thread.join(_PATIENCE_SECONDS)
         if self._thread.is_alive():

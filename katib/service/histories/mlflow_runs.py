@@ -16,22 +16,22 @@ import yaml
 from katib.errors import invalid
 from katib.model.metrics import MetricLog
 from katib.model.types import TrialState
-from katib.service.histories.records import FAILURE_TAG, STATE_TAG, Record, Source, moment, parsed
+from katib.service.histories.records import FAILURE_TAG, STATE_TAG, Record, TrialSource, moment, parsed
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 _ENDED = {"FINISHED": None, "FAILED": "it failed in MLflow", "KILLED": "it was killed in MLflow"}
 _FILE_STATES = {"3": "FINISHED", "4": "FAILED", "5": "KILLED"}
-"""As `meta.yaml` of a run has them."""
+"""Run states as numbers in `meta.yaml`."""
 
 _DEFAULT = "Default"
-"""The experiment that is always there."""
+"""The default experiment, which always exists."""
 
 
 @dataclass(slots=True)
-class _Run:
-    """A run as it was read: points of a metric are time in milliseconds, value and step."""
+class _MlflowRun:
+    """A run as stored: points of a metric are time in milliseconds, value and step."""
 
     id: str
     status: str
@@ -42,15 +42,15 @@ class _Run:
     tags: dict[str, str] = field(default_factory=dict)
 
 
-def read_database(path: Path, experiment: str) -> Source:
-    """Return the runs of an MLflow experiment in a database of SQLite.
+def read_database(path: Path, experiment: str) -> TrialSource:
+    """Read the runs of an MLflow experiment in a SQLite database.
 
     Args:
         path: The file.
         experiment: Its name; empty: the only one with runs.
 
     Raises:
-        InvalidError: There is no such experiment.
+        InvalidError: The experiment does not exist.
     """
     with closing(sqlite3.connect(f"file:{path.absolute()}?mode=ro", uri=True)) as database:
         rows = database.execute(
@@ -59,7 +59,7 @@ def read_database(path: Path, experiment: str) -> Source:
         chosen = _chosen(dict(rows.fetchall()), experiment, str(path))
         query = "FROM runs WHERE experiment_id = ? AND lifecycle_stage = 'active'"
         runs = {
-            row[0]: _Run(*row)
+            row[0]: _MlflowRun(*row)
             for row in database.execute(
                 f"SELECT run_uuid, status, start_time, end_time {query} ORDER BY start_time",
                 (chosen.id,),
@@ -79,8 +79,8 @@ def read_database(path: Path, experiment: str) -> Source:
     return _source(chosen.name, runs.values())
 
 
-def read_directory(directory: Path, experiment: str) -> Source:
-    """Return the runs of an MLflow experiment in a directory `mlruns`. Raises as `read_database`."""
+def read_directory(directory: Path, experiment: str) -> TrialSource:
+    """Read the runs of an MLflow experiment in a directory `mlruns`. Raises as `read_database`."""
     found = {}
     for meta in directory.glob("*/meta.yaml"):
         if any(meta.parent.glob("*/meta.yaml")):
@@ -92,7 +92,7 @@ def read_directory(directory: Path, experiment: str) -> Source:
         if data.get("lifecycle_stage", "active") != "active":
             continue
         state = str(data.get("status", ""))
-        one = _Run(run.name, _FILE_STATES.get(state, state), data.get("start_time"), data.get("end_time"))
+        one = _MlflowRun(run.name, _FILE_STATES.get(state, state), data.get("start_time"), data.get("end_time"))
         one.params = {str(path.relative_to(run / "params")): path.read_text() for path in _files(run / "params")}
         one.tags = {path.name: path.read_text() for path in _files(run / "tags")}
         for path in _files(run / "metrics"):
@@ -103,13 +103,13 @@ def read_directory(directory: Path, experiment: str) -> Source:
     return _source(chosen.name, sorted(runs, key=lambda one: one.start or 0))
 
 
-def read_server(uri: str, experiment: str) -> Source:
-    """Return the runs of an MLflow experiment that a tracking server has; takes the package `mlflow`.
+def read_server(uri: str, experiment: str) -> TrialSource:
+    """Read the runs of an MLflow experiment on a tracking server; requires the package `mlflow`.
 
     Raises:
         InvalidError: The package is not installed, or as `read_database`.
     """
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # by itself it tries for minutes
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # the default takes minutes
     try:
         from mlflow import MlflowClient
         from mlflow.exceptions import MlflowException
@@ -123,14 +123,14 @@ def read_server(uri: str, experiment: str) -> Source:
         raise invalid(uri, cause, "check the address, and that the server runs", "import-unreadable") from error
 
 
-def _read_client(client: MlflowClient, uri: str, experiment: str) -> Source:
+def _read_client(client: MlflowClient, uri: str, experiment: str) -> TrialSource:
     chosen = _chosen({one.name: one.experiment_id for one in client.search_experiments()}, experiment, uri)
     runs, token = [], ""
     while True:
         page = client.search_runs([chosen.id], order_by=["start_time ASC"], max_results=1_000, page_token=token or None)
         for found in page:
             info = found.info
-            run = _Run(info.run_id, info.status, info.start_time, info.end_time, dict(found.data.params))
+            run = _MlflowRun(info.run_id, info.status, info.start_time, info.end_time, dict(found.data.params))
             run.tags = dict(found.data.tags)
             for key in found.data.metrics:
                 history = client.get_metric_history(info.run_id, key)
@@ -141,12 +141,12 @@ def _read_client(client: MlflowClient, uri: str, experiment: str) -> Source:
 
 
 @dataclass(frozen=True, slots=True)
-class _Chosen:
+class _MlflowExperiment:
     name: str
     id: Any
 
 
-def _chosen(experiments: Mapping[str, Any], name: str, path: str) -> _Chosen:
+def _chosen(experiments: Mapping[str, Any], name: str, path: str) -> _MlflowExperiment:
     if not name and len(experiments) > 1:
         experiments = {key: value for key, value in experiments.items() if key != _DEFAULT}
     if name not in experiments and (name or len(experiments) != 1):
@@ -156,7 +156,7 @@ def _chosen(experiments: Mapping[str, Any], name: str, path: str) -> _Chosen:
         remedy = f"choose one with --study: {', '.join(experiments)}" if experiments else "check the path"
         raise invalid(path, cause, remedy, "import-study")
     name = name or next(iter(experiments))
-    return _Chosen(name, experiments[name])
+    return _MlflowExperiment(name, experiments[name])
 
 
 def _read_meta(path: Path) -> dict[str, Any]:
@@ -171,14 +171,14 @@ def _files(directory: Path) -> Iterator[Path]:
     return (path for path in sorted(directory.rglob("*")) if path.is_file())
 
 
-def _source(name: str, runs: Any) -> Source:
-    found: Sequence[_Run] = list(runs)
+def _source(name: str, runs: Any) -> TrialSource:
+    found: Sequence[_MlflowRun] = list(runs)
     ended = [run for run in found if run.status in _ENDED]
     title = f'the MLflow experiment "{name}"'
-    return Source(title, name, [_record(run) for run in ended], unfinished=len(found) - len(ended))
+    return TrialSource(title, name, [_record(run) for run in ended], unfinished=len(found) - len(ended))
 
 
-def _record(run: _Run) -> Record:
+def _record(run: _MlflowRun) -> Record:
     began = _time(run.start)
     curve = [
         MetricLog(_time(time), key, repr(value), max(step, 0))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from katib.errors import invalid
 from katib.model.metrics import MetricLog
-from katib.service.histories.records import Record, Source, value_text
+from katib.service.histories.records import Record, TrialSource, value_text
 from katib.service.tuning.service import Json
 
 if TYPE_CHECKING:
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 _FAILED = "it failed in Optuna"
 
 
-def read_study(storage: str, name: str, *, journal: bool) -> Source:
-    """Return a study.
+def read_study(storage: str, name: str, *, journal: bool) -> TrialSource:
+    """Read a study.
 
     Args:
         storage: The URL of a database, or the path of a journal file.
-        name: Of the study; empty: the only one.
+        name: Name of the study; empty: the only one.
         journal: Whether it is a journal file.
 
     Raises:
-        InvalidError: It cannot be read, or has no such study.
+        InvalidError: The storage cannot be read, or has no such study.
     """
     import optuna
     from optuna.storages.journal import JournalFileBackend
@@ -50,7 +50,7 @@ def read_study(storage: str, name: str, *, journal: bool) -> Source:
     single = ["objective"] if len(directions) == 1 else [f"objective_{i}" for i in range(len(directions))]
     objectives = dict(zip(metric_names or single, directions, strict=True))
     ended = [one for one in trials if one.state in (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)]
-    return Source(
+    return TrialSource(
         title=f'the Optuna study "{study.study_name}"',
         name=study.study_name,
         records=[_record(one, list(objectives)) for one in ended],
@@ -62,7 +62,7 @@ def read_study(storage: str, name: str, *, journal: bool) -> Source:
 
 @contextmanager
 def _explained(storage: str) -> Iterator[None]:
-    """Turn what the libraries raise into one line."""
+    """Convert errors of the libraries to one line."""
     from katib.errors import KatibError
 
     try:
@@ -95,12 +95,12 @@ def _record(trial: optuna.trial.FrozenTrial, objectives: Sequence[str]) -> Recor
 
 
 def _utc(time: datetime | None) -> datetime | None:
-    """Return a time of Optuna, which is the local one and does not say so."""
+    """Convert a time of Optuna, which is local and naive, to UTC."""
     return None if time is None else time.astimezone(UTC)
 
 
 def _parameters(trials: Sequence[optuna.trial.FrozenTrial]) -> list[Json]:
-    """Return the search space: what holds the distributions of all trials."""
+    """Return the search space: the union of the distributions of all trials."""
     found: dict[str, list[Any]] = {}
     for trial in trials:
         for name, distribution in trial.distributions.items():

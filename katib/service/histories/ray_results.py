@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from katib.model.metrics import MetricLog
-from katib.service.histories.records import Record, Source, moment, parsed
+from katib.service.histories.records import Record, TrialSource, moment, parsed
 from katib.service.tuning.earlier_files import read_rows
 
 PARAMETERS, RESULTS, TABLE = "params.json", "result.json", "progress.csv"
@@ -39,16 +39,16 @@ _OF_RAY = frozenset(
         "warmup_time",
     ]
 )
-"""What Ray writes beside the metrics of a trial."""
+"""Fields that Ray writes beside the metrics of a trial."""
 
 
 def is_results(directory: Path) -> bool:
-    """Return whether a directory holds results of Ray Tune."""
+    """Whether a directory holds results of Ray Tune."""
     return next(_trial_directories(directory), None) is not None
 
 
-def read_results(directory: Path) -> Source:
-    """Return the trials of a result directory; one that is cut off in the middle of a line ends with the line before.
+def read_results(directory: Path) -> TrialSource:
+    """Read the trials of a result directory; a truncated last line is ignored.
 
     Raises:
         InvalidError: A table cannot be read.
@@ -56,7 +56,7 @@ def read_results(directory: Path) -> Source:
     found = [_record(trial) for trial in sorted(_trial_directories(directory))]
     records = [record for record in found if record is not None]
     name = directory.resolve().name
-    return Source(f'the Ray Tune results "{name}"', name, records, unfinished=len(found) - len(records))
+    return TrialSource(f'the Ray Tune results "{name}"', name, records, unfinished=len(found) - len(records))
 
 
 def _trial_directories(directory: Path) -> Iterator[Path]:
@@ -64,7 +64,7 @@ def _trial_directories(directory: Path) -> Iterator[Path]:
 
 
 def _record(trial: Path) -> Record | None:
-    """Return a trial; None of one that neither reported anything nor failed."""
+    """Read a trial; None if it neither reported anything nor failed."""
     rows = list(_rows(trial))
     failure = _failure(trial)
     if not rows and failure is None:
@@ -99,13 +99,13 @@ def _record(trial: Path) -> Record | None:
 
 
 def _rows(trial: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield what a trial reported, one row for each iteration."""
+    """Yield the reports of a trial, one row for each iteration."""
     results, table = trial / RESULTS, trial / TABLE
     if results.is_file() and results.stat().st_size:
         for line in results.read_text(errors="replace").splitlines():
             try:
                 row = json.loads(line)
-            except ValueError:  # cut off
+            except ValueError:  # truncated
                 return
             if isinstance(row, dict):
                 yield dict(_flat(row)) | {"config": row.get("config", {})}
@@ -123,7 +123,7 @@ def _failure(trial: Path) -> str | None:
 
 
 def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield values by name, those of nested mappings as `outer/inner`, as Ray names them."""
+    """Yield values by name, those of nested mappings as `outer/inner`, as in Ray."""
     for name, value in values.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{before}{name}/")

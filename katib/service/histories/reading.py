@@ -1,4 +1,4 @@
-"""Finding out which program made a file or a directory, and reading it."""
+"""Detection of the program that wrote a file or a directory, and reading it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 from katib.errors import invalid
-from katib.service.histories.records import Source
+from katib.service.histories.records import TrialSource
 
 _SQLITE = b"SQLite format 3\0"
 _PROGRAMS = (".py", ".yaml", ".yml")
@@ -19,17 +19,17 @@ _REMEDY = (
 )
 
 
-def read_source(path: str, *, study: str, objectives: Collection[str], parameters: Collection[str]) -> Source:
-    """Return the trials that another program kept.
+def read_source(path: str, *, study: str, objectives: Collection[str], parameters: Collection[str]) -> TrialSource:
+    """Read the trials of another program.
 
     Args:
         path: A file, a directory or a URL.
-        study: Which study or MLflow experiment of several; empty: the only one.
+        study: Name of the study or MLflow experiment; empty: the only one.
         objectives: Columns of a table that are metrics.
         parameters: Columns of a table that are parameters.
 
     Raises:
-        InvalidError: There is nothing that can be read.
+        InvalidError: No trials can be read.
     """
     if path.startswith(("http://", "https://")):
         from katib.service.histories.mlflow_runs import read_server
@@ -45,7 +45,7 @@ def read_source(path: str, *, study: str, objectives: Collection[str], parameter
     return _read_directory(file, study) if file.is_dir() else _read_file(file, study, objectives, parameters)
 
 
-def _read_directory(directory: Path, study: str) -> Source:
+def _read_directory(directory: Path, study: str) -> TrialSource:
     from katib.service.histories.mlflow_runs import read_directory
     from katib.service.histories.ray_results import is_results, read_results
 
@@ -56,7 +56,7 @@ def _read_directory(directory: Path, study: str) -> Source:
     raise invalid(str(directory), "it holds no trials that can be read", _REMEDY, "import-unknown")
 
 
-def _read_file(file: Path, study: str, objectives: Collection[str], parameters: Collection[str]) -> Source:
+def _read_file(file: Path, study: str, objectives: Collection[str], parameters: Collection[str]) -> TrialSource:
     from katib.service.histories.mlflow_runs import read_database
     from katib.service.histories.optuna_studies import read_study
     from katib.service.histories.tables import read_table

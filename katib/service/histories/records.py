@@ -1,4 +1,4 @@
-"""What was read of the trials of another program, and the Experiment and trials that it becomes. Pure."""
+"""Trials read from another program, and their conversion to an Experiment with trials. Pure."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from katib.model.types import API_VERSION, ParameterAssignment, ParameterSpec
 from katib.service.tuning.service import EndedTrial, Json
 
 STATE_TAG, FAILURE_TAG = "katib.state", "katib.failure"
-"""Tags of a run of MLflow that was a trial: how it ended, and why it failed."""
+"""Tags of an MLflow run that was a trial: its outcome, and the reason of a failure."""
 
 _INTEGER = re.compile(r"[+-]?\d{1,18}\Z")
 _ORDERS_OF_MAGNITUDE = 100.0
-"""A parameter whose largest value is so many times its smallest was probably searched by its magnitude."""
+"""Ratio of the largest to the smallest value from which a parameter was probably searched logarithmically."""
 
 _LARGEST_COUNT = 20
-"""A whole number of more values than that hardly says how many others there are."""
+"""An int with more values than this hardly determines whether others are present."""
 
 _MOST_READINGS = 10_000
-"""Of a trial: a longer curve keeps every second point, or every third, and so on."""
+"""Maximum points of a trial's curve: a longer one keeps every second point, or every third, and so on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One trial of another program that has ended.
+    """An ended trial of another program.
 
     Attributes:
-        id: What it is called there.
+        id: Its identifier in that program.
         parameters: Values by name, of any type.
         values: Metrics by name: the last value of each.
-        began: When it was begun.
-        ended: When it was ended.
-        failure: Why it failed; None when it did not.
+        began: Start time.
+        ended: End time.
+        failure: The reason of a failure; None without one.
         stopped: Whether it was stopped before its end.
-        curve: What it reported before.
+        curve: Its earlier readings.
     """
 
     id: str
@@ -57,16 +57,16 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """What was found in the files of another program.
+class TrialSource:
+    """The trials found in files of another program.
 
     Attributes:
-        title: What it is, such as `the Optuna study digits`.
-        name: What the experiment may be called.
+        title: Description, such as `the Optuna study digits`.
+        name: A name for the experiment.
         records: The trials that have ended.
-        unfinished: How many others there are.
-        objectives: `minimize` or `maximize` by name, where that is known.
-        parameters: Entries of `spec.parameters`, where the search space is known.
+        unfinished: Number of other trials.
+        objectives: `minimize` or `maximize` by name, if known.
+        parameters: Entries of `spec.parameters`, if the search space is known.
     """
 
     title: str
@@ -78,8 +78,8 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
-    """An Experiment, the trials that it takes, and why others are left out.
+class ImportedTrials:
+    """An Experiment, its adopted trials, and the reasons for those left out.
 
     Attributes:
         spec: The objective and the parameters of the Experiment's spec.
@@ -92,12 +92,12 @@ class History:
     left_out: Sequence[str]
 
     def experiment(self, name: str, *, algorithm: str, more: int) -> Json:
-        """Return the Experiment without trial template.
+        """Return the Experiment, without trial template.
 
         Args:
             name: Its name.
-            algorithm: Proposes trials beside those that it takes.
-            more: How many of them.
+            algorithm: Proposes further trials.
+            more: Number of further trials.
         """
         metadata = {
             "name": name,
@@ -117,17 +117,17 @@ class History:
         }
 
 
-def history_of(source: Source, objectives: Mapping[str, str], given: Sequence[Json], path: str) -> History:
-    """Return what becomes of the trials of another program.
+def history_of(source: TrialSource, objectives: Mapping[str, str], given: Sequence[Json], path: str) -> ImportedTrials:
+    """Convert the trials of another program.
 
     Args:
-        source: What was found.
-        objectives: `minimize` or `maximize` by name, as the user says; empty: as the source says.
-        given: Entries of `spec.parameters` that the user says; one with a name alone is made from the values.
-        path: What to call the source in errors.
+        source: The trials found.
+        objectives: The user's `minimize` or `maximize` by name; empty: those of the source.
+        given: The user's entries of `spec.parameters`; one with a name alone is derived from the values.
+        path: Name of the source in errors.
 
     Raises:
-        InvalidError: There are no trials, the objective is not known, or no trial has a value of it.
+        InvalidError: There are no trials, the objective is unknown, or no trial has a value of it.
     """
     if not source.records:
         cause = f"no trial of {source.title} has ended" if source.unfinished else f"{source.title} has no trials"
@@ -162,11 +162,11 @@ def history_of(source: Source, objectives: Mapping[str, str], given: Sequence[Js
     objective["metricStrategies"] = [{"name": name, "value": "latest"} for name in metrics]
     if further := [name for name in metrics if name not in directions]:
         objective["additionalMetricNames"] = further
-    return History({"objective": objective, "parameters": parameters}, trials, left_out)
+    return ImportedTrials({"objective": objective, "parameters": parameters}, trials, left_out)
 
 
 def parsed(text: Any) -> Any:
-    """Return a text as the number that it is; what is none, or no text, as it is."""
+    """Convert a text to its number; anything else is returned unchanged."""
     if not isinstance(text, str):
         return text
     if _INTEGER.match(text.strip()):
@@ -178,14 +178,14 @@ def parsed(text: Any) -> Any:
 
 
 def moment(seconds: float | None, default: datetime | None = None) -> datetime:
-    """Return a time from seconds since 1970, or a default: now."""
+    """Convert seconds since 1970 to a time; None gives a default: now."""
     if seconds is None or not math.isfinite(seconds):
         return default or datetime.now(UTC)
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def _renamed(source: Source, objectives: Mapping[str, str], path: str) -> dict[str, str]:
-    """Return what the objectives of the source are called by the user."""
+def _renamed(source: TrialSource, objectives: Mapping[str, str], path: str) -> dict[str, str]:
+    """Return the user's names of the source's objectives."""
     if not objectives or not source.objectives:
         return {}
     if list(source.objectives.values()) != list(objectives.values()):
@@ -198,9 +198,9 @@ def _renamed(source: Source, objectives: Mapping[str, str], path: str) -> dict[s
 
 
 def _entry(name: str, given: Json, known: Json | None, records: Sequence[Record]) -> Json | None:
-    """Return the entry of a parameter: as the user says, as the source says, or made from its values.
+    """Return the entry of a parameter: from the user, from the source, or derived from its values.
 
-    None for one that was the same in all trials, which was not searched; unless the user names it.
+    None for one with a single value in all trials, which was not searched, unless the user names it.
     """
     if "feasibleSpace" in given:
         return given
@@ -226,12 +226,12 @@ def _space(values: Sequence[Any], texts: Sequence[str]) -> Json:
 
 
 def value_text(value: Any) -> str:
-    """Return the text of a value as an assignment has it."""
+    """Return the text of a value for an assignment."""
     return repr(value) if isinstance(value, float) else str(value)
 
 
 def _with_conditions(entries: Sequence[Json], records: Sequence[Record]) -> list[Json]:
-    """Add to each parameter that some trials lack the choice that decides, where one explains all of them."""
+    """Add to each parameter missing in some trials the condition that explains all of them, if there is one."""
     ran = [record.parameters for record in records if record.failure is None]
     counts = {entry["name"]: sum(entry["name"] in values for values in ran) for entry in entries}
     made = []
@@ -256,7 +256,7 @@ def _with_conditions(entries: Sequence[Json], records: Sequence[Record]) -> list
 
 
 def _values_of(choice: Json, inside: Collection[str], outside: Collection[str]) -> list[str]:
-    """Return the values of a parameter that decide: some of a list, or a count and all above, as loops have it."""
+    """Return the deciding values of a parameter: some of a list, or a count and all above, as in loops."""
     space = choice["feasibleSpace"]
     if choice["parameterType"] == "categorical":
         return [text for text in space["list"] if text in inside]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from katib.service.histories.records import Record, Source, parsed
+from katib.service.histories.records import Record, TrialSource, parsed
 from katib.service.tuning.earlier_files import read_rows
 
 _PREFIX = "params_"
@@ -19,17 +19,17 @@ _FAILED = {"failed", "fail", "killed", "metricsunavailable", "crashed", "error"}
 _UNFINISHED = {"running", "waiting", "pending", "created", "submitted"}
 
 
-def read_table(path: Path, text: str, objectives: Collection[str], parameters: Collection[str]) -> Source:
-    """Return the trials of a table.
+def read_table(path: Path, text: str, objectives: Collection[str], parameters: Collection[str]) -> TrialSource:
+    """Read the trials of a table.
 
     Args:
         path: The file.
-        text: What it holds.
+        text: Its content.
         objectives: Names of its columns with metrics.
-        parameters: Those with parameters; empty: the columns `params_NAME`, else none.
+        parameters: Names of those with parameters; empty: the columns `params_NAME`, if any.
 
     Raises:
-        InvalidError: It cannot be read.
+        InvalidError: The table cannot be read.
     """
     records, unfinished = [], 0
     for number, row in enumerate(read_rows(text, str(path))):
@@ -58,7 +58,7 @@ def read_table(path: Path, text: str, objectives: Collection[str], parameters: C
                 stopped=state in _STOPPED,
             )
         )
-    return Source(f"the table {path.name}", path.stem, records, unfinished)
+    return TrialSource(f"the table {path.name}", path.stem, records, unfinished)
 
 
 def _first(row: Mapping[str, Any], names: Collection[str]) -> Any:

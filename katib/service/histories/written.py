@@ -1,4 +1,4 @@
-"""Trials as other programs keep them: runs of MLflow, and event files of TensorBoard with their hyperparameters."""
+"""Trials in the formats of other programs: MLflow runs, and TensorBoard event files with hyperparameters."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _NAME = "mlflow.runName"
 
 @dataclass(frozen=True, slots=True)
 class EndedRun:
-    """A trial that has ended, with all that it reported.
+    """An ended trial with all of its readings.
 
     Attributes:
         trial: The trial.
         parameters: Its values by name, with their types.
-        readings: Each with its number, and its step: where none is known, how many of the metric came before.
+        readings: Each with its number and its step, by default the number of earlier readings of the metric.
     """
 
     trial: Trial
@@ -40,26 +40,26 @@ class EndedRun:
 
 
 class RunLog(Protocol):
-    """Where the trials of an experiment are written as another program keeps them."""
+    """Trials of an experiment in another program's format."""
 
     def write(self, ended: EndedRun) -> bool:
-        """Write a trial; return False where it is there already.
+        """Write a trial; return False if it exists already.
 
         Raises:
-            UnavailableError: It is not taken.
+            UnavailableError: The trial cannot be written.
         """
 
 
 class MlflowLog:
-    """The runs of an MLflow experiment; a tag of each says which trial it is.
+    """The runs of an MLflow experiment; a tag of each names its trial.
 
     Args:
-        experiment: Its name is that of MLflow's.
-        uri: The tracking server or database; empty: as MLflow is configured.
+        experiment: The experiment; MLflow's gets its name.
+        uri: The tracking server or database; empty: MLflow's configuration.
 
     Raises:
         InvalidError: MLflow is not installed.
-        UnavailableError: It does not answer.
+        UnavailableError: The server does not answer.
     """
 
     def __init__(self, experiment: Experiment, uri: str) -> None:
@@ -110,7 +110,7 @@ class MlflowLog:
 
 
 def _runs_of(client: Any, experiment: str) -> set[str]:
-    """Return the trials that an MLflow experiment has."""
+    """Return the names of the trials in an MLflow experiment."""
     found, token = set(), None
     while True:
         page = client.search_runs([experiment], max_results=1_000, page_token=token)
@@ -124,7 +124,7 @@ class TensorboardLog:
 
     Args:
         experiment: The experiment.
-        directory: Holds them; one that is there already is left as it is.
+        directory: The parent directory; existing trials are left unchanged.
 
     Raises:
         InvalidError: tensorboardX is not installed.
@@ -138,7 +138,7 @@ class TensorboardLog:
         self._directory = directory
 
     def write(self, ended: EndedRun) -> bool:
-        """Write a trial into its directory."""
+        """Write a trial to its directory."""
         from tensorboardX import SummaryWriter
         from tensorboardX.summary import hparams
 
@@ -158,12 +158,13 @@ class TensorboardLog:
 
 
 def open_log(experiment: Experiment, form: str, place: str) -> RunLog:
-    """Return where trials are written.
+    """Open the log for an experiment's trials.
 
     Args:
-        experiment: Whose trials.
+        experiment: The experiment.
         form: `mlflow` or `tensorboard`.
-        place: The address of MLflow, empty: as it is configured; the directory of TensorBoard, empty: by the name.
+        place: The address of MLflow, by default its configuration; or the directory of TensorBoard, by default the
+            name.
 
     Raises:
         InvalidError: The library is not installed.
@@ -175,18 +176,18 @@ def open_log(experiment: Experiment, form: str, place: str) -> RunLog:
 
 
 def write_ended(service: TuningService, experiment: Experiment, log: RunLog) -> int:
-    """Write the trials of an experiment that have ended, the oldest first; return how many are new."""
+    """Write the ended trials of an experiment, the oldest first; return the number of new ones."""
     ended = (trial for trial in each_trial(service, experiment.namespace, experiment.name) if has_ended(trial))
     return sum(log.write(ended_run(service, experiment, trial)) for trial in ended)
 
 
 def has_ended(trial: Trial) -> bool:
-    """Return whether a trial has ended, with a value or without."""
+    """Whether a trial has ended, with a value or without."""
     return trial_state(trial) not in ACTIVE
 
 
 def ended_run(service: TuningService, experiment: Experiment, trial: Trial) -> EndedRun:
-    """Return a trial that has ended with all that it reported."""
+    """Return an ended trial with all of its readings."""
     types = {one.name: one.parameter_type for one in experiment.spec.parameters}
     counts: dict[str, int] = {}
     readings = []

@@ -10,7 +10,7 @@ import pytest
 
 from katib.errors import InvalidError, NotFoundError
 from katib.figures.catalogue import COMPARISON, FIGURES, FigureKind, draw, figure_named, why_impossible
-from katib.figures.data import Choice, ExperimentData
+from katib.figures.data import ExperimentData, FigureOptions
 from katib.figures.trials import TrialTable
 from tests.support.tables import large_table, make_data, make_table, with_curves
 
@@ -29,8 +29,8 @@ kinds = pytest.mark.parametrize("kind", FIGURES, ids=lambda kind: kind.name)
 @kinds
 def test_a_hundred_thousand_trials_are_drawn_in_bounded_space(kind: FigureKind) -> None:
     data = data_for(kind, 100_000)
-    if not why_impossible(kind, data, Choice()):
-        assert len(draw(kind, data, Choice()).to_json()) < 200_000
+    if not why_impossible(kind, data, FigureOptions()):
+        assert len(draw(kind, data, FigureOptions()).to_json()) < 200_000
 
 
 @kinds
@@ -39,8 +39,8 @@ def test_names_are_no_html(kind: FigureKind) -> None:
     table.names[:] = [f"{HTML}{number}" for number in range(40)]
     data = make_data(table, earlyStopping={"algorithmName": "medianstop"}, name="demo")
     data = with_curves(data, kind.curves) if kind.curves else data
-    if not why_impossible(kind, data, Choice()):
-        figure = draw(kind, data, Choice())
+    if not why_impossible(kind, data, FigureOptions()):
+        figure = draw(kind, data, FigureOptions())
         figure.update_layout(meta=None)  # for scripts: nothing of it is drawn
         text = figure.to_json()
         assert "<img" not in text
@@ -66,12 +66,12 @@ def test_names_are_no_html(kind: FigureKind) -> None:
 def test_a_figure_of_odd_trials_is_drawn_or_says_why_it_is_not(kind: FigureKind, table: TrialTable) -> None:
     data = make_data(table)
     data = with_curves(data, kind.curves) if kind.curves else data
-    if obstacle := why_impossible(kind, data, Choice()):
+    if obstacle := why_impossible(kind, data, FigureOptions()):
         assert obstacle.endswith(".")
         with pytest.raises(InvalidError, match=f"figure {kind.name}: "):
-            draw(kind, data, Choice())
+            draw(kind, data, FigureOptions())
     else:
-        assert draw(kind, data, Choice()).to_json()
+        assert draw(kind, data, FigureOptions()).to_json()
 
 
 @kinds
@@ -79,8 +79,8 @@ def test_drawing_changes_nothing_of_the_trials(kind: FigureKind) -> None:
     data = data_for(kind, 300)
     before = {name: column.copy() for name, column in data.trials.metrics.items()}
     ended = data.trials.ended.copy()
-    if not why_impossible(kind, data, Choice()):
-        draw(kind, data, Choice())
+    if not why_impossible(kind, data, FigureOptions()):
+        draw(kind, data, FigureOptions())
 
     assert np.array_equal(data.trials.ended, ended, equal_nan=True)
     for name, column in before.items():
@@ -89,7 +89,7 @@ def test_drawing_changes_nothing_of_the_trials(kind: FigureKind) -> None:
 
 def test_each_has_a_name_of_its_own_and_chooses_what_there_is() -> None:
     every = (*FIGURES, COMPARISON)
-    choices = {field.name for field in fields(Choice)}
+    choices = {field.name for field in fields(FigureOptions)}
 
     assert len({kind.name for kind in every}) == len(every)
     assert all(set(kind.chooses) <= choices for kind in every)
@@ -99,14 +99,14 @@ def test_each_has_a_name_of_its_own_and_chooses_what_there_is() -> None:
 @pytest.mark.parametrize(
     ("choice", "line"),
     [
-        (Choice(parameters=("lr", "beta")), 'parameters: demo has no parameter "beta"; choose of lr'),
-        (Choice(metric="accuracy"), 'metric: demo has no metric "accuracy"; choose of loss'),
-        (Choice(objectives=("x", "loss")), 'objectives: demo has no objective "x"; choose of loss'),
-        (Choice(by="epoch"), 'by: there is no axis "epoch"; choose of step, time'),
+        (FigureOptions(parameters=("lr", "beta")), 'parameters: demo has no parameter "beta"; choose of lr'),
+        (FigureOptions(metric="accuracy"), 'metric: demo has no metric "accuracy"; choose of loss'),
+        (FigureOptions(objectives=("x", "loss")), 'objectives: demo has no objective "x"; choose of loss'),
+        (FigureOptions(by="epoch"), 'by: there is no axis "epoch"; choose of step, time'),
     ],
     ids=["parameter", "metric", "objective", "axis"],
 )
-def test_a_choice_of_what_is_not_there_is_one_line(choice: Choice, line: str) -> None:
+def test_a_choice_of_what_is_not_there_is_one_line(choice: FigureOptions, line: str) -> None:
     with pytest.raises(InvalidError) as caught:
         draw(FIGURES[0], make_data(make_table([1.0])), choice)
 
@@ -117,7 +117,7 @@ def test_what_cannot_be_drawn_is_said_with_what_can() -> None:
     data = make_data(make_table([1.0], more={"seconds": [NAN]}))
 
     with pytest.raises(InvalidError, match="figure history: no trial has a value of seconds yet; choose another one"):
-        draw(figure_named("history"), data, Choice(metric="seconds"))
+        draw(figure_named("history"), data, FigureOptions(metric="seconds"))
 
     with pytest.raises(NotFoundError, match='there is no figure "pie"; there are history, '):
         figure_named("pie")

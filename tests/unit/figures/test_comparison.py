@@ -14,7 +14,7 @@ from katib.errors import InvalidError
 from katib.figures.axes import compact, time_unit, value_axis
 from katib.figures.catalogue import compare
 from katib.figures.comparison import MOST_EXPERIMENTS, why_incomparable
-from katib.figures.data import Choice, ExperimentData
+from katib.figures.data import ExperimentData, FigureOptions
 from katib.figures.style import add_note, even_rows, fair_rows, new_figure, thinned_rows
 from katib.figures.timeline import draw_timeline, nothing_has_started, running_at_once, slots_of
 from katib.figures.trials import STATES
@@ -28,7 +28,7 @@ NAN = math.nan
 def test_each_experiment_is_a_line_of_its_best_so_far_up_to_its_last_trial() -> None:
     first = make_data(make_table([3.0, 5.0, 1.0, 2.0]), name="first")
     second = make_data(make_table([4.0, 2.0]), name="second")
-    figure = compare([first, second], Choice())
+    figure = compare([first, second], FigureOptions())
 
     assert list(trace(figure, "first").x) == [1, 3, 4]
     assert list(trace(figure, "first").y) == [3, 1, 1]
@@ -39,13 +39,13 @@ def test_each_experiment_is_a_line_of_its_best_so_far_up_to_its_last_trial() -> 
 
 def test_by_time_a_trial_counts_from_its_end_and_one_without_a_value_is_named() -> None:
     quick = make_table([3.0, 1.0], started=[0.0, 0.0], ended=[50.0, 20.0])
-    figure = compare([make_data(quick, name="a"), make_data(quick, name="b")], Choice(by="time"))
+    figure = compare([make_data(quick, name="a"), make_data(quick, name="b")], FigureOptions(by="time"))
 
     assert list(trace(figure, "a").x) == [20, 50]
     assert list(trace(figure, "a").y) == [1, 1]
 
     done, fresh = make_table([1.0, 2.0]), make_table([NAN], ["Running"])
-    figure = compare([make_data(done, name="done"), make_data(fresh, name="<fresh>")], Choice())
+    figure = compare([make_data(done, name="done"), make_data(fresh, name="<fresh>")], FigureOptions())
 
     assert [trace.name for trace in figure.data] == ["done"]
     assert figure.layout.annotations[0].text == "Without a value so far: &lt;fresh&gt;"
@@ -58,33 +58,35 @@ def test_two_of_one_name_are_told_apart_by_their_namespaces() -> None:
         for one, namespace in zip(made, ("left", "right"), strict=True)
     ]
 
-    assert [trace.name for trace in compare(data, Choice()).data] == ["left/demo", "right/demo"]
+    assert [trace.name for trace in compare(data, FigureOptions()).data] == ["left/demo", "right/demo"]
 
 
 def test_what_cannot_be_compared_is_said() -> None:
     minimized = make_data(make_table([1.0]), name="a")
     maximized = make_data(make_table([1.0], maximize=True), name="b")
 
-    assert why_incomparable([minimized, maximized], Choice()) == "a minimizes loss, but b maximizes loss."
+    assert why_incomparable([minimized, maximized], FigureOptions()) == "a minimizes loss, but b maximizes loss."
     with pytest.raises(InvalidError, match="figure comparison: a minimizes loss, but b maximizes loss; choose"):
-        compare([minimized, maximized], Choice())
+        compare([minimized, maximized], FigureOptions())
 
     data = [make_data(make_table([1.0], more={"seconds": [2.0]}), name=name) for name in "ab"]
 
-    assert "a does not optimize seconds" in why_incomparable(data, Choice(metric="seconds"))
-    assert why_incomparable(data, Choice(metric="other")) == 'a has no metric "other".'
+    assert "a does not optimize seconds" in why_incomparable(data, FigureOptions(metric="seconds"))
+    assert why_incomparable(data, FigureOptions(metric="other")) == 'a has no metric "other".'
 
 
 @pytest.mark.parametrize("count", [0, 1, MOST_EXPERIMENTS + 1])
 def test_one_is_no_comparison_and_too_many_are_none_either(count: int) -> None:
     data = make_data(make_table([1.0]))
 
-    assert why_incomparable([data] * count, Choice()) == f"A comparison is of 2 to {MOST_EXPERIMENTS} experiments."
+    assert (
+        why_incomparable([data] * count, FigureOptions()) == f"A comparison is of 2 to {MOST_EXPERIMENTS} experiments."
+    )
 
 
 def test_many_trials_are_drawn_in_bounded_space_on_an_axis_that_shows_the_beginning() -> None:
     data = [make_data(large_table(50_000, seed=seed), name=f"run-{seed}") for seed in range(4)]
-    figure = compare(data, Choice(by="time"))
+    figure = compare(data, FigureOptions(by="time"))
 
     assert len(figure.to_json()) < 50_000
     assert figure.layout.xaxis.type == "log"
@@ -107,7 +109,7 @@ def test_bars_stand_where_trials_ran_by_state() -> None:
     table = make_table(
         [1.0, 2.0, NAN], ["Succeeded", "EarlyStopped", "Failed"], started=[0.0, 0.0, 60.0], ended=[60.0, 30.0, 100.0]
     )
-    figure = draw_timeline(make_data(table), Choice())
+    figure = draw_timeline(make_data(table), FigureOptions())
 
     done, stopped, failed = (trace(figure, state) for state in ("Succeeded", "EarlyStopped", "Failed"))
     assert (list(done.base), list(done.x), list(done.y)) == ([0], [60], [1])
@@ -121,11 +123,11 @@ def test_bars_are_drawn_until_now_and_wide_enough_to_see() -> None:
     table = make_table([1.0, NAN], ["Succeeded", "Running"], started=[0.0, 10.0], ended=[10.0, NAN])
     data = ExperimentData(Experiment(metadata=ObjectMeta(name="demo")), table, now=START + 50)
 
-    assert list(trace(draw_timeline(data, Choice()), "Running").x) == [40]
+    assert list(trace(draw_timeline(data, FigureOptions()), "Running").x) == [40]
 
     table = make_table([1.0, 1.0], started=[0.0, 0.0], ended=[0.0, 600.0])
 
-    assert min(trace(draw_timeline(make_data(table), Choice()), "Succeeded").x) >= 1 / 60
+    assert min(trace(draw_timeline(make_data(table), FigureOptions()), "Succeeded").x) >= 1 / 60
 
     table = make_table([NAN], ["Pending"], started=[NAN], ended=[NAN])
 
@@ -133,7 +135,7 @@ def test_bars_are_drawn_until_now_and_wide_enough_to_see() -> None:
 
 
 def test_of_many_trials_it_shows_how_many_ran_at_once() -> None:
-    figure = draw_timeline(make_data(large_table(100_000, slots=8)), Choice())
+    figure = draw_timeline(make_data(large_table(100_000, slots=8)), FigureOptions())
 
     heights = sum(np.asarray(trace.y, dtype=np.float64) for trace in figure.data)
     assert heights[:150] == pytest.approx(8, rel=0.1)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from katib.figures.curves import CURVE_POINTS, MOST_CURVES, chosen, curve_axis, curve_of, evenly_ended
-from katib.figures.data import Choice, Curve, measure_of
+from katib.figures.data import Curve, FigureOptions, measure_of
 from katib.figures.durations import draw_durations, no_trial_has_ended
 from katib.figures.intermediate import curves_are_missing, draw_intermediate
 from katib.figures.stopping import draw_stopping, nothing_was_stopped, saved_work
@@ -99,7 +99,7 @@ def test_the_axis_is_what_was_asked_for_or_the_nearest_there_is_with_the_reason(
 
     assert curve_axis([stepped], "step").by == "step"
     assert curve_axis([stepped], "time")[:2] == ("time", "minutes since the start of the trial")
-    assert curve_axis([timed], "step").note == "the programs report no steps, so the time stands for them"
+    assert curve_axis([timed], "step").note == "the programs report no steps, so time is shown instead"
     assert curve_axis([bare], "time").by == "reading"
     assert list(curve_axis([bare], "time").places(bare)) == [1, 2]
     assert list(curve_axis([stepped], "time").places(stepped)) == [1, 10]
@@ -113,8 +113,10 @@ def recorded(*values: float) -> Curve:
     return Curve(np.array(values), places, places * 30.0)
 
 
-def draw(curves: dict[str, Curve], choice: Choice | None = None) -> Any:
-    return draw_intermediate(make_data(make_table([0.1, 0.5, NAN], WITH_CURVES), curves=curves), choice or Choice())
+def draw(curves: dict[str, Curve], choice: FigureOptions | None = None) -> Any:
+    return draw_intermediate(
+        make_data(make_table([0.1, 0.5, NAN], WITH_CURVES), curves=curves), choice or FigureOptions()
+    )
 
 
 def test_each_trial_is_a_line_and_the_best_one_stands_out() -> None:
@@ -143,7 +145,7 @@ def test_a_reading_that_is_no_number_leaves_a_gap_at_steps_or_times() -> None:
     assert (list(gap.x), list(gap.y), list(gap.customdata)) == ([3], [2], ["trial-3"])
     assert list(trace(figure, "Failed").x) == [2]
 
-    figure = draw({"trial-1": recorded(*range(20))}, Choice(by="time"))
+    figure = draw({"trial-1": recorded(*range(20))}, FigureOptions(by="time"))
 
     assert figure.layout.xaxis.title.text == "minutes since the start of the trial"
     assert trace(figure, "best trial").x[-1] == 10
@@ -160,7 +162,7 @@ def test_without_a_curve_there_is_nothing_to_draw() -> None:
 
 
 def test_of_a_hundred_thousand_trials_a_hundred_are_drawn_in_bounded_space() -> None:
-    figure = draw_intermediate(with_curves(make_data(large_table(100_000)), chosen), Choice())
+    figure = draw_intermediate(with_curves(make_data(large_table(100_000)), chosen), FigureOptions())
 
     assert sum(trace.mode == "lines" for trace in figure.data) <= 100
     assert len(figure.to_json()) < 200_000
@@ -185,7 +187,7 @@ def test_what_stopped_trials_did_not_do_is_saved() -> None:
 
     assert saved_work(done, ~complete, complete) == pytest.approx(18 / 50)
 
-    figure = draw_stopping(make_data(make_table([1.0], ["EarlyStopped"])), Choice(by="time"))
+    figure = draw_stopping(make_data(make_table([1.0], ["EarlyStopped"])), FigureOptions(by="time"))
 
     assert "none has run to its end, so the saving is not known" in note(figure)
 
@@ -193,7 +195,7 @@ def test_what_stopped_trials_did_not_do_is_saved() -> None:
 def test_the_last_step_of_each_trial_is_drawn_with_the_usual_length() -> None:
     table = make_table([1.0, 2.0, 3.0], ["Succeeded", "EarlyStopped", "Succeeded"])
     curves = {"trial-1": stepped(20), "trial-2": stepped(5), "trial-3": stepped(20)}
-    figure = draw_stopping(make_data(table, curves=curves), Choice())
+    figure = draw_stopping(make_data(table, curves=curves), FigureOptions())
 
     assert (list(trace(figure, "EarlyStopped").x), list(trace(figure, "EarlyStopped").y)) == ([2], [5])
     assert list(trace(figure, "Succeeded").y) == [20, 20]
@@ -204,26 +206,26 @@ def test_the_last_step_of_each_trial_is_drawn_with_the_usual_length() -> None:
 def test_steps_or_times_are_counted_as_far_as_they_are_known() -> None:
     table = make_table([1.0, 2.0], ["Succeeded", "EarlyStopped"])
     curves = {f"trial-{n}": Curve(np.ones(count), None, np.full(count, NAN)) for n, count in ((1, 20), (2, 5))}
-    figure = draw_stopping(make_data(table, curves=curves), Choice())
+    figure = draw_stopping(make_data(table, curves=curves), FigureOptions())
 
     assert figure.layout.yaxis.title.text == "readings"
     assert note(figure) == "1 of 2 trials were stopped early and about 38% of the readings saved"
 
     table = make_table([1.0, 2.0], ["Succeeded", "EarlyStopped"], started=[0.0, 0.0], ended=[100.0, 25.0])
     long = Curve(np.ones(CURVE_POINTS), None, np.full(CURVE_POINTS, NAN))
-    figure = draw_stopping(make_data(table, curves={"trial-1": long, "trial-2": long}), Choice())
+    figure = draw_stopping(make_data(table, curves={"trial-1": long, "trial-2": long}), FigureOptions())
 
     assert "of the time saved" in note(figure)
 
 
 def test_without_curves_the_time_stands_for_steps() -> None:
     table = make_table([1.0, 2.0], ["Succeeded", "EarlyStopped"], started=[0.0, 0.0], ended=[100.0, 25.0])
-    figure = draw_stopping(make_data(table), Choice())
+    figure = draw_stopping(make_data(table), FigureOptions())
 
     assert list(trace(figure, "EarlyStopped").y) == [25]
     assert note(figure) == (
         "1 of 2 trials were stopped early and about 38% of the time saved. "
-        "The programs report no steps, so the time stands for them"
+        "The programs report no steps, so time is shown instead"
     )
 
 
@@ -237,7 +239,7 @@ def test_it_says_why_there_is_nothing_to_show() -> None:
 
 
 def test_of_many_trials_some_stand_for_all() -> None:
-    figure = draw_stopping(with_curves(make_data(large_table(100_000)), evenly_ended), Choice())
+    figure = draw_stopping(with_curves(make_data(large_table(100_000)), evenly_ended), FigureOptions())
 
     assert len(figure.to_json()) < 50_000
     assert "trials drawn" in note(figure)
@@ -250,7 +252,7 @@ def left(figure: Any, name: str, kind: str) -> Any:
 
 def test_a_box_spans_the_middle_half_of_a_states_trials() -> None:
     table = make_table([1.0] * 101, started=[0.0] * 101, ended=list(range(101)))
-    box = left(draw_durations(make_data(table), Choice()), "Succeeded", "box")
+    box = left(draw_durations(make_data(table), FigureOptions()), "Succeeded", "box")
 
     values = [box[side][0] for side in ("lowerfence", "q1", "median", "q3", "upperfence")]
     assert values == pytest.approx([5, 25, 50, 75, 95])
@@ -258,7 +260,7 @@ def test_a_box_spans_the_middle_half_of_a_states_trials() -> None:
 
 def test_few_trials_are_marks_without_a_box() -> None:
     table = make_table([1.0, NAN], ["Succeeded", "Failed"], started=[0.0, 0.0], ended=[7.0, 3.0])
-    figure = draw_durations(make_data(table), Choice())
+    figure = draw_durations(make_data(table), FigureOptions())
 
     assert not [trace for trace in figure.data if trace.type == "box"]
     assert list(left(figure, "Succeeded", "scatter").y) == [7]
@@ -267,16 +269,16 @@ def test_few_trials_are_marks_without_a_box() -> None:
 
 def test_the_value_stands_against_the_duration() -> None:
     table = make_table([5.0, 4.0], ["Succeeded", "EarlyStopped"], started=[0.0, 0.0], ended=[40.0, 10.0])
-    right = [t for t in draw_durations(make_data(table), Choice()).data if t.xaxis == "x2"]
+    right = [t for t in draw_durations(make_data(table), FigureOptions()).data if t.xaxis == "x2"]
 
     assert [(t.name, list(t.x), list(t.y)) for t in right] == [("Succeeded", [40], [5]), ("EarlyStopped", [10], [4])]
 
     table = make_table([NAN] * 2, ["Failed"] * 2, started=[0.0, 0.0], ended=[1.0, 2.0])
 
-    assert not [t for t in draw_durations(make_data(table), Choice()).data if t.xaxis == "x2"]
+    assert not [t for t in draw_durations(make_data(table), FigureOptions()).data if t.xaxis == "x2"]
 
     table = make_table([NAN], ["Running"], started=[0.0], ended=[NAN])
 
     assert no_trial_has_ended(make_data(table)) == "No trial has run to an end yet."
 
-    assert len(draw_durations(make_data(large_table(100_000)), Choice()).to_json()) < 100_000
+    assert len(draw_durations(make_data(large_table(100_000)), FigureOptions()).to_json()) < 100_000

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from katib.figures.data import Choice, measure_of
+from katib.figures.data import FigureOptions, measure_of
 from katib.figures.history import draw_edf, draw_history
 from katib.figures.pareto import costs_of
 from katib.figures.trials import STATES
@@ -21,8 +21,8 @@ def names(figure: Any) -> list[str]:
     return [trace.name for trace in figure.data]
 
 
-def draw(*args: Any, choice: Choice | None = None, **kwargs: Any) -> Any:
-    return draw_history(make_data(make_table(*args, **kwargs)), choice or Choice())
+def draw(*args: Any, choice: FigureOptions | None = None, **kwargs: Any) -> Any:
+    return draw_history(make_data(make_table(*args, **kwargs)), choice or FigureOptions())
 
 
 def test_the_best_so_far_has_a_corner_at_each_improvement_and_ends_with_the_last_trial() -> None:
@@ -51,7 +51,7 @@ def test_what_violates_or_has_no_direction_is_drawn_apart_and_never_the_best() -
     assert trace(figure, "Succeeded, violates a constraint").marker.symbol == "circle-open"
     assert list(trace(figure, "best so far").y) == [5.0, 4.0]
 
-    figure = draw([1.0, 2.0], more={"seconds": [30.0, 20.0]}, choice=Choice(metric="seconds"))
+    figure = draw([1.0, 2.0], more={"seconds": [30.0, 20.0]}, choice=FigureOptions(metric="seconds"))
 
     assert list(trace(figure, "Succeeded").y) == [30.0, 20.0]
     assert "best so far" not in names(figure)
@@ -62,7 +62,7 @@ def test_what_violates_or_has_no_direction_is_drawn_apart_and_never_the_best() -
 def test_the_mean_of_a_trial_that_was_stopped_early_is_never_the_best(strategy: str, best: float) -> None:
     table = make_table([5.0, 1.0, 4.0], states=["Succeeded", "EarlyStopped", "Succeeded"])
     table = replace(table, strategies={table.objective.name: strategy})
-    figure = draw_history(make_data(table), Choice())
+    figure = draw_history(make_data(table), FigureOptions())
 
     assert min(trace(figure, "best so far").y) == best
     assert list(trace(figure, "EarlyStopped").y) == [1.0]
@@ -97,7 +97,7 @@ def test_of_many_trials_a_fair_sample_is_drawn_with_the_best_and_the_note_says_s
     table.objective_values[[777, 12_345]] = [-3.0, -9.0]
     table.states[[777, 12_345]] = STATES.index("Succeeded")
     measured = table.objective_values[measure_of(table).drawn]
-    figure = draw_history(make_data(table), Choice())
+    figure = draw_history(make_data(table), FigureOptions())
 
     marks = [t for t in figure.data if t.mode == "markers" and t.yaxis != "y2"]
     drawn = np.concatenate([t.y for t in marks])
@@ -171,14 +171,14 @@ def test_a_mark_names_its_parameters_where_there_are_few() -> None:
 def test_names_are_no_html() -> None:
     table = make_table([1.0, 2.0], metric="<b>loss")
     table.names[0] = "<img src=x>"
-    figure = draw_history(make_data(table), Choice())
+    figure = draw_history(make_data(table), FigureOptions())
 
     assert "<img" not in figure.to_json()
     assert figure.layout.yaxis.title.text == "&lt;b&gt;loss"
 
 
 def test_the_distribution_rises_by_one_trial_at_each_value() -> None:
-    line = trace(draw_edf(make_data(make_table([3.0, 1.0, 2.0, 2.0])), Choice()), "all trials")
+    line = trace(draw_edf(make_data(make_table([3.0, 1.0, 2.0, 2.0])), FigureOptions()), "all trials")
 
     assert list(line.x) == [1, 2, 2, 3]
     assert list(line.y) == [0.25, 0.5, 0.75, 1.0]
@@ -186,27 +186,27 @@ def test_the_distribution_rises_by_one_trial_at_each_value() -> None:
 
     table = make_table([1.0, 2.0], more={"seconds": [7.0, 9.0]})
 
-    assert list(trace(draw_edf(make_data(table), Choice(metric="seconds")), "all trials").x) == [7, 9]
+    assert list(trace(draw_edf(make_data(table), FigureOptions(metric="seconds")), "all trials").x) == [7, 9]
 
 
 def test_the_distribution_does_not_count_trials_without_a_value_and_the_note_says_so() -> None:
     table = make_table([1.0, math.nan, 2.0, math.nan], ["Succeeded", "Failed", "Succeeded", "Running"])
-    figure = draw_edf(make_data(table), Choice())
+    figure = draw_edf(make_data(table), FigureOptions())
 
     assert list(trace(figure, "all trials").y) == [0.5, 1.0]
     assert figure.layout.annotations[0].text == "Trials that ended without a value, not counted: 1"
 
 
 def test_the_halves_of_many_trials_show_whether_the_algorithm_learns() -> None:
-    figure = draw_edf(make_data(make_table(np.linspace(1, 0, 20))), Choice())
+    figure = draw_edf(make_data(make_table(np.linspace(1, 0, 20))), FigureOptions())
 
     assert min(trace(figure, "first half").x) > max(trace(figure, "second half").x)
-    assert [t.name for t in draw_edf(make_data(make_table([1.0] * 19)), Choice()).data] == ["all trials"]
+    assert [t.name for t in draw_edf(make_data(make_table([1.0] * 19)), FigureOptions()).data] == ["all trials"]
 
 
 def test_of_the_distribution_of_many_trials_the_extremes_and_the_quantiles_stay() -> None:
     table = large_table(100_000)
-    line = trace(draw_edf(make_data(table), Choice()), "all trials")
+    line = trace(draw_edf(make_data(table), FigureOptions()), "all trials")
     values = table.objective_values[measure_of(table).drawn]
 
     assert len(line.x) <= 1_000
@@ -221,7 +221,7 @@ SEEDS = [1_234_567_890.0, 9_007_199_254_740_991.0, 1_234_567.0, 0.5]
 def test_whole_numbers_keep_all_their_digits_beneath_the_pointer() -> None:
     """Python's `.16g` stands for the format of D3, which plotly.js applies to the numbers that it is given."""
     table = make_table(SEEDS)
-    for figure, letter in ((draw([*SEEDS]), "y"), (draw_edf(make_data(table), Choice()), "x")):
+    for figure, letter in ((draw([*SEEDS]), "y"), (draw_edf(make_data(table), FigureOptions()), "x")):
         line = figure.data[0] if letter == "x" else trace(figure, "Succeeded")
         template = figure.layout.xaxis.hoverformat if letter == "x" else line.hovertemplate
 

@@ -9,10 +9,10 @@ import pytest
 
 from katib.errors import InvalidError
 from katib.figures.catalogue import draw, figure_named
-from katib.figures.data import Choice, measure_of
+from katib.figures.data import FigureOptions, measure_of
 from katib.figures.importance import importances_of
 from katib.figures.targets import by_telling
-from katib.figures.trials import Parameter, TrialTable
+from katib.figures.trials import ParameterInfo, TrialTable
 from tests.support.figure_tables import LR, MOMENTUM, OPTIMIZER, a_table, data_of, many_trials
 
 NAN = float("nan")
@@ -20,12 +20,12 @@ NAN = float("nan")
 
 def figure_of(table: TrialTable) -> Any:
     """Return the figure."""
-    return draw(figure_named("importances"), data_of(table), Choice())
+    return draw(figure_named("importances"), data_of(table), FigureOptions())
 
 
-def noise(count: int, name: str = "noise") -> tuple[Parameter, np.ndarray]:
+def noise(count: int, name: str = "noise") -> tuple[ParameterInfo, np.ndarray]:
     """Return a parameter that means nothing."""
-    return Parameter(name, "double", low=0, high=1), np.random.default_rng(8).random(count)
+    return ParameterInfo(name, "double", low=0, high=1), np.random.default_rng(8).random(count)
 
 
 def test_the_parameter_that_decides_comes_first_and_each_time() -> None:
@@ -45,8 +45,8 @@ def test_what_two_parameters_do_together_is_seen() -> None:
     one, other = draw_numbers.integers(0, 2, (2, 400))
     choices = ("no", "yes")
     values = {
-        Parameter("one", "categorical", choices=choices): one,
-        Parameter("other", "categorical", choices=choices): other,
+        ParameterInfo("one", "categorical", choices=choices): one,
+        ParameterInfo("other", "categorical", choices=choices): other,
         noise(400)[0]: noise(400)[1],
     }
     found = importances_of(a_table(values, {"loss": (one == other) + draw_numbers.normal(0, 0.05, 400)}))
@@ -73,7 +73,9 @@ def test_of_many_trials_some_are_asked_and_the_figure_says_so() -> None:
 
 def test_importances_that_mean_little_say_so() -> None:
     draw_numbers = np.random.default_rng(6)
-    values = {parameter: draw_numbers.random(60) for parameter in (MOMENTUM, Parameter("p", "double", low=0, high=1))}
+    values = {
+        parameter: draw_numbers.random(60) for parameter in (MOMENTUM, ParameterInfo("p", "double", low=0, high=1))
+    }
     figure = figure_of(a_table(values, {"loss": draw_numbers.random(60)}))
 
     assert "too little to mean much" in figure.layout.annotations[0].text.replace("<br>", " ")
@@ -113,7 +115,7 @@ def test_a_metric_of_one_trial_has_no_importances() -> None:
     table.metrics["rare"] = column  # type: ignore[index]  # a Mapping to its readers
 
     with pytest.raises(InvalidError, match="for rare, it takes 10 trials with a value; there are 1"):
-        draw(figure_named("importances"), data_of(table), Choice(metric="rare"))
+        draw(figure_named("importances"), data_of(table), FigureOptions(metric="rare"))
 
 
 def test_the_most_telling_parameter_is_found_at_a_glance() -> None:
@@ -121,7 +123,7 @@ def test_the_most_telling_parameter_is_found_at_a_glance() -> None:
 
 
 def test_names_are_never_html() -> None:
-    evil = Parameter("<script>", "double", low=0, high=1)
+    evil = ParameterInfo("<script>", "double", low=0, high=1)
     table = many_trials(50)
     values = {evil: np.random.default_rng(0).random(50), OPTIMIZER: table.values["optimizer"]}
     figure = figure_of(a_table(values, {"loss": np.random.default_rng(1).random(50)}))

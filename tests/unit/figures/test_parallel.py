@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from katib.figures.catalogue import draw, figure_named
-from katib.figures.data import Choice, measure_of
+from katib.figures.data import FigureOptions, measure_of
 from katib.figures.parallel import lines_of
-from katib.figures.trials import Objective, Parameter, TrialTable
+from katib.figures.trials import Objective, ParameterInfo, TrialTable
 from tests.support.figure_tables import LAYERS, LR, MOMENTUM, OPTIMIZER, a_table, data_of, many_trials
 
 NAN = float("nan")
@@ -20,7 +20,7 @@ LARGEST_JSON = 250_000
 
 def parallel(table: TrialTable, *parameters: str) -> Any:
     """Return the figure as Plotly's objects."""
-    return draw(figure_named("parallel"), data_of(table), Choice(parameters=parameters))
+    return draw(figure_named("parallel"), data_of(table), FigureOptions(parameters=parameters))
 
 
 def axis_of(figure: Any, name: str) -> tuple[dict[str, Any], Any]:
@@ -144,7 +144,7 @@ def test_lines_stay_while_trials_are_added() -> None:
 @pytest.mark.parametrize("width", [4, 30, 60])
 def test_the_size_is_bounded_whatever_the_trials_and_parameters(width: int) -> None:
     draw_numbers = np.random.default_rng(3)
-    values = {Parameter(f"p{i:02d}", "double", low=0, high=1): draw_numbers.random(20_000) for i in range(width)}
+    values = {ParameterInfo(f"p{i:02d}", "double", low=0, high=1): draw_numbers.random(20_000) for i in range(width)}
     figure = parallel(a_table(values, {"loss": draw_numbers.random(20_000)}))
 
     assert len(figure.to_json()) < LARGEST_JSON
@@ -153,8 +153,8 @@ def test_the_size_is_bounded_whatever_the_trials_and_parameters(width: int) -> N
 
 def test_of_many_parameters_those_are_shown_that_say_most() -> None:
     draw_numbers = np.random.default_rng(3)
-    values = {Parameter(f"p{i:02d}", "double", low=0, high=1): draw_numbers.random(400) for i in range(30)}
-    loss = values[Parameter("p07", "double", low=0, high=1)] + values[Parameter("p28", "double", low=0, high=1)]
+    values = {ParameterInfo(f"p{i:02d}", "double", low=0, high=1): draw_numbers.random(400) for i in range(30)}
+    loss = values[ParameterInfo("p07", "double", low=0, high=1)] + values[ParameterInfo("p28", "double", low=0, high=1)]
     names = [axis["name"] for axis in parallel(a_table(values, {"loss": loss})).layout.meta["axes"]]
 
     assert {"p07", "p28"} <= set(names)
@@ -163,7 +163,7 @@ def test_of_many_parameters_those_are_shown_that_say_most() -> None:
 
 def test_long_texts_of_architectures_are_shortened_on_the_axis() -> None:
     texts = tuple(f"[[{i}], {'[1, 0], ' * 60}]" for i in range(300))
-    architecture = Parameter("architecture", "categorical", choices=texts)
+    architecture = ParameterInfo("architecture", "categorical", choices=texts)
     figure = parallel(a_table({architecture: range(300)}, {"loss": range(300)}))
     axis, dimension = axis_of(figure, "architecture")
 
@@ -174,7 +174,7 @@ def test_long_texts_of_architectures_are_shortened_on_the_axis() -> None:
 
 
 def test_names_are_never_html() -> None:
-    evil = Parameter("<img src=x onerror=alert(1)>", "double", low=0, high=1)
+    evil = ParameterInfo("<img src=x onerror=alert(1)>", "double", low=0, high=1)
     figure = parallel(a_table({evil: [0.1, 0.2]}, {"loss": [1, 2]}))
 
     assert figure.data[0].dimensions[0].label.startswith("&lt;img")

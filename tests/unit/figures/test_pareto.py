@@ -12,9 +12,9 @@ import pytest
 from katib.errors import InvalidError, NotFoundError
 from katib.figures import reading
 from katib.figures.catalogue import draw, figure_named
-from katib.figures.data import Choice
+from katib.figures.data import FigureOptions
 from katib.figures.pareto import front_rows, volumes_of
-from katib.figures.reading import KeptCurves, read_experiment, with_curves
+from katib.figures.reading import CurveCache, read_experiment, with_curves
 from katib.figures.trials import Objective, TrialTable
 from katib.model import pareto
 from katib.model.metrics import MetricLog
@@ -42,7 +42,7 @@ def points_of(table: TrialTable) -> list[tuple[float, ...]]:
 
 def figure_of(name: str, table: TrialTable, *objectives: str) -> Any:
     """Return the figure."""
-    return draw(figure_named(name), data_of(table), Choice(objectives=objectives))
+    return draw(figure_named(name), data_of(table), FigureOptions(objectives=objectives))
 
 
 @pytest.mark.parametrize("objectives", [(LOSS, SECONDS), (LOSS, SECONDS, SIZE), (LOSS, SECONDS, SIZE, HEAT)], ids=len)
@@ -176,7 +176,7 @@ def test_a_missing_experiment_is_not_found_and_figures_without_curves_read_none(
     with pytest.raises(NotFoundError, match='"gone"'):
         read_experiment(service, "default", "gone")
 
-    with_curves(service, read_experiment(service, "default", "demo"), figure_named("history"), Choice())
+    with_curves(service, read_experiment(service, "default", "demo"), figure_named("history"), FigureOptions())
 
     assert service.asked == []
 
@@ -185,7 +185,7 @@ def test_curves_are_read_of_the_trials_that_a_figure_asks_for_with_the_metric_th
     service: CountingService,
 ) -> None:
     data = with_curves(
-        service, read_experiment(service, "default", "demo"), figure_named("intermediate"), Choice(metric="loss")
+        service, read_experiment(service, "default", "demo"), figure_named("intermediate"), FigureOptions(metric="loss")
     )
 
     assert {(trial, metric) for trial, metric, _ in service.asked} == {("done", "loss"), ("busy", "loss")}
@@ -194,11 +194,11 @@ def test_curves_are_read_of_the_trials_that_a_figure_asks_for_with_the_metric_th
 
 
 def test_the_curve_of_an_ended_trial_is_read_once_and_that_of_a_running_one_each_time(service: CountingService) -> None:
-    kept = KeptCurves()
+    kept = CurveCache()
     data, kind = read_experiment(service, "default", "demo"), figure_named("intermediate")
-    first = with_curves(service, data, kind, Choice(), kept)
+    first = with_curves(service, data, kind, FigureOptions(), kept)
     service.store_readings("busy", MetricLog(START + timedelta(seconds=20), "loss", "0.1", 8))
-    second = with_curves(service, data, kind, Choice(), kept)
+    second = with_curves(service, data, kind, FigureOptions(), kept)
 
     assert sorted(trial for trial, _, _ in service.asked) == ["busy", "busy", "done"]
     assert second.curves["done"] is first.curves["done"]
@@ -209,12 +209,12 @@ def test_a_trial_that_is_deleted_meanwhile_is_left_out(service: CountingService)
     data = read_experiment(service, "default", "demo")
     service.delete("default", "demo")
 
-    assert with_curves(service, data, figure_named("intermediate"), Choice()).curves == {}
+    assert with_curves(service, data, figure_named("intermediate"), FigureOptions()).curves == {}
 
 
 def test_the_curves_that_were_asked_for_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MOST_KEPT", 2)
-    kept, read = KeptCurves(), []
+    kept, read = CurveCache(), []
 
     def curve(name: str) -> object:
         def fetch() -> object:

@@ -12,10 +12,10 @@ from katib.errors import InvalidError
 from katib.figures.axes import metric_axis, parameter_axis
 from katib.figures.catalogue import FIGURES, draw, figure_named
 from katib.figures.contour import interpolated
-from katib.figures.data import Choice
+from katib.figures.data import FigureOptions
 from katib.figures.rank import rank_shares
 from katib.figures.targets import shades_of, target_of
-from katib.figures.trials import Parameter, TrialTable
+from katib.figures.trials import ParameterInfo, TrialTable
 from tests.support.figure_tables import LR, MOMENTUM, OPTIMIZER, a_table, data_of, many_trials
 
 NAN = float("nan")
@@ -24,7 +24,7 @@ PLANES = ("slice", "contour", "rank")
 
 def figure_of(name: str, table: TrialTable, *parameters: str) -> Any:
     """Return the figure."""
-    return draw(figure_named(name), data_of(table), Choice(parameters=parameters))
+    return draw(figure_named(name), data_of(table), FigureOptions(parameters=parameters))
 
 
 def marks_of(figure: Any) -> dict[str, list[str]]:
@@ -113,15 +113,15 @@ def test_equal_trials_have_the_same_rank_and_outlying_values_few_colours() -> No
 @pytest.mark.parametrize(
     ("parameter", "values", "ticks"),
     [
-        (Parameter("layers", "int", low=1, high=4), [1, 4], ["1", "2", "3", "4"]),
-        (Parameter("batch", "discrete", log=True, low=16, high=256), [16, 64, 256], ["16", "64", "256"]),
-        (Parameter("steps", "int", low=10_000, high=50_000), [10_000], ["10k", "20k", "30k", "40k", "50k"]),
-        (Parameter("lr", "double", log=True, low=0.01, high=0.1), [0.05], ["0.01", "0.02", "0.05", "0.1"]),
-        (Parameter("one", "double", low=2.0, high=2.0), [2.0], ["1.8", "1.9", "2", "2.1", "2.2"]),
+        (ParameterInfo("layers", "int", low=1, high=4), [1, 4], ["1", "2", "3", "4"]),
+        (ParameterInfo("batch", "discrete", log=True, low=16, high=256), [16, 64, 256], ["16", "64", "256"]),
+        (ParameterInfo("steps", "int", low=10_000, high=50_000), [10_000], ["10k", "20k", "30k", "40k", "50k"]),
+        (ParameterInfo("lr", "double", log=True, low=0.01, high=0.1), [0.05], ["0.01", "0.02", "0.05", "0.1"]),
+        (ParameterInfo("one", "double", low=2.0, high=2.0), [2.0], ["1.8", "1.9", "2", "2.1", "2.2"]),
     ],
     ids=["whole", "listed", "thousands", "one decade", "one value"],
 )
-def test_ticks_are_numbers_that_people_read(parameter: Parameter, values: list[float], ticks: list[str]) -> None:
+def test_ticks_are_numbers_that_people_read(parameter: ParameterInfo, values: list[float], ticks: list[str]) -> None:
     table = a_table({parameter: values}, {"loss": range(len(values))})
     axis = parameter_axis(table, parameter.name, np.arange(len(values)))
 
@@ -133,12 +133,12 @@ ZOO: dict[str, TrialTable] = {
     "equal trials": a_table({LR: [1e-3] * 12, MOMENTUM: [0.5] * 12}, {"loss": [1.0] * 12}),
     "nothing feasible": a_table({LR: [1e-3, 1e-2], MOMENTUM: [0, 1]}, {"loss": [1, 2]}, feasible=[False, False]),
     "only categories": a_table(
-        {OPTIMIZER: [0, 1, 2], Parameter("act", "categorical", choices=("relu",)): [0] * 3}, {"loss": [1, 2, 3]}
+        {OPTIMIZER: [0, 1, 2], ParameterInfo("act", "categorical", choices=("relu",)): [0] * 3}, {"loss": [1, 2, 3]}
     ),
     "never present": a_table({LR: [1e-3, 1e-2, 1e-4], MOMENTUM: [NAN] * 3}, {"loss": [1, 2, 3]}),
     "huge": a_table({LR: [1e-3, 1e-2], MOMENTUM: [0, 1]}, {"loss": [1e300, -1e300]}),
     "thirty": a_table(
-        {Parameter(f"<i>{i}", "double", low=0, high=1): np.random.default_rng(i).random(40) for i in range(30)},
+        {ParameterInfo(f"<i>{i}", "double", low=0, high=1): np.random.default_rng(i).random(40) for i in range(30)},
         {"loss": range(40)},
     ),
     "unmeasured": a_table({LR: [1e-3] * 3, MOMENTUM: [0.5] * 3}, {"loss": [NAN] * 3}, states=["Running"] * 3),

@@ -77,7 +77,7 @@ def test_what_is_no_number_is_a_gap_and_a_mark() -> None:
     assert found["readings"]["y"] == [1, None, None, None, 2]
     assert found["odd"]["x"] == [1, 2, 3]
     assert found["odd"]["showlegend"]
-    assert "3 readings are no finite number" in figure["layout"]["annotations"][0]["text"]
+    assert "3 readings are not finite" in figure["layout"]["annotations"][0]["text"]
 
 
 def test_of_a_long_curve_extremes_and_what_is_no_number_are_drawn() -> None:

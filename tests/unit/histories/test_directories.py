@@ -13,10 +13,10 @@ import pytest
 
 from katib.errors import InvalidError
 from katib.service.histories.reading import read_source
-from katib.service.histories.records import History, Source, history_of
+from katib.service.histories.records import ImportedTrials, TrialSource, history_of
 
 
-def read(path: Path, study: str = "") -> Source:
+def read(path: Path, study: str = "") -> TrialSource:
     return read_source(str(path), study=study, objectives=(), parameters=())
 
 
@@ -79,7 +79,7 @@ def put_run(experiment: Path, number: int, status: int) -> None:
     (run / "metrics" / "loss").write_text(f"1700000000000 0.{9 - number} 0\n1700000001000 0.{5 - number} 1\n")
 
 
-def checked(found: History) -> None:
+def checked(found: ImportedTrials) -> None:
     assert [one["name"] for one in found.spec["parameters"]] == ["lr", "opt"]
     assert [one.values for one in found.trials] == [{"loss": "0.5"}, {"loss": "0.4"}, {}]
     assert [(one.step, one.value) for one in found.trials[0].readings] == [(0, "0.9"), (1, "0.5")]

@@ -12,7 +12,7 @@ from optuna.storages.journal import JournalFileBackend
 
 from katib.errors import InvalidError
 from katib.service.histories.reading import read_source
-from katib.service.histories.records import Source, history_of
+from katib.service.histories.records import TrialSource, history_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 
@@ -30,7 +30,7 @@ def objective(trial: optuna.Trial) -> float:
     return x + momentum
 
 
-def read(path: Path | str, study: str = "") -> Source:
+def read(path: Path | str, study: str = "") -> TrialSource:
     return read_source(str(path), study=study, objectives=(), parameters=())
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from katib.errors import InvalidError
 from katib.service.histories.reading import read_source
-from katib.service.histories.records import History, history_of
+from katib.service.histories.records import ImportedTrials, history_of
 
 RUNS = """Name,State,lr,layers,opt,seed,loss,note
 a,finished,0.001,2,adam,1,0.5,x
@@ -19,7 +19,7 @@ d,running,0.01,3,adam,1,,z
 """
 
 
-def history(path: Path, names: tuple[str, ...], given: list[dict[str, Any]] | None = None) -> History:
+def history(path: Path, names: tuple[str, ...], given: list[dict[str, Any]] | None = None) -> ImportedTrials:
     entries = [{"name": name} for name in names] if given is None else given
     objectives = {"loss": "minimize"}
     source = read_source(str(path), study="", objectives=objectives, parameters=[one["name"] for one in entries])

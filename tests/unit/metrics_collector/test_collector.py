@@ -19,10 +19,10 @@ from katib.model.types import (
 )
 from metrics_collector.collector import Collector, output_parser
 from metrics_collector.parsers import JsonParser, TextParser
-from metrics_collector.sources import Output
+from metrics_collector.sources import ProgramOutput
 
 
-def feed(collector: Collector, output: Output, data: bytes) -> list[MetricLog]:
+def feed(collector: Collector, output: ProgramOutput, data: bytes) -> list[MetricLog]:
     return collector.take(output.feed(data))
 
 
@@ -30,7 +30,7 @@ def collected(
     data: str | bytes, objective: str = "loss", metrics: Sequence[str] = (), *, json: bool = False, source: str = ""
 ) -> Collector:
     names = [objective, *metrics]
-    output = Output(JsonParser(names) if json else TextParser(names), source)
+    output = ProgramOutput(JsonParser(names) if json else TextParser(names), source)
     collector = Collector(objective, metrics, output)
     feed(collector, output, data.encode() if isinstance(data, str) else data)
     collector.take(output.finish())
@@ -39,7 +39,7 @@ def collected(
 
 def test_a_reading_without_time_gets_the_time_it_was_read() -> None:
     ticks = iter(datetime(2024, 1, 1, tzinfo=UTC) + timedelta(seconds=second) for second in range(9))
-    output = Output(TextParser(["loss"]))
+    output = ProgramOutput(TextParser(["loss"]))
     collector = Collector("loss", [], output, clock=lambda: next(ticks))
 
     chunks = (b"loss=1\n", b"2020-01-01T00:00:00Z loss=2\nloss=3")
@@ -54,7 +54,7 @@ def test_a_reading_without_time_gets_the_time_it_was_read() -> None:
 
 
 def test_without_clock_a_reading_keeps_the_zero_time() -> None:
-    output = Output(TextParser(["loss"]))
+    output = ProgramOutput(TextParser(["loss"]))
 
     assert feed(Collector("loss", [], output), output, b"loss=1\n")[0].time == ZERO_TIME
 
@@ -87,7 +87,7 @@ def test_a_missing_objective_is_explained_in_one_sentence(data: str | bytes, exp
 
 
 def test_a_metric_that_never_was_a_number_is_explained() -> None:
-    output = Output(TextParser(["acc"], [r"(acc) is (\w+)"]))
+    output = ProgramOutput(TextParser(["acc"], [r"(acc) is (\w+)"]))
     collector = Collector("acc", [], output)
     feed(collector, output, b"acc is good\n")
 
@@ -147,7 +147,7 @@ def test_a_line_too_long_to_be_read_is_part_of_the_explanation() -> None:
 
 
 def test_the_nearest_candidate_is_found_at_the_end_of_a_long_log() -> None:
-    output = Output(TextParser(["loss"]))
+    output = ProgramOutput(TextParser(["loss"]))
     collector = Collector("loss", [], output)
     for _ in range(200):
         feed(collector, output, b"nothing to see here\n" * 1000)
@@ -163,7 +163,7 @@ def test_a_collector_is_made_from_the_specification_of_a_trial() -> None:
     )
     spec = MetricsCollectorSpec(source=source, collector=CollectorSpec(kind="File"))
     rule = EarlyStoppingRule(name="lr", value="0.1", comparison="less")
-    output = Output(output_parser(TrialSpec(metrics_collector=spec, early_stopping_rules=(rule,)), objective))
+    output = ProgramOutput(output_parser(TrialSpec(metrics_collector=spec, early_stopping_rules=(rule,)), objective))
     collector = Collector("acc", ["f1"], output, [rule], "maximize")
 
     logs = feed(collector, output, b"acc: 0.5 f1: 0.3 lr: 0.01\n")
@@ -174,6 +174,6 @@ def test_a_collector_is_made_from_the_specification_of_a_trial() -> None:
 
 def test_a_specification_without_source_reads_the_default_format() -> None:
     objective = ObjectiveSpec(objective_metric_name="loss")
-    output = Output(output_parser(TrialSpec(), objective))
+    output = ProgramOutput(output_parser(TrialSpec(), objective))
 
     assert [log.value for log in feed(Collector("loss", [], output), output, b"loss=1\n")] == ["1"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from metrics_collector.program import RESTART_SECONDS, LaunchedProgram, Phase
+from metrics_collector.program import RESTART_SECONDS, LaunchedProgram, ProgramPhase
 
 
 class Launcher:
@@ -53,7 +53,7 @@ class Launcher:
     def seen_running(self, restart_policy: str = "Never", own: dict[str, Any] | None = None) -> LaunchedProgram:
         program = self.program(restart_policy, own)
         self.start()
-        assert program.look() is Phase.RUNNING
+        assert program.look() is ProgramPhase.RUNNING
         return program
 
 
@@ -66,15 +66,20 @@ def launcher(tmp_path: Path) -> Iterator[Launcher]:
 
 def test_a_program_is_awaited_then_runs_then_has_ended(launcher: Launcher) -> None:
     program = launcher.program()
-    assert program.look() is Phase.AWAITED
+    assert program.look() is ProgramPhase.AWAITED
 
     launcher.start()
-    assert (program.look(), program.is_gone()) == (Phase.RUNNING, False)
+    assert (program.look(), program.is_gone()) == (ProgramPhase.RUNNING, False)
 
     launcher.say("completed 0")  # and waits for us
-    assert (program.look(), program.completed, program.stopped, program.is_gone()) == (Phase.ENDED, True, False, False)
+    assert (program.look(), program.completed, program.stopped, program.is_gone()) == (
+        ProgramPhase.ENDED,
+        True,
+        False,
+        False,
+    )
     launcher.close()
-    assert (program.look(), program.is_gone()) == (Phase.ENDED, True)
+    assert (program.look(), program.is_gone()) == (ProgramPhase.ENDED, True)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +91,7 @@ def test_a_program_that_is_gone_has_ended(launcher: Launcher, words: str, *, com
 
     launcher.end(words.replace("nonsense", ""))
 
-    assert program.look() is Phase.ENDED
+    assert program.look() is ProgramPhase.ENDED
     assert (program.completed, program.stopped) == (completed, stopped)
 
 
@@ -94,7 +99,7 @@ def test_a_program_that_is_gone_has_ended(launcher: Launcher, words: str, *, com
 def test_a_state_that_cannot_be_read_is_none(launcher: Launcher, text: str) -> None:
     (launcher.directory / "state").write_text(text, encoding="latin-1")
 
-    assert launcher.program().look() is Phase.AWAITED
+    assert launcher.program().look() is ProgramPhase.AWAITED
 
 
 def test_orders_reach_the_launcher_and_nobody_else(launcher: Launcher) -> None:
@@ -123,26 +128,26 @@ ON_KILL = {
 @pytest.mark.parametrize(
     ("policy", "own", "words", "phase", "doubt"),
     [
-        ("Never", {}, "failed 1", Phase.ENDED, False),
-        ("OnFailure", {}, "failed 1", Phase.AWAITED, False),
-        ("OnFailure", {}, "completed 0", Phase.ENDED, False),
-        ("OnFailure", {}, "stopped 0", Phase.ENDED, False),
-        ("OnFailure", {}, "", Phase.AWAITED, False),
-        ("Always", {}, "completed 0", Phase.AWAITED, False),
-        ("Never", OWN_RULE, "failed 3", Phase.AWAITED, False),
-        ("Never", OWN_RULE, "failed 4", Phase.ENDED, False),
-        ("Never", OWN_RULE, "completed 0", Phase.ENDED, False),
-        ("Never", OWN_RULE, "", Phase.ENDED, True),
-        ("Never", ON_KILL, "", Phase.AWAITED, False),
-        ("Never", ON_KILL, "failed 137", Phase.AWAITED, False),
-        ("Never", {"restartPolicy": "OnFailure"}, "failed 1", Phase.AWAITED, False),
-        ("Never", {"restartPolicy": "OnFailure"}, "completed 0", Phase.ENDED, False),
-        ("Never", {"restartPolicy": "Always"}, "completed 0", Phase.AWAITED, False),
-        ("OnFailure", {"restartPolicy": "Never"}, "", Phase.ENDED, False),
+        ("Never", {}, "failed 1", ProgramPhase.ENDED, False),
+        ("OnFailure", {}, "failed 1", ProgramPhase.AWAITED, False),
+        ("OnFailure", {}, "completed 0", ProgramPhase.ENDED, False),
+        ("OnFailure", {}, "stopped 0", ProgramPhase.ENDED, False),
+        ("OnFailure", {}, "", ProgramPhase.AWAITED, False),
+        ("Always", {}, "completed 0", ProgramPhase.AWAITED, False),
+        ("Never", OWN_RULE, "failed 3", ProgramPhase.AWAITED, False),
+        ("Never", OWN_RULE, "failed 4", ProgramPhase.ENDED, False),
+        ("Never", OWN_RULE, "completed 0", ProgramPhase.ENDED, False),
+        ("Never", OWN_RULE, "", ProgramPhase.ENDED, True),
+        ("Never", ON_KILL, "", ProgramPhase.AWAITED, False),
+        ("Never", ON_KILL, "failed 137", ProgramPhase.AWAITED, False),
+        ("Never", {"restartPolicy": "OnFailure"}, "failed 1", ProgramPhase.AWAITED, False),
+        ("Never", {"restartPolicy": "OnFailure"}, "completed 0", ProgramPhase.ENDED, False),
+        ("Never", {"restartPolicy": "Always"}, "completed 0", ProgramPhase.AWAITED, False),
+        ("OnFailure", {"restartPolicy": "Never"}, "", ProgramPhase.ENDED, False),
     ],
 )
 def test_the_policy_or_the_rules_of_its_container_decide_whether_a_program_has_ended(
-    launcher: Launcher, policy: str, own: dict[str, Any], words: str, phase: Phase, *, doubt: bool
+    launcher: Launcher, policy: str, own: dict[str, Any], words: str, phase: ProgramPhase, *, doubt: bool
 ) -> None:
     program = launcher.seen_running(policy, own)
 
@@ -159,13 +164,13 @@ def test_the_time_until_a_program_has_to_run_again_begins_with_each_end(launcher
         launcher.start()
         program.look()
         launcher.end("failed 3")
-        assert program.look() is Phase.AWAITED
+        assert program.look() is ProgramPhase.AWAITED
         launcher.now += RESTART_SECONDS - 1
-    assert program.look() is Phase.AWAITED
+    assert program.look() is ProgramPhase.AWAITED
 
     launcher.now += 1
 
-    assert program.look() is Phase.ENDED
+    assert program.look() is ProgramPhase.ENDED
     assert program.doubt == "the program did not run again within 600 s, as the rules of its container say"
 
 
@@ -175,10 +180,10 @@ def test_the_last_of_several_runs_counts(launcher: Launcher) -> None:
     program.look()
 
     launcher.start()
-    assert program.look() is Phase.RUNNING
+    assert program.look() is ProgramPhase.RUNNING
     launcher.end("completed 0")
 
-    assert (program.look(), program.completed) == (Phase.ENDED, True)
+    assert (program.look(), program.completed) == (ProgramPhase.ENDED, True)
     assert not program.runs_again()
     launcher.start()
     assert program.runs_again()

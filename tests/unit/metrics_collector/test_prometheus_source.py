@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from metrics_collector.sources.prometheus import PrometheusEndpoint
-from metrics_collector.sources.scraping import Answer, Endpoint, ScrapeError, scrape
+from metrics_collector.sources.scraping import MetricsEndpoint, ScrapeError, ScrapeResponse, scrape
 from tests.support.scrapes import Exporter, drips, exporter, floods
 from tests.support.waiting import eventually
 
@@ -20,8 +20,8 @@ def program() -> Iterator[Exporter]:
         yield found
 
 
-def endpoint(program: Exporter, **http_get: object) -> Endpoint:
-    return Endpoint.of({"host": "127.0.0.1", "port": program.port, "path": "/metrics", **http_get})
+def endpoint(program: Exporter, **http_get: object) -> MetricsEndpoint:
+    return MetricsEndpoint.of({"host": "127.0.0.1", "port": program.port, "path": "/metrics", **http_get})
 
 
 @pytest.fixture
@@ -74,16 +74,16 @@ def test_the_end_of_the_program_is_followed_by_one_more_scrape(program: Exporter
 
 
 def test_a_program_that_is_gone_is_no_problem() -> None:
-    answers = iter([Answer(b"loss 0.5\n", "")])
+    answers = iter([ScrapeResponse(b"loss 0.5\n", "")])
     refused = threading.Event()
 
-    def once(_endpoint: Endpoint) -> Answer:
+    def once(_endpoint: MetricsEndpoint) -> ScrapeResponse:
         for answer in answers:
             return answer
         refused.set()
         raise ScrapeError("cannot be reached", is_unreachable=True)
 
-    source = PrometheusEndpoint([Endpoint()], ["loss"], scrape=once, interval_seconds=0.0)
+    source = PrometheusEndpoint([MetricsEndpoint()], ["loss"], scrape=once, interval_seconds=0.0)
     eventually(lambda: polled(source))
     assert refused.wait(60)
     source.end()
@@ -95,7 +95,7 @@ def test_a_program_that_is_gone_is_no_problem() -> None:
 def test_a_program_that_never_listens_is_one() -> None:
     with socket.socket() as taken:  # bound and not listening: refused, and nobody else gets the port
         taken.bind(("127.0.0.1", 0))
-        url = Endpoint("127.0.0.1", taken.getsockname()[1])
+        url = MetricsEndpoint("127.0.0.1", taken.getsockname()[1])
         source = PrometheusEndpoint([url], ["loss"], interval_seconds=0.01)
         eventually(lambda: list(source.poll()) or source.problem)
         source.close()
@@ -107,7 +107,7 @@ def test_a_program_that_never_listens_is_one() -> None:
 
 def test_a_second_place_is_asked_while_nobody_is_at_the_first(program: Exporter) -> None:
     program.says("loss 0.5\n")
-    nobody = Endpoint("127.0.0.1", 1)
+    nobody = MetricsEndpoint("127.0.0.1", 1)
     source = PrometheusEndpoint([nobody, endpoint(program)], ["loss"], interval_seconds=0.01)
     eventually(lambda: polled(source))
     source.close()
@@ -126,12 +126,12 @@ def test_an_endpoint_that_recovers_is_no_problem_any_more(program: Exporter, sou
 def test_a_scrape_that_hangs_delays_no_poll() -> None:
     hangs, asked = threading.Event(), threading.Event()
 
-    def hang(_endpoint: Endpoint) -> Answer:
+    def hang(_endpoint: MetricsEndpoint) -> ScrapeResponse:
         asked.set()
         hangs.wait(60)
-        return Answer(b"loss 0.5\n", "")
+        return ScrapeResponse(b"loss 0.5\n", "")
 
-    source = PrometheusEndpoint([Endpoint()], ["loss"], scrape=hang)
+    source = PrometheusEndpoint([MetricsEndpoint()], ["loss"], scrape=hang)
     assert polled(source) == []
     assert asked.wait(60)
     assert polled(source) == []
@@ -145,12 +145,12 @@ def test_a_scrape_that_hangs_delays_no_poll() -> None:
 def test_the_scrape_that_is_under_way_is_the_last_one() -> None:
     answers, asked, settled = threading.Event(), threading.Semaphore(0), threading.Event()
 
-    def answer(_endpoint: Endpoint) -> Answer:
+    def answer(_endpoint: MetricsEndpoint) -> ScrapeResponse:
         asked.release()
         answers.wait(60)
-        return Answer(b"loss 0.5\n", "")
+        return ScrapeResponse(b"loss 0.5\n", "")
 
-    source = PrometheusEndpoint([Endpoint()], ["loss"], scrape=answer, interval_seconds=0.0)
+    source = PrometheusEndpoint([MetricsEndpoint()], ["loss"], scrape=answer, interval_seconds=0.0)
     assert polled(source) == []
     assert asked.acquire(timeout=60)
     source.settle(settled.set)
@@ -164,7 +164,7 @@ def test_the_scrape_that_is_under_way_is_the_last_one() -> None:
 
 def test_a_source_that_never_began_settles_at_once() -> None:
     settled = threading.Event()
-    PrometheusEndpoint([Endpoint()], ["loss"]).settle(settled.set)
+    PrometheusEndpoint([MetricsEndpoint()], ["loss"]).settle(settled.set)
 
     assert settled.is_set()
 
@@ -182,7 +182,7 @@ def test_headers_and_scheme_of_the_source_are_used(program: Exporter) -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"port": "http", "path": null, "httpHeaders": 3}'])
 def test_an_endpoint_that_nobody_described_is_katibs_default(text: str) -> None:
-    assert Endpoint.of_text(text) == Endpoint("localhost", 8080, "/metrics")
+    assert MetricsEndpoint.of_text(text) == MetricsEndpoint("localhost", 8080, "/metrics")
 
 
 def test_an_answer_that_never_ends_is_left_in_time(program: Exporter) -> None:
@@ -194,7 +194,7 @@ def test_an_answer_that_never_ends_is_left_in_time(program: Exporter) -> None:
 
 def test_an_answer_that_never_begins_is_left_in_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        silent = Endpoint("127.0.0.1", server.getsockname()[1])
+        silent = MetricsEndpoint("127.0.0.1", server.getsockname()[1])
         with pytest.raises(ScrapeError, match="does not answer within"):
             scrape(silent, seconds=0.3)
 
@@ -213,7 +213,7 @@ def test_tls_that_the_server_does_not_speak_is_told(program: Exporter) -> None:
 
 def test_what_is_no_http_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        place = Endpoint("127.0.0.1", server.getsockname()[1])
+        place = MetricsEndpoint("127.0.0.1", server.getsockname()[1])
 
         def answer() -> None:
             with server.accept()[0] as connection:

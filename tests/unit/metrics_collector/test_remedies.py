@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from metrics_collector.parsers import JsonParser, Parser, TextParser
+from metrics_collector.parsers import JsonParser, LineParser, TextParser
 from metrics_collector.remedies import remedies
 
 BLANK_BEFORE_COLON = r"(\w+\s\w+)\s:\s([\d.]+)"
@@ -31,7 +31,7 @@ def readings_after(remedy: str, metric: str, text: str, filters: Sequence[str]) 
         text = printed[1]
     elif "print plain numbers" in remedy:
         text = f"{metric}=1234.5"
-    parser: Parser = TextParser([metric], filters)
+    parser: LineParser = TextParser([metric], filters)
     return [log.value for log in [*parser.feed(text.encode()), *parser.finish()]]
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from katib.errors import FieldError, InternalError, InvalidError, UnavailableError
 from katib.model.metrics import BatchId, MetricLog
-from metrics_collector.parsers import Notes
-from metrics_collector.resume_point import Doubt, Progress, ResumePoint
+from metrics_collector.parsers import ParserNotes
+from metrics_collector.resume_point import CollectorProgress, ResumePoint, UncertainReport
 from metrics_collector.resumption import ResumableLog
-from metrics_collector.sources import FileSource, FileTail, Position
+from metrics_collector.sources import FileSource, FileTail, ReadPosition
 from tests.support.observations import MemoryObservationLog
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -61,7 +61,7 @@ class Log(MemoryObservationLog):
 class Seconds:
     """A parser of whole lines: second, name and value."""
 
-    notes = Notes()
+    notes = ParserNotes()
 
     def feed(self, data: bytes) -> list[MetricLog]:
         words = (line.split() for line in data.decode().splitlines())
@@ -258,7 +258,9 @@ def test_numbers_go_on_over_files_and_collectors(start: Start, file: Path, log: 
 
 # --- the resume point -------------------------------------------------------------------------------------------------
 
-PROGRESS = Progress(1, 2, 3, 4, 5, doubt=Doubt(6, "2026-01-01T12:00:00Z", "loss", "ab", 7), reporter="me", origin=8)
+PROGRESS = CollectorProgress(
+    1, 2, 3, 4, 5, doubt=UncertainReport(6, "2026-01-01T12:00:00Z", "loss", "ab", 7), reporter="me", origin=8
+)
 
 
 def test_progress_is_kept_as_it_is(tmp_path: Path) -> None:
@@ -296,7 +298,7 @@ class Several:
     """A source of two files whose readings come in another order each time."""
 
     def __init__(self, readings: Sequence[MetricLog]) -> None:
-        self.position = Position(1, 2, 3, 3, is_ordered=False)
+        self.position = ReadPosition(1, 2, 3, 3, is_ordered=False)
         self._readings = list(readings)
 
     def poll(self) -> Iterator[list[MetricLog]]:

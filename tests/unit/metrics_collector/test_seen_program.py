@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from metrics_collector.container_processes import all_processes, descendants
-from metrics_collector.program import Phase
+from metrics_collector.program import ProgramPhase
 from metrics_collector.seen_program import TRACE_SECONDS, UNSEEN_SECONDS, SeenProgram
 
 
@@ -58,15 +58,18 @@ def pod(tmp_path: Path) -> PodView:
 def test_a_program_below_katibs_shell_is_awaited_runs_and_ends(pod: PodView, word: str, *, completed: bool) -> None:
     program = pod.program()
     pod.start(30, command="exporter\0")
-    assert program.look() is Phase.AWAITED
+    assert program.look() is ProgramPhase.AWAITED
 
     pod.start(7, command=pod.shell)
     pod.start(8, 7, "python\0main.py\0")
-    assert program.look() is Phase.RUNNING
+    assert program.look() is ProgramPhase.RUNNING
     pod.end(8)
     pod.end(7, word)
 
-    assert (program.look(), program.completed) == (Phase.ENDED, completed)  # the other container is not waited for
+    assert (program.look(), program.completed) == (
+        ProgramPhase.ENDED,
+        completed,
+    )  # the other container is not waited for
     assert not program.runs_again()
 
 
@@ -75,7 +78,7 @@ def test_a_marker_alone_tells_of_a_program_that_ended_before(pod: PodView) -> No
     (pod.metrics / "server.pid").write_text("12")
     (pod.metrics / "8.pid").mkdir()
 
-    assert pod.program().look() is Phase.ENDED
+    assert pod.program().look() is ProgramPhase.ENDED
 
 
 def test_a_zombie_and_another_process_of_its_number_are_not_the_program(pod: PodView) -> None:
@@ -84,20 +87,20 @@ def test_a_zombie_and_another_process_of_its_number_are_not_the_program(pod: Pod
     program.look()
 
     pod.start(7, 9, "sleep\0", started=99)
-    assert program.look() is Phase.ENDED
+    assert program.look() is ProgramPhase.ENDED
     pod.start(7, command=pod.shell, state="Z")
-    assert program.look() is Phase.ENDED
+    assert program.look() is ProgramPhase.ENDED
 
 
 def test_a_file_that_nobody_writes_any_more_is_read_after_a_while(pod: PodView) -> None:
     """Katib's shell leaves no marker when the program fails."""
     program = pod.program()
     (pod.metrics / "metrics.log").write_text("loss=1\n")
-    assert program.look() is Phase.AWAITED
+    assert program.look() is ProgramPhase.AWAITED
 
     pod.now = TRACE_SECONDS
 
-    assert program.look() is Phase.ENDED
+    assert program.look() is ProgramPhase.ENDED
 
 
 def test_a_program_in_a_directory_that_is_gone_ends(pod: PodView) -> None:
@@ -108,7 +111,7 @@ def test_a_program_in_a_directory_that_is_gone_ends(pod: PodView) -> None:
     shutil.rmtree(pod.metrics)
     pod.end(7)
 
-    assert program.look() is Phase.ENDED
+    assert program.look() is ProgramPhase.ENDED
 
 
 def test_without_a_shell_the_program_is_all_other_containers(pod: PodView) -> None:
@@ -116,23 +119,23 @@ def test_without_a_shell_the_program_is_all_other_containers(pod: PodView) -> No
     pod.start(70)
     pod.start(71, parent=70)
     pod.start(90)
-    assert program.look() is Phase.RUNNING
+    assert program.look() is ProgramPhase.RUNNING
     assert program.stop() == "its container has no command; write it out"
 
     pod.end(70)
-    assert program.look() is Phase.RUNNING
+    assert program.look() is ProgramPhase.RUNNING
     pod.end(90)
 
-    assert (program.look(), program.completed) == (Phase.ENDED, True)
+    assert (program.look(), program.completed) == (ProgramPhase.ENDED, True)
 
 
 def test_a_container_that_never_came_was_there_before_us(pod: PodView) -> None:
     program = pod.program(is_wrapped=False)
-    assert program.look() is Phase.AWAITED
+    assert program.look() is ProgramPhase.AWAITED
 
     pod.now = UNSEEN_SECONDS
 
-    assert program.look() is Phase.ENDED
+    assert program.look() is ProgramPhase.ENDED
 
 
 def test_a_tree_of_processes_is_walked_parents_first(pod: PodView) -> None:

@@ -16,7 +16,7 @@ from katib.doors.ui.trial_columns import Group, columns_of
 from katib.doors.ui.trial_table import TableQuery, page_of, parse_filter
 from katib.errors import InvalidError
 from katib.figures.data import measure_of
-from katib.figures.trials import STATES, Objective, Parameter, TrialTable
+from katib.figures.trials import STATES, Objective, ParameterInfo, TrialTable
 from katib.model.marks import Marks
 from katib.model.types import Experiment
 from tests.support.tables import make_table
@@ -219,7 +219,7 @@ def odd_table() -> TrialTable:
         made_table(4),
         values=dict.fromkeys(names, numbers),
         metrics={"x": numbers},
-        parameters=tuple(Parameter(name, "categorical", choices=choices) for name in names),
+        parameters=tuple(ParameterInfo(name, "categorical", choices=choices) for name in names),
         objectives=(Objective("x", maximize=False),),
     )
 

@@ -29,10 +29,10 @@ from katib.places.machine.pods.objects import read_note
 from katib.places.machine.pods.output import Monitor
 from metrics_collector.collector import Collector, output_parser, wanted_names
 from metrics_collector.reporter import Reporter
-from metrics_collector.sources import Evidence, FileSource, FileTail, Output, Source
+from metrics_collector.sources import FileSource, FileTail, MetricSource, ProgramOutput, SourceEvidence
 
 if TYPE_CHECKING:
-    from metrics_collector.sources.scraping import Answer, Endpoint
+    from metrics_collector.sources.scraping import MetricsEndpoint, ScrapeResponse
 
 METRICS_PORT_VARIABLE = "KATIB_METRICS_PORT"
 """Where a trial's program is to offer its metrics: trials run side by side, and one port serves one of them."""
@@ -50,7 +50,7 @@ _STORE_SECONDS = 10.0
 METRICS_DIRECTORY = "metrics"
 """Below a pod's directory: stands for the directory of metrics that the template names by an absolute path."""
 
-S = TypeVar("S", Output, Source)
+S = TypeVar("S", ProgramOutput, MetricSource)
 M = TypeVar("M", bound="_TrialMonitor[Any]")
 Ts = TypeVarTuple("Ts")
 
@@ -167,12 +167,12 @@ class TrialMonitors:
             return None
         self.followed[trial.name] = trial
         if trial.spec.metrics_collector.kind == CollectorKind.STDOUT:
-            output = Output(output_parser(trial.spec, trial.spec.objective))
+            output = ProgramOutput(output_parser(trial.spec, trial.spec.objective))
             return self._monitor(OutputMonitor, output, job, trial, trial.spec.objective)
         source = self._source(trial, trial.spec.objective, directory / METRICS_DIRECTORY)
         return None if source is None else self._monitor(SourceMonitor, source, job, trial, trial.spec.objective)
 
-    def _source(self, trial: Trial, objective: ObjectiveSpec, directory: Path) -> Source | None:
+    def _source(self, trial: Trial, objective: ObjectiveSpec, directory: Path) -> MetricSource | None:
         """Return what is polled beside the output; None for what the monitor leaves to others."""
         spec = trial.spec.metrics_collector
         names = wanted_names(objective.metric_names, trial.spec.early_stopping_rules)
@@ -187,11 +187,11 @@ class TrialMonitors:
             return EventDirectory(directory, names, _path(trial))
         if spec.kind == CollectorKind.PROMETHEUS_METRIC:
             from metrics_collector.sources.prometheus import PrometheusEndpoint
-            from metrics_collector.sources.scraping import Endpoint
+            from metrics_collector.sources.scraping import MetricsEndpoint
 
             http_get = (spec.source and spec.source.http_get) or {}
             ports = [port] if (port := self._ports.get(trial.name)) else []
-            endpoints = [*(Endpoint.of(http_get, port) for port in ports), Endpoint.of(http_get)]
+            endpoints = [*(MetricsEndpoint.of(http_get, port) for port in ports), MetricsEndpoint.of(http_get)]
             if self._host_file:
                 return PrometheusEndpoint(
                     endpoints, names, scrape=partial(_scrape_at, directory.parent / self._host_file)
@@ -254,7 +254,7 @@ class TrialMonitors:
             return
         log = FileTail(pod / f"{trial.spec.primary_container_name}.log")
         is_printed = trial.spec.metrics_collector.kind == CollectorKind.STDOUT
-        source: Source | None = FileSource(log, output_parser(trial.spec, objective)) if is_printed else None
+        source: MetricSource | None = FileSource(log, output_parser(trial.spec, objective)) if is_printed else None
         source = source or self._source(trial, objective, pod / METRICS_DIRECTORY)
         if source is None:
             return
@@ -318,7 +318,7 @@ class TrialMonitors:
         current.monitors += 1
         return current
 
-    def _monitor(self, kind: type[M], source: Evidence, job: Object, trial: Trial, objective: ObjectiveSpec) -> M:
+    def _monitor(self, kind: type[M], source: SourceEvidence, job: Object, trial: Trial, objective: ObjectiveSpec) -> M:
         name, *others = objective.metric_names
         rules, reached = trial.spec.early_stopping_rules, self._reached.pop(trial.name, None)
         return kind(
@@ -333,7 +333,7 @@ class TrialMonitors:
         )
 
 
-def _scrape_at(host_file: Path, endpoint: Endpoint) -> Answer:
+def _scrape_at(host_file: Path, endpoint: MetricsEndpoint) -> ScrapeResponse:
     """Ask an endpoint of the machine that a file names.
 
     Raises:
@@ -544,7 +544,7 @@ class _TrialMonitor(Generic[S]):
         _log.error("Monitor failed", exc_info=error, extra={"trial": self.trial.name})
 
 
-class OutputMonitor(_TrialMonitor[Output]):
+class OutputMonitor(_TrialMonitor[ProgramOutput]):
     """Reads the output of a container."""
 
     @_shielded
@@ -559,7 +559,7 @@ class OutputMonitor(_TrialMonitor[Output]):
         """Output stays when its program goes."""
 
 
-class SourceMonitor(_TrialMonitor[Source]):
+class SourceMonitor(_TrialMonitor[MetricSource]):
     """Reads what a container writes or offers beside its output."""
 
     def feed(self, data: bytes) -> None:
