@@ -17,8 +17,9 @@ from katib.places.machine.jobs.dependencies import PlaceMaker
 from katib.places.machine.pods.images import NodeImages
 from katib.places.machine.pods.records import Delays
 from katib.places.machine.sites import Site, SiteSettings
-from katib.places.machine.slurm.admission import NODE_ADDRESS_VARIABLE, SlurmGate, node_images
+from katib.places.machine.slurm.admission import NODE_ADDRESS_VARIABLE, SlurmGate
 from katib.places.machine.slurm.commands import Slurm
+from katib.places.machine.slurm.images import node_images
 from katib.places.machine.slurm.place import SlurmPods, SlurmSettings, check_cluster
 from katib.places.machine.slurm.script import HOST_FILE, GeneralOptions, checked_options, inherits_environment
 from katib.places.machine.slurm.steps import ALLOCATION_VARIABLE
