@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import structs
 
@@ -22,9 +22,7 @@ from katib.errors import FieldError, InvalidError, invalid
 from katib.model.decoding import decode, unknown_fields
 from katib.model.job_kinds import known_kind
 from katib.model.json_values import check_plain
-from katib.model.optimization_jobs import KIND as OPTIMIZATION_JOB
-from katib.model.optimization_jobs import experiment_of as experiment_of_job
-from katib.model.optimization_jobs import not_run_at_once, read_optimization_job, settled
+from katib.model.loadable import Loadable
 from katib.model.types import API_VERSION, Experiment
 from katib.model.wording import closest, shown
 
@@ -45,10 +43,13 @@ _OLD_API_VERSION = "kubeflow.org/v1alpha3"
 _RUNTIMES = frozenset({"TrainingRuntime", "ClusterTrainingRuntime"})
 _CLUSTER_SCOPED = frozenset({"ClusterTrainingRuntime", "Namespace"})
 _COMPANION_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+OPTIMIZATION_JOB: Final = "OptimizationJob"
 EXPERIMENTS = frozenset({"Experiment", OPTIMIZATION_JOB})
 """Kinds that are run."""
 
 _API_VERSIONS = {"Experiment": API_VERSION, OPTIMIZATION_JOB: _TRAINER, **_COMPANIONS}
+
+_DECODE_JOB: Final[Loadable[Callable[..., Submission]]] = Loadable("katib.model.optimization_jobs:decode_job_to_run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +204,7 @@ def experiment_of(documents: Sequence[LoadedDocument], source: str, default_name
     (found,) = experiments
     if found.kind == "Experiment":
         return decode_experiment(found.data, default_namespace, companions)
-    submission = decode_optimization_job(found.data, default_namespace, companions)
-    return replace(submission, errors=(*submission.errors, *not_run_at_once(submission.job or {})))
+    return _DECODE_JOB.load()(found.data, default_namespace, companions)
 
 
 def holds_runtimes(file: FileText) -> bool:
@@ -242,7 +242,7 @@ def runtimes_of(
     if errors:
         raise InvalidError(errors)
     return tuple(
-        (f"{d.kind} at line {d.line}: " if len(documents) > 1 else "", _with_namespace(d.data, default_namespace))
+        (f"{d.kind} at line {d.line}: " if len(documents) > 1 else "", with_namespace(d.data, default_namespace))
         for d in documents
     )
 
@@ -264,24 +264,9 @@ def decode_experiment(
     return Submission(
         raw=dict(raw),
         experiment=experiment,
-        companions=tuple(_with_namespace(document.data, default_namespace) for document in companions),
+        companions=tuple(with_namespace(document.data, default_namespace) for document in companions),
         errors=(*_companions_errors(companions, default_namespace), *unknown_fields(raw, Experiment), *value_errors),
     )
-
-
-def decode_optimization_job(
-    raw: Mapping[str, Any], default_namespace: str, companions: Sequence[LoadedDocument] = ()
-) -> Submission:
-    """Read an OptimizationJob as `decode_experiment` does an Experiment.
-
-    Raises:
-        InvalidError: With everything that is wrong with it, but for what its Experiment is checked for.
-    """
-    job, unknown = read_optimization_job(raw)
-    submission = decode_experiment(experiment_of_job(job), default_namespace, companions)
-    whole, notices = settled(raw)
-    kept = _with_namespace({**whole, "spec": job.spec.encode()}, default_namespace)
-    return replace(submission, errors=(*unknown, *submission.errors), job=kept, notices=notices)
 
 
 def load_documents(text: str | bytes, source: str) -> list[LoadedDocument]:
@@ -375,7 +360,7 @@ def _is_text_map(data: object) -> bool:
     return data is None or (isinstance(data, dict) and all(isinstance(text, str) for text in data.values()))
 
 
-def _with_namespace(data: dict[str, Any], namespace: str) -> dict[str, Any]:
+def with_namespace(data: dict[str, Any], namespace: str) -> dict[str, Any]:
     metadata = data.get("metadata")
     fields = metadata if isinstance(metadata, dict) else {}
     if data.get("kind") in _CLUSTER_SCOPED:

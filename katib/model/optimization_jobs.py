@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final
 
@@ -17,6 +18,8 @@ from katib.errors import FieldError, InvalidError
 from katib.model.conditions import find_condition
 from katib.model.decoding import decode_as, unknown_fields
 from katib.model.json_values import check_plain
+from katib.model.loading import OPTIMIZATION_JOB as KIND
+from katib.model.loading import LoadedDocument, Submission, decode_experiment, with_namespace
 from katib.model.names import (
     ALGORITHM_ANNOTATION,
     ALGORITHM_SETTINGS_ANNOTATION,
@@ -37,7 +40,6 @@ from katib.model.wording import path_to, shown
 
 Json = dict[str, Any]
 
-KIND: Final = "OptimizationJob"
 _NODE: Final = "node"
 _VARIABLE: Final = "KUBEFLOW_TRAINER_OPT_"
 _NOT_OF_VARIABLES: Final = re.compile(r"[^A-Z0-9_]")
@@ -380,3 +382,26 @@ def _train_job(template: Mapping[str, Any], names: Sequence[str]) -> Json:
         **({"metadata": metadata} if metadata else {}),
         "spec": {**spec, "trainer": {**trainer, "env": env}},
     }
+
+
+def decode_optimization_job(
+    raw: Mapping[str, Any], default_namespace: str, companions: Sequence[LoadedDocument] = ()
+) -> Submission:
+    """Read an OptimizationJob as `decode_experiment` does an Experiment.
+
+    Raises:
+        InvalidError: With everything that is wrong with it, but for what its Experiment is checked for.
+    """
+    job, unknown = read_optimization_job(raw)
+    submission = decode_experiment(experiment_of(job), default_namespace, companions)
+    whole, notices = settled(raw)
+    kept = with_namespace({**whole, "spec": job.spec.encode()}, default_namespace)
+    return replace(submission, errors=(*unknown, *submission.errors), job=kept, notices=notices)
+
+
+def decode_job_to_run(
+    raw: Mapping[str, Any], default_namespace: str, companions: Sequence[LoadedDocument] = ()
+) -> Submission:
+    """Read an OptimizationJob of a file, whose Experiment is to run at once."""
+    submission = decode_optimization_job(raw, default_namespace, companions)
+    return replace(submission, errors=(*submission.errors, *not_run_at_once(submission.job or {})))

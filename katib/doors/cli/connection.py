@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
@@ -15,7 +14,7 @@ import click
 
 from katib.doors.cli.options import DEFAULT_NAMESPACE, DEFAULT_SERVER, Cluster, Target, default_data_dir, has_data
 from katib.doors.rest.door import reached_door
-from katib.doors.rest.notes import account_directory, note_of, running_servers
+from katib.doors.rest.notes import account_directory, listens, note_of, running_servers, works_elsewhere
 from katib.errors import InvalidError, NotFoundError, UnavailableError, invalid
 from katib.model.types import Experiment, Trial
 from katib.service.tuning.service import TuningService
@@ -23,8 +22,6 @@ from katib.service.tuning.titles import name_meant, namespace_in_use
 
 if TYPE_CHECKING:
     from katib.places.cluster import OpenCluster, OpenUsers
-
-_PROBE_SECONDS = 1.0
 
 
 class Connected(NamedTuple):
@@ -175,7 +172,7 @@ def _open_service(
         return
     if running is not None:
         url = running.url
-    elif server is None and data_dir is None and has_data(directory) and works_elsewhere(directory):
+    elif server is None and data_dir is None and has_data(directory) and works_elsewhere(DEFAULT_SERVER, directory):
         way = f"--data-dir {directory} asks {directory}"
         click.echo(f"note: this asks the server at {url}, which works elsewhere; {way}", err=True)
     if not listens(url):
@@ -225,23 +222,6 @@ def _is_ours(url: str, target: Target) -> bool:
     """Return whether a server listens there that is to be asked: one of this account, or one whose token we have."""
     directories = (target.data_dir or default_data_dir(), account_directory())
     return (target.token is not None or note_of(url, *directories) is not None) and listens(url)
-
-
-def works_elsewhere(directory: Path) -> bool:
-    """Return whether commands that name no place ask a server of this account that works in another directory."""
-    is_known = note_of(DEFAULT_SERVER, account_directory()) is not None
-    return is_known and note_of(DEFAULT_SERVER, directory) is None and listens(DEFAULT_SERVER)
-
-
-def listens(url: str) -> bool:
-    """Return whether anything listens there; the HTTP client is not even imported when nothing does."""
-    parts = urlsplit(url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    try:
-        with socket.create_connection((parts.hostname or "", port), timeout=_PROBE_SECONDS):
-            return True
-    except OSError:
-        return False
 
 
 def _check_url(url: str) -> None:

@@ -17,6 +17,7 @@ import logging
 import os
 import platform
 import secrets
+import socket
 import tempfile
 import time
 from collections.abc import Iterator
@@ -34,6 +35,7 @@ _TOKEN_BYTES = 32
 _LONGEST_NOTE = 65_536
 _LOCK_ATTEMPTS = 20
 _LOCK_PAUSE_SECONDS = 0.01
+_PROBE_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -214,3 +216,20 @@ def _is_locked(descriptor: int) -> bool:
     except BlockingIOError:
         return True
     return False
+
+
+def works_elsewhere(url: str, directory: Path) -> bool:
+    """Return whether a server of this account listens at a URL and works in another directory."""
+    is_known = note_of(url, account_directory()) is not None
+    return is_known and note_of(url, directory) is None and listens(url)
+
+
+def listens(url: str) -> bool:
+    """Return whether anything listens there; the HTTP client is not even imported when nothing does."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        with socket.create_connection((parts.hostname or "", port), timeout=_PROBE_SECONDS):
+            return True
+    except OSError:
+        return False

@@ -5,16 +5,23 @@ The rules are those that the service applies when it is asked to validate; no se
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 from katib.errors import FieldError, InvalidError, NotFoundError
 from katib.model.algorithms import AlgorithmCatalog
+from katib.model.loadable import Loadable
 from katib.model.types import Experiment
 from suggestion_services.algorithms import ListedAlgorithm, find_entry
+
+_CHECK_STOPPING: Final[Loadable[Callable[..., object]]] = Loadable(
+    "suggestion_services.early_stopping.algorithm:settings_of"
+)
 
 
 def refusals(experiment: Experiment, catalog: AlgorithmCatalog) -> list[FieldError]:
     """Return what the services of a valid experiment would refuse; nothing if they are not ours."""
     from suggestion_services.base.algorithm import Problem
-    from suggestion_services.early_stopping.algorithm import settings_of
 
     spec, errors = experiment.spec, list[FieldError]()
     try:
@@ -24,7 +31,7 @@ def refusals(experiment: Experiment, catalog: AlgorithmCatalog) -> list[FieldErr
             errors += rules.check(problem) or rules.check_before_start(problem)
         stopping = spec.early_stopping
         if stopping is not None and (entry := _ours(stopping.algorithm_name, catalog, early_stopping=True)) is not None:
-            settings_of(entry.load(), entry.info, stopping.algorithm_settings)
+            _CHECK_STOPPING.load()(entry.load(), entry.info, stopping.algorithm_settings)
     except InvalidError as error:
         errors += error.errors
     return errors

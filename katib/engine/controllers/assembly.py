@@ -40,11 +40,11 @@ from katib.errors import KatibError
 from katib.model.loadable import Deferred, Loadable
 from katib.model.trials import ACTIVE, trial_state
 from katib.model.types import Experiment, ObjectMeta, Resource, Suggestion, Trial
-from katib.model.types.optimization import OptimizationJob
 
 if TYPE_CHECKING:
     from katib.engine.controllers.early_stopping.reconciler import EarlyStoppingReconciler
     from katib.engine.controllers.optimization_job.reconciler import OptimizationJobReconciler
+    from katib.model.types.optimization import OptimizationJob
 
 R = TypeVar("R", bound=Resource)
 

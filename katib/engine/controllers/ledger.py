@@ -16,12 +16,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from threading import Lock
+from typing import TYPE_CHECKING, Final
 
-from katib.engine.controllers.pareto_set import ParetoSet, ParetoSummary
 from katib.engine.runtime.objects import Key
+from katib.model.loadable import Loadable
 from katib.model.metrics import parse_value
 from katib.model.names import EXPERIMENT_LABEL, HELD_WORDS, PAUSED_ANNOTATION
-from katib.model.pareto import Point
 from katib.model.trials import (
     ACTIVE,
     ELIGIBLE,
@@ -33,6 +33,12 @@ from katib.model.trials import (
     waiting_words,
 )
 from katib.model.types import Trial, TrialState
+
+if TYPE_CHECKING:
+    from katib.engine.controllers.pareto_set import ParetoSet, ParetoSummary
+    from katib.model.pareto import Point
+
+_PARETO_SET: Final[Loadable[type[ParetoSet]]] = Loadable("katib.engine.controllers.pareto_set:ParetoSet")
 
 LOST = (TrialState.FAILED, TrialState.METRICS_UNAVAILABLE)
 """States of trials that ended without a value."""
@@ -158,7 +164,7 @@ class _Account:
     def _compare(self, name: str, order: int, rank: Point) -> None:
         """Take a trial into the set of those of several objectives that no other one is better than."""
         if self.pareto is None:
-            self.pareto = ParetoSet()
+            self.pareto = _PARETO_SET.load()()
         self.pareto.add(name, order, rank)
 
     def _count_owners(self, trial: Trial, change: int) -> None:

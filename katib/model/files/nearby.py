@@ -1,10 +1,12 @@
-"""Folders in which a file may lie that was looked for in another one."""
+"""Files of a user's program: suffixes of shell scripts, and folders in which a missing file may lie."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+
+SHELL_SUFFIXES = frozenset({".sh", ".bash", ".batch", ".job", ".sbatch", ".slurm"})
 
 _MOST_FOLDERS = 50
 

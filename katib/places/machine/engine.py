@@ -26,7 +26,6 @@ from katib.engine.controllers.assembly import Ports, Queues, assemble
 from katib.engine.controllers.caches import Caches
 from katib.engine.controllers.kinds import EXPERIMENT, OPTIMIZATION_JOB, SUGGESTION, TRIAL, key_of
 from katib.engine.controllers.ledger import experiment_of
-from katib.engine.controllers.metrics import ControllerMetrics
 from katib.engine.controllers.retention import COMPLAINT, PERIOD_SECONDS, Retention
 from katib.engine.controllers.settings import ControllerSettings
 from katib.engine.controllers.trial.observing import TrialLogs
@@ -42,7 +41,6 @@ from katib.engine.runtime.shared_thread import SharedThread
 from katib.engine.stores.event_queue import EventSubject
 from katib.engine.stores.events import EventLog
 from katib.engine.stores.sql import SqlStore
-from katib.engine.stores.sql.attributes import SqlAttributes
 from katib.errors import ConflictError, KatibError, TerminalError, UnavailableError
 from katib.model.conditions import has_ended
 from katib.model.configuration import RetentionConfig
@@ -62,7 +60,16 @@ from katib.places.machine.jobs.dependencies import JobSettings, Machine
 from katib.places.machine.jobs.kinds import JobKinds
 from katib.places.machine.jobs.prepare import trial_owner
 from katib.places.machine.layout import Layout
-from katib.places.machine.on_demand import CHOSEN_TRIALS, EXPLAINING, FACTS, OBJECT_ADMISSION, SERVED_OBJECTS
+from katib.places.machine.on_demand import (
+    ATTRIBUTES,
+    CHOSEN_TRIALS,
+    EXPLAINING,
+    FACTS,
+    OBJECT_ADMISSION,
+    SERVED_OBJECTS,
+    SUSPEND,
+    TEMPLATES,
+)
 from katib.places.machine.ownership import Ownership
 from katib.places.machine.pods.environment import inherited_environment
 from katib.places.machine.pods.leases import LeaseTable, lease_directory
@@ -81,8 +88,6 @@ from katib.places.machine.trials.log_access import LOOPBACK_HOST, LogServers
 from katib.places.machine.trials.monitors import TrialMonitors
 from katib.places.machine.trials.run_time_note import PERIOD_SECONDS as NOTE_SECONDS
 from katib.places.machine.trials.run_time_note import RunTimeNote
-from katib.service.tuning.editing import suspend_experiment
-from katib.service.tuning.offered_templates import OfferedTemplates
 from katib.service.tuning.ports import CallersLog, Records
 from katib.service.tuning.reading import is_stopped
 from katib.service.tuning.replicas import POD
@@ -94,6 +99,7 @@ from metrics_collector.reporter import Reporter
 from metrics_collector.uncollected import UncollectedTrials
 
 if TYPE_CHECKING:
+    from katib.engine.controllers.metrics import ControllerMetrics
     from katib.service.tuning.chosen_trials import ChosenTrials
     from katib.service.tuning.object_home import ObjectAdmission, ObjectHome
 
@@ -216,7 +222,7 @@ class Engine:
             self._chosen_trials = Deferred(
                 lambda: CHOSEN_TRIALS.load()(
                     self._ended.written(),
-                    SqlAttributes(database),
+                    ATTRIBUTES.load()(database),
                     CallersLog(self._observations, on_end=self._ended_by_caller),
                     self.service.delete,
                     self._clock,
@@ -544,7 +550,7 @@ class Engine:
                 pods=TrialPods(self._jobs, trial_jobs),
                 shipped_template=shipped_config_map,
                 admit=lambda experiment: self._object_admission.new(dict(experiment)).obj,
-                suspend=partial(suspend_experiment, self._store),
+                suspend=lambda experiment, suspended: SUSPEND.load()(self._store, experiment, suspended),
                 times=self._run_times.times,
                 is_interrupted=self._ownership.is_interrupted,
             ),
@@ -621,7 +627,7 @@ class Engine:
             lambda namespace, name: diagnostician.get().explain(namespace, name),
             self._clock,
             aftermath=LocalAftermath(self._events, self._files, self._jobs.wait_until_gone, self._clock),
-            templates=OfferedTemplates(self._store, shared=shipped_config_maps),
+            templates=lambda: TEMPLATES.load()(self._store, shared=shipped_config_maps),
             repeats=Repeats(
                 self._store,
                 self._observations.delete,

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Final
 from katib.model.loadable import Loadable
 
 if TYPE_CHECKING:
+    from katib.engine.stores.sql.attributes import SqlAttributes
     from katib.places.machine.trials.facts import LocalFacts
     from katib.service.explaining.diagnostician import Diagnostician
     from katib.service.tuning.chosen_trials import ChosenTrials
     from katib.service.tuning.object_home import ObjectAdmission, ObjectHome
+    from katib.service.tuning.offered_templates import OfferedTemplates
 
 EXPLAINING: Final[Loadable[type[Diagnostician]]] = Loadable("katib.service.explaining.diagnostician:Diagnostician")
 FACTS: Final[Loadable[type[LocalFacts]]] = Loadable("katib.places.machine.trials.facts:LocalFacts")
@@ -20,3 +22,6 @@ OBJECT_ADMISSION: Final[Loadable[type[ObjectAdmission]]] = Loadable("katib.servi
 SERVED_OBJECTS: Final[Loadable[Callable[..., ObjectHome]]] = Loadable(
     "katib.places.machine.served_objects:served_objects"
 )
+ATTRIBUTES: Final[Loadable[type[SqlAttributes]]] = Loadable("katib.engine.stores.sql.attributes:SqlAttributes")
+SUSPEND: Final[Loadable[Callable[..., None]]] = Loadable("katib.service.tuning.editing:suspend_experiment")
+TEMPLATES: Final[Loadable[type[OfferedTemplates]]] = Loadable("katib.service.tuning.offered_templates:OfferedTemplates")

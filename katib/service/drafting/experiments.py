@@ -17,12 +17,13 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from katib.errors import invalid
+from katib.model.files.nearby import SHELL_SUFFIXES
 from katib.model.names import DRAFTED_IMAGE, MAX_EXPERIMENT_NAME, SLURM_OPTIONS_ANNOTATION, WORKSPACE_ANNOTATION
 from katib.model.types import API_VERSION, Experiment
 from katib.model.wording import shown
 from katib.service.drafting.batch_scripts import Batch, option_words
 from katib.service.drafting.config_files import filled_config, read_config
-from katib.service.drafting.script_options import FLAG, SHELL_SUFFIXES
+from katib.service.drafting.script_options import FLAG
 
 Json = dict[str, Any]
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final
 
-SHELL_SUFFIXES: Final = frozenset({".sh", ".bash", ".batch", ".job", ".sbatch", ".slurm"})
+from katib.model.files.nearby import SHELL_SUFFIXES
+
 _SHELL_LINE = re.compile(r"#!.*\b(?:ba|da|k|z)?sh\b")
 _DECLARATIONS = ("add_argument", "option")
 FLAG: Final = "flag"

@@ -31,8 +31,7 @@ from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.objects import Key, Object, ObjectStore, WholeWrites
 from katib.errors import Backoff, FieldError, InvalidError, TerminalError, invalid
 from katib.model.algorithms import AlgorithmCatalog
-from katib.model.leases import Outcome, is_asked, is_callers, lease_of, outcome_of
-from katib.model.loading import FileText, experiment_of
+from katib.model.leases import Outcome, is_callers, lease_of, outcome_of
 from katib.model.metrics import BatchId, MetricLog, parse_value
 from katib.model.names import LEASE_ANNOTATION, OUTCOME_ANNOTATION
 from katib.model.trials import ACTIVE, objective_names, trial_state
@@ -41,7 +40,7 @@ from katib.model.wording import shown
 from katib.service.tuning.ask_queues import AskQueue, AskQueues, AskRequest, Giving
 from katib.service.tuning.ports import Namespaces, Records
 from katib.service.tuning.reading import last_condition, running_condition, state_of
-from katib.service.tuning.service import DEFAULT_NAMESPACE, CallerAnswer, GivenTrial
+from katib.service.tuning.service import CallerAnswer, GivenTrial
 from katib.service.tuning.writing import until_written
 
 Values = Mapping[str, float | str]
@@ -288,22 +287,6 @@ class CallersTrials:
                 FieldError("values", f'"{name}" is missing and was not reported', remedy, "tell-objective")
                 for name in missing
             )
-
-
-def check_runs_by_itself(file: FileText) -> None:
-    """Refuse an experiment that nothing but a caller would evaluate; what else is wrong with it is left to others.
-
-    Raises:
-        InvalidError: It has no trial template.
-    """
-    try:
-        submission = experiment_of(file.documents, file.source, DEFAULT_NAMESPACE)
-    except InvalidError:
-        return
-    if is_asked(submission.experiment) and not submission.errors:
-        cause = "it is missing, so that its trials would wait for a program that asks for them"
-        remedy = "describe the object that each trial runs as, or see `katib ask`"
-        raise invalid("spec.trialTemplate", cause, remedy, "template-missing")
 
 
 def _callers_trial(found: Object) -> Trial:

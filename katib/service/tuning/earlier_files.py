@@ -14,8 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from katib.errors import invalid
-from katib.model.loading import FileText
-from katib.model.optimization_jobs import KIND as OPTIMIZATION_JOB
+from katib.model.loading import OPTIMIZATION_JOB, FileText
 from katib.model.trials import metric_text
 from katib.model.types import ExperimentSpec, ObjectiveSpec, Observation, Trial
 from katib.service.tuning.reading import texts_of

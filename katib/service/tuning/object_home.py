@@ -21,8 +21,8 @@ from katib.model.decoding import decode_stored
 from katib.model.defaults import with_defaults
 from katib.model.job_kinds import suspend_field
 from katib.model.json_values import check_plain, same_json
-from katib.model.loading import FileText, LoadedDocument, Submission, decode_experiment, decode_optimization_job
-from katib.model.optimization_jobs import read_optimization_job
+from katib.model.loading import FileText, LoadedDocument, Submission, decode_experiment
+from katib.model.optimization_jobs import decode_optimization_job, read_optimization_job
 from katib.model.templates.devices import device_errors
 from katib.model.templates.job_schema import check_job_schema
 from katib.model.validation.update import changed_counts

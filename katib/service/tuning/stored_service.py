@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import structs
 
@@ -15,12 +15,13 @@ from katib.engine.controllers.experiment.plan import is_stopped
 from katib.engine.controllers.kinds import EXPERIMENT, NAMESPACE, TRIAL
 from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.objects import Key, Kind, Object, WholeWrites
-from katib.errors import AlreadyExistsError, ForbiddenError, InvalidError, NotFoundError, invalid
+from katib.errors import AlreadyExistsError, Backoff, ForbiddenError, InvalidError, NotFoundError, invalid
 from katib.model import types
 from katib.model.conditions import has_ended
 from katib.model.decoding import decode_stored
 from katib.model.defaults import with_defaults
 from katib.model.features.listed import changed_annotations
+from katib.model.loadable import Deferred, Loadable
 from katib.model.loading import Submission as Loaded
 from katib.model.marks import MarkChanges
 from katib.model.names import (
@@ -31,13 +32,7 @@ from katib.model.names import (
     WORKSPACE_ANNOTATION,
 )
 from katib.model.validation.update import changed_counts, describe_changes
-from katib.service.tuning.adding import add_trial
-from katib.service.tuning.asking import ASK_PAUSES, AskedTrial, CallersTrials
 from katib.service.tuning.companions import changed_too_late, has_content, title_of
-from katib.service.tuning.deletion import Deletion
-from katib.service.tuning.editing import edit_experiment, mark_trial, pause_experiment, suspend_trial
-from katib.service.tuning.ended_trials import add_ended_trials
-from katib.service.tuning.offered_templates import OfferedTemplates
 from katib.service.tuning.ports import Aftermath, Explain, Namespaces, NoAftermath, Records
 from katib.service.tuning.repeating import Repeating, Repeats, Wanted
 from katib.service.tuning.service import (
@@ -60,6 +55,24 @@ from katib.service.tuning.writing import until_written
 
 if TYPE_CHECKING:
     from katib.model.types import Experiment, Trial
+    from katib.service.tuning.asking import AskedTrial, CallersTrials
+    from katib.service.tuning.deletion import Deletion
+    from katib.service.tuning.offered_templates import OfferedTemplates
+
+_ADD_TRIAL: Final[Loadable[Callable[..., int]]] = Loadable("katib.service.tuning.adding:add_trial")
+_ADD_ENDED_TRIALS: Final[Loadable[Callable[..., int]]] = Loadable("katib.service.tuning.ended_trials:add_ended_trials")
+_ASK_PAUSES: Final[Loadable[Backoff]] = Loadable("katib.service.tuning.asking:ASK_PAUSES")
+_CALLERS: Final[Loadable[type[CallersTrials]]] = Loadable("katib.service.tuning.asking:CallersTrials")
+_DELETION: Final[Loadable[type[Deletion]]] = Loadable("katib.service.tuning.deletion:Deletion")
+_EDIT: Final[Loadable[Callable[..., Object]]] = Loadable("katib.service.tuning.editing:edit_experiment")
+_MARK: Final[Loadable[Callable[..., Trial]]] = Loadable("katib.service.tuning.editing:mark_trial")
+_PAUSE: Final[Loadable[Callable[..., tuple[Experiment, tuple[str, ...]]]]] = Loadable(
+    "katib.service.tuning.editing:pause_experiment"
+)
+_SUSPEND: Final[Loadable[Callable[..., Trial]]] = Loadable("katib.service.tuning.editing:suspend_trial")
+_TEMPLATES: Final[Loadable[type[OfferedTemplates]]] = Loadable(
+    "katib.service.tuning.offered_templates:OfferedTemplates"
+)
 
 
 class ObjectTuningService(ObjectReadingService):
@@ -72,7 +85,7 @@ class ObjectTuningService(ObjectReadingService):
         clock: Measures timeouts.
         namespaces: Those that there are; left out: those with experiments.
         aftermath: What is left of a deleted experiment beside its objects.
-        templates: Trial templates that ConfigMaps offer; left out: those of the store.
+        templates: Returns the trial templates that ConfigMaps offer; left out: those of the store.
         repeats: Runs experiments once more; left out: each runs once.
     """
 
@@ -85,17 +98,22 @@ class ObjectTuningService(ObjectReadingService):
         *,
         namespaces: Namespaces | None = None,
         aftermath: Aftermath | None = None,
-        templates: OfferedTemplates | None = None,
+        templates: Callable[[], OfferedTemplates] | None = None,
         repeats: Repeats | None = None,
     ) -> None:
         super().__init__(records, explain, gate.catalog, clock, namespaces)
         self._gate = gate
         self._aftermath = aftermath or NoAftermath()
-        self.templates = templates or OfferedTemplates(records.store)
+        self._templates = Deferred(templates or (lambda: _TEMPLATES.load()(records.store)))
         self._repeating = None if repeats is None else Repeating(self, repeats)
         self._readings = records.callers
-        self._callers = CallersTrials(self._namespaces, records, gate.catalog, clock)
+        self._callers = Deferred(lambda: _CALLERS.load()(self._namespaces, records, gate.catalog, clock))
         self.answers_at_once = isinstance(records.store, WholeWrites)
+
+    @property
+    def templates(self) -> OfferedTemplates:
+        """The trial templates that ConfigMaps offer."""
+        return self._templates.get()
 
     def namespaces(self) -> Sequence[str]:
         """Return the namespaces that an experiment may be in, as far as the user may know, in order of their names."""
@@ -268,7 +286,7 @@ class ObjectTuningService(ObjectReadingService):
 
     def add_trial(self, namespace: str, experiment: str, assignments: Mapping[str, str]) -> int:
         """Have a trial run before those that the algorithm proposes next."""
-        return add_trial(self._namespaces.store_of(namespace), Key(namespace, experiment), assignments)
+        return _ADD_TRIAL.load()(self._namespaces.store_of(namespace), Key(namespace, experiment), assignments)
 
     def edit(
         self,
@@ -282,7 +300,7 @@ class ObjectTuningService(ObjectReadingService):
         """Change the counts, stop, resume or mark."""
         key = Key(namespace, experiment)
         store = self._namespaces.store_of(namespace)
-        edited = edit_experiment(store, key, counts=counts, stopped=stopped, marks=marks)
+        edited = _EDIT.load()(store, key, counts=counts, stopped=stopped, marks=marks)
         return types.Experiment.read(edited)
 
     def pause(self, namespace: str, experiment: str, *, paused: bool) -> PausedExperiment:
@@ -290,15 +308,15 @@ class ObjectTuningService(ObjectReadingService):
         key = Key(namespace, experiment)
         self._require(EXPERIMENT, key)
         store = self._namespaces.store_of(namespace)
-        return PausedExperiment(*pause_experiment(store, key, self._clock, paused=paused))
+        return PausedExperiment(*_PAUSE.load()(store, key, self._clock, paused=paused))
 
     def mark(self, namespace: str, trial: str, marks: MarkChanges) -> Trial:
         """Mark a trial."""
-        return mark_trial(self._namespaces.store_of(namespace), Key(namespace, trial), marks)
+        return _MARK.load()(self._namespaces.store_of(namespace), Key(namespace, trial), marks)
 
     def suspend(self, namespace: str, trial: str, *, suspended: bool) -> Trial:
         """Suspend the job of a trial, or let it start again."""
-        return suspend_trial(self._namespaces.store_of(namespace), Key(namespace, trial), suspended=suspended)
+        return _SUSPEND.load()(self._namespaces.store_of(namespace), Key(namespace, trial), suspended=suspended)
 
     def ask(
         self,
@@ -324,7 +342,7 @@ class ObjectTuningService(ObjectReadingService):
             if answer is not None or given.document or given.is_over or left <= 0:
                 return given
             with pause:
-                self._clock.wait(pause, min(left, ASK_PAUSES.pause_seconds(attempt)))
+                self._clock.wait(pause, min(left, _ASK_PAUSES.load().pause_seconds(attempt)))
         raise AssertionError("counting has no end")
 
     def ask_later(
@@ -339,7 +357,7 @@ class ObjectTuningService(ObjectReadingService):
         """Give a trial to a caller, now or as soon as there is one: for who does not wait in a thread."""
         key = Key(namespace, experiment)
         try:
-            return self._callers.ask_later(key, request_id=request_id, client=client, lease_seconds=lease_seconds)
+            return self._callers.get().ask_later(key, request_id=request_id, client=client, lease_seconds=lease_seconds)
         except NotFoundError:
             self._require(EXPERIMENT, key)
             raise
@@ -357,7 +375,7 @@ class ObjectTuningService(ObjectReadingService):
         """Store readings of a caller."""
         return self._of_trial(
             Key(namespace, trial),
-            lambda key: self._callers.report(key, values, step=step, request_id=request_id, ask_id=ask_id),
+            lambda key: self._callers.get().report(key, values, step=step, request_id=request_id, ask_id=ask_id),
         )
 
     def tell(
@@ -374,19 +392,19 @@ class ObjectTuningService(ObjectReadingService):
         """End a trial of a caller."""
         return self._of_trial(
             Key(namespace, trial),
-            lambda key: self._callers.tell(
+            lambda key: self._callers.get().tell(
                 key, values, failure=failure, stopped=stopped, request_id=request_id, ask_id=ask_id
             ),
         )
 
     def renew(self, namespace: str, trial: str, *, ask_id: str = "") -> CallerAnswer:
         """Renew the lease of a caller."""
-        return self._of_trial(Key(namespace, trial), lambda key: self._callers.renew(key, ask_id=ask_id))
+        return self._of_trial(Key(namespace, trial), lambda key: self._callers.get().renew(key, ask_id=ask_id))
 
     def add_ended_trials(self, namespace: str, experiment: str, trials: Sequence[EndedTrial]) -> int:
         """Take trials that were evaluated elsewhere."""
         store = self._namespaces.store_of(namespace)
-        return add_ended_trials(store, self._readings, Key(namespace, experiment), trials)
+        return _ADD_ENDED_TRIALS.load()(store, self._readings, Key(namespace, experiment), trials)
 
     def _of_trial(self, key: Key, call: Callable[[Key], CallerAnswer]) -> CallerAnswer:
         """Call with the key of a trial, and say in the words of users that it is not there."""
@@ -399,7 +417,7 @@ class ObjectTuningService(ObjectReadingService):
     def delete(self, namespace: str, experiment: str) -> None:
         """Delete an experiment and wait until it and its trials are gone, their processes included."""
         found = self._require(EXPERIMENT, Key(namespace, experiment))
-        Deletion(self._namespaces.store_of(namespace), found, self._aftermath, self._clock).run()
+        _DELETION.load()(self._namespaces.store_of(namespace), found, self._aftermath, self._clock).run()
 
 
 def _with_raised_budget(submission: Loaded, stored: Experiment) -> Loaded:

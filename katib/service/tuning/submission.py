@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from msgspec import structs
 
@@ -20,9 +20,9 @@ from katib.model.defaults import default_algorithm, holds, with_defaults
 from katib.model.job_kinds import known_kind
 from katib.model.learned_experiments import found_experiments, looks_for_experiments
 from katib.model.leases import is_asked
-from katib.model.loading import Submission, are_runtimes, experiment_of, file_of, runtimes_of
+from katib.model.loadable import Loadable
+from katib.model.loading import FileText, Submission, are_runtimes, experiment_of, file_of, runtimes_of
 from katib.model.names import LEARNS_FROM_ANNOTATION, NOTHING, WORKSPACE_ANNOTATION
-from katib.model.optimization_jobs import in_words_of_job
 from katib.model.space import check_assignments
 from katib.model.space.search_space import SearchSpace
 from katib.model.templates.absence import variants
@@ -35,7 +35,7 @@ from katib.model.templates.source import template_path, template_text, usable_da
 from katib.model.types import CollectorKind, Experiment, ParameterAssignment, ParameterSpec, TrialTemplate
 from katib.model.validation import admit, admit_update, find_warnings
 from katib.model.wording import shown
-from katib.service.tuning.service import Document, Preview
+from katib.service.tuning.service import DEFAULT_NAMESPACE, Document, Preview
 
 _CALLERS = "there is no spec.trialTemplate, so each trial waits until a program asks for it and evaluates it"
 
@@ -46,6 +46,10 @@ _LEARNS = (
 
 PLACEMENT = "slurm-"
 """Begins the origin of errors about where trials run."""
+
+_IN_WORDS_OF_JOB: Final[Loadable[Callable[[InvalidError], InvalidError]]] = Loadable(
+    "katib.model.optimization_jobs:in_words_of_job"
+)
 
 FindObject = Callable[[Kind, Key], Object | None]
 """Finds an object that a template depends on; without a namespace it looks in that of the experiment, too."""
@@ -253,7 +257,7 @@ class Gate:
         try:
             return self._admit(submission)
         except InvalidError as error:
-            raise in_words_of_job(error) from error
+            raise _IN_WORDS_OF_JOB.load()(error) from error
 
     def _admit(self, submission: Submission) -> Admitted:
         notices = [*submission.notices, *map(str, find_warnings(submission.experiment.spec, self.catalog))]
@@ -444,3 +448,19 @@ def _texts(experiment: Experiment) -> dict[str, str]:
         raise invalid("spec.nasConfig", cause, remedy, "preview-nas")
     space = SearchSpace.of(experiment.spec.parameters)
     return space.format(space.sample(Random(0)))
+
+
+def check_runs_by_itself(file: FileText) -> None:
+    """Refuse an experiment that nothing but a caller would evaluate; what else is wrong with it is left to others.
+
+    Raises:
+        InvalidError: It has no trial template.
+    """
+    try:
+        submission = experiment_of(file.documents, file.source, DEFAULT_NAMESPACE)
+    except InvalidError:
+        return
+    if is_asked(submission.experiment) and not submission.errors:
+        cause = "it is missing, so that its trials would wait for a program that asks for them"
+        remedy = "describe the object that each trial runs as, or see `katib ask`"
+        raise invalid("spec.trialTemplate", cause, remedy, "template-missing")

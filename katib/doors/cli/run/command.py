@@ -24,7 +24,7 @@ from katib.doors.cli.run.summary import (
 )
 from katib.doors.cli.signals import survive_hangup
 from katib.doors.rest.door import open_door
-from katib.doors.rest.notes import running_servers
+from katib.doors.rest.notes import running_servers, works_elsewhere
 from katib.engine.controllers.kinds import key_of
 from katib.errors import InvalidError
 from katib.model.loading import FileText, with_annotations
@@ -125,7 +125,7 @@ def run(
     The exit code is 0 when the experiment succeeded, 1 when it failed, 2 when the file is wrong, 3 when one that has
     ended changed since and none of these options is given, 130 after Ctrl-C.
     """
-    from katib.service.tuning.asking import check_runs_by_itself
+    from katib.service.tuning.submission import check_runs_by_itself
 
     options.set_up_logging(verbose, quiet=quiet, says_sentences=True)
     if cluster:
@@ -188,10 +188,9 @@ def run_here(wanted: again.Wanted, here: again.Here) -> int:
         options.refuse_beside("the server that runs there", *_OF_AN_ENGINE)
         with HttpTuningService(note.url, note.token) as service:
             return _run_at(service, note.url, wanted, data)
-    from katib.doors.cli.connection import works_elsewhere
     from katib.places.machine import open_engine
 
-    if not data and works_elsewhere(directory):
+    if not data and works_elsewhere(options.DEFAULT_SERVER, directory):
         data = f" --data-dir {shlex.quote(str(directory))}"
     engine = open_engine(
         data_dir=directory, config=here.config, containers=here.containers, slurm=here.slurm, slurm_wins=True
@@ -301,7 +300,7 @@ def run_in_cluster(wanted: again.Wanted, cluster: options.Cluster) -> int:
     """Have a cluster run an experiment, and watch it from here; return the exit code."""
     from katib.doors.cli.connection import open_cluster
     from katib.doors.cli.run.following import Interrupt, Run
-    from katib.service.tuning.asking import check_runs_by_itself
+    from katib.service.tuning.submission import check_runs_by_itself
 
     interrupt, file = Interrupt(), wanted.file
     with open_cluster(cluster) as opened:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
 from katib.engine.controllers.cached_trial import TakenNames
 from katib.engine.controllers.caches import Caches
 from katib.engine.controllers.experiment.config_maps import MISSING_SECONDS, TemplateConfigMaps
-from katib.engine.controllers.experiment.deletion import ExperimentDeletion
 from katib.engine.controllers.experiment.plan import (
     ExperimentPlan,
     Observed,
@@ -37,6 +37,7 @@ from katib.model.conditions import find_condition, has_ended
 from katib.model.features.feature import Progress
 from katib.model.features.listed import is_cut
 from katib.model.leases import is_asked
+from katib.model.loadable import Deferred, Loadable
 from katib.model.names import (
     CHECKPOINTS_ANNOTATION,
     EXPERIMENT_FINALIZER,
@@ -56,6 +57,13 @@ from katib.model.types import (
     Trial,
     TrialState,
     TrialStatus,
+)
+
+if TYPE_CHECKING:
+    from katib.engine.controllers.experiment.deletion import ExperimentDeletion
+
+_DELETION: Final[Loadable[type[ExperimentDeletion]]] = Loadable(
+    "katib.engine.controllers.experiment.deletion:ExperimentDeletion"
 )
 
 ExperimentCheck = Callable[[Experiment], Sequence[FieldError]]
@@ -107,7 +115,7 @@ class ExperimentReconciler:
         self._times = times
         self._is_interrupted = is_interrupted
         self._factory = TrialFactory(config_maps)
-        self._deletion = ExperimentDeletion(store, caches, clock)
+        self._deletion = Deferred(lambda: _DELETION.load()(store, caches, clock))
         self._fresh = Freshness()
         self._written_at: dict[str, float] = {}
 
@@ -279,7 +287,7 @@ class ExperimentReconciler:
         self._fresh.forget(experiment.metadata.uid)
         self._written_at.pop(experiment.metadata.uid, None)
         self._times.forget_experiment(experiment.metadata.uid)
-        return self._deletion.let_go(experiment)
+        return self._deletion.get().let_go(experiment)
 
 
 def _obstacle_of(error: InvalidError) -> Obstacle:

@@ -179,7 +179,7 @@ def make_tuning_service(
         clock,
         namespaces=namespaces,
         aftermath=PodsAftermath(store, clock),
-        templates=OfferedTemplates(store, shared=partial(_shared_templates, core), may_create=True),
+        templates=lambda: OfferedTemplates(store, shared=partial(_shared_templates, core), may_create=True),
     )
 
 
