@@ -77,7 +77,7 @@ def _started(here: again.Here) -> Note:
     Raises:
         UnavailableError: It ended, or does not answer in time.
     """
-    from katib.doors.cli.connection import listens
+    from katib.doors.rest.notes import listens
 
     directory, config, containers = here.directory, here.config, here.containers
     port = 0 if listens(options.DEFAULT_SERVER) else options.DEFAULT_PORT
