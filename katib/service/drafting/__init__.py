@@ -27,12 +27,11 @@ if TYPE_CHECKING:
     from katib.service.drafting.foreign_words import missing_attribute, same_here, takes_its_arguments
     from katib.service.drafting.old_experiments import experiments_of_v1alpha3
     from katib.service.drafting.programs import Program, found_command, program_of, typed_command
-    from katib.service.drafting.script_options import SHELL_SUFFIXES, direction_of, metrics_of_output
+    from katib.service.drafting.script_options import direction_of, metrics_of_output
     from katib.service.drafting.sweeps import experiment_of_sweep
 
 __all__ = [
     "SET_BY_US",
-    "SHELL_SUFFIXES",
     "Metrics",
     "Program",
     "Search",
@@ -67,7 +66,7 @@ _MODULES = {
     "foreign_words": "missing_attribute same_here takes_its_arguments",
     "old_experiments": "experiments_of_v1alpha3",
     "programs": "Program found_command program_of typed_command",
-    "script_options": "SHELL_SUFFIXES direction_of metrics_of_output",
+    "script_options": "direction_of metrics_of_output",
     "sweeps": "experiment_of_sweep",
 }
 
