@@ -1,7 +1,7 @@
-"""What an informer remembers: decoded objects by key, and in groups at a cost proportional to the answer.
+"""Cache of an informer: decoded objects by key, and in groups at a cost proportional to the result.
 
-Of what can be packed, the newest are kept as they are and all others packed: a cache of 30,000 that are no longer
-read has to fit into memory, and unpacking one costs less than a call of the store.
+Of objects that can be packed, the newest are kept decoded and all others packed: a cache of 30,000 objects that are
+rarely read must fit into memory, and unpacking one costs less than a call of the store.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from katib.engine.runtime.objects import Key, Object
 T = TypeVar("T")
 
 GroupOf = Callable[[T], Hashable]
-"""Returns what an object is found by, such as its owner, with those that have the same; None: not by that. Pure."""
+"""Returns the group of an object, such as its owner; None for no group. Pure."""
 
 Pack = Callable[[Object, T], Callable[[], T] | None]
-"""Returns a function that restores the decoded object, from little memory and on any thread; None: kept as it is."""
+"""Returns a compact loader of the decoded object, callable on any thread; None to keep it decoded."""
 
 
 @runtime_checkable
 class Packer(Protocol[T]):
-    """A decoder that can make decoded objects small."""
+    """A decoder that can pack decoded objects."""
 
     def __call__(self, obj: Object, /) -> T:
         """Return the decoded object."""
 
     def pack(self, obj: Object, value: T, /) -> Callable[[], T] | None:
-        """Return a function that restores a decoded object, as `Pack` says."""
+        """Return a loader of the decoded object; see `Pack`."""
 
 
 KEPT_UNPACKED = 2_000
-"""How many of what can be packed are kept as they are, the newest: what is read again and again is mostly young."""
+"""Number of packable objects kept decoded, the newest: most repeated reads are of recent objects."""
 
 
 class Entry(Struct, Generic[T], eq=False, gc=False):
-    """One remembered object. There is one for each of a hundred thousand, so they are small.
+    """One cached object. Small, as there may be a hundred thousand.
 
     Attributes:
         value: The decoded object; None while only its packed form is kept.
-        recall: Restores it from the packed form; None where there is none.
-        group: What it is found by with others; None: only by its key.
-        order: Its place among the others, given to it by `GroupedCache.put`.
+        recall: Loads it from the packed form; None if there is none.
+        group: Its group; None for no group.
+        order: Its position, assigned by `GroupedCache.put`.
     """
 
     key: Key
@@ -62,27 +62,27 @@ class Entry(Struct, Generic[T], eq=False, gc=False):
         """Return the decoded object."""
         value = self.value
         if value is not None or self.recall is None:
-            return value  # type: ignore[return-value] # it is only taken away where it can be recalled
+            return value  # type: ignore[return-value] # it is only dropped if it can be recalled
         return self.recall()
 
     def pack(self) -> None:
-        """Keep the packed form only, where there is one."""
+        """Keep only the packed form, if there is one."""
         if self.recall is not None:
             self.value = None
 
 
 class Values(Sequence[T]):
-    """Objects of a cache as they are now; what is packed is unpacked when it is looked at, and not kept."""
+    """Snapshot of objects of a cache; a packed one is unpacked on each access, and not kept."""
 
     def __init__(self, entries: tuple[Entry[T], ...] = ()) -> None:
         self._entries = entries
 
     def followed_by(self, others: Iterable[T]) -> Values[T]:
-        """Return these objects and then others, which have neither uid nor revision."""
+        """Return these objects followed by others, which have neither uid nor revision."""
         return Values((*self._entries, *(Entry(Key("", ""), "", "", other, None) for other in others)))
 
     def versions(self) -> Iterator[tuple[str, str, Callable[[], T]]]:
-        """Yield uid and revision of each object, and what returns it."""
+        """Yield uid, revision and loader of each object."""
         return ((entry.uid, entry.resource_version, entry.load) for entry in self._entries)
 
     def __len__(self) -> int:
@@ -102,7 +102,7 @@ class Values(Sequence[T]):
 
 
 class _Group(Struct, Generic[T]):
-    """The entries of one group; sorted by creation when they are read, if they came in another order."""
+    """Entries of one group; sorted by creation on read if they arrived in another order."""
 
     entries: dict[Key, Entry[T]] = field(default_factory=dict)
     in_order: bool = True
@@ -116,10 +116,10 @@ class _Group(Struct, Generic[T]):
 
 
 class GroupedCache(Generic[T]):
-    """Decoded objects by key and in groups, in order of creation. Not thread-safe: its informer guards it.
+    """Decoded objects by key and in groups, in order of creation. Not thread-safe: its informer holds a lock.
 
     Attributes:
-        entries: All of them by key, for reading; `put` and `remove` change them.
+        entries: All entries by key, for reading; `put` and `remove` change them.
     """
 
     def __init__(self) -> None:
@@ -127,32 +127,30 @@ class GroupedCache(Generic[T]):
         self._groups: dict[Hashable, _Group[T]] = {}
         self._created = 0
         self._unpacked: deque[Entry[T]] = deque()
-        self._last: Hashable = None  # groups of neighbours are mostly the same, and kept once
+        self._last: Hashable = None  # neighbours mostly share a group, which is then stored once
 
     def __iter__(self) -> Iterator[Entry[T]]:
         return iter(tuple(self.entries.values()))
 
     def all(self) -> Values[T]:
-        """Return all objects."""
         return Values(tuple(self.entries.values()))
 
     def group(self, name: Hashable) -> Values[T]:
-        """Return the objects of a group."""
         group = self._groups.get(name)
         return group.values() if group else Values()
 
     def count(self, name: Hashable) -> int:
-        """Return how many objects a group has, without touching them."""
+        """Return the size of a group, without loading its objects."""
         group = self._groups.get(name)
         return len(group.entries) if group else 0
 
     def put(self, entry: Entry[T]) -> None:
-        """Remember an object in place of what the key had; what is new comes after all others."""
+        """Store an object in place of the one with its key; a new one is last in order."""
         old = self.entries.get(entry.key)
         if old is None:
             self._created += 1
             entry.order, entry.key = self._created, Key(sys.intern(entry.key.namespace), entry.key.name)
-        else:  # equal texts of each revision would be kept beside each other
+        else:  # equal strings of each revision would be duplicated
             entry.order, entry.key = old.order, old.key
             entry.uid = old.uid if old.uid == entry.uid else entry.uid
         if entry.group == self._last:
@@ -175,7 +173,6 @@ class GroupedCache(Generic[T]):
         group.entries[entry.key] = entry
 
     def remove(self, key: Key) -> None:
-        """Forget an object."""
         self._leave(self.entries.pop(key))
 
     def _leave(self, entry: Entry[T]) -> None:

@@ -1,4 +1,4 @@
-"""Time as an argument: everything that waits or stamps gets a clock, so tests never sleep."""
+"""Time as an argument: code that waits or stamps gets a clock, so tests never sleep."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Reads time and waits for it to pass. Safe to call from any thread."""
+    """Reads time and waits for it to pass. Thread-safe."""
 
     def now(self) -> datetime:
         """Return the wall time, aware, in UTC."""
 
     def monotonic(self) -> float:
-        """Return seconds from an arbitrary start that never run backwards."""
+        """Return monotonic seconds from an arbitrary start."""
 
     def wait(self, condition: threading.Condition, timeout_seconds: float | None = None, /) -> object:
-        """Wait on a condition, which the caller holds, until it is notified or the time is up; None waits forever.
+        """Wait on a condition held by the caller until it is notified or the timeout expires; None waits forever.
 
-        May also return early, as any wait on a condition: the caller looks again at what it waits for.
+        May return early, as any wait on a condition: the caller checks its predicate again.
         """
 
 
@@ -34,16 +34,16 @@ class SystemClock:
 
 
 class SteadyTime:
-    """Times to measure with: they begin at the wall time and then never jump, whatever is done to the wall clock."""
+    """Times for measuring: they begin at the wall time and never jump, even if the wall clock does."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._wall, self._monotonic = clock.now(), clock.monotonic()
 
     def now(self) -> datetime:
-        """Return the time by which deadlines and pauses count."""
+        """Return the time for deadlines and pauses."""
         return self._wall + timedelta(seconds=self._clock.monotonic() - self._monotonic)
 
     def at(self, monotonic: float) -> datetime:
-        """Return the time at a moment of the clock's `monotonic`."""
+        """Return the time for a value of the clock's `monotonic`."""
         return self._wall + timedelta(seconds=monotonic - self._monotonic)

@@ -1,4 +1,4 @@
-"""The loop around a reconciler: take a key, reconcile it, decide when to look again."""
+"""The loop around a reconciler: take a key, reconcile it, schedule the next reconcile."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a reconcile ended well.
+    """Result of a successful reconcile.
 
     Attributes:
-        requeue_after_seconds: When to look again even if nothing changes; None: only on the next change.
+        requeue_after_seconds: Delay until the next reconcile without a change; None for only on the next change.
     """
 
     requeue_after_seconds: float | None = None
 
 
 DONE = Result()
-"""Nothing more to do until something changes."""
+"""Nothing to do until the next change."""
 
 _current: ContextVar[tuple[str, Key, int] | None] = ContextVar("reconcile", default=None)
-"""Name of the controller, key and number of the reconcile; made into text only where it is logged."""
+"""Name of the controller, key and number of the reconcile; formatted only for a log record."""
 
 
 def current_reconcile() -> Mapping[str, str]:
-    """Return `controller`, `key` and `reconcile_id` of the reconcile that this thread is in; empty outside of one.
+    """Return `controller`, `key` and `reconcile_id` of the current thread's reconcile; empty outside of one.
 
-    For logs: whatever is logged on the way, by a store or a connection, can then be found by the id of its reconcile.
+    For logs: records of a store or a connection can then be found by the id of the reconcile.
     """
     if (current := _current.get()) is None:
         return {}
@@ -58,24 +58,24 @@ def _ignore(_key: Key, _error: Exception) -> None:
 class Controller:
     """Workers that reconcile the keys of a queue.
 
-    What the reconciler raises decides what follows:
+    The reconciler's exception decides how to continue:
 
-    - ConflictError: the cache was behind. Tried again with back-off; neither logged nor reported.
-    - UnavailableError, ForbiddenError: tried again with back-off.
-    - TerminalError, InvalidError: not tried again until the object changes.
-    - Anything else is a bug somewhere: tried again with back-off, logged with its traceback.
+    - ConflictError: the cache was stale. Retried with back-off; neither logged nor reported.
+    - UnavailableError, ForbiddenError: retried with back-off.
+    - TerminalError, InvalidError: not retried until the object changes.
+    - Any other is a bug: retried with back-off, logged with its traceback.
 
     Every failure is logged once, here, with `controller`, `key` and `reconcile_id` as extra fields of the record. Other
     records of a reconcile get them from `current_reconcile`.
 
     Args:
-        name: For logs and thread names.
-        reconcile: Moves one key a step closer to its spec. Called from several threads, never at once for one key.
-        queue: Where keys come from. Watchers of objects add to it; `stop` shuts it down.
-        workers: How many keys are reconciled at once.
-        thread: Where keys are reconciled one at a time, between the turns of others; the reconciler must not wait then.
-            None: on threads of its own, as many as there are workers.
-        on_error: Called with every failure but conflicts, on the worker's thread.
+        name: Name in logs and of threads.
+        reconcile: Moves one key a step closer to its spec. Called from several threads, never concurrently for one key.
+        queue: Queue of the keys. Watchers of objects add to it; `stop` shuts it down.
+        workers: Number of keys reconciled concurrently.
+        thread: Shared thread on which keys are reconciled one at a time; the reconciler must not block then. None for
+            own threads, one per worker.
+        on_error: Called with every failure except conflicts, on the worker's thread.
     """
 
     def __init__(
@@ -100,7 +100,6 @@ class Controller:
         ]
 
     def start(self) -> None:
-        """Start the workers."""
         if self._participant is not None:
             self.queue.tell(self._participant.wake)
             self._participant.wake()
@@ -121,7 +120,7 @@ class Controller:
             self.process_next()
 
     def process_next(self, timeout_seconds: float | None = None) -> float | None:
-        """Reconcile one key on this thread, if one comes in time; return in how many seconds the queue has another."""
+        """Reconcile one key on this thread, if one arrives in time; return the seconds until the queue has another."""
         key = self.queue.get(timeout_seconds)
         if key is None:
             return self.queue.seconds_to_next()
@@ -134,7 +133,7 @@ class Controller:
                 self.queue.add_after(key, result.requeue_after_seconds)
         except ConflictError:
             self.queue.add_rate_limited(key)
-        except Exception as error:  # noqa: BLE001 - the loop outlives every reconciler; the log gets the traceback
+        except Exception as error:  # noqa: BLE001 - the loop outlives any reconciler; the log gets the traceback
             self._fail(key, error)
         finally:
             _current.reset(outside)

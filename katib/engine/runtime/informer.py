@@ -1,15 +1,15 @@
-"""A cached reader of one kind: one list, then a watch, decoded once per change and found by key or group.
+"""Cached reader of one kind: a list, then a watch, decoded once per change and indexed by key and group.
 
 Laws:
 
 1. The cache shows a state that the store had, and catches up with the newest; it never goes back.
-2. Views change together with the cache: under its lock both tell the same story.
-3. Handlers see every object appear, change and go, in this order, each with what the cache held before and after.
-   Changes that happen while the store cannot be reached may be seen as one.
+2. Views change together with the cache: under its lock they are consistent.
+3. Handlers observe every object being added, changed and deleted, in this order, each with the cached value before and
+after. Changes during an outage of the store may be merged into one.
 4. An object that cannot be decoded is reported and blocks no other. If it could be decoded before, the cache keeps the
-   last good value; a write based on it is a conflict, so nothing is decided on stale grounds.
-5. A list is read a page at a time: what is held of it is one page, and of all others what the cache remembers. Pages
-   in order of creation fill an empty cache one by one; others are sorted first.
+last valid value; a write based on it is a conflict, so no decision is based on stale data.
+5. A list is read a page at a time: only one page and the cache are in memory. Pages in order of creation fill an empty
+cache directly; others are sorted first.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
 RECONNECT = Backoff(0.01, 5.0)
-"""A cache that is more than a few seconds old is of no use to a controller; one call in 5 s costs nothing."""
+"""Longest pause: a cache that is more than a few seconds old is useless to a controller, and one call in 5 s is
+cheap."""
 
 PAGED_TRIES = 2
-"""How often a list may expire between two pages before it is asked for at once, which cannot expire."""
+"""How often a list may expire between two pages before it is requested as a whole, which cannot expire."""
 
 _STOPPED = "the informer is being stopped"
 
@@ -57,7 +58,7 @@ class InformerEvent(Generic[T]):
 
     Attributes:
         type: ADDED has only `new`, DELETED only `old`, MODIFIED both.
-        key: Which object.
+        key: Key of the object.
         old: The cached object before.
         new: The cached object after.
     """
@@ -69,14 +70,14 @@ class InformerEvent(Generic[T]):
 
 
 class View(Protocol[T_contra]):
-    """An aggregate that is kept up to date with the cache, such as counts by state."""
+    """An aggregate that is updated together with the cache, such as counts by state."""
 
     def apply(self, old: T_contra | None, new: T_contra | None) -> None:
-        """Take one change: added when `old` is None, deleted when `new` is None. Must be fast and must not fail."""
+        """Apply one change: added if `old` is None, deleted if `new` is None. Must be fast and must not fail."""
 
 
 class _Listed(NamedTuple, Generic[T]):
-    """What is kept of an object of a list; no entry when the cache has it already, or it cannot be decoded."""
+    """The relevant part of a listed object; no entry if the cache has it already, or it cannot be decoded."""
 
     key: Key
     uid: str
@@ -99,24 +100,24 @@ def _log_decode_error(obj: Object, error: Exception) -> None:
 
 
 class Informer(Generic[T]):
-    """Keeps decoded objects of a kind at hand. Readers may call from any thread; what they get is shared and frozen.
+    """Cache of the decoded objects of a kind. Readers may call from any thread; results are shared and frozen.
 
     Attributes:
-        kind: Which objects.
-        lock: Holds the cache and the views still, to read what belongs together. Keep it short.
-        is_following: Whether the cache is in touch with the store: what is missing was missing there a moment ago.
+        kind: Kind of the objects.
+        lock: Freezes the cache and the views, for consistent reads. Hold it briefly.
+        is_following: Whether the cache is in touch with the store, so that a missing object does not exist.
 
     Args:
-        store: Where the objects are.
-        kind: Which objects.
-        decode: Turns an object into what readers want. Called on the informer's thread only. One that is a `Packer`,
-            too, makes what is seldom read small; it is unpacked whenever it is read.
-        group_of: Says in which group an object is found with others; None: there are no groups.
-        namespace: Only objects of this namespace; None: of any.
+        store: Store of the objects.
+        kind: Kind of the objects.
+        decode: Decodes an object. Called on the informer's thread only. If it is a `Packer`, rarely read objects are
+            packed, and unpacked on each read.
+        group_of: Returns the group of an object; None for no groups.
+        namespace: Restricts the objects to this namespace; None for any.
         on_decode_error: Called with each object that `decode` or `group_of` refuses; logs by default.
-        clock: Where waiting for a lost store is measured.
-        thread: Where to follow the store, between the turns of others. The store's watches have to be `TellingWatch`es,
-            and its other calls be answered without a network. None: on a thread of its own.
+        clock: Measures pauses during an outage of the store.
+        thread: Shared thread on which to follow the store. The store's watches must be `TellingWatch`es, and its other
+            calls must not need a network. None for an own thread.
     """
 
     def __init__(
@@ -158,17 +159,16 @@ class Informer(Generic[T]):
     # --- set-up -------------------------------------------------------------------------------------------------------
 
     def add_handler(self, handler: Handler[T]) -> None:
-        """Register a handler of all changes, called on the informer's thread without its lock. Before `start`."""
+        """Register a handler of all changes, called on the informer's thread without its lock. Call before `start`."""
         self._refuse_when_started("handler")
         self._handlers.append(handler)
 
     def add_view(self, view: View[T]) -> None:
-        """Register an aggregate that follows the cache, under its lock. Before `start`."""
+        """Register an aggregate that follows the cache, under its lock. Call before `start`."""
         self._refuse_when_started("view")
         self._views.append(view)
 
     def start(self) -> None:
-        """Start to follow the store."""
         self._started = True
         if self._participant is None:
             self._thread.start()
@@ -176,7 +176,7 @@ class Informer(Generic[T]):
             self._participant.wake()
 
     def stop(self) -> None:
-        """Stop following, and wait for the thread to end. The cache stays as it is. Calling it twice is fine."""
+        """Stop following, and wait for the thread to end. The cache remains readable. Idempotent."""
         with self._state:
             self._stopping = True
             if self._watch is not None:
@@ -192,7 +192,7 @@ class Informer(Generic[T]):
         return self._synced.is_set()
 
     def wait_for_sync(self, timeout_seconds: float | None = None) -> bool:
-        """Wait for the first list; return False once nothing more of it has come for this long."""
+        """Wait for the first list; return False after this time without progress."""
         pages = -1
         while not self._synced.is_set() and pages != self._pages_read:
             pages = self._pages_read
@@ -202,7 +202,7 @@ class Informer(Generic[T]):
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def get(self, key: Key) -> T | None:
-        """Return an object, or None when there is none."""
+        """Return an object, or None if there is none."""
         with self.lock:
             entry = self._cache.entries.get(key)
             if entry is None or entry.value is not None:
@@ -210,7 +210,7 @@ class Informer(Generic[T]):
             return entry.load()
 
     def has(self, key: Key) -> bool:
-        """Return whether there is an object, without touching it."""
+        """Return whether an object exists, without loading it."""
         with self.lock:
             return key in self._cache.entries
 
@@ -220,12 +220,12 @@ class Informer(Generic[T]):
             return self._cache.all()
 
     def group(self, name: Hashable) -> Values[T]:
-        """Return the objects of a group, in order of creation. Costs what the answer is long."""
+        """Return the objects of a group, in order of creation, at a cost proportional to their number."""
         with self.lock:
             return self._cache.group(name)
 
     def count(self, name: Hashable) -> int:
-        """Return how many objects a group has, at the same cost for any number."""
+        """Return the size of a group, at constant cost."""
         with self.lock:
             return self._cache.count(name)
 
@@ -237,7 +237,7 @@ class Informer(Generic[T]):
                 self._pause(pause)
 
     def _following_steps(self) -> Iterator[float | None]:
-        """Follow the store; yield how long to pause. None on a shared thread: until the watch has something to tell."""
+        """Follow the store; yield pauses. None on a shared thread: until the watch has changes."""
         failures = 0
         complaint = ""
         may_list_at_once = True
@@ -248,7 +248,7 @@ class Informer(Generic[T]):
                 if self._revision is None:
                     self._revision = self._relist()
                     self._synced.set()
-                    started = self._clock.monotonic()  # a list may take long; it is the watch that has to hold
+                    started = self._clock.monotonic()  # a list may take long; only the watch's duration matters
                 with self._store.watch(self.kind, self._revision) as watch:
                     changes = self._begin(watch)
                     while (events := changes()) is not None and not self._stopping:
@@ -264,23 +264,23 @@ class Informer(Generic[T]):
                 level = logging.DEBUG if str(error) in (complaint, _STOPPED) else logging.WARNING
                 complaint = str(error)
                 _log.log(level, "Watch interrupted: %s", error, extra={"kind": self.kind.kind})
-            except Exception:  # noqa: BLE001 - the cache must come back, whatever the store does
+            except Exception:  # noqa: BLE001 - the cache must recover from any error of the store
                 _log.exception("Watch failed", extra={"kind": self.kind.kind})
                 self.is_following = False
                 self._revision = None
             if self._clock.monotonic() - started > RECONNECT.longest_seconds:
-                failures, may_list_at_once = 0, True  # it held for a while: this is a new outage
+                failures, may_list_at_once = 0, True  # the watch lasted for a while: this is a new outage
             if expired and may_list_at_once:
-                may_list_at_once = False  # a server that says so again at once is asked ever more slowly
+                may_list_at_once = False  # a server that repeats this at once is asked with growing pauses
                 continue
             failures += 1
             yield RECONNECT.pause_seconds(failures)
 
     def _begin(self, watch: Watch) -> Callable[[], Iterable[WatchEvent] | None]:
-        """Go on with a watch that was opened, which `stop` closes.
+        """Adopt an open watch, to be closed by `stop`.
 
         Returns:
-            What gives the changes that are there, or, on a thread of its own, waits for one; None once the watch has
+            A function that returns the available changes, or, on an own thread, waits for one; None once the watch has
             ended.
         """
         changes: Callable[[], Iterable[WatchEvent] | None] = partial(_wait_for_one, watch)
@@ -378,7 +378,7 @@ class Informer(Generic[T]):
             recall = None if self._pack is None else self._pack(obj, value)
             group = None if self._group_of is None else self._group_of(value)
             return Entry(key, metadata["uid"], metadata["resourceVersion"], value, recall, group)
-        except Exception as error:  # noqa: BLE001 - whatever a foreign object provokes must not stop the others
+        except Exception as error:  # noqa: BLE001 - a foreign object must not stop the others
             try:
                 self._on_decode_error(obj, error)
             except Exception:  # noqa: BLE001 - their bug, not ours
@@ -386,9 +386,9 @@ class Informer(Generic[T]):
             return None
 
     def _change(self, key: Key, before: Entry[T] | None, after: Entry[T] | None) -> None:
-        """Put an entry in place of another, either of which may be missing, and notify views and handlers.
+        """Replace an entry by another, either of which may be missing, and notify views and handlers.
 
-        These are given to us by others: their bugs are logged and the informer goes on.
+        Their errors are logged and do not stop the informer.
         """
         old = None if before is None else before.value or before.load()
         new = None if after is None else after.value or after.load()

@@ -1,4 +1,4 @@
-"""Starts and stops informers and controllers in an order in which no controller works on an empty cache."""
+"""Starts and stops informers and controllers in order, so that no controller works on an empty cache."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from katib.engine.runtime.objects import Kind
 from katib.errors import UnavailableError
 
 SYNC_TIMEOUT_SECONDS = 60.0
-"""Two full waits for a locked database, or for a page of a list from a server that is very busy."""
+"""Two full waits for a locked database, or for a page of a list from a very busy server."""
 
 
 class Startable(Protocol):
-    """Something with threads of its own."""
+    """A component with threads of its own."""
 
     def start(self) -> None:
         """Start the threads and return."""
 
     def stop(self) -> None:
-        """End the threads and wait for them; fine when never started, and twice."""
+        """End the threads and wait for them. Idempotent, also if never started."""
 
 
 class Syncing(Startable, Protocol):
-    """Something that has to catch up before others may start: an informer."""
+    """A component that has to catch up before others may start: an informer."""
 
     kind: Kind
 
     def wait_for_sync(self, timeout_seconds: float | None = None) -> bool:
-        """Return False once it has made no progress for this long, True as soon as it has caught up."""
+        """Return True once it has caught up, False after this time without progress."""
 
 
 class Manager:
-    """Informers and controllers as one thing to start and stop. Also a context manager.
+    """Informers and controllers, started and stopped together. Also a context manager.
 
     Args:
         informers: Started first, all at once; stopped last.
         controllers: Started when every informer has synced; stopped first, in reverse order.
-        sync_timeout_seconds: How long an informer may go without progress.
+        sync_timeout_seconds: How long an informer may be without progress.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Objects and the store that keeps them.
+"""Objects and the protocol of their store.
 
-An object is a JSON mapping of the Kubernetes shape: apiVersion, kind, metadata, and usually spec and status. Both
-homes keep the same objects; a controller that works against this protocol runs in either.
+An object is a JSON mapping of the Kubernetes shape: apiVersion, kind, metadata, and usually spec and status. Both homes
+keep the same objects; a controller written against this protocol runs in either.
 """
 
 from __future__ import annotations
@@ -13,30 +13,28 @@ from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 Object = Mapping[str, Any]
-"""One object. Treat as frozen: what a store or an informer hands out is shared; copy before you change it."""
+"""One object. Treat as frozen: objects returned by a store or an informer are shared; copy before changing one."""
 
 
 class Kind(NamedTuple):
-    """Which kind of object: `("kubeflow.org/v1beta1", "Trial")`."""
+    """Kind of an object: `("kubeflow.org/v1beta1", "Trial")`."""
 
     api_version: str
     kind: str
 
     @classmethod
     def of(cls, obj: Object) -> Kind:
-        """Return the kind of an object."""
         return cls(obj.get("apiVersion", ""), obj.get("kind", ""))
 
 
 class Key(NamedTuple):
-    """Which object of a kind. Namespace is empty for cluster-scoped kinds."""
+    """Key of an object of a kind. The namespace is empty for cluster-scoped kinds."""
 
     namespace: str
     name: str
 
     @classmethod
     def of(cls, obj: Object) -> Key:
-        """Return the key of an object."""
         metadata = obj.get("metadata", {})
         return cls(metadata.get("namespace", ""), metadata.get("name", ""))
 
@@ -46,12 +44,12 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ObjectList:
-    """What a list call saw, or one page of it.
+    """Result of a list call, or one page of it.
 
     Attributes:
         items: The objects in order of creation; on a page of several, in the order of `ObjectStore.pages`.
-        resource_version: Watch from here to see every later change and no earlier one. The same on all pages.
-        in_order: Whether pages come in order of creation, at least those of one owner, and none fails to come.
+        resource_version: A watch from this revision sees every later change and no earlier one. The same on all pages.
+        in_order: Whether pages are in order of creation, at least among those of one owner, and complete.
     """
 
     items: tuple[Object, ...]
@@ -60,7 +58,7 @@ class ObjectList:
 
 
 class EventType(StrEnum):
-    """What happened to an object."""
+    """Type of a change."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -82,10 +80,10 @@ class WatchEvent:
 
 
 class Watch(Protocol):
-    """A stream of changes of one kind, in order, without gaps or repeats. One reader thread; `close` from any."""
+    """A stream of changes of one kind, in order, without gaps or repeats. For one reader thread; `close` from any."""
 
     def next(self, timeout_seconds: float | None = None) -> WatchEvent | None:
-        """Return the next change, or None when the time is up or the watch was closed.
+        """Return the next change, or None after the timeout or once the watch was closed.
 
         Raises:
             ExpiredError: The reader fell too far behind, or the store was restored; list again.
@@ -93,7 +91,7 @@ class Watch(Protocol):
         """
 
     def close(self) -> None:
-        """End the stream and wake the reader. Closing twice is fine."""
+        """End the stream and wake the reader. Idempotent."""
 
     def __enter__(self) -> Self: ...
 
@@ -104,31 +102,31 @@ class Watch(Protocol):
 
 @runtime_checkable
 class TellingWatch(Protocol):
-    """An ability of a watch: to say that there are changes, for a reader that cannot wait in `next`."""
+    """Optional ability of a watch: to notify of changes, for a reader that cannot block in `next`."""
 
     def tell(self, on_change: Callable[[], None]) -> None:
         """Register a callback for every change, and call it now; it must not block."""
 
     def take(self) -> Iterable[WatchEvent]:
-        """Return the changes that are there, without waiting: what `next` would return one by one. Raises as `next`."""
+        """Return the available changes without waiting, as `next` would one by one. Raises as `next`."""
 
 
 class ObjectStore(Protocol):
-    """Keeps objects. All methods may be called from any thread.
+    """Stores objects. All methods are thread-safe.
 
     Semantics are those of the Kubernetes API:
 
     - The store sets `metadata.uid`, `creationTimestamp`, `resourceVersion` (opaque, changes with every write) and
-      `generation` (starts at 1, grows when `spec` changes). What the caller puts there is ignored, except that
-      updates compare `resourceVersion`.
+      `generation` (starts at 1, grows when `spec` changes). The caller's values are ignored, except that updates
+      compare `resourceVersion`.
     - For the kinds that have a status subresource, `create` and `update` ignore `status`, and `update_status` changes
       nothing but `status`.
-    - A write that changes nothing is no write: same revision, no event.
-    - Deleting an object with finalizers only sets `deletionTimestamp`; it goes when the last finalizer is removed by an
-      update or a patch. When an object goes, objects whose owner references name its uid are deleted too, unless
-      another of their owners still exists.
+    - A write that changes nothing has no effect: same revision, no event.
+    - Deleting an object with finalizers only sets `deletionTimestamp`; it is removed when an update or a patch removes
+      the last finalizer. When an object is removed, objects whose owner references name its uid are deleted, too,
+      unless another of their owners still exists.
 
-    All methods raise UnavailableError when the store cannot be reached, after their own short retries.
+    All methods raise UnavailableError if the store cannot be reached, after their own short retries.
     """
 
     def get(self, kind: Kind, key: Key) -> Object:
@@ -149,23 +147,23 @@ class ObjectStore(Protocol):
         """Return the objects of a kind, in order of creation.
 
         Args:
-            kind: Which kind.
-            namespace: Only objects of this namespace; None: of any.
-            labels: Only objects that carry all of these.
-            owner_uid: Only objects with an owner reference to this uid.
+            kind: Kind of the objects.
+            namespace: Restricts the result to this namespace; None for any.
+            labels: Restricts the result to objects with all of these labels.
+            owner_uid: Restricts the result to objects with an owner reference to this uid.
         """
 
     def pages(
         self, kind: Kind, namespace: str | None = None, *, labels: Mapping[str, str] | None = None
     ) -> Iterator[ObjectList]:
-        """Yield what `list` returns a page at a time, at least one: for callers that keep little of each object.
+        """Yield the result of `list` a page at a time, at least one: for callers that keep little of each object.
 
-        All pages show the same revision. They come in any order, in which a stable sort by `creationTimestamp` yields
-        the order of creation. The store keeps no page that it has handed out, so that a reader that lets go of each
-        before it asks for the next never holds two.
+        All pages have the same revision. They come in any order in which a stable sort by `creationTimestamp` yields
+        the order of creation. The store does not keep returned pages, so that a reader that drops each before
+        requesting the next never holds two.
 
         Raises:
-            ExpiredError: The store does not know that revision any more; begin again, and forget the pages so far.
+            ExpiredError: The store no longer has that revision; begin again, and discard the pages so far.
         """
 
     def create(self, obj: Object) -> Object:
@@ -184,14 +182,13 @@ class ObjectStore(Protocol):
         """
 
     def patch(self, obj: Object, changes: Mapping[str, Any]) -> Object:
-        """Change the named fields of an object and leave every other as it is stored, in the form that it has there.
+        """Change the named fields of an object; all others keep their stored form.
 
-        This is how objects of users are written: what their author wrote may say more than our types know, and an
-        API server with rules refuses a field that comes back in another form, such as without its empty list.
+        Use this to write objects of users: their author's text may hold more than Katib's types, and an API server with
+        validation rules refuses a field that comes back in another form, such as without its empty list.
 
         Args:
-            obj: The object as it was read. Which one is changed, and since which revision, is read from its metadata;
-                the rest may be anything.
+            obj: The object as read. Its metadata identifies the object and the revision; the rest is ignored.
             changes: A JSON merge patch (RFC 7386): maps are merged, null removes a field, everything else replaces it.
                 A status cannot be changed this way.
 
@@ -202,12 +199,11 @@ class ObjectStore(Protocol):
     def update_status(self, obj: Object) -> Object:
         """Replace the status; return the object as stored. Raises as `update`.
 
-        Besides the status only kind and metadata are looked at, and of these what says which object is meant and since
-        which revision: the rest need not be there.
+        Besides the status, only kind, identity and revision of `obj` are used: the rest may be missing.
         """
 
     def delete(self, kind: Kind, key: Key, *, uid: str | None = None) -> None:
-        """Delete an object and, behind it, what it owns.
+        """Delete an object and then its dependents.
 
         Raises:
             NotFoundError: There is none, or its uid is another.
@@ -223,13 +219,13 @@ class ObjectStore(Protocol):
 
 @runtime_checkable
 class WholeWrites(Protocol):
-    """An ability of a store: to write an object and its status at once, for kinds that have a status subresource.
+    """Optional ability of a store: to write an object and its status at once, for kinds with a status subresource.
 
-    Readers never see the one without the other, and it is one change and one revision.
+    Readers never see one without the other; it is one change and one revision.
     """
 
     def create_whole(self, obj: Object) -> Object:
-        """Store a new object with the status that it brings. Returns and raises as `ObjectStore.create`."""
+        """Store a new object with its status. Returns and raises as `ObjectStore.create`."""
 
     def patch_whole(self, obj: Object, changes: Mapping[str, Any]) -> Object:
         """Change the named fields, and the status to that of `obj`. Returns and raises as `ObjectStore.patch`."""
@@ -237,12 +233,12 @@ class WholeWrites(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Some objects of a list, in order of creation, as text: many are passed on without being read.
+    """Part of a list, in order of creation, as text: many objects are passed on without being decoded.
 
     Attributes:
-        bodies: The JSON text of each.
-        resource_version: Of the store when they were read.
-        place: Where the next slice begins; empty behind the last one.
+        bodies: The JSON text of each object.
+        resource_version: Revision of the store at the time of reading.
+        place: Start of the next slice; empty after the last one.
     """
 
     bodies: tuple[str, ...]
@@ -252,9 +248,9 @@ class Slice:
 
 @runtime_checkable
 class SlicedStore(Protocol):
-    """An ability of a store: to go on with a list where an earlier call left off, without reading what comes before.
+    """Optional ability of a store: to continue a list from an earlier call's end, without reading what precedes it.
 
-    Each slice shows its objects as they are when it is read.
+    Each slice shows its objects as of its own read.
     """
 
     def slice(
@@ -266,8 +262,8 @@ class SlicedStore(Protocol):
         limit: int,
         place: str = "",
     ) -> Slice:
-        """Return at most `limit` objects of a kind that come behind a place; all other arguments are those of `list`.
+        """Return at most `limit` objects of a kind after a place; all other arguments are those of `list`.
 
         Raises:
-            InvalidError: The place is none that a slice named.
+            InvalidError: The place was not returned by a slice.
         """

@@ -1,4 +1,4 @@
-"""A thread that does something again and again, and at once when it is woken."""
+"""A thread that runs functions periodically, and immediately when woken."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _log = logging.getLogger(__name__)
 
 
 class Periodic:
-    """Calls functions one after the other in every period; what one of them raises ends nothing.
+    """Calls functions one after the other in every period; errors do not end it.
 
-    A KatibError is logged when it is another one than the last time, anything else always, with its traceback.
+    A KatibError is logged if it differs from the last one, any other error always, with its traceback.
 
     Args:
-        name: Of the thread.
+        name: Name of the thread.
         looks: The functions.
-        period_seconds: From the end of one look to the next.
-        clock: Where time is measured.
-        complaint: What the log says when a function fails, followed by the error.
+        period_seconds: Time between the end of one run and the next.
+        clock: The clock.
+        complaint: Log message for a failure, followed by the error.
     """
 
     def __init__(
@@ -39,11 +39,11 @@ class Periodic:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start the thread, which first waits for a period; `wake` it before, and it looks at once."""
+        """Start the thread, which first waits for a period unless woken before."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread and wait for it; fine when never started, and twice."""
+        """End the thread and wait for it. Idempotent, also if never started."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -51,13 +51,13 @@ class Periodic:
             self._thread.join()
 
     def wake(self) -> None:
-        """Wake the thread to look immediately."""
+        """Make the thread run the functions immediately."""
         with self._changed:
             self._woken = True
             self._changed.notify_all()
 
     def look(self) -> None:
-        """Look now, on the caller's thread."""
+        """Run the functions now, on the caller's thread."""
         for i, look in enumerate(self._looks):
             error = ""
             try:
@@ -66,7 +66,7 @@ class Periodic:
                 error = str(failure)
                 if error != self._last_errors[i]:
                     _log.warning("%s: %s", self._complaint, error)
-            except Exception:  # noqa: BLE001 - the thread has to live on, whatever a foreign object surprises it with
+            except Exception:  # noqa: BLE001 - the thread must survive any error, such as from a foreign object
                 _log.exception(self._complaint)
             self._last_errors[i] = error
 

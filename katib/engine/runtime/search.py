@@ -1,8 +1,8 @@
-"""Objects found and sorted by facts that a store keeps beside them: an ability that not every store has.
+"""Search and sorting by facts that a store keeps beside its objects: an optional ability.
 
-A store keeps facts in the same transaction as the object and learns from its owner how to derive them. It answers a
-search from them at a cost of what the answer is long. `search_in` gives the same answer from the objects themselves,
-in one pass that holds no more of them than the answer has.
+A store keeps facts in the same transaction as the object; its owner defines how to derive them. A search costs in
+proportion to its result. `search_in` gives the same result from the objects themselves, in one pass that holds no more
+objects than the result.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from katib.errors import InvalidError, invalid
 
 
 class Facts(NamedTuple):
-    """What is known of an object without reading it.
+    """Facts about an object, available without decoding it.
 
     Attributes:
-        scope: The objects that are searched together, such as those of one owner. No two kinds share a scope.
-        state: What it may be chosen by.
+        scope: Scope of a search, such as the objects of one owner. No two kinds share a scope.
+        state: State to filter by.
         name: Its name.
-        cost: The smaller the better; infinity where there is none.
-        brevity: Minus the seconds that it took, so that the longest comes first; 0 where that is not known.
+        cost: Smaller is better; infinity if it has none.
+        brevity: Its negated duration in seconds, so that the longest comes first; 0 if unknown.
     """
 
     scope: str
@@ -38,28 +38,28 @@ class Facts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FactsOf:
-    """How a store derives facts.
+    """Derivation of facts.
 
     Attributes:
-        version: Raise it whenever a function changes: the facts of all objects are then derived again.
-        kinds: A function for each kind that can be searched. It is pure, fast, and fails for no object.
+        version: Increase it when a function changes: the facts of all objects are then derived again.
+        kinds: A function for each searchable kind. It is pure, fast, and never fails.
     """
 
     version: int
     kinds: Mapping[Kind, Callable[[Object], Facts]]
 
     def __call__(self, obj: Object) -> Facts | None:
-        """Return the facts of an object; None when its kind has none."""
+        """Return the facts of an object; None if its kind has none."""
         derive = self.kinds.get(Kind.of(obj))
         return None if derive is None else derive(obj)
 
 
 NO_FACTS = FactsOf(0, {})
-"""Of a store that is never searched."""
+"""For a store that is never searched."""
 
 
 class Order(StrEnum):
-    """What comes first; what is equal is in order of creation."""
+    """Order of a result; ties are in order of creation."""
 
     CREATION = "creation"
     NAME = "name"
@@ -69,15 +69,15 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is looked for.
+    """A search.
 
     Attributes:
-        kind: Which kind.
-        scope: Which of its scopes.
-        states: Only objects in one of these states; empty: in any.
-        order: What comes first.
-        limit: At most so many.
-        after: The cursor of the answer to go on from; empty: from the beginning.
+        kind: Kind of the objects.
+        scope: Scope of the search.
+        states: Restricts the result to these states; empty for any.
+        order: Order of the result.
+        limit: Maximum size of a page.
+        after: Cursor of the previous page; empty for the first one.
     """
 
     kind: Kind
@@ -90,12 +90,13 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Part of an answer.
+    """One page of a result.
 
     Attributes:
-        items: The objects; those of a long part may be read when they are looked at, one at a time.
-        cursor: Where to go on; empty when there are no more. It stays good while objects come, change and go.
-        total: How many there are on all parts.
+        items: The objects; those of a long page may be loaded one at a time on access.
+        cursor: Cursor of the next page; empty on the last one. It stays valid while objects are added, changed and
+            deleted.
+        total: Number of objects on all pages.
     """
 
     items: Sequence[Object]
@@ -108,26 +109,26 @@ class SearchableStore(Protocol):
     """An object store that may keep facts. Thread-safe."""
 
     def search(self, query: Query) -> Found | None:
-        """Return what is found; None when the store keeps no facts of this kind.
+        """Return a page of the result; None if the store keeps no facts of this kind.
 
         Raises:
-            InvalidError: The cursor is none of this order.
+            InvalidError: The cursor does not belong to this order.
             UnavailableError: The store cannot be reached.
         """
 
 
 class Place(NamedTuple):
-    """Where an object stands in an order."""
+    """Position of an object in an order."""
 
     key: str | float
     age: str | int
 
     @classmethod
     def parse(cls, cursor: str, order: Order) -> Place:
-        """Read a cursor.
+        """Parse a cursor.
 
         Raises:
-            InvalidError: It is none of this order.
+            InvalidError: It does not belong to this order.
         """
         key, _, age = cursor.partition(",")
         if age and (order is Order.NAME or (order is Order.CREATION and not key)):
@@ -142,20 +143,20 @@ class Place(NamedTuple):
 
 
 def foreign_cursor(cursor: str) -> InvalidError:
-    """Return the error for a cursor that is none of a listing."""
+    """Return the error for a cursor of another list."""
     return invalid("cursor", f'"{cursor}" is none of this list', "start without one", "cursor")
 
 
 def search_in(objects: Iterable[tuple[str, Object]], facts_of: FactsOf, query: Query) -> Found:
-    """Return what a search finds among objects that come in any order, each with its age.
+    """Return the result of a search among objects in any order, each with its age.
 
     Args:
         objects: Objects of the kind, each with a text that sorts them in order of creation.
         facts_of: Derives their facts.
-        query: What is looked for.
+        query: The search.
 
     Raises:
-        InvalidError: The cursor is none of this order.
+        InvalidError: The cursor does not belong to this order.
     """
     after = Place.parse(query.after, query.order) if query.after else None
     total = 0

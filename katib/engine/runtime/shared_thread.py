@@ -1,17 +1,17 @@
 """One thread on which informers and controllers take turns.
 
-Threads of one interpreter run one at a time anyway. Where none of them waits for a network, a thread for each informer
-and each worker only means that every change is handed through a dozen of them, and each of these steps costs a wake-up
-and a change of thread. Here the next one simply goes on.
+Threads of one interpreter run one at a time anyway. If none of them waits for a network, a thread for each informer and
+each worker only means that every change passes through a dozen of them, and each of these steps costs a wake-up and a
+context switch. Here the next one simply continues.
 
 Laws:
 
-1. One turn at a time, so what takes turns needs no locks against the others.
-2. No wake-up is lost: one that comes during a turn brings another turn.
-3. Readers (`first`) go before those that decide, so decisions rest on all that is known; the others go in the order
-   in which they were woken.
+1. One turn at a time, so participants need no locks against each other.
+2. No wake-up is lost: one during a turn causes another turn.
+3. Readers (`first`) precede the participants that decide, so decisions use all available data; the others run in the
+order in which they were woken.
 
-A turn is short and never waits: what may take long has a thread of its own and wakes a participant when it is done.
+A turn is short and never waits: long work has a thread of its own and wakes a participant when it is done.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Turn = Callable[[], float | None]
-"""Does a bounded piece of work; returns in how many seconds to go on, None: not before it is woken."""
+"""Does a bounded piece of work; returns the seconds until the next turn, None to wait for a wake-up."""
 
 _DUE = attrgetter("due")
 
 _RETRY_SECONDS = 1.0
-"""When a turn goes on that raised, which is a bug of it: not at once, or it might keep all others from theirs."""
+"""Pause after a turn that raised, which is a bug: without it, the turn might starve all others."""
 
 
 class Participant:
-    """One that takes turns. Safe to call from any thread, from turns too.
+    """A participant that takes turns. Thread-safe, also within turns.
 
     Attributes:
-        wake: Asks for a turn.
+        wake: Requests a turn.
     """
 
     __slots__ = ("_thread", "due", "first", "turn", "wake")
@@ -54,25 +54,25 @@ class Participant:
         self._thread = thread
         self.turn = turn
         self.first = first
-        self.due = 0.0  # when its pause ends, on the monotonic clock
+        self.due = 0.0  # end of its pause, on the monotonic clock
         self.wake = partial(thread.wake, self)
 
     def leave(self) -> None:
-        """Take no more turns, and wait for the one that is under way. Leaving twice is fine."""
+        """Take no more turns, and wait for one in progress. Idempotent."""
         self._thread.leave(self)
 
 
 class SharedThread:
-    """Runs turns until it is stopped. Safe to call from any thread, from turns too.
+    """Runs turns until it is stopped. Thread-safe, also within turns.
 
     Args:
-        name: Of the thread.
+        name: Name of the thread.
         clock: Measures pauses.
     """
 
     def __init__(self, name: str, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
-        self._lock = threading.Lock()  # taken directly where no thread waits: twice as fast as through the condition
+        self._lock = threading.Lock()  # used directly if no thread waits: twice as fast as through the condition
         self._condition = threading.Condition(self._lock)
         self._reading: dict[Participant, None] = {}  # woken, in order
         self._deciding: dict[Participant, None] = {}
@@ -84,11 +84,10 @@ class SharedThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread after the turn that it is in. Stopping twice is fine."""
+        """End the thread after the current turn. Idempotent."""
         with self._lock:
             self._stopping = True
             self._condition.notify_all()
@@ -98,11 +97,11 @@ class SharedThread:
             call.cancel()
 
     def participant(self, turn: Turn, *, first: bool = False) -> Participant:
-        """Return one more that takes turns, as soon as it is woken."""
+        """Return a new participant, which takes its first turn once it is woken."""
         return Participant(self, turn, first=first)
 
     def call(self, work: Callable[[], T]) -> T:
-        """Call a function between the turns of others, and return what it returns; the function is short, as a turn.
+        """Call a short function between turns, and return its result.
 
         Raises:
             UnavailableError: The thread ends before the function is called.
@@ -116,7 +115,7 @@ class SharedThread:
             if call.set_running_or_notify_cancel():
                 try:
                     call.set_result(work())
-                except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+                except BaseException as error:  # noqa: BLE001 - raised in the waiting caller
                     call.set_exception(error)
 
         with self._lock:
@@ -131,7 +130,7 @@ class SharedThread:
             raise UnavailableError("the controllers are being stopped; try again when they are started") from None
 
     def leave(self, participant: Participant) -> None:
-        """Do what `Participant.leave` says."""
+        """Implement `Participant.leave`."""
         with self._lock:
             participant.turn = _no_turn
             self._forget(participant)
@@ -145,7 +144,7 @@ class SharedThread:
             woken = self._reading if participant.first else self._deciding
             if participant not in woken:
                 woken[participant] = None
-                if self._current is None:  # else it looks again after the turn that it is in
+                if self._current is None:  # otherwise the thread checks again after its current turn
                     self._condition.notify()
 
     def _run(self) -> None:
@@ -153,15 +152,15 @@ class SharedThread:
         while (participant := self._next(pause)) is not None:
             try:
                 pause = participant.turn()
-            except Exception:  # noqa: BLE001 - a bug of one must not end the turns of the others
+            except Exception:  # noqa: BLE001 - a bug of one participant must not end the turns of the others
                 _log.exception("Turn failed", extra={"turn": repr(participant.turn)})
                 pause = _RETRY_SECONDS
 
     def _next(self, pause: float | None) -> Participant | None:
-        """End the turn that is under way, and return whose turn is next; None when there are no more turns.
+        """End the current turn, and return the next participant; None if there are no more turns.
 
         Args:
-            pause: After which the one whose turn ends has another.
+            pause: Pause of the participant whose turn ends.
         """
         with self._lock:
             current, self._current = self._current, None
@@ -200,5 +199,5 @@ class SharedThread:
 
 
 def _no_turn() -> float | None:
-    """Do nothing: who left has no turns any more."""
+    """Do nothing: a participant that left takes no more turns."""
     return None

@@ -1,6 +1,6 @@
 """A clock for tests of anything built on this runtime.
 
-Differs from the real clock: time passes only in `advance`. A thread that waits on a condition of its own, past the
+Differs from the real clock: time passes only in `advance`. A thread that waits on a condition directly, without the
 clock, is not woken by it.
 """
 
@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 
 class VirtualClock:
-    """A clock that stands still until it is advanced. Safe to call from any thread."""
+    """A clock that stands still until it is advanced. Thread-safe."""
 
     def __init__(self, start: datetime = datetime(2024, 1, 1, tzinfo=UTC)) -> None:
         self._start = start
@@ -42,7 +42,7 @@ class VirtualClock:
                 self._waiting.pop(ticket, None)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass and wake threads that waited for it. Call without holding a condition that is waited on."""
+        """Advance time and wake the threads that waited for it. Call without holding a condition that is waited on."""
         with self._lock:
             self._elapsed += seconds
             due = [condition for condition, deadline in self._waiting.values() if deadline <= self._elapsed]
@@ -51,11 +51,11 @@ class VirtualClock:
                 condition.notify_all()
 
     def step(self, seconds: float) -> None:
-        """Set the wall clock by so much; to what measures time, a machine that sleeps looks the same."""
+        """Step the wall clock only; the monotonic clock of a suspended machine behaves the same."""
         self._stepped += seconds
 
     @property
     def waiting_count(self) -> int:
-        """How many threads wait for a moment to come, so that a test can tell when to advance."""
+        """The number of threads that wait with a timeout, so that a test can tell when to advance."""
         with self._lock:
             return len(self._waiting)

@@ -3,10 +3,10 @@
 Laws:
 
 1. A key is never processed twice at once: between `get` and `done` no other worker gets it.
-2. No add is lost: a key added while it is processed comes again after `done`.
+2. No add is lost: a key added while it is processed is returned again after `done`.
 3. Adds coalesce: a key waits at most once, however often it is added; of several delayed adds the earliest counts.
 
-Keys come out in the order in which they became ready.
+Keys are returned in the order in which they became ready.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from katib.errors import Backoff
 K = TypeVar("K", bound=Hashable)
 
 RETRY = Backoff(0.005, 30.0)
-"""At first long enough for an informer to catch up with the write that made the first try stale. At last a service that
-comes back after an outage is noticed within half a minute; one call in 30 s costs nothing."""
+"""The first delays are long enough for an informer to catch up with the write that made the first attempt stale. With
+the longest, the recovery of a service is noticed within half a minute, and one call in 30 s is cheap."""
 
 
 class WorkQueue(Generic[K]):
-    """De-duplicating, delaying, rate-limiting queue. Safe to call from any thread.
+    """De-duplicating, delaying, rate-limiting queue. Thread-safe.
 
     Attributes:
         is_shut_down: Whether `shut_down` was called.
 
     Args:
-        clock: Where delays and timeouts are measured.
+        clock: Measures delays and timeouts.
         retry: Delays of `add_rate_limited`.
     """
 
     def __init__(self, clock: Clock | None = None, *, retry: Backoff = RETRY) -> None:
         self._clock = clock or SystemClock()
         self._retry = retry
-        self._lock = threading.Lock()  # taken directly where no thread waits: twice as fast as through the condition
+        self._lock = threading.Lock()  # used directly if no thread waits: twice as fast as through the condition
         self._condition = threading.Condition(self._lock)
         self._ready: deque[K] = deque()
         self._pending: set[K] = set()  # waits in _ready, or will when its worker is done
@@ -55,7 +55,7 @@ class WorkQueue(Generic[K]):
         self._announce: Callable[[], None] = self._condition.notify
 
     def tell(self, on_work: Callable[[], None]) -> None:
-        """Register a callback for new keys, in place of waiting in `get`: for a consumer that cannot wait there.
+        """Register a callback for new keys, for a consumer that cannot block in `get`.
 
         It may also be called without a new key, and is called under the lock of the queue, so it must not block.
         """
@@ -63,7 +63,7 @@ class WorkQueue(Generic[K]):
             self._announce = on_work
 
     def add(self, key: K) -> None:
-        """Ask for a key to be processed soon."""
+        """Add a key to be processed soon."""
         with self._lock:
             if self.is_shut_down or key in self._pending:
                 return
@@ -73,7 +73,7 @@ class WorkQueue(Generic[K]):
                 self._announce()
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Ask for a key to be processed after a delay, unless an earlier moment is already planned."""
+        """Add a key after a delay, unless an earlier time is already planned."""
         if seconds <= 0:
             self.add(key)
             return
@@ -88,7 +88,7 @@ class WorkQueue(Generic[K]):
                 self._announce()
 
     def add_rate_limited(self, key: K) -> float:
-        """Ask for another try of a key after its back-off; return the delay in seconds."""
+        """Add a key after its back-off; return the delay in seconds."""
         with self._lock:
             self._failures[key] = failures = self._failures.get(key, 0) + 1
         delay = self._retry.pause_seconds(failures)
@@ -96,24 +96,24 @@ class WorkQueue(Generic[K]):
         return delay
 
     def cancel(self, key: K) -> None:
-        """Give up the delayed adds of a key; one that is ready stays so."""
+        """Cancel the delayed adds of a key, but not one that is ready."""
         with self._lock:
             self._due.pop(key, None)
             while self._delayed and self._due.get(self._delayed[0][2]) != self._delayed[0][:2]:
                 heapq.heappop(self._delayed)
 
     def forget(self, key: K) -> None:
-        """Note that a key succeeded: its next back-off starts from the beginning."""
+        """Reset the back-off of a key after a success."""
         with self._lock:
             self._failures.pop(key, None)
 
     def failure_count(self, key: K) -> int:
-        """Return how many times a key was rate limited since it was last forgotten."""
+        """Return how often a key was rate limited since it was last forgotten."""
         with self._lock:
             return self._failures.get(key, 0)
 
     def get(self, timeout_seconds: float | None = None) -> K | None:
-        """Return the next key, to be given back with `done`; None when the time is up or the queue was shut down."""
+        """Return the next key, to be completed with `done`; None after the timeout or once the queue is shut down."""
         with self._lock:
             deadline = None
             try:
@@ -133,20 +133,21 @@ class WorkQueue(Generic[K]):
                     self._clock.wait(self._condition, self._patience(deadline))
                 return None
             finally:
-                # A notification wakes one waiter, which may leave with a key while it was the one that kept the time
-                # of delayed keys: the one that leaves hands what remains to the next.
+                # A notification wakes one waiter, which may leave with a key while it was the one that timed the
+                # delayed
+                # keys: it notifies the next one.
                 if self._ready or self._delayed:
                     self._condition.notify()
 
     def done(self, key: K, *, succeeded: bool = False) -> float | None:
-        """Mark a key from `get` as processed; it comes again if it was added meanwhile.
+        """Mark a key from `get` as processed; if it was added in the meantime, it becomes ready again.
 
         Args:
-            key: Which.
+            key: The key.
             succeeded: Whether its failures are forgotten, as by `forget`.
 
         Returns:
-            What `seconds_to_next` would return.
+            The value of `seconds_to_next`.
         """
         with self._lock:
             self._processing.discard(key)
@@ -158,7 +159,7 @@ class WorkQueue(Generic[K]):
             return 0.0 if self._ready else self._patience(None)
 
     def shut_down(self) -> None:
-        """Refuse further adds, drop what waits, and make every `get` return None. Calling it twice is fine."""
+        """Refuse further adds, drop waiting keys, and make every `get` return None. Idempotent."""
         with self._lock:
             self.is_shut_down = True
             self._ready.clear()
@@ -168,21 +169,21 @@ class WorkQueue(Generic[K]):
             self._condition.notify_all()
 
     def __len__(self) -> int:
-        """Return how many keys are ready; delayed ones do not count."""
+        """Return the number of ready keys, without delayed ones."""
         with self._lock:
             self._promote()
             return len(self._ready)
 
     def seconds_to_next(self) -> float | None:
-        """Return in how many seconds there is something to get unless more is added: 0 for now, None for never."""
+        """Return the seconds until a key is ready unless more are added: 0 for now, None for never."""
         with self._lock:
             return 0.0 if self._ready else self._patience(None)
 
     def _promote(self) -> None:
-        """Make the delayed keys ready whose moment has come."""
+        """Make due delayed keys ready."""
         while self._delayed and self._delayed[0][0] <= self._clock.monotonic():
             moment, order, key = heapq.heappop(self._delayed)
-            if self._due.get(key) == (moment, order):  # else an earlier moment took its place
+            if self._due.get(key) == (moment, order):  # else it was replaced by an earlier one
                 del self._due[key]
                 if key not in self._pending:
                     self._pending.add(key)
@@ -190,7 +191,7 @@ class WorkQueue(Generic[K]):
                         self._ready.append(key)
 
     def _patience(self, deadline: float | None) -> float | None:
-        """Return for how long nothing is to be done; None: until a key is added."""
+        """Return the seconds until the next delayed key is due; None to wait for an add."""
         if self._delayed and (deadline is None or self._delayed[0][0] < deadline):
             deadline = self._delayed[0][0]
         return None if deadline is None else max(deadline - self._clock.monotonic(), 0.0)

@@ -1,9 +1,9 @@
-"""What the controllers call: the suggestion and early stopping services of one experiment, over gRPC.
+"""Clients of the controllers: the suggestion and early stopping services of one experiment, over gRPC.
 
-How a status is understood differs from Katib where Katib goes wrong. At validation a service that is not there is asked
-again instead of failing the experiment, and one that breaks on the input (INTERNAL, UNKNOWN: how Python services
-report an exception) has refused it, with its own text. At later calls the same codes are failures of the service, which
-is asked again for a while; one that cannot be reached, or says that what it needs cannot be, is asked again forever.
+Statuses are interpreted differently from Katib in these cases. During validation an unreachable service is asked again
+instead of failing the experiment, and INTERNAL or UNKNOWN (how Python services report an exception) is a refusal, with
+the service's own text. In later calls the same codes are failures of the service, which is asked again for a while; an
+unreachable service, or one that reports a missing dependency, is asked again forever.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from katib.wire.rpc.errors import Metadata, Status, refusal
 
 SEARCH_SPACE_KEY = "katib-search-space"
 EXHAUSTED, WAITING = "exhausted", "waiting"
-"""Trailing metadata of a reply: the search space has no more than these assignments, or none until a trial ends."""
+"""Trailing metadata of a reply: no assignments remain after these, or there are none until a trial ends."""
 
 _SUGGESTION = "/api.v1.beta1.Suggestion/"
 _EARLY_STOPPING = "/api.v1.beta1.EarlyStopping/"
 _JUDGE = "/katib.earlystopping.v1.EarlyStoppingJudge/"
 
 JUDGE_SECONDS = 10.0
-"""How long a service may take to judge: what it would say later than that is of no use."""
+"""Timeout of a judgement: a later one is of no use."""
 
 _REFUSALS = frozenset(
     {
@@ -49,8 +49,8 @@ _REFUSALS = frozenset(
 _AWAY = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
 _BROKEN = frozenset({grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL})
 _PASSED_ON = "StatusCode.UNAVAILABLE"
-"""In the details of UNKNOWN: a Python service that lets the error of a call of its own through, as Katib's medianstop
-does while the DB manager is away."""
+"""In the details of UNKNOWN: a Python service that lets the error of its own call through, as Katib's medianstop does
+while the DB manager is unavailable."""
 
 _FEATURES: dict[int, Feature] = {number: feature for feature, number in convert.FEATURES.items()}
 
@@ -58,13 +58,16 @@ Known = TypeVar("Known")
 
 
 class ServiceClient:
-    """Fits `katib.engine.controllers.ports.SuggestionService`. Thread-safe; the connections belong to the caller.
+    """Client of an experiment's services. Implements `katib.engine.controllers.ports.SuggestionService`.
+
+    Thread-safe; the connections belong to the caller.
 
     Args:
-        suggestion: To the suggestion service.
-        early_stopping: To the early stopping service, None when the experiment has none.
+        suggestion: Connection to the suggestion service.
+        early_stopping: Connection to the early stopping service, None if the experiment has none.
         reads_history: Whether the suggestion service needs the trials.
-        db_manager_address: Returns where early stopping services read metrics, `host:port` or `unix:/path`.
+        db_manager_address: Returns the address from which early stopping services read metrics, `host:port` or
+            `unix:/path`.
     """
 
     def __init__(
@@ -86,7 +89,7 @@ class ServiceClient:
         self._message: tuple[tuple[str, ExperimentSpec], pb.Experiment] | None = None
 
     def validate(self, experiment: Experiment) -> Future[None]:
-        """Ask both services at once; the future holds all errors of both."""
+        """Validate with both services at once; the future raises all errors of both."""
         asked = [self._validate_algorithm(experiment)]
         if self._early_stopping is not None and experiment.spec.early_stopping is not None:
             asked.append(self._validate_early_stopping(self._early_stopping, experiment))
@@ -101,7 +104,7 @@ class ServiceClient:
         total_request: int,
         earlier: Sequence[Trial] = (),
     ) -> Future[SuggestionsReply]:
-        """Ask for assignments, given the experiment's own trials and earlier ones to learn from."""
+        """Request assignments, given the experiment's own trials and earlier ones to learn from."""
         head = pb.GetSuggestionsRequest(
             experiment=self._message_of(experiment),
             current_request_number=current_request,
@@ -118,7 +121,7 @@ class ServiceClient:
         )
 
     def _message_of(self, experiment: Experiment) -> pb.Experiment:
-        """Return an experiment as services see it, converted again when something of that has changed."""
+        """Return an experiment as services see it, converted again only after a relevant change."""
         known, asked_about = self._message, (experiment.name, experiment.spec)
         if known is None or known[0] != asked_about:
             known = self._message = asked_about, convert.experiment_message(experiment)
@@ -127,7 +130,7 @@ class ServiceClient:
     def get_early_stopping_rules(
         self, experiment: Experiment, trials: Sequence[Trial]
     ) -> Future[tuple[EarlyStoppingRule, ...]]:
-        """Ask for the rules that the next trials start with."""
+        """Request the rules for the next trials."""
         connection = self._early_stopping
         if connection is None:
             return _known(())
@@ -142,7 +145,7 @@ class ServiceClient:
         )
 
     def judges(self, experiment: Experiment) -> Future[bool]:
-        """Ask whether the early stopping service judges running trials: once, then it is known."""
+        """Return whether the early stopping service judges running trials; asks at most once."""
         connection = self._early_stopping
         if connection is None or self._judges is not None:
             return _known(bool(self._judges))
@@ -154,7 +157,7 @@ class ServiceClient:
         def on_error(status: Status) -> bool:
             if status.code in _AWAY:
                 connection.fail(status)
-            return learn(status.code is not grpc.StatusCode.UNIMPLEMENTED)  # it knows the call, and refuses this one
+            return learn(status.code is not grpc.StatusCode.UNIMPLEMENTED)  # it knows the call, but refused this one
 
         return connection.call(
             _JUDGE + "Judge",
@@ -165,7 +168,7 @@ class ServiceClient:
         )
 
     def judge(self, experiment: Experiment, trials: Sequence[Trial]) -> Future[tuple[StopVerdict, ...] | None]:
-        """Ask which running trials should be stopped by what is known now; None where the service does not judge."""
+        """Return the running trials to stop, given the present readings; None if the service does not judge."""
         connection = self._early_stopping
         if connection is None:
             return _known(None)
@@ -219,14 +222,14 @@ class ServiceClient:
 
 
 def _known(value: Known) -> Future[Known]:
-    """Return a future that is done."""
+    """Return a completed future."""
     future: Future[Known] = Future()
     future.set_result(value)
     return future
 
 
 def _suggestions(answer: bytes, metadata: Metadata, *, asked: int) -> SuggestionsReply:
-    """Return a reply as an object. An empty one means the end unless it says otherwise: some know no other way."""
+    """Decode a reply. An empty one means the end unless marked otherwise: some services cannot mark it."""
     reply = pb.GetSuggestionsReply.FromString(answer)
     waits = (SEARCH_SPACE_KEY, WAITING) in metadata
     is_empty = asked > 0 and not reply.parameter_assignments
@@ -240,7 +243,7 @@ def _suggestions(answer: bytes, metadata: Metadata, *, asked: int) -> Suggestion
 
 
 def _check_features(experiment: Experiment, numbers: Iterable[int]) -> None:
-    """Raise InvalidError when a service lacks what the experiment needs; Katib's services name no features."""
+    """Raise InvalidError if a service lacks a feature that the experiment needs; Katib's services list no features."""
     algorithm = experiment.spec.algorithm or AlgorithmSpec()
     known = [_FEATURES[number] for number in numbers if number in _FEATURES]
     errors = check_features(experiment.spec, algorithm.algorithm_name, known)
@@ -249,13 +252,16 @@ def _check_features(experiment: Experiment, numbers: Iterable[int]) -> None:
 
 
 def _unvalidated(connection: Connection, status: Status, experiment: Experiment) -> None:
-    """Understand the status of a suggestion service; one without validation takes what Katib's messages can say."""
+    """Interpret the status of a suggestion service.
+
+    One without validation supports the features that Katib's messages can express.
+    """
     _refused(connection, status, path="spec.algorithm")
     _check_features(experiment, ())
 
 
 def _refused(connection: Connection, status: Status, *, path: str) -> None:
-    """Understand the status of a validation; returning means valid."""
+    """Interpret the status of a validation; returning means valid."""
     if status.code is grpc.StatusCode.UNIMPLEMENTED:
         return
     if status.code in _REFUSALS:
@@ -273,13 +279,13 @@ def _retry_on_failure(connection: Connection, status: Status) -> NoReturn:
 
 
 def _check_shortage(connection: Connection, status: Status) -> None:
-    """Raise UnavailableError if a service that knows no better word for it failed for want of memory and the like."""
+    """Raise UnavailableError if a service failed for lack of a resource such as memory, but reports a general error."""
     if status.code in _BROKEN and (shortage := shortage_in(status.details)) is not None:
         raise UnavailableError(f"{connection.peer}: {shortage}")
 
 
 def _all_of(futures: Sequence[Future[None]]) -> Future[None]:
-    """Return a future that is done when all are: with every field error if any refused, else with the first failure."""
+    """Return a future of all; it raises every field error if any refused, else the first failure."""
     joined: Future[None] = Future()
     joined.set_running_or_notify_cancel()
     lock = threading.Lock()

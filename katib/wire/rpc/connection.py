@@ -1,4 +1,4 @@
-"""One connection to one service: calls at once, answers in futures, errors of our tree."""
+"""Connection to one service: calls return futures, with typed errors."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ CHANNEL_OPTIONS = (
     # The default pool would make a new channel wait out the back-off of a dead one to the same address.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 50),
-    # Despite its name: how long one attempt to connect may take. A busy service accepts long before it says a word.
+    # Despite its name, the timeout of one attempt to connect. A busy service accepts long before it responds.
     ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 2000),
     ("grpc.enable_http_proxy", 0),  # services are local or in the cluster; a user's http_proxy is for neither
 )
 
 DEADLINE_SECONDS = 60.0
-"""How long a service may take to answer: Katib's value."""
+"""Timeout of a call: Katib's value."""
 
 Result = TypeVar("Result")
 
 
 class Connection:
-    """A channel that is opened at the first call and may be shared by all experiments. Thread-safe.
+    """A channel that is opened by the first call and may be shared by all experiments. Thread-safe.
 
     Args:
         address: `host:port` or `unix:/path`.
-        peer: What to call the service in errors, such as `suggestion service "tpe"`.
+        peer: Name of the service in errors, such as `suggestion service "tpe"`.
         timeout_seconds: Deadline of each call.
     """
 
@@ -61,14 +61,14 @@ class Connection:
         on_error: Callable[[Status], Result] | None = None,
         timeout_seconds: float | None = None,
     ) -> Future[Result]:
-        """Send a request; the future holds what `result` makes of the answer, or a KatibError.
+        """Send a request; the future holds the value of `result` for the response, or a KatibError.
 
         Args:
             method: Full path of the method.
             request: The serialized message.
-            result: Turns the serialized answer and the trailing metadata into the result.
-            on_error: Turns a status into a result, or raises; by default `fail`.
-            timeout_seconds: Another deadline than the usual one.
+            result: Converts the serialized response and the trailing metadata.
+            on_error: Converts a status, or raises; by default `fail`.
+            timeout_seconds: Overrides the default deadline.
         """
         timeout = self._timeout_seconds if timeout_seconds is None else timeout_seconds
         future: Future[Result] = Future()
@@ -85,14 +85,14 @@ class Connection:
             if not self._waiter.take(partial(settle, partial(self._wait, known, request, timeout))):
                 pending = known.future(request, timeout=timeout)
                 pending.add_done_callback(lambda done: settle(partial(_outcome, done)))
-        except (UnavailableError, ValueError):  # ValueError: closed between our look and the call
+        except (UnavailableError, ValueError):  # ValueError: closed between the check and the call
             future.set_exception(self._closed_error())
-        except (RuntimeError, MemoryError) as error:  # no thread could be started, most likely
+        except (RuntimeError, MemoryError) as error:  # most likely, no thread could be started
             future.set_exception(shortage_of(error) or error)
         return future
 
     def close(self) -> None:
-        """End the connection; calls in flight fail with UnavailableError. Closing twice is fine."""
+        """Close the connection; pending calls fail with UnavailableError. Idempotent."""
         with self._lock:
             channel, self._channel, self._closed = self._channel, None, True
         if channel is not None:
@@ -131,11 +131,11 @@ class Connection:
             future.set_exception(error)
         except DecodeError:
             future.set_exception(UnavailableError(f"{self.peer} gave an unreadable answer: not the message expected"))
-        except Exception as error:  # noqa: BLE001 - a bug of ours: belongs to the caller, not to gRPC's thread
+        except Exception as error:  # noqa: BLE001 - a bug of Katib's belongs to the caller, not to gRPC's thread
             future.set_exception(shortage_of(error) or error)
 
     def fail(self, status: Status) -> NoReturn:
-        """Raise the error that a status stands for, in words that name the service and where it is."""
+        """Raise the error for a status, with the name and address of the service."""
         if status.code is grpc.StatusCode.DEADLINE_EXCEEDED:
             raise UnavailableError(f"{self.peer} did not answer within {self._timeout_seconds:g} s")
         if status.code is grpc.StatusCode.UNAVAILABLE:
@@ -146,30 +146,30 @@ class Connection:
 
 
 def _outcome(done: Any) -> tuple[Status, bytes]:
-    """Return how a call ended, and the answer if there is one."""
+    """Return the status of a call, and the response if there is one."""
     status = status_of_call(done)
     return status, done.result() if status.code is grpc.StatusCode.OK else b""
 
 
 KEPT_SECONDS = 10.0
-"""How long the thread waits for another call: there may be a thousand services that are asked once an hour."""
+"""How long an idle thread is kept: there may be a thousand services that are called once an hour."""
 
 _END_SECONDS = 5.0
 """A call ends at once when its connection is closed."""
 
 Call = Callable[[], None]
-"""Waits for an answer and deals with it. Must not raise."""
+"""Waits for a response and processes it. Must not raise."""
 
 
 class AnswerThread:
-    """A thread that runs calls one at a time, and is kept for the next one. Safe to call from any thread.
+    """A thread that runs calls one at a time, and is kept for the next one. Thread-safe.
 
-    gRPC starts a thread for each call that is not waited for, in the caller's time: a third of a millisecond,
-    several times that while other threads are at work. To hand a call to a thread that is there takes a tenth of it.
+    gRPC starts a thread for each asynchronous call, in the caller's time: a third of a millisecond, and several times
+    that while other threads are busy. Passing a call to an existing thread takes a tenth of it.
 
     Args:
-        name: Of the thread.
-        kept_seconds: How long it waits for another call before it ends; the next call starts it again.
+        name: Name of the thread.
+        kept_seconds: How long an idle thread is kept; the next call starts a new one.
     """
 
     def __init__(self, name: str, kept_seconds: float = KEPT_SECONDS) -> None:
@@ -182,7 +182,7 @@ class AnswerThread:
         self._thread: threading.Thread | None = None
 
     def take(self, call: Call) -> bool:
-        """Schedule a call; return False, without the call, while another one is under way."""
+        """Schedule a call; return False, without running it, while another one is in progress."""
         with self._lock:
             if self._is_busy or self._is_closed:
                 return False
@@ -195,7 +195,7 @@ class AnswerThread:
         return True
 
     def close(self) -> None:
-        """End the thread; a call that is under way is waited for. Later calls are left alone. Closing twice is fine."""
+        """End the thread, after a call in progress. Later calls are declined. Idempotent."""
         with self._lock:
             self._is_closed, thread = True, self._thread
         self._calls.put(None)
@@ -203,13 +203,13 @@ class AnswerThread:
             thread.join(_END_SECONDS)
 
     def _run(self) -> None:
-        """Make calls until the thread is closed, or none came for long."""
+        """Run calls until closed, or idle for too long."""
         while True:
             try:
                 call = self._calls.get(timeout=self._kept_seconds)
             except queue.Empty:
                 with self._lock:
-                    if self._is_busy:  # one is on its way
+                    if self._is_busy:  # a call is about to arrive
                         continue
                     self._thread = None
                     return

@@ -1,10 +1,10 @@
-"""Objects of `katib.model` to messages of the wire, and messages back to objects.
+"""Conversion between objects of `katib.model` and messages of the wire.
 
-What is sent is what Katib sends, so that its algorithm images understand it, with one difference: a number that is
-none. A reading that is NaN, infinite, `unavailable` or no number at all is left out of the observation, and a finished
-trial whose objective has no usable value is sent as FAILED. Of all forms this hurts least: services that read the
-objective of every SUCCEEDED trial would raise on such a text (and on the missing entry), and all of them skip FAILED
-trials or count them as bad points.
+Messages are those of Katib, so that its algorithm images understand them, except for invalid numbers. A reading that is
+NaN, infinite, `unavailable` or not a number is left out of the observation, and a finished trial without a usable
+objective value is sent as FAILED. This form causes the least harm: services that read the objective of every SUCCEEDED
+trial would raise on such a text (and on the missing entry), and all of them skip FAILED trials or count them as bad
+points.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ UNMEASURED_TRIALS_TAG = b"\xd2\x3e"
 
 
 def experiment_message(experiment: Experiment) -> pb.Experiment:
-    """Return an experiment as services see it: name without namespace, and what matters to an algorithm."""
+    """Return an experiment as services see it: name without namespace, and the fields relevant to an algorithm."""
     spec, algorithm = experiment.spec, experiment.spec.algorithm or AlgorithmSpec()
     message = pb.Experiment(
         name=experiment.name,
@@ -120,7 +120,7 @@ def experiment_message(experiment: Experiment) -> pb.Experiment:
 
 
 def early_stopping_message(spec: ExperimentSpec) -> pb.EarlyStoppingSpec:
-    """Return the early stopping algorithm with its settings; empty when there is none."""
+    """Return the early stopping algorithm with its settings; empty if there is none."""
     algorithm = spec.early_stopping or AlgorithmSpec()
     return pb.EarlyStoppingSpec(
         algorithm_name=algorithm.algorithm_name,
@@ -188,7 +188,7 @@ def _nas_config(config: NasConfig) -> pb.NasConfig:
 
 
 def is_sent(trial: Trial) -> bool:
-    """Return whether every service hears of a trial, as in Katib: not when it ended without metrics it should have."""
+    """Return whether every service receives a trial, as in Katib: not if required metrics are missing at its end."""
     conditions = trial.status.conditions
     if is_true(conditions, TrialCondition.METRICS_UNAVAILABLE):
         return False
@@ -227,16 +227,17 @@ def trial_message(trial: Trial) -> pb.Trial:
 
 
 def unmeasured_message(trial: Trial) -> pb.Trial:
-    """Return a trial that not every service hears of, as those see it that do."""
+    """Return a trial without metrics, for the services that accept such trials."""
     message = trial_message(trial)
     message.status.condition = pb.TrialStatus.METRICSUNAVAILABLE
     return message
 
 
 def _observed(trial: Trial) -> list[pb.Metric]:
-    """Return name and value of each metric, without values that are no finite numbers.
+    """Return name and value of each metric, except values that are not finite numbers.
 
-    A metric without strategy has empty text, as in Katib, unless it is the objective, which services convert unseen.
+    A metric without strategy has empty text, as in Katib, unless it is the objective, which services convert
+    unconditionally.
     """
     objective, observation = trial.spec.objective or ObjectiveSpec(), trial.status.observation
     if observation is None:
@@ -251,10 +252,10 @@ def _observed(trial: Trial) -> list[pb.Metric]:
 
 @runtime_checkable
 class VersionedTrials(Protocol):
-    """Trials that need not be read in order to know whether they changed."""
+    """Trials whose changes can be detected without reading them."""
 
     def versions(self) -> Iterator[tuple[str, str, Callable[[], Trial]]]:
-        """Yield the uid of each trial, its revision and what returns it; both are empty where there are none."""
+        """Yield uid, revision and loader of each trial; uid and revision are empty if unknown."""
 
 
 def _versions(trials: Iterable[Trial]) -> Iterator[tuple[str, str, Callable[[], Trial]]]:
@@ -266,14 +267,14 @@ def _versions(trials: Iterable[Trial]) -> Iterator[tuple[str, str, Callable[[], 
 
 
 class TrialEncoder:
-    """Serializes the trials of one experiment, each state of each trial once.
+    """Serializes the trials of one experiment, each version of each trial once.
 
     A protobuf message is the concatenation of its fields, so a request with a thousand past trials is the bytes of the
-    experiment followed by bytes that are already there. Keeps what the last call needed and no more. Thread-safe.
+    experiment followed by cached bytes. Caches only the trials of the last call. Thread-safe.
 
     Args:
-        tag: Of the field that the trials are in.
-        unmeasured_tag: Of the field for trials that not every service hears of; without it they are left out.
+        tag: Tag of the field for the trials.
+        unmeasured_tag: Tag of the field for trials without metrics; if empty, they are left out.
     """
 
     def __init__(self, tag: bytes = TRIALS_TAG, unmeasured_tag: bytes = b"") -> None:
@@ -282,7 +283,7 @@ class TrialEncoder:
         self._known: dict[str, tuple[str, bytes]] = {}
 
     def encode(self, trials: Iterable[Trial]) -> bytes:
-        """Return the fields of a request that hold these trials, each field in this order."""
+        """Return the request fields of these trials, in this order."""
         known = self._known
         kept: dict[str, tuple[str, bytes]] = {}
         parts: list[bytes] = []
@@ -292,7 +293,7 @@ class TrialEncoder:
                 entry = (version, self._encoded(load()))
             kept[uid] = entry
             parts.append(entry[1])
-        self._known = kept  # swapped whole: a call at the same time loses cache entries at worst
+        self._known = kept  # replaced as a whole: a concurrent call loses cache entries at worst
         return b"".join(parts)
 
     def _encoded(self, trial: Trial) -> bytes:
@@ -319,7 +320,7 @@ def _varint(number: int) -> bytes:
 
 
 def assignments_of(reply: pb.GetSuggestionsReply) -> tuple[TrialAssignment, ...]:
-    """Return what a service suggests; without rules, and without names where it leaves naming to the controller."""
+    """Return a service's assignments; without rules, and without names if the controller chooses them."""
     found: list[TrialAssignment] = []
     for suggested in reply.parameter_assignments:
         values = tuple([ParameterAssignment(name=one.name, value=one.value) for one in suggested.assignments])
@@ -366,6 +367,6 @@ def our_message_of(log: MetricLog) -> ours.Reading:
 
 
 def time_error(path: str, text: str) -> FieldError:
-    """Return the error of a time stamp that cannot be read."""
+    """Return the error for an unreadable time stamp."""
     cause = f"{text!r} is not an RFC 3339 time stamp"
     return FieldError(path, cause, "write it as 2024-03-04T17:55:08Z", "time-format")

@@ -1,4 +1,4 @@
-"""What a client of the DB manager brings, its token and whom it trusts, and the certificate that the server shows."""
+"""Credentials for the DB manager: a client's token and authorities, and the server's certificate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from katib.wire.rpc.tokens import METADATA_KEY, TOKEN_VARIABLE
 
 AUTHORITY_VARIABLE = "KATIB_DB_MANAGER_CA"
 SERVER_NAME = "katib-db-manager"
-"""Name that the certificate of every DB manager holds, by whatever address it is reached."""
+"""Name in the certificate of every DB manager, independent of its address."""
 
 CERTIFICATE_FILE, KEY_FILE = "tls.crt", "tls.key"
 
@@ -25,11 +25,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """How to call a DB manager.
+    """Credentials for calling a DB manager.
 
     Attributes:
-        token: Sent with each call; empty: none. Katib's DB manager takes no notice of it.
-        authority: Certificates (PEM) of those who sign the DB manager's; empty: plain text.
+        token: Sent with each call unless empty. Katib's DB manager ignores it.
+        authority: Certificate authorities (PEM) of the DB manager; empty for plain text.
     """
 
     token: str = field(default="", repr=False)
@@ -37,22 +37,21 @@ class Credentials:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The environment variables that hand them to a pod; `of` reads them."""
+        """The environment variables that pass them to a pod; `of` reads them."""
         given = {TOKEN_VARIABLE: self.token, AUTHORITY_VARIABLE: self.authority}
         return {name: value for name, value in given.items() if value}
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Credentials:
-        """Return what a pod was handed."""
+        """Return the credentials in a pod's environment."""
         return cls(environment.get(TOKEN_VARIABLE, ""), environment.get(AUTHORITY_VARIABLE, ""))
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What goes with each call."""
+        """The metadata of each call."""
         return ((METADATA_KEY, self.token),) if self.token else ()
 
     def channel(self, address: str) -> grpc.Channel:
-        """Open a channel."""
         if not self.authority:
             return grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
         name = ("grpc.ssl_target_name_override", SERVER_NAME)
@@ -91,7 +90,7 @@ class _Files:
         return _configuration(*self._served)
 
     def changed(self) -> grpc.ServerCertificateConfiguration | None:
-        """Return what to serve from now on; None: what was served so far."""
+        """Return the new certificate to serve; None if it is unchanged."""
         with self._lock:
             try:
                 found = self._read()

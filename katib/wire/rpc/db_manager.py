@@ -1,11 +1,11 @@
-"""The DBManager of the wire: an observation log served over gRPC.
+"""Server of the observation log: Katib's DBManager over gRPC.
 
-Katib's rules hold, where its DB manager works: a reading without time stamp is skipped, one with an unreadable time
-stamp fails the whole report, an unknown trial has an empty log. Where it crashes or fails, this one answers: a report
+Katib's rules apply if its DB manager works: a reading without time stamp is skipped, one with an unreadable time stamp
+fails the whole report, an unknown trial has an empty log. If Katib's crashes or fails, this one answers: a report
 without usable reading stores nothing, and errors carry the status code of their class instead of UNKNOWN.
 
-Beside it, on the same port, is what the controllers ask for beyond Katib's calls (`proto/observations.proto`). With a
-guard, callers are authenticated (`katib.wire.rpc.log_guard`); without one, they are not.
+The same port serves further calls for the controllers (`proto/observations.proto`). With a guard, callers are
+authenticated (`katib.wire.rpc.log_guard`).
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _UNLIMITED = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_l
 
 
 OnCall = Callable[[Exception | None], None]
-"""Takes how a call ended; None: well."""
+"""Receives the error of a call; None for success."""
 
 
 OnReport = Callable[[str], None]
-"""Takes the name of a trial of which readings were just stored."""
+"""Receives the name of a trial whose readings were just stored."""
 
 
 def ignore_report(_trial_name: str) -> None:
@@ -53,13 +53,13 @@ def ignore_report(_trial_name: str) -> None:
 
 
 class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer):
-    """Answers from a log: Katib's calls, what the controllers ask beyond them, and whether the log answers.
+    """Serves a log: Katib's calls, further calls for the controllers, and health checks.
 
     Args:
-        log: Has the readings.
-        guard: Authenticates callers; None: every caller may do everything.
+        log: The observation log.
+        guard: Authenticates callers; None to allow everything to everyone.
         on_call: Called after each call.
-        on_report: Called when readings were stored.
+        on_report: Called after readings were stored.
     """
 
     def __init__(
@@ -79,7 +79,6 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
     def ReportObservationLog(
         self, request: pb.ReportObservationLogRequest, context: grpc.ServicerContext
     ) -> pb.ReportObservationLogReply:
-        """Append readings."""
         with self._answered(context):
             trial = self._reportable(request, context)
             self._log.report(trial, _readings(request.observation_log))
@@ -97,20 +96,20 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
     def DeleteObservationLog(
         self, request: pb.DeleteObservationLogRequest, context: grpc.ServicerContext
     ) -> pb.DeleteObservationLogReply:
-        """Remove the log of a trial; that of another namespace's trial of this name stays."""
+        """Remove the log of a trial, but not that of another namespace's trial of this name."""
         with self._answered(context):
             trial = _trial_name(request)
             if self._guard is None:
                 self._log.delete(trial)
             elif not self._guard.belongs_to_another(self._guard.check_control(Caller.of(context), trial), trial):
                 self._log.delete(trial)
-                self._guard.forget(trial)  # last: who still owns the log repeats a deletion that was cut off
+                self._guard.forget(trial)  # last: the owner can repeat an interrupted deletion
             return pb.DeleteObservationLogReply()
 
     # --- what the controllers ask beyond them -------------------------------------------------------------------------
 
     def Summarize(self, request: ours.SummarizeRequest, context: grpc.ServicerContext) -> ours.SummarizeReply:
-        """Return summaries of those metrics that have a reading."""
+        """Return summaries of the metrics that have a reading."""
         with self._answered(context):
             reply = ours.SummarizeReply()
             found = self._log.summarize(self._readable(request, context), list(request.metric_names))
@@ -126,7 +125,7 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
             return ours.GetNewestReply(readings=map(our_message_of, newest))
 
     def Report(self, request: ours.ReportRequest, context: grpc.ServicerContext) -> ours.ReportReply:
-        """Append readings with their steps; a report of none asks whether numbered ones are stored once."""
+        """Append readings with their steps; an empty report asks whether numbered batches are supported."""
         with self._answered(context):
             trial = self._reportable(request, context)
             if readings := _our_readings(request.readings):
@@ -143,7 +142,7 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
             return ours.ReadReply(readings=map(our_message_of, self._read(request, context)))
 
     def GetChanges(self, request: ours.GetChangesRequest, context: grpc.ServicerContext) -> ours.GetChangesReply:
-        """Return what arrived of a metric after the cursors."""
+        """Return the readings of a metric after the cursors."""
         with self._answered(context):
             reply = ours.GetChangesReply()
             cursors = {entry.trial_name: entry.cursor for entry in request.cursors}
@@ -153,7 +152,6 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
             return reply
 
     def Count(self, request: ours.CountRequest, context: grpc.ServicerContext) -> ours.CountReply:
-        """Return how many readings there are."""
         with self._answered(context):
             trial = self._readable(request, context)
             return ours.CountReply(count=self._log.count(trial, metric_name=request.metric_name))
@@ -176,7 +174,7 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
             return reply
 
     def Begin(self, request: ours.BeginRequest, context: grpc.ServicerContext) -> ours.BeginReply:
-        """Empty the log of a trial and remember whose it is."""
+        """Empty the log of a trial and register its owner."""
         with self._answered(context):
             trial, guard = _trial_name(request), self._guard
             if guard is None:
@@ -191,7 +189,7 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
             return ours.BeginReply()
 
     def End(self, request: ours.EndRequest, context: grpc.ServicerContext) -> ours.EndReply:
-        """Take no more readings of a trial; that of another namespace goes on."""
+        """Close the log of a trial to further readings, but not that of another namespace's trial."""
         with self._answered(context):
             trial = _trial_name(request)
             if self._guard is not None:
@@ -214,7 +212,7 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
     def Check(
         self, request: health_pb2.HealthCheckRequest, context: grpc.ServicerContext
     ) -> health_pb2.HealthCheckResponse:
-        """Answer SERVING, or fail with UNKNOWN as Katib's probes expect."""
+        """Return SERVING, or fail with UNKNOWN as Katib's probes expect."""
         if request.service not in HEALTH_SERVICES:
             context.abort(grpc.StatusCode.UNKNOWN, f"unknown service {request.service!r}")
         try:
@@ -229,10 +227,10 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
 
     @contextmanager
     def _answered(self, context: grpc.ServicerContext) -> Iterator[None]:
-        """Turn whatever goes wrong into the status that the caller gets."""
+        """Convert every error into the status for the caller."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - as it says
+        except Exception as error:  # noqa: BLE001 - converted into a status
             self._notify(error)
             status = status_of(error)
             context.set_trailing_metadata(status.metadata)
@@ -245,14 +243,14 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
             self._on_call(error)
 
     def _reportable(self, request: Any, context: grpc.ServicerContext) -> str:
-        """Return the trial of a request whose caller may report its readings."""
+        """Return the trial of a request if the caller may report its readings."""
         trial = _trial_name(request)
         if self._guard is not None:
             self._guard.check_report(Caller.of(context), trial)
         return trial
 
     def _readable(self, request: Any, context: grpc.ServicerContext) -> str:
-        """Return the trial of a request whose caller may read it."""
+        """Return the trial of a request if the caller may read it."""
         trial = _trial_name(request)
         if self._guard is not None:
             self._guard.check_read(Caller.of(context), trial)
@@ -272,7 +270,7 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
 
 
 class DbManagerServer:
-    """A running server; `address` and `plain_address` are where it listens, with the ports it got."""
+    """A running server; `address` and `plain_address` contain the actual ports."""
 
     def __init__(self, server: grpc.Server, address: str, plain_address: str = "") -> None:
         self.address = address
@@ -280,7 +278,7 @@ class DbManagerServer:
         self._server = server
 
     def stop(self, grace_seconds: float = 1.0) -> None:
-        """Take no more calls, let those under way end, and return when the port is free."""
+        """Refuse new calls, let those in progress end, and return when the port is free."""
         self._server.stop(grace_seconds).wait()
 
 
@@ -297,19 +295,18 @@ def serve_db_manager(
     """Serve a log; messages may be of any size.
 
     Args:
-        log: What to serve; stays open and is closed by its owner.
-        address: `host:port`; port 0 takes a free one. Or `unix:/path`, which only this account can open then.
-        guard: Authenticates callers; None: every caller may do everything.
-        credentials: Certificates to serve with; None: plain text.
-        plain_address: Where to serve plain text in addition to certificates, for callers who come through a forwarded
-            port.
+        log: The log; closed by its owner.
+        address: `host:port`; port 0 for a free one. Or `unix:/path`, which only this account can open.
+        guard: Authenticates callers; None to allow everything to everyone.
+        credentials: Certificates to serve with; None for plain text.
+        plain_address: Additional plain-text address, for callers with a forwarded port.
         on_call: Called after each call, on the thread that served it.
-        on_report: Called with the name of a trial when readings of it were stored, on the thread that stored them.
+        on_report: Called with the name of a trial after its readings were stored, on the thread that stored them.
 
     Raises:
         UnavailableError: The address cannot be listened on.
     """
-    # Without so_reuseport=0 two servers would share a port and take calls by turns.
+    # Without so_reuseport=0 two servers would share a port and take calls in turn.
     options = (*_UNLIMITED, ("grpc.so_reuseport", 0))
     server = grpc.server(ThreadPoolExecutor(_WORKERS, thread_name_prefix="db-manager"), options=options)
     servicer = DbManagerServicer(log, guard, on_call, on_report)
@@ -323,7 +320,7 @@ def serve_db_manager(
 
 
 def _listen(server: grpc.Server, address: str, credentials: grpc.ServerCredentials | None) -> str:
-    """Start to listen; return the address with the port it got."""
+    """Start to listen; return the address with the actual port."""
     try:
         port = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
     except RuntimeError as error:
@@ -389,7 +386,7 @@ def _our_readings(messages: Iterable[ours.Reading]) -> list[MetricLog]:
 
 
 def _batch_id(request: ours.ReportRequest) -> BatchId | None:
-    """Return which of its readings a reporter sends; None where they are not numbered."""
+    """Return the batch id of a report; None if its readings are not numbered."""
     if request.first < 0:
         raise invalid("first", f"{request.first} is below 0", "count from 0", "batch-number-negative")
     if len(request.reporter) > REPORTER_LENGTH:

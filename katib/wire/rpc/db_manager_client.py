@@ -1,10 +1,10 @@
-"""A client of a DBManager that is an observation log.
+"""Observation log over a DBManager client.
 
-A report is one call, all or none. When its answer is lost (deadline, broken connection) the caller cannot know whether
-it was stored. Readings that are numbered (`BatchId`) are sent again then and stored once; others, and all by a DB
-manager of Katib's, are stored twice.
+A report is one call, all or none. If its response is lost (deadline, broken connection), the caller cannot know whether
+it was stored. Numbered readings (`BatchId`) are then sent again and stored once; others, and all with Katib's DB
+manager, are stored twice.
 
-Of what our DB manager answers beyond Katib's calls, Katib's says UNIMPLEMENTED; then Katib's calls do the same, slower.
+Katib's DB manager answers UNIMPLEMENTED to the further calls; Katib's calls then do the same, more slowly.
 """
 
 from __future__ import annotations
@@ -33,17 +33,18 @@ from katib.wire.rpc.credentials import NO_CREDENTIALS, Credentials
 from katib.wire.rpc.errors import error_of, status_of_call
 
 TRANSFER_SECONDS = 600.0
-"""How long a whole log may take where the DB manager cannot summarize it: a million readings and a slow network."""
+"""Timeout for transferring a whole log if the DB manager cannot summarize it: a million readings over a slow
+network."""
 
 Metadata = tuple[tuple[str, str], ...]
 
 
 class _NotImplementedThereError(TerminalError):
-    """The DB manager does not know the call; it is Katib's."""
+    """The DB manager does not implement the call; it is Katib's."""
 
 
 class _Stub(DBManagerStub, ObservationsStub):
-    """Katib's calls and ours on one channel; no two have one name."""
+    """Katib's calls and the further ones on one channel; their names are distinct."""
 
     def __init__(self, channel: grpc.Channel) -> None:
         DBManagerStub.__init__(self, channel)  # type: ignore[no-untyped-call]  # generated
@@ -51,11 +52,11 @@ class _Stub(DBManagerStub, ObservationsStub):
 
 
 class DbManagerConnection:
-    """A channel to a DB manager, opened with the first call. Clients may share it. Thread-safe.
+    """A channel to a DB manager, opened by the first call. Clients may share it. Thread-safe.
 
     Args:
-        connect: Opens a channel; what has to be closed after it goes onto the stack.
-        peer: Names the DB manager in errors.
+        connect: Opens a channel; resources to close after it go onto the stack.
+        peer: Name of the DB manager in errors.
     """
 
     def __init__(self, connect: Callable[[ExitStack], grpc.Channel], peer: str = "DB manager") -> None:
@@ -74,11 +75,11 @@ class DbManagerConnection:
         return cls(lambda way: way.enter_context(credentials.channel(target)), f"DB manager at {target}")
 
     def call(self, method: str, request: Any, timeout_seconds: float, metadata: Metadata) -> Any:
-        """Return the reply; all that goes wrong is a KatibError."""
+        """Return the reply; every error is a KatibError."""
         return self.call_on(self.opened(), method, request, timeout_seconds, metadata)
 
     def opened(self) -> _Stub:
-        """Return what the calls go through."""
+        """Return the stub, opening the channel if necessary."""
         with self._lock:
             if self._is_closed:
                 raise self._closed()
@@ -89,7 +90,7 @@ class DbManagerConnection:
             return self._stub
 
     def call_on(self, stub: _Stub, method: str, request: Any, timeout_seconds: float, metadata: Metadata) -> Any:
-        """Return the reply of a call through `opened`."""
+        """Return the reply of a call through a stub from `opened`."""
         try:
             return getattr(stub, method)(request, timeout=timeout_seconds, metadata=metadata)
         except grpc.RpcError as error:
@@ -99,11 +100,11 @@ class DbManagerConnection:
             if status.code is grpc.StatusCode.PERMISSION_DENIED:
                 raise ForbiddenError(f"{self._peer}: {one_line(status.details)}") from error
             raise error_of(status, peer=self._peer, path="observation_log") from error
-        except ValueError as error:  # the channel was closed meanwhile
+        except ValueError as error:  # the channel was closed concurrently
             raise self._closed() from error
 
     def drop(self, only: _Stub | None = None) -> None:
-        """Close the channel, or only if it is still this one; the next call opens another."""
+        """Close the channel, optionally only if it is still this one; the next call opens another."""
         with self._lock:
             if only is not None and self._stub is not only:
                 return
@@ -112,7 +113,7 @@ class DbManagerConnection:
         way.close()
 
     def close(self) -> None:
-        """Close the channel and take no more calls."""
+        """Close the channel and refuse further calls."""
         self._is_closed = True
         self.drop()
 
@@ -121,13 +122,13 @@ class DbManagerConnection:
 
 
 class DbManagerClient:
-    """An observation log behind a DBManager. Fits `katib.model.metrics.ObservationLog`. Thread-safe.
+    """Observation log of a DBManager. Implements `katib.model.metrics.ObservationLog`. Thread-safe.
 
     Args:
-        target: `host:port`, or a channel, which stays open when the client is closed, or a connection.
+        target: `host:port`, a channel (which its owner closes), or a connection.
         timeout_seconds: Deadline of each call.
-        credentials: What the caller brings.
-        token_of: Returns what the caller brings in the name of a namespace; empty: the same as otherwise.
+        credentials: Default credentials.
+        token_of: Returns the token for a namespace; empty for the default credentials.
     """
 
     def __init__(
@@ -146,18 +147,18 @@ class DbManagerClient:
         self._token_of = token_of
 
     def speaking_as(self, token: str) -> Self:
-        """Return a client on the same connection that brings another token; it need not be closed."""
+        """Return a client on the same connection with another token; it need not be closed."""
         client = copy(self)
         client._metadata = Credentials(token).metadata  # noqa: SLF001 - of this class
         return client
 
     def within(self, namespace: str) -> Self:
-        """Return the log as it answers those who may read in a namespace."""
+        """Return the log with the credentials for a namespace."""
         token = self._token_of(namespace)
         return self.speaking_as(token) if token else self
 
     def report(self, trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
-        """Append readings; all or none. A DB manager of Katib's gets them without steps and numbers."""
+        """Append readings; all or none. Katib's DB manager receives them without steps and numbers."""
         if batch is not None or any(log.step is not None for log in logs):
             reporter, first = batch or ("", 0)
             readings = map(our_message_of, logs)
@@ -175,7 +176,7 @@ class DbManagerClient:
         return self._ours("Report", ours.ReportRequest(trial_name=trial_name)) is not None
 
     def summarize(self, trial_name: str, metrics: Sequence[str]) -> Observation | None:
-        """Return min, max and latest of these metrics; None when there is no reading of the first one."""
+        """Return min, max and latest of these metrics; None if the first one has no reading."""
         reply = self._ours("Summarize", ours.SummarizeRequest(trial_name=trial_name, metric_names=metrics))
         if reply is None:
             return self._folded(trial_name, metrics)
@@ -183,7 +184,7 @@ class DbManagerClient:
         return observation_with(metrics, found)
 
     def begin(self, trial_name: str, *, reports_without_token: bool = False, reads_without_token: bool = False) -> None:
-        """Begin the log of a trial, empty; it belongs to the namespace of the caller's token.
+        """Begin the log of a trial, empty; it belongs to the namespace of the token.
 
         Raises:
             AlreadyExistsError: A trial of this name in another namespace has it.
@@ -197,16 +198,16 @@ class DbManagerClient:
             self.delete(trial_name)
 
     def end(self, trial_name: str) -> None:
-        """Close the log of a trial to further readings. A DB manager of Katib's still takes them."""
+        """Close the log of a trial to further readings. Katib's DB manager still accepts them."""
         self._ours("End", ours.EndRequest(trial_name=trial_name))
 
     def refusal_of(self, trial_name: str) -> str:
-        """Return why reports of a trial were refused; empty when none was."""
+        """Return why reports of a trial were refused; empty if none was."""
         reply = self._ours("GetRefusal", ours.GetRefusalRequest(trial_name=trial_name))
         return "" if reply is None else str(reply.reason)
 
     def delete(self, trial_name: str) -> None:
-        """Remove the log of a trial; an unknown trial is fine."""
+        """Remove the log of a trial; an unknown trial is not an error."""
         self._call("DeleteObservationLog", pb.DeleteObservationLogRequest(trial_name=trial_name))
 
     def read(
@@ -231,13 +232,13 @@ class DbManagerClient:
         return _readings(reply)
 
     def newest(self, trial_name: str, *, limit: int, metric_name: str = "") -> list[MetricLog]:
-        """Return the last so many readings of the curve, in its order."""
+        """Return the last readings of the curve, in its order."""
         request = ours.GetNewestRequest(trial_name=trial_name, metric_name=metric_name, limit=limit)
         reply = self._ours("GetNewest", request)
         return self.read(trial_name, metric_name=metric_name)[-limit:] if reply is None else _readings(reply)
 
     def curve(self, trial_name: str, metric_name: str, max_points: int) -> list[MetricLog]:
-        """Return a curve of at most so many readings."""
+        """Return a curve thinned to a number of readings."""
         request = ours.GetCurveRequest(trial_name=trial_name, metric_name=metric_name, max_points=max_points)
         reply = self._ours("GetCurve", request)
         if reply is None:
@@ -245,7 +246,7 @@ class DbManagerClient:
         return _readings(reply)
 
     def best(self, trial_names: Sequence[str], metric_name: str, *, maximize: bool) -> BestTrial | None:
-        """Return which of these trials has the best reading."""
+        """Return the trial with the best reading."""
         request = ours.GetBestRequest(trial_names=trial_names, metric_name=metric_name, maximize=maximize)
         reply = self._ours("GetBest", request)
         if reply is None:
@@ -254,14 +255,13 @@ class DbManagerClient:
         return BestTrial(reply.best.trial_name, reply.best.value) if reply.HasField("best") else None
 
     def count(self, trial_name: str, *, metric_name: str = "") -> int:
-        """Return the number of readings."""
         reply = self._ours("Count", ours.CountRequest(trial_name=trial_name, metric_name=metric_name))
         return len(self.read(trial_name, metric_name=metric_name)) if reply is None else int(reply.count)
 
     def changes(self, cursors: Mapping[str, int], metric_name: str = "") -> list[Change]:
-        """Return what arrived after these cursors.
+        """Return the readings after these cursors.
 
-        Of a DB manager of Katib's the whole log is read, and as many readings are skipped as are known.
+        With Katib's DB manager the whole log is read, and the known number of readings is skipped.
         """
         asked = [ours.Cursor(trial_name=trial, cursor=cursor) for trial, cursor in cursors.items()]
         reply = self._ours("GetChanges", ours.GetChangesRequest(cursors=asked, metric_name=metric_name))
@@ -275,7 +275,7 @@ class DbManagerClient:
         return [Change(c.trial_name, c.cursor, reading_of(c.reading.time_stamp, c.reading)) for c in reply.changes]
 
     def close(self) -> None:
-        """End the connection, which other clients may use, too."""
+        """Close the connection, including for other clients that share it."""
         self._connection.close()
 
     def _folded(self, trial_name: str, metrics: Sequence[str]) -> Observation | None:
@@ -293,7 +293,7 @@ class DbManagerClient:
         return self._connection.call(method, request, timeout_seconds or self._timeout_seconds, self._metadata)
 
     def _ours(self, method: str, request: Any) -> Any | None:
-        """Return the reply to a call that only our DB manager knows; None: it is Katib's."""
+        """Return the reply to a call that Katib's DB manager does not implement; None if it is Katib's."""
         with suppress(_NotImplementedThereError):
             return self._call(method, request)
         return None

@@ -1,8 +1,8 @@
-"""KatibError to gRPC status and back, in one place.
+"""Conversion between KatibError and gRPC status.
 
-The class of an error decides the status code (`katib.errors.ERROR_CODES`), its text becomes the details, one line for
-each field error. Field errors also travel whole in trailing metadata, so that path, remedy and origin survive the wire
-between two ends that know them; any other client still reads the lines.
+The class of an error decides the status code (`katib.errors.ERROR_CODES`), its text becomes the details, one line per
+field error. Field errors are also sent in trailing metadata, so that path, remedy and origin survive between Katib's
+own endpoints; any other client still reads the lines.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from katib.errors import (
 )
 
 FIELD_ERRORS_KEY = "katib-field-errors-bin"
-"""Trailing metadata: JSON list of [path, cause, remedy, origin]. The suffix `-bin` lets it carry any bytes."""
+"""Trailing metadata: JSON list of [path, cause, remedy, origin]. The suffix `-bin` allows arbitrary bytes."""
 
 Metadata = tuple[tuple[str, str | bytes], ...]
 
-# gRPC peers accept 8 KiB of headers by default; details are percent-encoded, so leave room for that and for the rest.
+# gRPC peers accept 8 KiB of headers by default; details are percent-encoded, so leave room for that and other headers.
 _MAX_DETAILS = 2000
 _MAX_FIELD_ERRORS = 3000
 
 _NO_GRPC = "Received http2 header with status"
-"""How gRPC's core begins the details of a status that it made of an HTTP status itself."""
+"""Prefix of the details of a status that gRPC's core derived from an HTTP status."""
 
 _CODES = {code.name: code for code in grpc.StatusCode}
 
@@ -65,7 +65,7 @@ _CLASSES |= dict.fromkeys(
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How a call ended, as gRPC says it."""
+    """Status of a gRPC call."""
 
     code: grpc.StatusCode
     details: str = ""
@@ -73,10 +73,10 @@ class Status:
 
 
 def status_of_call(call: Any) -> Status:
-    """Return how a call ended that is done.
+    """Return the status of a completed call.
 
-    Something that speaks HTTP alone, such as a gateway that does not know its route yet, is not the service that was
-    called: gRPC makes UNIMPLEMENTED of its 404, as if the service had no such method.
+    An HTTP server without gRPC, such as a gateway that does not have the route yet, is not the called service: gRPC
+    derives UNIMPLEMENTED from its 404, as if the service had no such method.
     """
     code, details = call.code(), call.details() or ""
     if details.startswith(_NO_GRPC):
@@ -94,12 +94,12 @@ def status_of(error: BaseException) -> Status:
 
 
 def error_of(status: Status, *, peer: str, path: str = "request") -> KatibError:
-    """Return the error that a status stands for.
+    """Return the error for a status.
 
     Args:
-        status: Anything but OK.
-        peer: Who answered, such as `suggestion service "tpe"`: the message begins with it.
-        path: What to name as the field when the peer refused the input without naming any.
+        status: Any status except OK.
+        peer: Name of the peer, such as `suggestion service "tpe"`: the prefix of the message.
+        path: Field to name if the peer refused the input without naming one.
     """
     if status.code is grpc.StatusCode.INVALID_ARGUMENT:
         return refusal(status, path=path)
@@ -108,7 +108,7 @@ def error_of(status: Status, *, peer: str, path: str = "request") -> KatibError:
 
 
 def refusal(status: Status, *, path: str) -> InvalidError:
-    """Return the field errors of a refused request: those sent whole, else one for each line of the details."""
+    """Return the field errors of a refused request: those in the metadata, else one per line of the details."""
     packed = next((value for key, value in status.metadata if key == FIELD_ERRORS_KEY), None)
     errors = _unpack(packed) if isinstance(packed, bytes) else ()
     if errors:
@@ -131,4 +131,4 @@ def _unpack(packed: bytes) -> tuple[FieldError, ...]:
     try:
         return tuple(FieldError(*map(str, row)) for row in json.loads(packed))
     except (ValueError, TypeError):
-        return ()  # another program's metadata under our key: its details still say what is wrong
+        return ()  # another program's metadata under this key: its details still have the cause

@@ -1,23 +1,23 @@
-"""Access to the observation log.
+"""Access control of the observation log.
 
 | caller | reports | reads | begins, ends, deletes |
 |---|---|---|---|
 | token of a trial | its own | its own | no |
 | token of a reader | no | of its namespace | no |
 | token of the controller | of its namespace | of its namespace | of its namespace |
-| no token, from this very machine, where that is trusted | no | all | no |
+| no token, on loopback, if trusted | no | all | no |
 | no token | trials begun with `reports_without_token` | trials begun with `reads_without_token` | no |
 
-Only the controller may report for a trial that has ended: its observation is made.
+Only the controller may report for an ended trial, whose observation is complete.
 
-Trials are known to the log by name alone. So the namespace of a trial is remembered when its log begins, and another
-namespace that has a trial of that name gets at nothing. A log that began before tokens, or under another controller,
-has no owner: any token that names its trial, and any reader, may have it. In a database that Katib made, it is open
-without a token, too, so that the trials which Katib's controller started report to the end (`LOGS_OF_KATIB`).
+The log knows trials by name only. So the namespace of a trial is stored when its log begins, and another namespace with
+a trial of that name has no access. A log that began before tokens, or under another controller, has no owner: any token
+that names its trial, and any reader, has access. In a database created by Katib, it is open without a token, too, so
+that trials started by Katib's controller can report to the end (`LOGS_OF_KATIB`).
 
-In a pod, from this very machine (127.0.0.1 or ::1) means from inside the pod, and that is how a forwarded port arrives:
-a user who may forward ports in the namespace of the installation may read. A mesh's proxy comes from 127.0.0.6, which
-does not count. On a machine with accounts it could be any of them, and nothing is trusted for it.
+In a pod, loopback (127.0.0.1 or ::1) means from inside the pod, which includes forwarded ports: a user who may forward
+ports in the namespace of the installation may read. A mesh's proxy connects from 127.0.0.6, which does not count. On a
+machine with several accounts, loopback could be any of them and is not trusted.
 """
 
 from __future__ import annotations
@@ -33,66 +33,61 @@ from katib.model.metrics import LOGS_OF_KATIB, LogAccess
 from katib.wire.rpc.tokens import METADATA_KEY, TOKEN_VARIABLE, Claims, Role, Tokens
 
 MAX_REFUSALS = 1_000
-"""Refusals that are remembered; the oldest are forgotten."""
+"""Number of remembered refusals; the oldest are forgotten."""
 
 _LOOPBACK = ("ipv4:127.0.0.1:", "ipv6:[::1]:", "ipv6:%5B::1%5D:", "unix:")
 
 
 class AccessList(Protocol):
-    """Remembers whose logs are whose. Thread-safe; raises UnavailableError when it does not answer."""
+    """Owners of logs. Thread-safe; raises UnavailableError if it does not answer."""
 
     def find_all(self, trial_names: Collection[str]) -> Mapping[str, LogAccess]:
-        """Return the owner of each of these logs, without those that have not begun."""
+        """Return the owner of each of these logs, except logs that have not begun."""
 
     def find(self, trial_name: str) -> LogAccess | None:
-        """Return the owner of a log; None when it has not begun."""
+        """Return the owner of a log; None if it has not begun."""
 
     def keep(self, trial_name: str, access: LogAccess) -> None:
-        """Remember to whom a log belongs from now on."""
+        """Store the owner of a log."""
 
     def end(self, trial_name: str) -> None:
-        """Close a log to further readings, as `LogAccess.has_ended` says; one that has not begun is left as it is."""
+        """Close a log to further readings, as in `LogAccess.has_ended`; no effect on one that has not begun."""
 
     def forget(self, trial_name: str) -> None:
         """Remove the owner of a log."""
 
 
 class MemoryAccessList:
-    """An access list that lasts as long as its process."""
+    """An access list in memory."""
 
     def __init__(self) -> None:
         self._access: dict[str, LogAccess] = {}
 
     def find_all(self, trial_names: Collection[str]) -> Mapping[str, LogAccess]:
-        """Return to whom each of these logs belongs."""
         return {name: self._access[name] for name in trial_names if name in self._access}
 
     def find(self, trial_name: str) -> LogAccess | None:
-        """Return to whom a log belongs."""
         return self._access.get(trial_name)
 
     def keep(self, trial_name: str, access: LogAccess) -> None:
-        """Remember to whom a log belongs."""
         self._access[trial_name] = access
 
     def end(self, trial_name: str) -> None:
-        """Close a log to further readings."""
         access = self._access.get(trial_name)
         if access is not None:
             self._access[trial_name] = replace(access, has_ended=True)
 
     def forget(self, trial_name: str) -> None:
-        """Remove the owner of a log."""
         self._access.pop(trial_name, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The caller of the log.
+    """A caller of the log.
 
     Attributes:
-        token: As it was sent; None without one.
-        is_local: Whether the call comes from this very machine.
+        token: The token sent; None without one.
+        is_local: Whether the call comes over loopback.
     """
 
     token: str | None
@@ -100,19 +95,19 @@ class Caller:
 
     @classmethod
     def of(cls, context: Any) -> Caller:
-        """Return who is behind a gRPC call."""
+        """Return the caller of a gRPC call."""
         metadata: Mapping[str, Any] = dict(context.invocation_metadata())
         token = metadata.get(METADATA_KEY)
         return cls(None if token is None else str(token), str(context.peer()).startswith(_LOOPBACK))
 
 
 class LogGuard:
-    """Lets callers pass or raises ForbiddenError, which says what to change. Thread-safe.
+    """Authorizes callers or raises ForbiddenError with the remedy. Thread-safe.
 
     Args:
-        tokens: Checks what callers bring.
-        access: Knows whose log is whose.
-        trusts_loopback: Whether a caller from this very machine may read without a token.
+        tokens: Verifies tokens.
+        access: Owners of logs.
+        trusts_loopback: Whether a caller on loopback may read without a token.
     """
 
     def __init__(self, tokens: Tokens, access: AccessList, *, trusts_loopback: bool = True) -> None:
@@ -164,16 +159,16 @@ class LogGuard:
         return claims
 
     def belongs_to_another(self, claims: Claims, trial_name: str) -> bool:
-        """Return whether a log is that of a trial in another namespace."""
+        """Return whether a log belongs to a trial in another namespace."""
         return _is_foreign(claims, self.access.find(trial_name))
 
     def begin(self, trial_name: str, access: LogAccess) -> None:
-        """Note to whom a log belongs, and that nothing of it was refused."""
+        """Store the owner of a log, and forget earlier refusals."""
         self.access.keep(trial_name, access)
         self._forget_refusal(trial_name)
 
     def end(self, trial_name: str) -> None:
-        """Take no more readings of a trial: it has ended, and its observation is made."""
+        """Close the log of an ended trial, whose observation is complete."""
         self.access.end(trial_name)
 
     def forget(self, trial_name: str) -> None:
@@ -182,7 +177,7 @@ class LogGuard:
         self._forget_refusal(trial_name)
 
     def refusal_of(self, trial_name: str) -> str:
-        """Return why reports of a trial were refused last; empty when none was."""
+        """Return why reports of a trial were last refused; empty if none was."""
         with self._lock:
             return self._refusals.get(trial_name, "")
 
@@ -202,7 +197,7 @@ class LogGuard:
             _check_running(access, trial_name)
 
     def _claims(self, caller: Caller, trial_name: str) -> Claims | None:
-        """Return what a caller's token claims; None without one."""
+        """Return the claims of a caller's token; None without one."""
         if caller.token is None:
             return None
         claims = self._tokens.claims_of(caller.token)

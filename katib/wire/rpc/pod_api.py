@@ -1,7 +1,8 @@
-"""The API server, asked from inside a pod with what every pod has; it needs no client library.
+"""Minimal client of the API server for use inside a pod, without a client library.
 
-That is the server's address in two variables, and token, certificate and namespace of the service account in three
-files. The images of the DB manager and of the suggestion services need the server for one object, and have no client.
+It uses the server's address in two variables, and token, certificate and namespace of the service account in three
+files. The images of the DB manager and of the suggestion services need the server for a single object, and have no
+client library.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _CLASSES: Mapping[int, type[KatibError]] = {
 
 
 def server_of_pod(environment: Mapping[str, str] = os.environ) -> str:
-    """Return the URL of the API server of the cluster that we run in; empty outside of a cluster."""
+    """Return the URL of the API server of the cluster that this process runs in; empty outside a cluster."""
     host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "443")
     return f"https://{f'[{host}]' if ':' in host else host}:{port}" if host else ""
 
@@ -39,8 +40,8 @@ class PodApi:
 
     Args:
         server: `https://host:port` of the API server.
-        directory: Where token and `ca.crt` are; the token is read at each call, since it is renewed.
-        timeout_seconds: How long an answer is waited for.
+        directory: Directory of token and `ca.crt`; the token is read for each call, since it is renewed.
+        timeout_seconds: Timeout of a response.
     """
 
     def __init__(self, server: str, directory: Path = SERVICE_ACCOUNT, *, timeout_seconds: float) -> None:
@@ -50,7 +51,7 @@ class PodApi:
         authority = directory / "ca.crt"
         context = ssl.create_default_context(cafile=str(authority) if authority.exists() else None)
         self._opener = urllib.request.build_opener(
-            urllib.request.ProxyHandler({}),  # a user's proxy is not for the way to the API server
+            urllib.request.ProxyHandler({}),  # a user's proxy must not be used for the API server
             urllib.request.HTTPSHandler(context=context),
         )
 
@@ -63,13 +64,13 @@ class PodApi:
         content_type: str = "application/json",
         conflict: type[KatibError] = ConflictError,
     ) -> dict[str, Any]:
-        """Return the object that the server answers with.
+        """Return the object in the server's response.
 
         Raises:
             NotFoundError: There is no such object.
-            ForbiddenError: The service account may not do it.
-            UnavailableError: The API server does not answer, or did not take it.
-            KatibError: `conflict`, where the server says so.
+            ForbiddenError: The service account lacks the right.
+            UnavailableError: The API server does not answer, or did not accept it.
+            KatibError: `conflict`, if the server reports one.
         """
         headers = {"Authorization": f"Bearer {self._token.read_text().strip()}", "Accept": "application/json"}
         if body is not None:
@@ -88,7 +89,7 @@ class PodApi:
 
 
 def _words(error: urllib.error.HTTPError) -> str:
-    """Return what the API server says, else the status."""
+    """Return the message of the API server, else the status."""
     try:
         message = json.loads(error.read()).get("message")
     except (OSError, http.client.HTTPException, ValueError, AttributeError):

@@ -1,10 +1,10 @@
-"""Tokens for the observation log: who speaks, signed with the key of the installation.
+"""Tokens for the observation log, signed with the key of the installation.
 
-A token is readable text, `katib1:ROLE:NAMESPACE:TRIAL:SIGNATURE`, whose signature (HMAC-SHA256) covers all that is
-before it. No part can hold a colon, so no two claims share a text. Nothing is remembered of a token: it is good while
-its key is, and for just the trial or the namespace that it names.
+A token is readable text, `katib1:ROLE:NAMESPACE:TRIAL:SIGNATURE`, whose signature (HMAC-SHA256) covers everything
+before it. No part can contain a colon, so no two claims share a text. Tokens are not stored: a token is valid while its
+key is, and only for the trial or the namespace that it names.
 
-Anyone who holds the key can sign a token for any role; it stays with the controller and the DB manager.
+Anyone with the key can sign a token for any role; it stays with the controller and the DB manager.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 TOKEN_VARIABLE = "KATIB_DB_MANAGER_TOKEN"  # noqa: S105 - the name of a variable, not a token
-"""Hands a program its token."""
+"""Passes a program its token."""
 METADATA_KEY = "katib-token"
-"""Not `authorization`: a mesh would take what it finds there for a token of its own and refuse the call."""
+"""Not `authorization`: a mesh would take its content for a token of its own and refuse the call."""
 
 MIN_KEY_BYTES = 16
 
 _VERSION = "katib1"
 _PURPOSE = b"katib observation log\n"
-"""Signed too, so that a signature has no meaning to any other program that uses this key."""
+"""Included in the signature, so that it has no meaning to any other program that uses this key."""
 
 
 class Role(StrEnum):
-    """What a caller may do.
+    """Role of a caller.
 
-    TRIAL: report and read the readings of one trial. READER: read those of a namespace, of all without one.
-    CONTROLLER: everything with the logs of a namespace, of all without one.
+    TRIAL: report and read the readings of one trial. READER: read those of a namespace, or of all without one.
+    CONTROLLER: full access to the logs of a namespace, or of all without one.
     """
 
     TRIAL = "trial"
@@ -49,10 +49,10 @@ class Claims:
 
 
 class Tokens:
-    """Makes and checks the tokens of an installation.
+    """Signs and verifies the tokens of an installation.
 
     Args:
-        keys: The first one signs, all are accepted: a key that is replaced stays good for the trials that still run.
+        keys: The first one signs, all are accepted: a replaced key stays valid for the trials that still run.
     """
 
     def __init__(self, keys: Sequence[bytes]) -> None:
@@ -69,7 +69,7 @@ class Tokens:
         return f"{text}:{_signature(self._keys[0], text)}"
 
     def claims_of(self, token: str) -> Claims | None:
-        """Return what a token claims; None when it is not one of ours."""
+        """Return the claims of a token; None if it was not issued by this installation."""
         text, _, signature = token.rpartition(":")
         given = signature.encode(errors="replace")
         if not any(hmac.compare_digest(_signature(key, text).encode(), given) for key in self._keys):

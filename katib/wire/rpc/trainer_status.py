@@ -1,9 +1,9 @@
-"""The route of Kubeflow Trainer's status: a program posts its progress and its metrics, as it would to a TrainJob.
+"""The route of Kubeflow Trainer's status: a program posts its progress and its metrics, as for a TrainJob.
 
 A program finds the route in three variables: its address in `KUBEFLOW_TRAINER_SERVER_URL`, the file with its token in
-`KUBEFLOW_TRAINER_SERVER_TOKEN`, and the certificates to trust in `KUBEFLOW_TRAINER_SERVER_CA_CERT`. Transformers and
-the Kubeflow SDK post there by themselves. The address names the metrics to store. A status repeats the metrics that
-have not changed, so a value that is the last one stored is passed over.
+`KUBEFLOW_TRAINER_SERVER_TOKEN`, and the authorities to trust in `KUBEFLOW_TRAINER_SERVER_CA_CERT`. Transformers and the
+Kubeflow SDK post there by default. The address names the metrics to store. A status repeats unchanged metrics, so a
+value equal to the last stored one is skipped.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def readings_of(body: bytes, names: Collection[str], now: datetime) -> list[Metr
     """Return the readings of a status: the metrics of these names, and the progress.
 
     Args:
-        body: The JSON text that was posted.
-        names: Metrics to store; a value of theirs that is not a number is passed over.
-        now: Stamps them.
+        body: The posted JSON text.
+        names: Metrics to store; values that are not numbers are skipped.
+        now: Time stamp of the readings.
 
     Raises:
         InvalidError: It is not a status.
@@ -54,17 +54,17 @@ def readings_of(body: bytes, names: Collection[str], now: datetime) -> list[Metr
 
 
 def path_of(trial_name: str, metrics: Collection[str]) -> str:
-    """Return the path, with a query, at which a trial posts its status, of which these metrics are stored."""
+    """Return the path, with a query, for a trial's status; these metrics are stored."""
     return f"{_PATH}{quote(trial_name)}{_END}?{urlencode({_METRIC: sorted(metrics)}, doseq=True)}"
 
 
 class StatusReceiver:
-    """Takes the status of trials. Thread-safe.
+    """Receives the status of trials. Thread-safe.
 
     Args:
-        log: Gets the readings.
-        guard: Authenticates callers; None: every caller may report.
-        on_report: Called with the name of a trial of which readings were stored.
+        log: Stores the readings.
+        guard: Authenticates callers; None to allow everyone to report.
+        on_report: Called with the name of a trial after its readings were stored.
         clock: Returns the time.
     """
 
@@ -81,7 +81,7 @@ class StatusReceiver:
         self._on_report = on_report
 
     def take(self, path: str, query: str, token: str | None, body: bytes) -> None:
-        """Store what a trial posted at an address of `path_of`, by path and query.
+        """Store a status that was posted to an address of `path_of`, given its path and query.
 
         Raises:
             InvalidError: There is no such route, or it is not a status.
@@ -99,7 +99,7 @@ class StatusReceiver:
             self._on_report(trial)
 
     def _new(self, trial: str, readings: Collection[MetricLog]) -> Iterator[MetricLog]:
-        """Yield the readings that differ from the last ones stored."""
+        """Yield the readings that differ from the last stored ones."""
         for reading in readings:
             last = next(iter(self._log.newest(trial, limit=1, metric_name=reading.name)), None)
             if last is None or last.value != reading.value:
