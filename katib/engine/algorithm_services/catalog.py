@@ -1,4 +1,4 @@
-"""All algorithms that this installation offers: our own and those a user plugged in."""
+"""All algorithms of this installation: the built-in ones and those that a user plugged in."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from suggestion_services.algorithms import ENTRIES
 
 
 class Catalog:
-    """Fits `katib.model.algorithms.AlgorithmCatalog`.
+    """Algorithms of this installation. Implements `katib.model.algorithms.AlgorithmCatalog`.
 
     Args:
-        plugged_in: The user's; one of the same name and kind replaces ours.
+        plugged_in: The user's algorithms; one with the name and kind of a built-in one replaces it.
     """
 
     def __init__(self, plugged_in: Sequence[AlgorithmInfo] = ()) -> None:
@@ -20,9 +20,9 @@ class Catalog:
         self._infos = {(info.name, info.early_stopping): info for info in infos}
 
     def find(self, name: str, *, early_stopping: bool = False) -> AlgorithmInfo | None:
-        """Return an algorithm by name, None when it is not offered."""
+        """Return an algorithm by name, None if it is not offered."""
         return self._infos.get((name, early_stopping))
 
     def all(self) -> Sequence[AlgorithmInfo]:
-        """Return every algorithm, suggestion algorithms first."""
+        """Return all algorithms, suggestion algorithms first."""
         return sorted(self._infos.values(), key=lambda info: info.early_stopping)

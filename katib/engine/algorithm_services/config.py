@@ -1,4 +1,4 @@
-"""Services that a user plugs in: a YAML file that maps names of algorithms to commands or addresses.
+"""Services plugged in by a user: a YAML file that maps names of algorithms to commands or addresses.
 
     algorithms:
       - name: my-algorithm
@@ -6,7 +6,7 @@
       - name: cmaes
         address: goptuna.internal:6789
 
-A name that we have ourselves is replaced by the one in the file. Commands run in the directory of the file.
+An entry with the name of a built-in algorithm replaces it. Commands run in the directory of the file.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from katib.model.configuration import HOST_AND_PORT, ConfigModel, RetentionConfi
 from katib.model.quantities import parse_quantity
 
 FEWEST_LOG_FILES = 2
-"""As the kubelet has it."""
+"""The kubelet's minimum."""
 
 CONTAINERS = ("auto", "never", "podman", "docker")
-"""What runs the images of trials on one machine."""
+"""Runtimes for the images of trials on one machine."""
 
 Quantity = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, int) else value)]
-"""YAML makes a number of what has no unit."""
+"""YAML parses a quantity without unit as a number."""
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")  # becomes part of names on Kubernetes and of files here
 
@@ -65,17 +65,17 @@ class AlgorithmEntry(ConfigModel):
     Attributes:
         name: The `algorithmName` of experiments.
         command: Program and arguments, with placeholders `{port}` or `{address}`, and `{python}`.
-        address: `host:port` or `unix:/path` of a service that runs already; instead of a command.
+        address: `host:port` or `unix:/path` of a running service, in place of a command.
         early_stopping: Whether it is an early stopping service.
         summary: One sentence for `katib algorithms`.
-        settings: Declared settings, checked before the service is asked; without, the service alone checks them.
-        reads_history: False when the service needs no trials: requests then stay small.
+        settings: Declared settings, checked before the service is asked; if None, only the service checks them.
+        reads_history: False if the service needs no trials, which keeps requests small.
         environment: Added to the environment of the command.
-        health_service: What to ask its health service about.
-        start_seconds: Until a new process of it must serve.
-        call_seconds: Until it must have answered a question.
-        sends_token: False for an early stopping service that cannot send a token, as Katib's: then every account of
-            this machine may read metrics while it is in use.
+        health_service: Service name in health checks.
+        start_seconds: Timeout of the start of a new process.
+        call_seconds: Timeout of a call.
+        sends_token: False for an early stopping service that cannot send a token, such as Katib's: then every account
+            of this machine may read metrics while it is in use.
     """
 
     name: str
@@ -126,11 +126,11 @@ class AlgorithmEntry(ConfigModel):
 
     @property
     def service(self) -> ServiceId:
-        """Which service this is."""
+        """Id of the service."""
         return ServiceId(self.name, self.early_stopping)
 
     def info(self) -> AlgorithmInfo:
-        """Return what is known of the algorithm."""
+        """Return the properties of the algorithm."""
         settings = None if self.settings is None else tuple(SettingSpec(**dict(entry)) for entry in self.settings)
         return AlgorithmInfo(
             self.name,
@@ -142,10 +142,10 @@ class AlgorithmEntry(ConfigModel):
         )
 
     def plan(self, directory: Path) -> ServicePlan:
-        """Return how to get the service.
+        """Return the start-up plan of the service.
 
         Args:
-            directory: Where its command runs.
+            directory: Working directory of its command.
         """
         usual = "" if self.early_stopping else SUGGESTION_HEALTH
         return ServicePlan(
@@ -165,11 +165,11 @@ class ServicesConfig(ConfigModel):
     """The whole file.
 
     Attributes:
-        algorithms: Further ones.
-        metrics_retention: How long logs of trials that are over are kept.
-        containers: Which runtime runs the images of trials on one machine; empty: what the command line says.
-        container_log_max_size: How large a file of a container's output may become on one machine, as a quantity.
-        container_log_max_files: How many files of a container's output are kept there.
+        algorithms: Further algorithms.
+        metrics_retention: How long the logs of completed trials are kept.
+        containers: Runtime for the images of trials on one machine; empty for the command line's.
+        container_log_max_size: Limit of one file of a container's output on one machine, as a quantity.
+        container_log_max_files: Number of files of a container's output kept there.
     """
 
     algorithms: tuple[AlgorithmEntry, ...] = ()
@@ -199,7 +199,7 @@ class ServicesConfig(ConfigModel):
 
     @property
     def container_log_max_bytes(self) -> int:
-        """How large a file of a container's output may become."""
+        """Limit of one file of a container's output."""
         return int(parse_quantity(self.container_log_max_size))
 
     @field_validator("containers")
@@ -220,11 +220,11 @@ class ServicesConfig(ConfigModel):
         return self
 
     def infos(self) -> tuple[AlgorithmInfo, ...]:
-        """Return what is known of the algorithms."""
+        """Return the properties of the algorithms."""
         return tuple(entry.info() for entry in self.algorithms)
 
     def plans(self, directory: Path) -> dict[ServiceId, ServicePlan]:
-        """Return how to get the services."""
+        """Return the start-up plans of the services."""
         return {entry.service: entry.plan(directory) for entry in self.algorithms}
 
 
@@ -232,7 +232,7 @@ def read_config(path: Path) -> ServicesConfig:
     """Read the file.
 
     Raises:
-        InvalidError: All that is wrong with it, each error with the file and the field.
+        InvalidError: All its errors, each with the file and the field.
     """
     try:
         text = path.read_text()

@@ -1,4 +1,4 @@
-"""Service start-up: a command that listens at a given address, or an address where a service listens already."""
+"""Start-up of services: a command that listens at a given address, or the address of a running service."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import NamedTuple
 from katib.model.checkpoints import CHECKPOINT_ROOT_VARIABLE
 
 SUGGESTION_HEALTH = "manager.v1beta1.Suggestion"
-"""What Katib's probes ask a suggestion service; its Python images know no other name."""
+"""Service name in Katib's probes of a suggestion service; its Python images know no other."""
 
 
 class ServiceId(NamedTuple):
-    """Which service: the name of its algorithm, and of which of the two kinds it is."""
+    """Identity of a service: the name of its algorithm, and its kind."""
 
     algorithm: str
     early_stopping: bool = False
@@ -35,19 +35,20 @@ class ServiceId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServicePlan:
-    """What to do to get a service.
+    """Start-up plan of a service.
 
     Attributes:
-        id: Which service.
-        command: Program and arguments; `{address}` becomes the Unix socket to listen on (`unix:/path`), `{port}` a free
-            port of the loopback interface, `{python}` the interpreter that runs us. Empty when `address` is given.
-        address: Where the service listens already.
-        directory: Working directory of the command; None: that of its log.
-        environment: Added to ours.
-        health_service: What to ask `grpc.health.v1.Health` about.
-        start_seconds: Until a new process must serve; None: as usual.
-        call_seconds: Deadline of each call; None: as usual.
-        sends_token: Whether it brings its token when it reads metrics; only early stopping services do that.
+        id: Id of the service.
+        command: Program and arguments; `{address}` is replaced by the Unix socket to listen on (`unix:/path`), `{port}`
+            by a free port of the loopback interface, `{python}` by this process's interpreter. Empty if `address` is
+            given.
+        address: Address of a running service.
+        directory: Working directory of the command; None for that of its log.
+        environment: Added to this process's environment.
+        health_service: Service name for `grpc.health.v1.Health`.
+        start_seconds: Timeout of the start of a new process; None for the default.
+        call_seconds: Deadline of each call; None for the default.
+        sends_token: Whether it sends its token when it reads metrics; only early stopping services do.
     """
 
     id: ServiceId
@@ -67,11 +68,11 @@ _FIRST_PORT, _USUAL_END, _TRIES = 18_000, 32_768, 100
 _choice = random.SystemRandom()
 
 _PACKAGES = str(Path(__file__).resolve().parents[3])
-"""Where the packages of this product are."""
+"""Directory of this product's packages."""
 
 
 def own_plan(service: ServiceId) -> ServicePlan:
-    """Return the plan of one of our own algorithms."""
+    """Return the plan of a built-in algorithm."""
     paths = [_PACKAGES, *filter(None, [os.environ.get("PYTHONPATH")])]
     which = ["--algorithm", service.algorithm, *(["--early-stopping"] if service.early_stopping else [])]
     return ServicePlan(
@@ -104,13 +105,13 @@ def _fill(word: str, values: Mapping[str, str]) -> str:
 
 
 def free_port(taken: Collection[int] = ()) -> int:
-    """Return a port of the loopback interface that is free now; it is not held, so another may take it first.
+    """Return a free port of the loopback interface; it is not reserved, so another program may take it first.
 
-    It is none of those that the system gives to connections, and to servers that want any: one of these would often be
-    in use by the time when the program has come so far as to listen.
+    It is outside the range of ephemeral ports, which the system gives to connections and to servers that ask for any:
+    one of these would often be in use by the time the program listens.
 
     Args:
-        taken: Ports that are promised to others.
+        taken: Ports promised to others.
     """
     for _ in range(_TRIES):
         port = _choice.choice(_ports())
@@ -122,7 +123,7 @@ def free_port(taken: Collection[int] = ()) -> int:
 
 
 def _ports() -> range:
-    """Return the ports from where few programs have theirs to where the system's own begin."""
+    """Return the ports between those that many programs use and the ephemeral ones."""
     try:
         end = int(_SYSTEM_PORTS.read_text().split()[0])
     except (OSError, ValueError, IndexError):

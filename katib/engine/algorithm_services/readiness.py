@@ -1,4 +1,4 @@
-"""When is a service ready: when it answers a health check, and not a poll interval later."""
+"""Readiness of services: detected by a health check, without a poll interval."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _CHECK = "/grpc.health.v1.Health/Check"
 _CHECK_SECONDS = 1.0
 _CONNECT_SECONDS = 1.0
 
-# No health service, or one that does not know the name: then an answer is all there is to go by.
+# Without a health service, or if it does not know the name, any response counts.
 _ANSWERS = frozenset({grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.NOT_FOUND})
 
 
 def accepts_connections(address: str) -> bool:
     """Return whether a process listens at `unix:/path` or `127.0.0.1:port`.
 
-    gRPC could check this too, but after a failed attempt it waits too long for the next.
+    gRPC could check this too, but waits too long after a failed attempt.
     """
     is_path = address.startswith("unix:")
     host, _, port = address.rpartition(":")
@@ -41,7 +41,7 @@ def accepts_connections(address: str) -> bool:
 
 
 def is_serving(connection: Connection, service: str) -> bool:
-    """Ask a service that accepts connections whether it serves; returns within a second or so."""
+    """Return whether a service that accepts connections serves, within about a second."""
     try:
         return ask_health(connection, service).result()
     except KatibError:
@@ -49,7 +49,7 @@ def is_serving(connection: Connection, service: str) -> bool:
 
 
 def ask_health(connection: Connection, service: str) -> Future[bool]:
-    """Ask a service whether it serves; the future holds the answer, or why there is none, within a second or so."""
+    """Send a health check; the future holds the result, or the error, within about a second."""
     request = health_pb2.HealthCheckRequest(service=service).SerializeToString()
     return connection.call(_CHECK, request, _says_serving, on_error=_answered, timeout_seconds=_CHECK_SECONDS)
 

@@ -1,6 +1,6 @@
-"""What the service of an algorithm would refuse of an experiment, known before it is stored.
+"""Validation of an experiment by built-in algorithms before it is stored.
 
-The rules are those that the service applies when it is asked to validate; no service has to run for them.
+The rules are those that the service applies on validation; no service has to run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CHECK_STOPPING: Final[Loadable[Callable[..., object]]] = Loadable(
 
 
 def refusals(experiment: Experiment, catalog: AlgorithmCatalog) -> list[FieldError]:
-    """Return what the services of a valid experiment would refuse; nothing if they are not ours."""
+    """Return the errors that the services of a valid experiment would report; none if they are not built-in."""
     from suggestion_services.base.algorithm import Problem
 
     spec, errors = experiment.spec, list[FieldError]()
@@ -38,7 +38,7 @@ def refusals(experiment: Experiment, catalog: AlgorithmCatalog) -> list[FieldErr
 
 
 def _ours(name: str, catalog: AlgorithmCatalog, *, early_stopping: bool = False) -> ListedAlgorithm | None:
-    """Return the entry of an algorithm unless it is not ours, or another service stands in for it."""
+    """Return the entry of an algorithm if it is built-in and not replaced by another service."""
     try:
         entry = find_entry(name, early_stopping=early_stopping)
     except NotFoundError:

@@ -1,4 +1,4 @@
-"""What an early stopping algorithm of ours would have done to trials that are over, in this process."""
+"""Replay of a built-in early stopping algorithm over completed trials, in this process."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from suggestion_services.early_stopping.replay import Recording
 
 @dataclass(frozen=True, slots=True)
 class RecordedTrial:
-    """A trial that is over.
+    """A completed trial.
 
     Attributes:
         name: Its name.
-        succeeded: Whether it came to its own end.
-        readings: Of the objective metric, in the order of the curve.
+        succeeded: Whether it was completed without being stopped.
+        readings: Readings of the objective metric, in the order of the curve.
     """
 
     name: str
@@ -38,12 +38,12 @@ class EarlyStop:
     """A trial that would have been stopped.
 
     Attributes:
-        trial_name: Which.
-        reason: Why, one sentence.
-        time: When; None where readings carry no time.
-        readings: How many of its readings had come by then.
+        trial_name: The trial.
+        reason: The reason, one sentence.
+        time: Time of the stop; None if readings carry no time.
+        readings: Number of its readings up to then.
         resource: The step of the last one of them, or its number.
-        by_number: Whether it is the number.
+        by_number: Whether `resource` is the number.
     """
 
     trial_name: str
@@ -55,19 +55,19 @@ class EarlyStop:
 
 
 def stopping_names() -> list[str]:
-    """Return the names of all early stopping algorithms of ours."""
+    """Return the names of all built-in early stopping algorithms."""
     return [entry.info.name for entry in ENTRIES if entry.info.early_stopping]
 
 
 def early_stops(
     name: str, settings: Sequence[AlgorithmSetting], objective: ObjectiveSpec, trials: Sequence[RecordedTrial]
 ) -> list[EarlyStop]:
-    """Return which trials would have been stopped, in order of time, each judged by what was known then.
+    """Return the trials that would have been stopped, in order of time, each judged by the readings up to then.
 
-    Where readings carry no time, trials are judged as if all had begun together and reported equally fast.
+    If readings carry no time, trials are judged as if all had started together and reported at the same pace.
 
     Raises:
-        InvalidError: We have no early stopping algorithm of that name, or its settings are wrong.
+        InvalidError: There is no built-in early stopping algorithm of that name, or its settings are wrong.
     """
     maximize = objective.type == ObjectiveType.MAXIMIZE
     algorithm = _algorithm(name, settings, objective.objective_metric_name, maximize=maximize)

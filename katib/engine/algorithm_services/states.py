@@ -1,4 +1,4 @@
-"""What can be said of a service: its phase, how it is doing, how long it may take."""
+"""Phases, states and timeouts of services."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ User = tuple[str, str]
 """Namespace and name of an experiment."""
 
 Listener = Callable[[str, str], None]
-"""Takes namespace and name of an experiment to look at again. Called from any thread; must return at once."""
+"""Receives namespace and name of an experiment to reconcile. Called from any thread; must return at once."""
 
 
 class Phase(Enum):
-    """Where a service is in its life."""
+    """Phase in a service's life."""
 
     STARTING = "starting"
     READY = "ready"
@@ -27,17 +27,17 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long things may take, in seconds.
+    """Timeouts and intervals, in seconds.
 
     Attributes:
         call: Deadline of each call: Katib's value.
-        start: Until a new process must serve. Cold imports of the largest libraries take tens of seconds.
-        stop: Between the polite and the firm end.
-        idle: Until a service without users is stopped. Longer than the pause between two experiments in a notebook.
-        restart: Before a restart, by the processes in a row that answered nothing.
-        settled: A process that lived longer than this does not count as dying again and again.
-        max_failures: After how many processes in a row that answered nothing a service is given up, or, where the
-            cause may pass, its users are notified.
+        start: Timeout of the start of a new process. Cold imports of the largest libraries take tens of seconds.
+        stop: Time between SIGTERM and SIGKILL.
+        idle: How long a service without users is kept. Longer than the pause between two experiments in a notebook.
+        restart: Back-off before a restart, by the number of consecutive processes without a response.
+        settled: A process that lived longer than this resets that number.
+        max_failures: The number of consecutive processes without a response after which a service is given up, or, if
+            the cause may pass, its users are notified.
     """
 
     call: float = 60.0
@@ -49,7 +49,7 @@ class Timing:
     max_failures: int = 3
 
     def of(self, plan: ServicePlan) -> Timing:
-        """Return the times of one service, which may set its own."""
+        """Return the times of one service, which may override some."""
         return replace(
             self,
             call=self.call if plan.call_seconds is None else plan.call_seconds,
@@ -59,14 +59,14 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class ServiceState:
-    """One service as `katib why` shows it.
+    """State of one service, as shown by `katib why`.
 
     Attributes:
-        service: Which.
-        state: `starting`, `ready`, or `failing` while it dies again and again and after it was given up.
-        attempts: Processes in a row without an answer, the present one included.
-        last_error: How the last of them ended; empty when there was none.
-        address: Where it listens when Katib does not start it, otherwise the command that starts it.
+        service: Id of the service.
+        state: `starting`, `ready`, or `failing` during a crash loop and after it was given up.
+        attempts: Consecutive processes without a response, including the present one.
+        last_error: How the last of them ended; empty if there was none.
+        address: Its address if Katib does not start it, otherwise the command that starts it.
     """
 
     service: ServiceId

@@ -1,7 +1,7 @@
-"""Databases, in a SQLite file or on a PostgreSQL, MySQL or MariaDB server, for the rooms that keep something in them.
+"""Databases in a SQLite file or on a PostgreSQL, MySQL or MariaDB server, for the rooms that store data in them.
 
-Belongs here: where a server is and how to log in, connections that survive its restarts, errors in our words, and how
-tables get from one version to the next. Does not belong here: any table of a room.
+Belongs here: addresses and logins, connections that survive a server's restart, translation of errors, and migration of
+tables. Does not belong here: any table of a room.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["ServerAddress", "SqlServer", "address_from_environment", "address_of
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is for servers when it is asked for: a SQLite file is read without SQLAlchemy."""
+    """Import the modules for servers on demand: reading a SQLite file does not need SQLAlchemy."""
     if name in ("SqlServer", "open_sql_server"):
         return getattr(import_module("katib.engine.databases.server"), name)
     if name in __all__:

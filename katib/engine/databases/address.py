@@ -1,8 +1,8 @@
-"""Where a database server is and how to log in: from a URL, or from the variables that Katib's DB manager reads.
+"""Address and login of a database server, from a URL or from the variables of Katib's DB manager.
 
-URL: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full&sslrootcert=FILE`, or `postgres://`,
-`mysql://`, `mariadb://`. Special characters of user and password are percent-encoded. The options of TLS have libpq's
-names and meanings on all servers. A password never leaves this room in a message.
+URL: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full&sslrootcert=FILE`, or `postgres://`, `mysql://`,
+`mariadb://`. Special characters of user and password are percent-encoded. The TLS options have libpq's names and
+meanings on all servers. Messages never contain the password.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ POSTGRESQL = "postgresql"
 MYSQL = "mysql"
 
 DIALECTS = {"postgresql": POSTGRESQL, "postgres": POSTGRESQL, "mysql": MYSQL, "mariadb": MYSQL}
-"""The dialect of each scheme. MariaDB's server is distinguished from MySQL's after connecting."""
+"""The dialect of each scheme. MariaDB is distinguished from MySQL after connecting."""
 
 TLS_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 DEFAULT_TLS_MODE = "prefer"
@@ -33,14 +33,14 @@ _FORM = "write it like postgresql://USER:PASSWORD@HOST:5432/DATABASE or mysql://
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How a connection is encrypted.
+    """Encryption of a connection.
 
     Attributes:
-        mode: One of `TLS_MODES`. `prefer` encrypts where the server can; only `verify-ca` and `verify-full` find out an
-            impostor, and only `verify-full` compares the host's name. `allow` is taken as `prefer`.
-        root_file: Certificates of the authorities to trust; empty: those of the system.
-        certificate_file: Our own certificate, where the server asks for one; empty: none.
-        key_file: Its key; empty: in the same file.
+        mode: One of `TLS_MODES`. `prefer` encrypts if the server supports it; only `verify-ca` and `verify-full` detect
+            an impostor, and only `verify-full` compares the host's name. `allow` means `prefer`.
+        root_file: Certificates of the authorities to trust; empty for those of the system.
+        certificate_file: Client certificate, if the server requires one; empty for none.
+        key_file: Key of the client certificate; empty if it is in the same file.
     """
 
     mode: str = DEFAULT_TLS_MODE
@@ -51,7 +51,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """One database of one server, and the login. Its text is a URL without the password, fit for messages."""
+    """One database of one server, and the login. Its text is a URL without the password, suitable for messages."""
 
     dialect: str
     host: str
@@ -67,10 +67,10 @@ class ServerAddress:
 
 
 def address_of(url: str) -> ServerAddress:
-    """Read a URL.
+    """Parse a URL.
 
     Raises:
-        InvalidError: It is none, or names something that is not known. The message does not quote it.
+        InvalidError: It is malformed, or contains an unknown value. The message does not quote it.
     """
     try:
         parsed = make_url(url)

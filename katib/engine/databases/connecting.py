@@ -1,8 +1,8 @@
-"""Opens single connections to a server, each with a session that does not depend on how the server is set up.
+"""Opens single connections to a server, each with a session independent of the server's settings.
 
-The socket is ours. A host that vanishes without a word is noticed after `DEAD_SECONDS` by the kernel, however long the
-statement under way may take; a server that is there and does not answer is given up after the patience of the caller.
-Small messages are sent at once: the drivers send several for one statement, and each would wait for the one before.
+The socket is Katib's own. The kernel detects a host that disappeared after `DEAD_SECONDS`, however long the current
+statement takes; a server that does not respond is given up after the caller's timeout. Nagle's algorithm is off: the
+drivers send several messages for one statement, and each would wait for the one before.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEAD_SECONDS = 10
 
 _OPTIONAL_TLS = frozenset({"allow", "prefer"})
 
-# STRICT_TRANS_TABLES: what does not fit a column is refused instead of cut.
+# STRICT_TRANS_TABLES: a value that does not fit a column is refused instead of truncated.
 _MYSQL_SESSION = (
     "SET time_zone = '+00:00', sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', "
     "innodb_lock_wait_timeout = {lock_seconds}, lock_wait_timeout = {lock_seconds}"
@@ -36,11 +36,11 @@ _POSTGRESQL_SESSION = (
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait.
+    """Timeouts.
 
     Attributes:
-        answer_seconds: For each answer of the server; None: as long as it is there.
-        lock_seconds: For a lock that another session holds.
+        answer_seconds: Timeout of each response of the server; None for no limit while it is reachable.
+        lock_seconds: Timeout for a lock held by another session.
     """
 
     answer_seconds: float | None
@@ -48,10 +48,10 @@ class Patience:
 
 
 class Connector:
-    """Makes connections of the driver for one address.
+    """Opens driver connections to one address.
 
     Raises:
-        InvalidError: A file that TLS needs cannot be read.
+        InvalidError: A file for TLS cannot be read.
     """
 
     def __init__(self, address: ServerAddress) -> None:
@@ -59,10 +59,10 @@ class Connector:
         self._tls = _tls_context(address.tls)
 
     def connect(self, driver: Any, patience: Patience) -> Any:
-        """Return an open connection of the driver's, logged in and set up.
+        """Return an open driver connection, logged in and set up.
 
         Raises:
-            OSError: No server answers there. The driver's own errors are raised as they are.
+            OSError: No server answers there. The driver's own errors are not translated.
         """
         sock = _connected(self._address, patience)
         try:
@@ -70,7 +70,7 @@ class Connector:
                 return self._postgresql(driver, sock, patience)
             return self._mysql(driver, sock, patience)
         except BaseException:
-            # Close a socket, also when a driver that has failed still holds a stream over it.
+            # Close the socket, even if a driver that failed still holds a stream over it.
             descriptor = sock.detach()
             if descriptor >= 0:
                 os.close(descriptor)
@@ -78,16 +78,16 @@ class Connector:
 
     def _postgresql(self, driver: Any, sock: socket.socket, patience: Patience) -> Any:
         address = self._address
-        connection = driver.Connection(  # its `connect` takes no socket
+        connection = driver.Connection(  # its `connect` accepts no socket
             user=address.user,
             password=address.password,
             database=address.database,
-            host=address.host,  # what the certificate has to name
+            host=address.host,  # the name in the certificate
             sock=sock,
             ssl_context=False if address.tls.mode == "disable" else self._tls,
             application_name="katib",
         )
-        # The driver sends a last message first, and fails when the server is gone.
+        # The driver sends a last message first, and fails if the server is gone.
         connection.close = partial(_close, connection, connection.close)
         try:
             connection.autocommit = True
@@ -131,13 +131,13 @@ def _connected(address: ServerAddress, patience: Patience) -> socket.socket:
 
 
 def _close(connection: Any, say_good_bye: Callable[[], None]) -> None:
-    """Close a connection of pg8000 without a word.
+    """Close a connection of pg8000 silently.
 
-    The stream that the driver makes of the socket keeps it open, and what could not be sent: dropped as it is, it would
-    try to send that once more and complain about it on standard error.
+    The driver's stream over the socket keeps it open, with unsent data: dropped as is, it would try to send that once
+    more and report the failure on standard error.
     """
     stream, sock = connection._sock, connection._usock  # noqa: SLF001 - the driver closes the socket only
-    with suppress(Exception):  # whatever it is: the connection ends anyway
+    with suppress(Exception):  # the connection ends in any case
         say_good_bye()
     for part in (stream, sock):
         if part is not None:
@@ -146,7 +146,7 @@ def _close(connection: Any, say_good_bye: Callable[[], None]) -> None:
 
 
 def _tls_context(tls: Tls) -> ssl.SSLContext | None:
-    """Return how to encrypt; None: not at all, or as the driver does where the server can."""
+    """Return the TLS context; None for no encryption, or for the driver's opportunistic encryption."""
     if tls.mode == "disable" or tls.mode in _OPTIONAL_TLS:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -166,6 +166,6 @@ def _tls_context(tls: Tls) -> ssl.SSLContext | None:
 def _read(option: str, file: str, load: Callable[[], None]) -> None:
     try:
         load()
-    except OSError as error:  # an SSLError is one, too
+    except OSError as error:  # including SSLError
         cause = f'"{file}" cannot be used: {error.strerror or error}'
         raise invalid(f"--url: {option}", cause, "give a readable file in PEM form", "db-tls-file") from error

@@ -1,7 +1,7 @@
-"""The errors of servers in our words: what to do about each, and whether its connection is still worth anything.
+"""Translation of servers' errors: the remedy of each, and whether its connection is still usable.
 
-What an administrator fixes from outside - a login, a full disk, a server that is away - is an `UnavailableError`:
-anyone who holds readings keeps them and tries again. Input that no server of the kind can store is an `InvalidError`.
+A problem that an administrator fixes outside - a login, a full disk, an unreachable server - is an `UnavailableError`:
+reporters keep their readings and try again. Input that no server of the kind can store is an `InvalidError`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from katib.errors import (
 
 
 class _Answer(NamedTuple):
-    """What an error means.
+    """Translation of an error.
 
     Attributes:
-        error_class: Of ours.
-        remedy: What to do.
-        broken: Whether the connection, and those made before it, are to be thrown away.
+        error_class: Class of the translated error.
+        remedy: The remedy.
+        broken: Whether the connection, and earlier ones, must be discarded.
     """
 
     error_class: type[UnavailableError | TerminalError | InvalidError]
@@ -73,7 +73,7 @@ _POSTGRESQL = {
     _TEXT: "22021 22P05",
     _RANGE: "22008",
 }
-"""SQLSTATE codes, and classes of them (the first two characters) for the codes that are not named."""
+"""SQLSTATE codes, and their classes (the first two characters) for codes that are not listed."""
 
 _MYSQL = {
     _AWAY: (
@@ -104,10 +104,10 @@ _ANSWERS = {code: answer for codes in (_POSTGRESQL, _MYSQL) for answer, text in 
 
 
 def translated(error: BaseException, where: str) -> KatibError:
-    """Return our error for one of a driver or a socket.
+    """Return the translation of an error of a driver or a socket.
 
     Args:
-        error: What was raised.
+        error: The error.
         where: The database, without a password.
     """
     answer, cause = _answer(error), one_line(_cause(error)).rstrip(".;")
@@ -121,7 +121,7 @@ def translated(error: BaseException, where: str) -> KatibError:
 
 
 def breaks_connection(error: BaseException) -> bool:
-    """Return whether the connection is lost, or leads to a server that is of no use any more."""
+    """Return whether the connection is lost, or leads to a server that is no longer usable."""
     answer = _answer(error)
     return answer is not None and answer.broken
 
@@ -132,9 +132,9 @@ def _answer(error: BaseException) -> _Answer | None:
     code = _code(error)
     if code is not None:
         return _ANSWERS.get(code) or _ANSWERS.get(code[:2] if len(code) == len("57P01") else "")
-    if "password" in str(error):  # of the driver for PostgreSQL: the server asks for one and none is given
+    if "password" in str(error):  # of the driver for PostgreSQL: the server requires one and none is given
         return _LOGIN
-    # What the drivers raise of themselves is about the connection: broken, closed, refused, not encrypted.
+    # The drivers' own errors concern the connection: broken, closed, refused, not encrypted.
     return _AWAY if type(error).__name__ in {"InterfaceError", "ScramException"} else None
 
 

@@ -1,8 +1,8 @@
-"""Numbered layouts of tables: how the tables of a room get from any earlier version to the newest, in every database.
+"""Migration of a room's tables from any earlier version to the newest, in every database.
 
-A room numbers the layouts of its tables, and a database keeps the number of each room. Tables that are up to date cost
-one small query at start and are not written to. Everything else happens alone among all processes that open the
-database: the number is read again there, since another process may have done the work meanwhile.
+A room numbers the layouts of its tables, and a database stores the number of each room. For tables that are up to date,
+a start costs one small query and no write. Migrations exclude all other processes that open the database: the number is
+read again under the lock, since another process may have migrated first.
 
 Why not Alembic: importing it takes longer than opening a data directory does, and these are few small tables.
 """
@@ -18,31 +18,29 @@ from sqlalchemy import Column, Connection, Integer, MetaData, String, Table, del
 from katib.errors import TerminalError
 
 Migrate = Callable[[Connection, int], None]
-"""Brings a room's tables from a version (0: none exist) to the newest.
-
-MySQL commits at each change of a table, so a step must be able to go on from where a killed process left off.
-"""
+"""Migrates a room's tables from a version (0: none exist) to the newest.  MySQL commits at each change of a table, so a
+step must be able to continue after a killed process."""
 
 
 class Migratable(Protocol):
-    """A database whose tables can be brought up to date.
+    """A database whose tables can be migrated.
 
     Attributes:
-        versions_table: Name of the table of numbers.
-        elsewhere: What to name another of to get another database.
+        versions_table: Name of the table of versions.
+        elsewhere: Option that selects another database.
     """
 
     versions_table: str
     elsewhere: str
 
     def __str__(self) -> str:
-        """Return the database as messages name it."""
+        """Return the name of the database in messages."""
 
     def read(self) -> AbstractContextManager[Connection]:
         """Run a block on a consistent view."""
 
     def exclusive(self, purpose: str, /) -> AbstractContextManager[Connection]:
-        """Run a block that may change tables, alone among all processes that name the same purpose.
+        """Run a block that may change tables, excluding all processes with the same purpose.
 
         Raises:
             OutdatedError: The database is open for reading only.
@@ -57,17 +55,17 @@ def upgrade(
     *,
     adopted: Callable[[Connection], int] = lambda _connection: 0,
 ) -> None:
-    """Bring a room's tables to a version; cheap when they are there already.
+    """Migrate a room's tables to a version; cheap if they are up to date.
 
     Args:
-        database: Where they are.
-        room: Whose tables.
-        version: The newest that the room knows.
-        migrate: Does it.
-        adopted: Returns the version of tables that were made before the database kept their number.
+        database: Database of the tables.
+        room: Room of the tables.
+        version: The room's newest version.
+        migrate: Migrates the tables.
+        adopted: Returns the version of tables that are older than the table of versions.
 
     Raises:
-        TerminalError: The tables were made by a newer version; nothing is changed.
+        TerminalError: The tables were created by a newer version; nothing is changed.
         UnavailableError: The database does not answer.
     """
     with database.read() as connection:
@@ -87,7 +85,7 @@ def upgrade(
 def version_of(
     database: Migratable, connection: Connection, room: str, newest: int, adopted: Callable[[Connection], int]
 ) -> int:
-    """Return the version of a room's tables; 0: there are none. Arguments and errors as those of `upgrade`."""
+    """Return the version of a room's tables; 0 if there are none. Arguments and errors as in `upgrade`."""
     found = version_in(connection, database.versions_table, room) or adopted(connection)
     if found > newest:
         raise TerminalError(
@@ -98,7 +96,7 @@ def version_of(
 
 
 def version_in(connection: Connection, versions_table: str, room: str) -> int:
-    """Return the version of a room's tables; 0 where none is kept."""
+    """Return the stored version of a room's tables; 0 if there is none."""
     if not inspect(connection).has_table(versions_table):
         return 0
     table = _versions(versions_table)

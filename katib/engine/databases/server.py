@@ -1,11 +1,11 @@
-"""A database of a server, with transactions that raise errors of ours only.
+"""A database on a server, with transactions that translate errors.
 
-Theory of operation. A few connections are kept and asked for a sign of life before each use, so a server that went away
-and came back costs no failed call. Every wait has an end: for a connection, a lock, an answer. Anyone who changes
-tables does so alone among all processes and with more patience, on a connection of its own.
+Theory of operation. A few connections are kept and checked before each use, so a server restart costs no failed call.
+Every wait has a timeout: for a connection, a lock, a response. Migrations exclude all other processes and have longer
+timeouts, on a connection of their own.
 
-A commit whose answer is lost may have taken effect. It raises `OutcomeUnknownError`, so that a caller who can find out
-does so instead of writing twice.
+A commit whose response is lost may have taken effect. It raises `OutcomeUnknownError`, so that a caller can check
+instead of writing twice.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from katib.engine.databases.failures import breaks_connection, translated
 from katib.errors import InternalError, OutcomeUnknownError, TerminalError, UnavailableError
 
 ANSWER_SECONDS = 10.0
-"""Twice or thrice this is what a call may take while the server hangs: well under the 60 s that our clients wait."""
+"""A call may take two or three times this while the server hangs: well under the clients' 60 s."""
 
 POOL_SIZE = 5
-"""Half of the calls that are served at once: each uses a connection for milliseconds, and servers allow few."""
+"""Half of the concurrent calls: each uses a connection for milliseconds, and servers allow few."""
 
 _ORDINARY = Patience(answer_seconds=ANSWER_SECONDS, lock_seconds=5)
-# An index over many rows may take minutes. The lock before it must not: anyone who comes later queues up behind.
+# An index over many rows may take minutes. Waiting for its lock must not: later sessions queue up behind.
 _LAYOUT = Patience(answer_seconds=None, lock_seconds=10)
 
 _DRIVERS = {"postgresql": "postgresql+pg8000", "mysql": "mysql+pymysql"}
 _LOCK_SPACE = 0x6B617469
-"""Upper half of our advisory locks: other programs of the database have locks, too."""
+"""Upper half of Katib's advisory locks: other programs of the database have locks, too."""
 
 
 class SqlServer:
-    """An open database. Safe to call from any thread; close it after the last use.
+    """An open database. Thread-safe; close it after the last use.
 
     Use `open_sql_server`.
     """
@@ -81,20 +81,20 @@ class SqlServer:
 
         Raises:
             UnavailableError: The server does not answer, or refuses for a reason that can be fixed there.
-            TerminalError: The tables are not what they should be.
+            TerminalError: The tables have an unexpected layout.
         """
         with self._translated(), self._engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """Run a block as one transaction that writes; rolled back when the block raises.
+        """Run a block as one write transaction; rolled back if the block raises.
 
         Raises as `read`, and also:
 
         Raises:
             OutcomeUnknownError: The connection broke during the commit.
-            InvalidError: What was written cannot be stored.
+            InvalidError: A value cannot be stored.
         """
         with self._translated(), self._engine.connect() as connection:
             transaction = connection.begin()
@@ -107,10 +107,10 @@ class SqlServer:
 
     @contextmanager
     def exclusive(self, purpose: str) -> Iterator[Connection]:
-        """Run a block that may change tables, alone among all processes that name the same purpose.
+        """Run a block that may change tables, excluding all processes with the same purpose.
 
-        All or nothing on PostgreSQL. MySQL commits at each change of a table: the block must be able to go on from
-        where a killed one left off. Raises as `read`; UnavailableError also while another process is at it.
+        All or nothing on PostgreSQL. MySQL commits at each change of a table: the block must be able to continue after
+        a killed one. Raises as `read`; UnavailableError also while another process holds the lock.
         """
         engine = self._open(_LAYOUT, poolclass=NullPool)
         try:
@@ -124,7 +124,7 @@ class SqlServer:
         return str(self.address)
 
     def close(self) -> None:
-        """Close all connections. Closing twice is fine."""
+        """Close all connections. Idempotent."""
         self._engine.dispose()
 
     def __enter__(self) -> Self:
@@ -153,7 +153,7 @@ class SqlServer:
         return engine
 
     def _roll_back(self, connection: Connection, transaction: RootTransaction) -> None:
-        """Undo; where even that fails, the connection is dropped, and the server undoes by itself."""
+        """Roll back; if that fails, drop the connection, after which the server rolls back."""
         try:
             transaction.rollback()
         except (SQLAlchemyError, self._driver_error, OSError):
@@ -176,7 +176,7 @@ class SqlServer:
             key = _LOCK_SPACE << 32 | zlib.crc32(purpose.encode())
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)").bindparams(bindparam("key", key, BigInteger)))
             return
-        # Such a name counts for the whole server and has at most 64 characters.
+        # The name is global on the server and has at most 64 characters.
         name = f"katib/{purpose}/{zlib.crc32(self.address.database.encode()):x}"
         taken = connection.execute(text("SELECT GET_LOCK(:name, :wait)"), {"name": name, "wait": _LAYOUT.lock_seconds})
         if taken.scalar() != 1:
@@ -197,14 +197,14 @@ class SqlServer:
 
 
 def open_sql_server(address: ServerAddress, *, answer_seconds: float = ANSWER_SECONDS) -> SqlServer:
-    """Open a database and make sure that it answers.
+    """Open a database and check that it answers.
 
     Args:
-        address: Where it is.
-        answer_seconds: How long to wait for each answer of the server.
+        address: Its address.
+        answer_seconds: Timeout of each response.
 
     Raises:
-        InvalidError: A file that TLS needs cannot be read.
+        InvalidError: A file for TLS cannot be read.
         UnavailableError: It does not answer, or refuses the login.
         TerminalError: The driver is not installed.
     """
@@ -219,6 +219,6 @@ def open_sql_server(address: ServerAddress, *, answer_seconds: float = ANSWER_SE
 
 
 def _mark_broken(context: ExceptionContext) -> None:
-    """Discard connections that SQLAlchemy does not recognize as broken: a server that shuts down, a replica."""
+    """Discard connections that SQLAlchemy does not recognize as broken: a server shutting down, a replica."""
     if breaks_connection(context.original_exception):
         context.is_disconnect = True

@@ -1,20 +1,20 @@
-"""One SQLite file, shared by the rooms that keep something in it.
+"""One SQLite file, shared by the rooms that store data in it.
 
 Theory of operation. The file is in WAL mode: readers never wait for the writer and see the last commit. SQLite allows
-one writer at a time, so a process writes through one connection guarded by a lock and never meets its own threads as
-`SQLITE_BUSY`; a writer in another process (a backup, a curious `sqlite3`) is waited for. `synchronous=NORMAL` may lose
-the last commits when the machine loses power, never when the process is killed, and never leaves a broken file.
+one writer at a time, so a process writes through one connection guarded by a lock and its own threads never cause
+`SQLITE_BUSY`; a writer in another process (a backup, an interactive `sqlite3`) is waited for. `synchronous=NORMAL` may
+lose the last commits if the machine loses power, never if the process is killed, and never corrupts the file.
 
-Each room owns its tables and numbers their layout by itself (`katib.engine.databases.migrations`). A file written by a
-newer version is refused before anything in it is touched.
+Each room owns its tables and their layout versions (`katib.engine.databases.migrations`). A file written by a newer
+version is refused before anything in it is changed.
 
-A file that is only to be read is opened so that SQLite cannot write to it. Where its directory may be written, SQLite
-may put its own files beside it (`-wal`, `-shm`), by which readers and a writer that starts meanwhile see each other.
+A file opened for reading cannot be written to by SQLite. If its directory is writable, SQLite may create its own files
+beside it (`-wal`, `-shm`), through which readers and a concurrent writer see each other.
 
-There are two ways in: `snapshot` and `transaction` on the driver's connections, for few statements that have to be
-quick, and `read` and `write` on SQLAlchemy's, for tables that are laid out on servers, too. SQLAlchemy is imported when
-the second way is first taken: a command that shows objects would wait longer for the import than for everything else.
-Exceptions of both stop here: what is raised are errors of `katib.errors`.
+There are two interfaces: `snapshot` and `transaction` on the driver's connections, for few and fast statements, and
+`read` and `write` on SQLAlchemy's, for tables that also exist on servers. SQLAlchemy is imported on first use of the
+second: for a command that shows objects, the import would take longer than everything else. Both translate exceptions
+into errors of `katib.errors`.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 LOCK_TIMEOUT_SECONDS = 30.0
-"""Longer than any backup of a small file takes; anyone who waits longer wants to know."""
+"""Longer than a backup of a small file takes; a longer wait should be reported."""
 
 _TURNING = Backoff(0.001, 0.1, jitter=0.5)
 """Pauses between attempts to set the journal mode of a file that others open for the first time, too."""
 
 _IDLE_READERS = 8
-"""As many as read at the same time in a busy server; more are opened when they are needed."""
+"""Concurrent readers of a busy server; more are opened on demand."""
 
 _NO_SPACE = "free some space on that disk; a run that waits for it goes on by itself"
 _REMEDIES = {
@@ -70,13 +70,13 @@ _INCREMENTAL = 2
 _SET_INCREMENTAL = f"PRAGMA auto_vacuum={_INCREMENTAL}"
 _PAGE_COUNTS = ("auto_vacuum", "freelist_count", "page_count")
 _KEPT_PAGES = 256
-"""Of 4 KiB: free room that the next rows take, so that a file does not shrink and grow in turns."""
+"""Of 4 KiB: free space for the next rows, so that a file does not alternately shrink and grow."""
 
 _STEP_PAGES = 500
-"""How many pages are given back in one transaction: some milliseconds, in which nobody else writes."""
+"""Pages released per transaction: some milliseconds, during which no other writer proceeds."""
 
 _REWRITTEN_PAGES = 25_000
-"""Up to how many pages in use a file is written anew: 100 MB take a second, in which nobody else writes."""
+"""Largest number of used pages for rewriting a file: 100 MB take a second, during which no other writer proceeds."""
 
 
 class OutdatedError(TerminalError):
@@ -84,7 +84,7 @@ class OutdatedError(TerminalError):
 
 
 class Database:
-    """An open SQLite file. Safe to call from any thread; close it after the last use.
+    """An open SQLite file. Thread-safe; close it after the last use.
 
     Use `open_database`.
     """
@@ -116,19 +116,19 @@ class Database:
 
         Raises:
             UnavailableError: The file cannot be read now.
-            TerminalError: It is damaged, or no database.
+            TerminalError: It is damaged, or not a database.
         """
         try:
             try:
                 driver = self._readers.pop()
             except IndexError:
                 driver = self._connect()
-            is_sound = True  # whatever else the block raises, the connection is good and is used again
+            is_sound = True  # after any other error of the block the connection is reusable
             try:
                 driver.execute("BEGIN")
                 yield driver
             except sqlite3.Error:
-                is_sound = False  # what a failed connection remembers is not worth trusting
+                is_sound = False  # the state of a failed connection cannot be trusted
                 raise
             finally:
                 if is_sound and len(self._readers) < _IDLE_READERS:
@@ -141,16 +141,16 @@ class Database:
 
     @contextmanager
     def transaction(self, on_commit: Callable[[], None] | None = None) -> Iterator[sqlite3.Connection]:
-        """Run a block as one transaction that writes, on the driver's connection; rolled back when it raises.
+        """Run a block as one write transaction, on the driver's connection; rolled back if it raises.
 
-        The block does not write through this database in another way.
+        The block must not write through this database in another way.
 
         Args:
-            on_commit: Called after the commit, before any other writer: what it announces is in order.
+            on_commit: Called after the commit, before any other writer, so that announcements are in order.
 
         Raises:
-            UnavailableError: The lock could not be had in time, the disk is full or does not answer.
-            TerminalError: The file is damaged, read-only, or no database.
+            UnavailableError: The lock timed out, or the disk is full or does not respond.
+            TerminalError: The file is damaged, read-only, or not a database.
         """
         if not self._write_lock.acquire(timeout=self._lock_timeout_seconds):
             raise self._locked()
@@ -159,7 +159,7 @@ class Database:
             driver.execute("BEGIN IMMEDIATE")
             try:
                 yield driver
-            except BaseException:  # also an interrupt: no transaction stays open
+            except BaseException:  # including an interrupt: no transaction stays open
                 driver.rollback()
                 raise
             driver.commit()
@@ -177,7 +177,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Run a block on a snapshot on SQLAlchemy's connection; as `snapshot` otherwise."""
+        """Run a block on a snapshot on SQLAlchemy's connection; see `snapshot`."""
         try:
             with self._sqlalchemy().reading() as connection:
                 yield connection
@@ -186,7 +186,7 @@ class Database:
 
     @contextmanager
     def write(self, on_commit: Callable[[], None] | None = None) -> Iterator[Connection]:
-        """Run a block as one transaction on SQLAlchemy's connection; as `transaction` otherwise. Not to be nested."""
+        """Run a block as one transaction on SQLAlchemy's connection; see `transaction`. Not to be nested."""
         if not self._write_lock.acquire(timeout=self._lock_timeout_seconds):
             raise self._locked()
         try:
@@ -201,12 +201,12 @@ class Database:
             self._write_lock.release()
 
     def give_back(self) -> None:
-        """Return the room of deleted rows to the file system, a little at a time: other writers come in between.
+        """Return the space of deleted rows to the file system, in steps between which other writers can proceed.
 
-        A file of an earlier version cannot do so before it was written anew, which happens when that takes a moment.
+        A file of an earlier version must be rewritten once before, which is done if it is small.
 
         Raises:
-            UnavailableError: The lock could not be had in time, or the disk is full; the room stays in the file.
+            UnavailableError: The lock timed out, or the disk is full; the space stays in the file.
         """
         with self.snapshot() as driver:
             mode, free, pages = (driver.execute(f"PRAGMA {name}").fetchone()[0] for name in _PAGE_COUNTS)
@@ -232,7 +232,7 @@ class Database:
                 self._write_lock.release()
 
     def schema_version(self, room: str) -> int:
-        """Return the version of a room's tables in the file; 0: it has none yet."""
+        """Return the version of a room's tables in the file; 0 if there are none."""
         with self.snapshot() as driver:
             if not driver.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (self.versions_table,)).fetchone():
                 return 0
@@ -251,7 +251,7 @@ class Database:
         return self.write()
 
     def upgrade(self, room: str, version: int, migrate: Callable[[sqlite3.Connection, int], None]) -> None:
-        """Bring a room's tables to a version, all or nothing; see `katib.engine.databases.migrations.upgrade`."""
+        """Migrate a room's tables to a version, all or nothing; see `katib.engine.databases.migrations.upgrade`."""
         if self.schema_version(room) != version:
             from katib.engine.databases.migrations import upgrade
             from katib.engine.databases.sqlite_engine import driver_connection
@@ -262,7 +262,7 @@ class Database:
         return str(self.path)
 
     def close(self) -> None:
-        """Close all connections. Closing twice is fine."""
+        """Close all connections. Idempotent."""
         with self._write_lock:
             self._drop_writer()
         if self._engines is not None:
@@ -288,19 +288,18 @@ class Database:
         if self._writer is None:
             writer = self._connect()
             try:
-                writer.execute(_SET_INCREMENTAL)  # without effect where there are tables already
+                writer.execute(_SET_INCREMENTAL)  # no effect if there are tables already
                 self._turn_to_wal(writer)
-            except BaseException:  # also an interrupt: no connection stays open
+            except BaseException:  # including an interrupt: no connection stays open
                 writer.close()
                 raise
             self._writer = writer
         return self._writer
 
     def _turn_to_wal(self, writer: sqlite3.Connection) -> None:
-        """Set the journal mode; only a writer does: reading must leave a file that is to be refused as it was.
+        """Set the journal mode; only writers do: reading must not change a file that is to be refused.
 
-        Of several that turn a new file at once, SQLite refuses all but one without waiting, since they would wait for
-        each other.
+        If several set it on a new file at once, SQLite refuses all but one immediately, as they would deadlock.
         """
         deadline, refusals = time.monotonic() + self._lock_timeout_seconds, 0
         while True:
@@ -315,7 +314,7 @@ class Database:
             time.sleep(_TURNING.pause_seconds(refusals, random.random()))
 
     def _drop_writer(self) -> None:
-        """Close the writer: what a failed connection remembers is not worth trusting."""
+        """Close the writer: the state of a failed connection cannot be trusted."""
         writer, self._writer = self._writer, None
         if writer is not None:
             if self._engines is not None:
@@ -331,7 +330,7 @@ class Database:
 
 
 def _primary_code(error: BaseException) -> int:
-    """Return what kind of error of SQLite it is: the low byte of its code."""
+    """Return the primary error code of SQLite: the low byte of its code."""
     return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)) & 0xFF
 
 
@@ -343,7 +342,7 @@ def open_database(
     Args:
         path: The file.
         lock_timeout_seconds: How long a write waits for other writers, of this process or another.
-        read_only: Whether to leave the file as it is; it has to exist.
+        read_only: Whether to leave the file unchanged; it must exist.
 
     Raises:
         UnavailableError: It cannot be opened.
@@ -363,8 +362,8 @@ def open_database(
 
 
 def open_copy(path: Path) -> Database:
-    """Open a copy of a file, which may be changed and is gone with its last user. Raises as `open_database`."""
-    directory = tempfile.mkdtemp(prefix=f"katib-{os.getpid()}-")  # the next engine removes that of a killed process
+    """Open a writable copy of a file, which is deleted after its last use. Raises as `open_database`."""
+    directory = tempfile.mkdtemp(prefix=f"katib-{os.getpid()}-")  # the next engine removes those of killed processes
     database = open_database(Path(directory) / path.name)
     weakref.finalize(database, shutil.rmtree, directory, ignore_errors=True)
     with (
@@ -384,10 +383,10 @@ def _connect(path: Path, timeout_seconds: float, mode: str) -> sqlite3.Connectio
 
 
 def _reading_mode(path: Path) -> str:
-    """Return how to open a file so that nothing is written to it.
+    """Return the mode for opening a file without writing to it.
 
-    Where the directory may not be written either, SQLite cannot share the file with a writer; a file without a log
-    beside it has no writer, so it is read as one that never changes.
+    If the directory is not writable either, SQLite cannot share the file with a writer; a file without a log beside it
+    has no writer, so it is opened as immutable.
     """
     has_log = path.with_name(f"{path.name}-wal").exists()
     return "mode=ro" if has_log or os.access(path.parent, os.W_OK) else "mode=ro&immutable=1"

@@ -1,4 +1,4 @@
-"""SQLAlchemy over the connections of a SQLite file, imported by `katib.engine.databases.sqlite` when needed."""
+"""SQLAlchemy over the connections of a SQLite file, imported by `katib.engine.databases.sqlite` on demand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from katib.errors import UnavailableError
 
 
 def driver_connection(connection: Connection) -> sqlite3.Connection:
-    """Return what is below a connection of SQLAlchemy."""
+    """Return the driver's connection of a SQLAlchemy connection."""
     driver = connection.connection.driver_connection
     assert isinstance(driver, sqlite3.Connection)
     return driver
@@ -24,10 +24,10 @@ def driver_connection(connection: Connection) -> sqlite3.Connection:
 class Engines:
     """One engine for all readers, and one connection around the writer. The caller guards the writer by a lock.
 
-    Transactions begin explicitly: the driver would begin late, after a read on which a write is to be based.
+    Transactions begin explicitly: the driver would begin late, after a read on which a write depends.
 
     Args:
-        path: Names the file in errors.
+        path: Name of the file in errors.
         connect: Opens a connection for a reader.
     """
 
@@ -41,8 +41,8 @@ class Engines:
         """Run a block on a snapshot.
 
         Raises:
-            sqlite3.Error: A statement failed, be it in the driver or before.
-            UnavailableError: Too many read at the same time.
+            sqlite3.Error: A statement failed, in the driver or before.
+            UnavailableError: There are too many concurrent readers.
         """
         with self._as_driver_errors(), self._readers.connect() as connection, connection.begin():
             driver_connection(connection).execute("BEGIN")

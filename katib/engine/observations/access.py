@@ -1,4 +1,4 @@
-"""Whose logs are whose, in the database of the log, so that every DB manager of it knows."""
+"""Owners of logs, in the database of the log, so that they are shared by all its DB managers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _log = logging.getLogger(__name__)
 
 
 class SqlAccessList:
-    """Fits `katib.wire.rpc.log_guard.AccessList`. Thread-safe as its database is.
+    """Owners of logs in a table. Implements `katib.wire.rpc.log_guard.AccessList`. Thread-safe as its database is.
 
     Args:
-        database: Holds the table.
-        knows_ends: Whether the table says which trials have ended; one of an earlier release does not.
+        database: Database with the table.
+        knows_ends: Whether the table has the ends of trials; one of an earlier release does not.
     """
 
     def __init__(self, database: Transactions, *, knows_ends: bool = True) -> None:
@@ -36,13 +36,11 @@ class SqlAccessList:
         )
 
     def find(self, trial_name: str) -> LogAccess | None:
-        """Return to whom a log belongs."""
         with self._database.read() as connection:
             row = connection.execute(select(*self._columns).where(table.c.trial_name == trial_name)).first()
         return None if row is None else LogAccess(*row)
 
     def find_all(self, trial_names: Collection[str]) -> Mapping[str, LogAccess]:
-        """Return to whom each of these logs belongs."""
         columns = (table.c.trial_name, *self._columns)
         names, found = list(trial_names), {}
         with self._database.read() as connection:
@@ -53,7 +51,6 @@ class SqlAccessList:
         return found
 
     def keep(self, trial_name: str, access: LogAccess) -> None:
-        """Remember to whom a log belongs."""
         row = {
             "trial_name": trial_name,
             "namespace": access.namespace,
@@ -67,19 +64,17 @@ class SqlAccessList:
             connection.execute(table.insert().values(row))
 
     def end(self, trial_name: str) -> None:
-        """Have a log take no more readings."""
         if self._knows_ends:
             with self._database.write() as connection:
                 connection.execute(update(table).where(table.c.trial_name == trial_name).values(has_ended=True))
 
     def forget(self, trial_name: str) -> None:
-        """Remove the owner of a log."""
         with self._database.write() as connection:
             connection.execute(delete(table).where(table.c.trial_name == trial_name))
 
 
 def access_list(database: Transactions) -> AccessList:
-    """Return the access list of a database; one that lasts as long as the process where the table may not be made."""
+    """Return the access list of a database; one in memory if the table may not be created."""
     with database.read() as connection:
         inspector = inspect(connection)
         if inspector.has_table(table.name):

@@ -1,9 +1,9 @@
-"""The best of many trials, found without asking for each of them.
+"""The best of many trials, found without a query per trial.
 
-Theory of operation. The kept extremes of a metric are in an index by number. Its first entries are read until one
-belongs to a wanted trial: most questions are about most trials of a metric, so that takes one page. Where none of them
-does, the extremes of the wanted trials are looked up. Trials whose extremes are not kept are found by one statement,
-and summarized one by one where they have readings at all: most have none, as they failed or have not reported yet.
+Theory of operation. The stored extremes of a metric are indexed by number. Index entries are read in order until one
+belongs to a wanted trial: most searches are for most trials of a metric, so that takes one page. If none of them does,
+the extremes of the wanted trials are looked up. Trials without stored extremes are found by one statement, and
+summarized one by one if they have readings at all: most have none, as they failed or have not reported yet.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from katib.engine.observations.tables import observation_extremes as table
 from katib.model.metrics import BestTrial
 
 _ENTRIES = 200
-"""Of the index that are looked at before the trials are looked up: less than a millisecond."""
+"""Index entries read before the trials are looked up: less than a millisecond."""
 
 _NAMES_AT_ONCE = 1_000
-"""Where each name is a value of its own."""
+"""For dialects with a parameter per name."""
 
 _NAMES_IN_ONE_VALUE = 20_000
 
 _SEPARATORS = range(0x1F, sys.maxunicode)
-"""Characters from which one is taken that no name contains."""
+"""Candidates for a separator that no name contains."""
 
 _NAMES = {
     "sqlite": "SELECT value AS name FROM json_each(:names)",
@@ -40,7 +40,7 @@ _NOT_KEPT = {
     "WHERE kept.trial_name = name AND kept.metric_name = :metric_name)"
     for dialect, names in _NAMES.items()
 }
-# With LIMIT it stays one step of the index for each name; without, PostgreSQL may read the whole log.
+# LIMIT makes it one index lookup per name; without it, PostgreSQL may read the whole log.
 _REPORTED = {
     dialect: f"SELECT name FROM ({names}) AS wanted WHERE (SELECT 1 FROM observation_logs AS logs "  # noqa: S608 - constants
     "WHERE logs.trial_name = name AND logs.metric_name = :metric_name LIMIT 1) IS NOT NULL"
@@ -60,12 +60,12 @@ def best_of(
     """Return the trial with the best reading; see `katib.model.metrics.ObservationLog.best`.
 
     Args:
-        connection: To the database.
-        trial_names: Among which.
-        metric_name: Of which metric.
-        summarize: Returns the summary of a trial whose extremes are not kept.
+        connection: Connection to the database.
+        trial_names: The trials to compare.
+        metric_name: The metric.
+        summarize: Returns the summary of a trial without stored extremes.
         maximize: Whether the largest number is the best.
-        is_kept: Whether there is the table of extremes.
+        is_kept: Whether the table of extremes exists.
     """
     names = list(dict.fromkeys(trial_names))
     candidates: list[tuple[float, str, str]] = []  # cost, trial, text
@@ -85,7 +85,7 @@ def best_of(
 def _best_kept(
     connection: Connection, names: Sequence[str], metric_name: str, *, maximize: bool
 ) -> Iterator[tuple[float, str, str]]:
-    """Yield cost, name and text of the best of the trials whose extremes are kept, or of each part of them."""
+    """Yield cost, name and text of the best trials with stored extremes, possibly one per part."""
     number, value = (table.c.high, table.c.high_value) if maximize else (table.c.low, table.c.low_value)
     of_metric = table.c.metric_name == metric_name
     in_order = number.desc() if maximize else number
@@ -113,7 +113,7 @@ def _cost(row: tuple[float, str, str], *, maximize: bool) -> tuple[float, str, s
 
 
 def _without_extremes(connection: Connection, names: Sequence[str], metric_name: str) -> list[str]:
-    """Return the trials of which none are kept; where that is cheap to know, only those with readings."""
+    """Return the trials without stored extremes; if that is cheap to know, only those with readings."""
     dialect = connection.dialect.name
     missing: list[str] = []
     for some in _parts(names, dialect):
@@ -135,7 +135,7 @@ def _parts(names: Sequence[str], dialect: str) -> Iterator[Sequence[str]]:
 
 
 def _is_among(dialect: str, names: Sequence[str]) -> ColumnElement[bool] | TextClause:
-    """Return the condition that a trial is one of these; in one value, where many cost more than the search."""
+    """Return the condition that a trial is one of these; with a single parameter if many cost more than the search."""
     if dialect in _NAMES:
         among = f"{table.name}.trial_name IN ({_NAMES[dialect]})"
         return text(among).bindparams(**_in_one_value(dialect, names))

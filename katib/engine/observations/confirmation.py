@@ -1,13 +1,12 @@
-"""What became of a report whose commit was under way when the connection broke.
+"""Outcome of a report whose connection broke during the commit.
 
-Each report leaves a receipt before its commit: on PostgreSQL the number of the transaction, of which the server knows
-how it ended; on MySQL the number of a row, which is there or not. A server that crashed may give both numbers away once
-more, so the readings are looked at, too. A report of unknown outcome is remembered with its
-receipt. When the same batch comes again, as it does from a reporter that keeps what could not be stored, the receipt
-decides whether it is still to be stored.
+Each report leaves a receipt before its commit: on PostgreSQL the id of the transaction, whose status the server knows;
+on MySQL the id of a row, which exists or not. A server that crashed may assign both ids again, so the readings are
+compared, too. A report of unknown outcome is remembered with its receipt. When the same batch is reported again, as a
+reporter does with unconfirmed readings, the receipt decides whether it still has to be stored.
 
-It costs one short question for each report. What it does not cover: the memory ends with the process, and a caller who
-gives up waiting while the report goes through cannot know either.
+It costs one short query per report. Limits: the memory ends with the process, and a caller that times out while the
+report succeeds cannot know it either.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from katib.errors import UnavailableError
 from katib.model.metrics import MetricLog
 
 MAX_REMEMBERED = 10_000
-"""The oldest are forgotten: an outage leaves one for each call under way, and a few for each caller that gave up."""
+"""The oldest are forgotten: an outage leaves one per concurrent call, and a few per caller that timed out."""
 
 _TRANSACTION = text("SELECT txid_current()")
-# A number that a crash took back lies in the future until it is given away again; to ask for it would be an error.
+# After a crash, an id may lie in the future until it is assigned again; asking for its status would be an error.
 _STATUS = text("SELECT CASE WHEN :number < txid_current() THEN txid_status(:number) END").bindparams(
     bindparam("number", type_=BigInteger)
 )
@@ -41,14 +40,14 @@ Batch = Mapping[str, Sequence[MetricLog]]
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The number by which a database knows a transaction; of what, depends on its dialect."""
+    """Id of a transaction in its database; its meaning depends on the dialect."""
 
     dialect: str
     number: int
 
 
 class Unconfirmed:
-    """The reports of unknown outcome. Thread-safe."""
+    """Reports of unknown outcome. Thread-safe."""
 
     def __init__(self, database: Transactions) -> None:
         self._database = database
@@ -56,7 +55,7 @@ class Unconfirmed:
         self._receipts: OrderedDict[bytes, Receipt] = OrderedDict()
 
     def remember(self, batch: Batch, receipt: Receipt | None) -> None:
-        """Keep the receipt of a report of unknown outcome; without one nothing can be found out."""
+        """Store the receipt of a report of unknown outcome; without one the outcome cannot be determined."""
         if receipt is not None:
             with self._lock:
                 self._receipts[_digest(batch)] = receipt
@@ -64,10 +63,10 @@ class Unconfirmed:
                     self._receipts.popitem(last=False)
 
     def turned_out_stored(self, batch: Batch) -> bool:
-        """Return whether this very batch is remembered and was stored; then, and if it was not, it is forgotten.
+        """Return whether a batch of unknown outcome was stored; forget it once its outcome is known.
 
         Raises:
-            UnavailableError: The database does not say yet.
+            UnavailableError: The database does not know yet.
         """
         if not self._receipts:
             return False
@@ -83,7 +82,7 @@ class Unconfirmed:
 
 
 def receipt_of(connection: Connection) -> Receipt | None:
-    """Return the receipt of the transaction under way; None where no commit is ever in doubt."""
+    """Return the receipt of the current transaction; None for dialects without uncertain commits."""
     question = {"postgresql": _TRANSACTION, "mysql": _FIRST_ROW}.get(connection.dialect.name)
     if question is None:
         return None
@@ -101,7 +100,7 @@ def _took_effect(connection: Connection, receipt: Receipt, batch: Batch) -> bool
         trial_name, log = next((trial_name, logs[-1]) for trial_name, logs in batch.items() if logs)
         row = (table.c.trial_name == trial_name, table.c.metric_name == log.name, table.c.time == log.time)
         return connection.execute(readings.where(*row, table.c.value == log.value).limit(1)).first() is not None
-    # The lock makes the answer wait for a transaction that is not yet undone or committed.
+    # The lock makes the query wait for a transaction that is not yet rolled back or committed.
     found = connection.execute(readings.where(table.c.id == receipt.number).with_for_update()).first()
     return found is not None and tuple(found[1:]) in (log[:3] for log in batch.get(found[0], ()))
 

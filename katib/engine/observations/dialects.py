@@ -1,4 +1,4 @@
-"""Where the databases need different statements for the same thing."""
+"""Statements that differ between dialects."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from katib.model.metrics import MetricLog
 _DELETE_MYSQL = text("DELETE FROM observation_logs WHERE trial_name = :trial_name LIMIT :count")
 
 Row = tuple[str, datetime, str, str, int]
-"""A reading as it is stored: trial, time, metric, value, step."""
+"""A stored reading: trial, time, metric, value, step."""
 
 _WITHOUT_ZONE = len("0001-01-01 00:00:00.000000")
 _COLUMNS = ("trial_name", "time", "metric_name", "value", "step")
@@ -38,10 +38,10 @@ _COPY_ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r
 
 
 def insert(connection: Connection, rows: Sequence[Row], *, has_steps: bool = True) -> None:
-    """Append rows in as few statements as the database takes; without their steps where there is no column for them.
+    """Append rows in as few statements as the database allows; without steps if there is no column for them.
 
-    SQLite's driver runs its prepared statement for each row, and MySQL's makes one statement of many rows. PostgreSQL's
-    would wait for an answer to each row, so they are copied.
+    SQLite's driver runs its prepared statement for each row, and MySQL's creates one statement for many rows.
+    PostgreSQL's would wait for a response to each row, so COPY is used.
     """
     columns = _COLUMNS if has_steps else _COLUMNS[:-1]
     if connection.dialect.name == "postgresql":
@@ -59,8 +59,8 @@ def insert(connection: Connection, rows: Sequence[Row], *, has_steps: bool = Tru
 def fetch_readings(connection: Connection, query: Select[Any]) -> list[Sequence[Any]]:
     """Return the rows of a query of readings: time, metric, value, step, id.
 
-    PostgreSQL's driver decodes each column of each row in Python. There the rows come as one text of JSON, which takes
-    half the time; it is held whole, so this is for as many readings as a caller wants at once.
+    PostgreSQL's driver decodes each column of each row in Python. There the rows are sent as one JSON text, which takes
+    half the time; it is in memory as a whole, so use it for as many readings as a caller needs at once.
     """
     if connection.dialect.name != "postgresql":
         return list(connection.execute(query).all())
@@ -72,7 +72,7 @@ def fetch_readings(connection: Connection, query: Select[Any]) -> list[Sequence[
 
 
 def _with_cursor(connection: Connection, call: str, *arguments: Any, **keywords: Any) -> None:
-    """Call the driver itself: what SQLAlchemy does for each row takes longer than the database."""
+    """Call the driver directly: SQLAlchemy's work per row takes longer than the database's."""
     cursor: Any = connection.connection.cursor()
     try:
         getattr(cursor, call)(*arguments, **keywords)
@@ -81,7 +81,7 @@ def _with_cursor(connection: Connection, call: str, *arguments: Any, **keywords:
 
 
 def bound_row(row: Row) -> tuple[Any, ...]:
-    """Return a row as `katib.engine.observations.tables.UtcTime` has SQLite store it."""
+    """Return a row as `katib.engine.observations.tables.UtcTime` stores it in SQLite."""
     trial_name, time, name, value, step = row
     time = time if time.tzinfo is UTC else time.astimezone(UTC)
     return trial_name, time.isoformat(" ", "microseconds")[:_WITHOUT_ZONE], name, value, step
@@ -100,9 +100,9 @@ def _plain(time: datetime) -> datetime:
 
 
 def delete_some(dialect: str, trial_name: str, count: int) -> Executable:
-    """Return the statement that removes at most so many readings of a trial."""
+    """Return the statement that removes up to a number of readings of a trial."""
     if dialect == "mysql":
-        # It would search the whole table for what an inner query finds.
+        # An inner query would make MySQL search the whole table.
         statement: TextClause = _DELETE_MYSQL.bindparams(trial_name=trial_name, count=count)
         return statement
     some = select(table.c.id).where(table.c.trial_name == trial_name).limit(count)
@@ -110,10 +110,10 @@ def delete_some(dialect: str, trial_name: str, count: int) -> Executable:
 
 
 def metric_is(dialect: str, name: str | ColumnElement[str]) -> Iterator[ColumnElement[bool]]:
-    """Yield the conditions under which a reading is one of this metric.
+    """Yield the conditions for a reading of this metric.
 
-    A table that Katib's DB manager made on MySQL takes `Loss` for `loss` when it compares, and any table there takes a
-    name for the same one with a blank behind it; its index finds both.
+    A table created by Katib's DB manager on MySQL compares `Loss` and `loss` as equal, and any table there ignores
+    trailing blanks; its index finds both.
     """
     yield table.c.metric_name == name
     if dialect == "mysql":

@@ -1,8 +1,8 @@
-"""The best readings of each trial and metric, kept beside its log for `katib.engine.observations.best`.
+"""The best readings of each trial and metric, stored beside its log for `katib.engine.observations.best`.
 
-Kept by every report of ours, in its transaction and under the lock of its trial. A trial without such a row, from
-before there were any or reported by a DB manager of Katib's, is summarized when it is asked for. What a DB manager of
-Katib's adds to a trial that has one is not seen here, nor is it in any other way when both serve one trial.
+Updated by every report of this log, in its transaction and under the lock of its trial. A trial without such a row,
+older than the table or reported by Katib's DB manager, is summarized on demand. Readings that Katib's DB manager adds
+to a trial with a row are not noticed here; both should not serve one trial.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Summarize = Callable[[Connection, str, str], Metric | None]
 
 
 class Extremes(NamedTuple):
-    """The smallest and the largest usable number of a metric, and their texts; of equal ones the first reported."""
+    """The smallest and the largest usable number of a metric, and their texts; among equal ones the first reported."""
 
     low: float
     low_value: str
@@ -34,20 +34,20 @@ class Extremes(NamedTuple):
 
     @classmethod
     def of_summary(cls, metric: Metric | None) -> Extremes | None:
-        """Return those of a summary; None without usable number."""
+        """Return the extremes of a summary; None without a usable number."""
         if metric is None or metric.min == UNAVAILABLE:
             return None
         return cls(float(metric.min), metric.min, float(metric.max), metric.max)
 
     def with_later(self, later: Extremes) -> Extremes:
-        """Return those of both."""
+        """Return the extremes of both."""
         low = later[:2] if later.low < self.low else self[:2]
         high = later[2:] if later.high > self.high else self[2:]
         return Extremes(*low, *high)
 
 
 def are_kept_of(metric_name: str) -> bool:
-    """Return whether extremes of a metric are kept: MySQL takes a name with blanks behind it for the one without."""
+    """Return whether extremes of a metric are stored: MySQL ignores trailing blanks of its name."""
     return not metric_name.endswith(" ")
 
 
@@ -61,7 +61,7 @@ def extremes_of(logs: Sequence[MetricLog]) -> dict[str, Extremes]:
 
 
 def _extremes_of(texts: Sequence[str]) -> Extremes | None:
-    # `float` reads more than a usable number, but only an extreme is worth the exact question.
+    # `float` accepts more than usable numbers, but only the extremes need the exact check.
     with suppress(ValueError):
         numbers = list(map(float, texts))
         low, high = min(numbers), max(numbers)
@@ -76,7 +76,7 @@ def _extremes_of(texts: Sequence[str]) -> Extremes | None:
 
 
 def keep(connection: Connection, batch: Mapping[str, Sequence[MetricLog]], summarize: Summarize) -> None:
-    """Note the extremes of readings that are about to be appended to trials whose locks we have."""
+    """Update the extremes for readings to be appended; the caller holds the locks of the trials."""
     found = {
         (trial_name, name): extremes
         for trial_name, logs in batch.items()
@@ -108,7 +108,7 @@ _OF_TRIALS = select(table).where(table.c.trial_name.in_(bindparam("names", expan
 
 
 def _known(connection: Connection, trial_names: Sequence[str]) -> dict[tuple[str, str], Extremes]:
-    if len(trial_names) == 1:  # the usual case; SQLAlchemy would write the list of names into the statement each time
+    if len(trial_names) == 1:  # the usual case; SQLAlchemy would render the list into the statement each time
         (name,) = trial_names
         return _by_metric(connection.execute(_OF_TRIAL, {"name": name}))
     rows: list[Any] = []
@@ -118,7 +118,7 @@ def _known(connection: Connection, trial_names: Sequence[str]) -> dict[tuple[str
 
 
 def of_trial(connection: Connection, trial_name: str) -> dict[str, Extremes]:
-    """Return the extremes that are kept of a trial, by metric."""
+    """Return the stored extremes of a trial, by metric."""
     return {metric: found for (_, metric), found in _known(connection, [trial_name]).items()}
 
 

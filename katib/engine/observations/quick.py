@@ -1,7 +1,6 @@
-"""Small reports to SQLite and summaries of small logs, by its driver: SQLAlchemy takes four times as long for the same.
+"""Small reports to SQLite and summaries of small logs on its driver; with SQLAlchemy they take four times as long.
 
-They store and return exactly what `SqlObservationLog` does otherwise; where more is needed than a few rows, they say so
-and change nothing.
+Results are exactly those of `SqlObservationLog`; larger cases raise `NotQuickError` and change nothing.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ _IN_ORDER = " ORDER BY metric_name, step, time, id LIMIT ?"
 
 
 class NotQuickError(Exception):
-    """A report, or a summary, needs more than is done here."""
+    """A report, or a summary, is too large for this module."""
 
 
 def report(driver: sqlite3.Connection, trial_name: str, logs: Sequence[MetricLog], batch: BatchId) -> None:
-    """Append readings of a numbered batch once, inside a transaction that writes.
+    """Append readings of a numbered batch once, inside a write transaction.
 
     Raises:
         NotQuickError: The readings of a metric have to be summarized first.
@@ -54,7 +53,7 @@ def report(driver: sqlite3.Connection, trial_name: str, logs: Sequence[MetricLog
 
 
 def append(driver: sqlite3.Connection, batch: Mapping[str, Sequence[MetricLog]]) -> None:
-    """Append readings by trial name, inside a transaction that writes.
+    """Append readings by trial name, inside a write transaction.
 
     Raises:
         NotQuickError: The readings of a metric have to be summarized first.

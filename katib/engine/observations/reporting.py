@@ -1,7 +1,7 @@
-"""How reports of one trial come one after the other, and each of its readings once, whatever DB managers it goes to.
+"""Serialization of reports of one trial, and storing each reading once, across all DB managers.
 
-A trial is locked for the transaction of a report. So its readings are numbered in the order in which they can be seen,
-which is what lets a reader ask for those after the last one it knows. SQLite has one writer anyway.
+A trial is locked for the transaction of a report. So its readings are numbered in the order of their visibility, which
+lets a reader ask for those after the last one it knows. SQLite has a single writer anyway.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from katib.engine.observations.tables import observation_reporters as table
 from katib.model.metrics import BatchId
 
 _LOCK_SPACE = 0x6B617469
-"""Of our advisory locks with two keys: other programs of the database have locks, too."""
+"""Class of Katib's advisory locks with two keys: other programs of the database have locks, too."""
 
 _LOCK_POSTGRESQL = text(f"SELECT pg_advisory_xact_lock({_LOCK_SPACE}, hashtext(:trial_name))")
 _LOCK_MYSQL = text(
@@ -35,9 +35,9 @@ def lock(connection: Connection, trial_names: Iterable[str]) -> None:
 
 
 def take(connection: Connection, trial_name: str, batch: BatchId, count: int) -> int:
-    """Note that a batch of so many readings is stored; return how many of them were before.
+    """Record that a batch is stored; return the number of its readings that were stored before.
 
-    The caller has the lock of the trial, and stores the others in the same transaction.
+    The caller holds the lock of the trial, and stores the others in the same transaction.
     """
     key = {"of_trial": trial_name, "of_reporter": batch.reporter}
     stored = connection.execute(_STORED, key).scalar()

@@ -26,25 +26,27 @@ from katib.model.thinning import thinned
 from katib.model.types import Metric, Observation
 
 INSERT_ROWS = 10_000
-"""Rows handed to the driver at once; bounds memory, while the transaction is one."""
+"""Rows passed to the driver at once; bounds memory within the single transaction."""
 
 DELETE_ROWS = 50_000
 """Rows removed in one transaction: a log of millions must not hold the writers' lock for seconds."""
 
 
 FOLDED_ROWS = 10_000
-"""Readings up to which a log is folded or thinned here: for less, the database's answer would take longer."""
+"""Readings up to which a log is folded or thinned here: for fewer, the database's computation would take longer."""
 
 
 class SqlObservationLog:
-    """Fits `katib.model.metrics.ObservationLog`. Thread-safe as its database is.
+    """Observation log in a SQL database. Implements `katib.model.metrics.ObservationLog`.
+
+    Thread-safe as its database is.
 
     Args:
-        database: Where the tables live or are made; stays open and is closed by its owner.
-        initialize: Make the tables, or bring them up to date. False: use the table that is there, and change nothing.
+        database: Database of the tables; closed by its owner.
+        initialize: Whether to create or migrate the tables. False to use the existing table, without changes.
 
     Raises:
-        TerminalError: The tables were made by a newer version, or are to be used as they are and there are none.
+        TerminalError: The tables were created by a newer version, or do not exist and may not be created.
         UnavailableError: The database does not answer.
     """
 
@@ -75,13 +77,13 @@ class SqlObservationLog:
                 self._append(connection, {trial_name: logs[known:] if known else logs})
 
     def knows_batches(self, _trial_name: str) -> bool:
-        """Return whether numbers of readings are kept beside them."""
+        """Return whether numbers of batches are stored."""
         return self._layout.has_companions
 
     def report_all(self, batch: Mapping[str, Sequence[MetricLog]]) -> None:
         """Append readings by trial name in one transaction; all or none.
 
-        When the answer of the commit is lost, the database is asked what became of it: at once, and if that fails when
+        If the response to the commit is lost, the database is asked for its outcome: at once, and if that fails when
         the same batch is reported again.
         """
         batch = {trial_name: logs for trial_name, logs in batch.items() if logs}
@@ -110,7 +112,7 @@ class SqlObservationLog:
                 raise
 
     def _begin_tries(self, batch: Mapping[str, Sequence[MetricLog]]) -> None:
-        """Append readings, and set aside those of a trial before the last beginning of a try."""
+        """Append readings, and set aside a trial's readings before the last start of an attempt."""
         with self._database.write() as connection:
             if self._layout.has_companions:
                 reporting.lock(connection, batch)
@@ -124,11 +126,11 @@ class SqlObservationLog:
                         self._append(connection, {trial_name: readings})
 
     def _set_aside(self, connection: Connection, trial_name: str) -> None:
-        """Give the readings of a trial to the log of its next earlier try, if there are any."""
+        """Move the readings of a trial, if any, to the log of its next earlier attempt."""
         number = next(n for n in count(1) if not _has_readings(connection, log_of_try(trial_name, n)))
         moved = table.update().where(table.c.trial_name == trial_name)
         connection.execute(moved.values(trial_name=log_of_try(trial_name, number)))
-        if self._layout.has_companions:  # made again by the next report, from what is left
+        if self._layout.has_companions:  # recomputed by the next report
             connection.execute(observation_extremes.delete().where(observation_extremes.c.trial_name == trial_name))
 
     def _append(self, connection: Connection, batch: Mapping[str, Sequence[MetricLog]]) -> None:
@@ -139,7 +141,7 @@ class SqlObservationLog:
             insert(connection, chunk, has_steps=self._layout.has_steps)
 
     def summarize(self, trial_name: str, metrics: Sequence[str]) -> Observation | None:
-        """Return min, max and latest of these metrics; None when there is no reading of the first one."""
+        """Return min, max and latest of these metrics; None if the first one has no reading."""
         if self._file is not None:
             with suppress(quick.NotQuickError), self._file.snapshot() as driver:
                 return observation_of(metrics, quick.values(driver, trial_name, metrics))
@@ -161,7 +163,7 @@ class SqlObservationLog:
         return observation_with(metrics, filter(None, found))
 
     def _keeps_extremes(self, connection: Connection) -> bool:
-        """Return whether no other program writes to the log: a DB manager of Katib's never does to SQLite."""
+        """Return whether no other program writes to the log: Katib's DB manager never writes to SQLite."""
         return self._layout.has_companions and connection.dialect.name == "sqlite"
 
     def _summary(self, connection: Connection, trial_name: str, metric: str) -> Metric | None:
@@ -169,13 +171,13 @@ class SqlObservationLog:
         return None if found is None else found.metrics[0]
 
     def best(self, trial_names: Sequence[str], metric_name: str, *, maximize: bool) -> BestTrial | None:
-        """Return which of these trials has the best reading."""
+        """Return the trial with the best reading."""
         with self._database.read() as connection:
             kept = self._layout.has_companions
             return best_of(connection, trial_names, metric_name, self._summary, maximize=maximize, is_kept=kept)
 
     def curve(self, trial_name: str, metric_name: str, max_points: int) -> list[MetricLog]:
-        """Return a curve of at most so many readings."""
+        """Return a curve thinned to a number of readings."""
         with self._database.read() as connection:
             of_metric = [table.c.trial_name == trial_name, *metric_is(connection.dialect.name, metric_name)]
             query = self._statements.readings.where(*of_metric).order_by(*self._statements.curve)
@@ -187,7 +189,7 @@ class SqlObservationLog:
             return list(map(reading_of, fetch_readings(connection, query)))
 
     def delete(self, trial_name: str) -> None:
-        """Remove the log of a trial, with those of earlier tries; an unknown trial is fine."""
+        """Remove the log of a trial, with those of earlier attempts; an unknown trial is not an error."""
         self._delete(trial_name)
         for number in count(1):
             with self._database.read() as connection:
@@ -205,11 +207,11 @@ class SqlObservationLog:
                         connection.execute(companion.delete().where(companion.c.trial_name == trial_name))
 
     def rewind(self, trial_name: str, step: int) -> None:
-        """Remove the readings of a step and of all later ones: they are reported again."""
+        """Remove the readings from a step on: they are reported again."""
         with self._database.write() as connection:
             if self._layout.has_companions:
                 reporting.lock(connection, [trial_name])
-                # Made again by the next report, from what is left.
+                # Recomputed by the next report.
                 connection.execute(observation_extremes.delete().where(observation_extremes.c.trial_name == trial_name))
             connection.execute(table.delete().where(table.c.trial_name == trial_name, table.c.step >= step))
 
@@ -233,10 +235,10 @@ class SqlObservationLog:
             return list(map(reading_of, connection.execute(query)))
 
     def newest(self, trial_name: str, *, limit: int, metric_name: str = "") -> list[MetricLog]:
-        """Return the last so many readings of the curve, in its order.
+        """Return the last readings of the curve, in its order.
 
-        The index holds the readings of a trial by metric. So those of all metrics are the newest of each, merged: one
-        more index, without the metric, would cost every report.
+        The index orders the readings of a trial by metric. So the newest of all metrics are merged from the newest of
+        each: a further index, without the metric, would slow every report.
         """
         newest = self._statements.newest(limit).where(table.c.trial_name == trial_name)
         with self._database.read() as connection:
@@ -250,7 +252,6 @@ class SqlObservationLog:
         return list(map(reading_of, rows[-limit:]))
 
     def count(self, trial_name: str, *, metric_name: str = "") -> int:
-        """Return the number of readings."""
         query = select(func.count()).select_from(table).where(table.c.trial_name == trial_name)
         with self._database.read() as connection:
             if metric_name:
@@ -258,12 +259,12 @@ class SqlObservationLog:
             return int(connection.execute(query).scalar_one())
 
     def changes(self, cursors: Mapping[str, int], metric_name: str = "") -> list[Change]:
-        """Return what arrived after these cursors."""
+        """Return the readings after these cursors."""
         with self._database.read() as connection:
             return list(self._statements.changes(connection, cursors, metric_name))
 
     def within(self, _namespace: str) -> Self:
-        """Return the log of a namespace: the same, as trials are known by name alone."""
+        """Return the same log, as trials are known by name alone."""
         return self
 
 
@@ -272,9 +273,9 @@ def _has_readings(connection: Connection, trial_name: str) -> bool:
 
 
 def _metric_names(connection: Connection, trial_name: str) -> Iterator[str]:
-    """Yield the metrics of a trial from the index, one step each, whatever the number of readings.
+    """Yield the metrics of a trial from the index, one lookup each, whatever the number of readings.
 
-    Names that the table takes for one, as Katib's on MySQL does with `Loss` and `loss`, are yielded once.
+    Names that the table compares as equal, as Katib's on MySQL does with `Loss` and `loss`, are yielded once.
     """
     first = select(func.min(table.c.metric_name)).where(table.c.trial_name == trial_name)
     name = connection.execute(first).scalar()

@@ -1,4 +1,4 @@
-"""The statements of the log, by what its table has: a table of Katib's that may not be changed has no steps."""
+"""Statements of the log for the layout of its table: a table of Katib's that may not be changed has no steps."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from katib.model.metrics import BEFORE_THE_LAST, Change, MetricLog
 FETCH_ROWS = 10_000
 
 CHANGES = 20_000
-"""Changes of one answer, about; each trial gets its share of them, so that none waits for another's long log."""
+"""Approximate number of changes in a response; each trial gets a share, so that none waits for another's long log."""
 
 _TRIALS_AT_ONCE = 100
-"""Trials asked about by one statement: SQLite takes 500 parts."""
+"""Trials per statement: SQLite allows 500 parts."""
 
 
 class Statements:
-    """What is asked of a table.
+    """Queries of a table.
 
     Attributes:
-        curve: The columns that readings are ordered by.
-        readings: Selects what `reading_of` takes, of all trials.
+        curve: The columns that order readings.
+        readings: Selects the columns of `reading_of`, of all trials.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -47,21 +47,21 @@ class Statements:
         self.readings = select(table.c.time, table.c.metric_name, table.c.value, _step(layout), table.c.id)
 
     def values(self, trial_name: str, metrics: Sequence[str]) -> tuple[Select[Any], dict[str, Any]]:
-        """Return what selects names and values of these metrics, each metric's in order, and its parameters."""
+        """Return the query of names and values of these metrics, each metric's in order, and its parameters."""
         names = {f"metric_{number}": name for number, name in enumerate(metrics)}
         return _values(self._layout, len(metrics)), {"trial_name": trial_name, **names}
 
     def some_values(self, trial_name: str, metrics: Sequence[str], count: int) -> tuple[Select[Any], dict[str, Any]]:
-        """Return the same for at most so many readings."""
+        """Return the same for up to a number of readings."""
         _, parameters = self.values(trial_name, metrics)
         return _some_values(self._layout, len(metrics)), {**parameters, "count": count}
 
     def newest(self, limit: int) -> Select[Any]:
-        """Return what selects the last readings of a curve, the last one first."""
+        """Return the query of the last readings of a curve, the last one first."""
         return self.readings.order_by(*(column.desc() for column in self.curve)).limit(limit)
 
     def changes(self, connection: Connection, cursors: Mapping[str, int], metric_name: str) -> Iterator[Change]:
-        """Yield what came after the cursors."""
+        """Yield the readings after the cursors."""
         wanted = list(cursors.items())
         share = max(1, CHANGES // max(1, len(wanted)))
         for first in range(0, len(wanted), _TRIALS_AT_ONCE):
@@ -88,10 +88,10 @@ def _curve(layout: Layout) -> tuple[ColumnElement[Any], ...]:
 
 @lru_cache
 def _values(layout: Layout, metric_count: int) -> Select[Any]:
-    """Return the statement for so many metrics.
+    """Return the statement for a number of metrics.
 
-    Built once for each number: a trial of one reading costs more to ask about than to read, above all where SQLAlchemy
-    writes the names into the statement each time.
+    Built once per number: for a trial of one reading, building takes longer than reading, especially if SQLAlchemy
+    renders the names into the statement each time.
     """
     metrics: list[BindParameter[str]] = [bindparam(f"metric_{number}") for number in range(metric_count)]
     return (
@@ -109,15 +109,15 @@ def _some_values(layout: Layout, metric_count: int) -> Select[Any]:
 
 @lru_cache(maxsize=2 * _TRIALS_AT_ONCE)
 def _changes(layout: Layout, dialect: str, only_last: tuple[bool, ...], *, of_all_metrics: bool) -> Executable:
-    """Return the statement that asks for each trial by itself, so that every database uses the index.
+    """Return the statement with one part per trial, so that every database uses the index.
 
-    The sum keeps a database from going through the rows of all trials in order of their ids.
+    The sum keeps a database from scanning the rows of all trials in order of their ids.
 
     Args:
-        layout: What the table has.
-        dialect: Of the database.
-        only_last: For each trial, whether its last change is all that is wanted.
-        of_all_metrics: Whether the readings of all metrics are.
+        layout: Layout of the table.
+        dialect: Dialect of the database.
+        only_last: For each trial, whether only its last change is wanted.
+        of_all_metrics: Whether the readings of all metrics are wanted.
     """
     place = table.c.id + 0
     columns = (table.c.trial_name, table.c.time, table.c.metric_name, table.c.value, _step(layout), table.c.id)

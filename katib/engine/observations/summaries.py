@@ -1,15 +1,15 @@
-"""The summary of a long log, computed by the database: a million readings cross no wire.
+"""Summary of a long log, computed by the database, so that no readings are transferred.
 
-Notation: a *plain* number is one that the database reads as we do, up to the last bits; an *odd* value may be a usable
-number, too, but has to be looked at by ourselves (huge exponents, hundreds of digits).
+Notation: a *plain* number is one that the database parses as Python does, up to the last bits; an *odd* value may be a
+usable number, too, but has to be parsed in Python (huge exponents, hundreds of digits).
 
-Theory of operation. The database finds the smallest and the largest plain number, and then the few texts that lie
-within a hair of them, with all odd ones. Which of these are numbers, and which is the smallest, is decided here, by the
-rules that a short log is folded by. Where no text is what the database can have meant, the log is folded reading by
-reading, so that a value of an unexpected form costs time and is never wrong.
+Theory of operation. The database finds the smallest and the largest plain number, and then the few texts within a
+tolerance of them, with all odd ones. Which of these are numbers, and which is the smallest, is decided here, by the
+rules for folding a short log. If no text matches the database's result, the log is folded reading by reading, so that a
+value of an unexpected form costs time and is never wrong.
 
-A long curve is thinned in the same way, by the rules of `katib.model.thinning`: only the points that are kept cross the
-wire. A number that is not plain counts as none there.
+A long curve is thinned in the same way, by the rules of `katib.model.thinning`: only the kept points are transferred.
+There, a number that is not plain counts as none.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from katib.model.thinning import bucket_count
 from katib.model.types import UNAVAILABLE, Metric
 
 _NEAR = 1e-9
-"""Relative width of the hair: far more than any database is off by, and still only a few texts."""
+"""Relative tolerance: far above any database's rounding errors, and still only a few texts."""
 
 _TINY = 1e-280
-"""Absolute width of the hair, for numbers whose last bits are lost near zero."""
+"""Absolute tolerance, for numbers whose last bits are lost near zero."""
 
 _MOST_TEXTS = 1_000
-"""More texts than these within a hair of the extremes are not worth asking for one by one."""
+"""Limit of the texts within the tolerance that are fetched one by one."""
 
 _PLAIN = r"[+-]?([0-9]{1,30}([.][0-9]{0,60})?|[.][0-9]{1,60})([eE][+-]?[0-9]{1,2})?"
 _NUMBER = r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?"
@@ -48,18 +48,18 @@ _SQLITE_NUMBER = "value NOT GLOB '*[^-+0-9.eE]*' AND value GLOB '*[0-9]*'"
 
 
 class NotComputableError(Exception):
-    """The database's answer cannot be trusted for this log; it has to be read."""
+    """The database's result cannot be trusted for this log; it has to be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """How a dialect sees a value.
+    """Expressions over a value in a dialect.
 
     Attributes:
-        number: The plain number, NULL where there is none.
-        comparable: The same where there is one, anything elsewhere: cheaper.
-        is_odd: Whether it has to be looked at.
-        text: The value, distinguished by case whatever the table's collation is.
+        number: The plain number, NULL if it is not plain.
+        comparable: The plain number, undefined if it is not plain; cheaper.
+        is_odd: Whether it has to be parsed in Python.
+        text: The value, case-sensitive whatever the table's collation.
     """
 
     number: ColumnElement[Any]
@@ -75,17 +75,17 @@ def metric_summary(
     curve: Sequence[ColumnElement[Any]],
     known: Extremes | None = None,
 ) -> Metric | None:
-    """Return the summary of a metric; None when it has no reading.
+    """Return the summary of a metric; None if it has no reading.
 
     Args:
-        connection: To the database.
-        trial_name: Whose metric.
-        metric: Which one.
-        curve: The columns that readings are ordered by.
-        known: Its extremes where they are kept for certain.
+        connection: Connection to the database.
+        trial_name: The trial.
+        metric: The metric.
+        curve: The columns that order readings.
+        known: Its extremes if they are stored reliably.
 
     Raises:
-        NotComputableError: The log holds values that only its reader can judge.
+        NotComputableError: The log contains values that have to be parsed in Python.
     """
     of_metric = [table.c.trial_name == trial_name, *metric_is(connection.dialect.name, metric)]
     newest = select(table.c.value).where(*of_metric).order_by(*(column.desc() for column in curve)).limit(1)
@@ -95,7 +95,7 @@ def metric_summary(
     if known is not None:
         return Metric(name=metric, min=known.low_value, max=known.high_value, latest=latest)
     columns = _columns(connection.dialect.name)
-    # OFFSET keeps the planner from putting the number, which is work to read, into both places.
+    # OFFSET keeps the planner from evaluating the number, which is expensive, in both places.
     numbers_of = select(columns.number.label("number")).where(*of_metric).offset(0).subquery()
     low, high = connection.execute(select(func.min(numbers_of.c.number), func.max(numbers_of.c.number))).one()
     texts = _texts_near(connection, of_metric, columns, low, high)
@@ -115,7 +115,7 @@ def metric_summary(
 def thinned_curve(
     statements: Statements, dialect: str, of_metric: list[ColumnElement[bool]], max_points: int
 ) -> Select[Any]:
-    """Return what selects the kept readings of a curve that is longer than that, in order."""
+    """Return the query of the kept readings of a longer curve, in order."""
     inner = statements.readings.add_columns(
         _columns(dialect).number.label("number"),
         func.row_number().over(order_by=statements.curve).label("place"),
@@ -139,7 +139,7 @@ def thinned_curve(
 def _texts_near(
     connection: Connection, of_metric: list[ColumnElement[bool]], columns: _Columns, low: Any, high: Any
 ) -> list[str]:
-    """Return the different texts that may be the smallest or the largest number."""
+    """Return the distinct texts that may be the smallest or the largest number."""
     wanted = [columns.is_odd]
     if low is not None:
         near = columns.comparable
@@ -152,7 +152,7 @@ def _texts_near(
 
 
 def _check(numbers: Iterable[float], low: float | None, high: float | None) -> None:
-    """Make sure that what the database took for the extremes are numbers to us, too."""
+    """Check that the database's extremes are numbers in Python, too."""
     found = list(numbers)
     for extreme in (low, high):
         if extreme is not None and all(abs(number - extreme) > _hair(extreme) for number in found):
@@ -171,7 +171,7 @@ def _earliest(
         return texts[0]
     first = select(columns.text).where(*of_metric, columns.text.in_(texts)).order_by(*curve).limit(1)
     found = connection.execute(first).scalar()
-    if found is None:  # deleted meanwhile
+    if found is None:  # deleted concurrently
         raise NotComputableError
     return _decoded(found)
 
@@ -189,13 +189,13 @@ def _columns(dialect: str) -> _Columns:
         real: ColumnElement[Any] = literal_column("CAST(value AS REAL)")
         looks_so: ColumnElement[bool] = literal_column(f"({_SQLITE_NUMBER})")
         is_large = func.abs(real) >= _LARGEST_PLAIN
-        # Comparing the bare number takes texts in that only begin with one; they are few, and distinguished here.
+        # Comparing the raw number includes texts that only begin with one; they are few, and filtered out here.
         return _Columns(_if(and_(looks_so, ~is_large), real), real, and_(is_large, looks_so), table.c.value)
     text: ColumnElement[Any] = table.c.value
     number: ColumnElement[Any] = literal_column("CAST(value AS DOUBLE PRECISION)")
     end = "$"
     if dialect == "mysql":
-        # Compared by bytes, for a table that Katib made takes `E` for `e`; `\z` is the very end, `$` is not.
+        # Compared by bytes, as a table created by Katib is case-insensitive; `\z` is the very end, `$` is not.
         text = literal_column("CONVERT(value USING utf8mb4) COLLATE utf8mb4_bin")
         number, end = literal_column("(value + 0e0)"), r"\z"
     is_plain = text.regexp_match(f"^{_PLAIN}{end}")

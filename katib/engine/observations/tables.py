@@ -1,8 +1,8 @@
-"""The tables of the log: that of the readings as Katib's DB manager lays it out, so that both can share a database.
+"""Tables of the log: that of the readings with the layout of Katib's DB manager, so that both can share a database.
 
-Differs from Katib's: the step of a reading, a column at the end that Katib's statements do not name; an index, without
-which each read scans the readings of all trials; and on MySQL names and values of any script that are distinguished by
-case, whatever the database is set to.
+Differs from Katib's: the step of a reading, a last column that Katib's statements do not name; an index, without which
+each read scans the readings of all trials; and on MySQL case-sensitive names and values of any script, whatever the
+database's setting.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from katib.model.metrics import LOGS_OF_KATIB, REPORTER_LENGTH
 NAME_LENGTH = 255
 
 NO_STEP = -1
-"""Stored for a reading without step: every database sorts it before the steps, which begin at 0."""
+"""Stored for a reading without step: it sorts before the steps, which begin at 0."""
 
 
 class _SqliteTime(sqlite.DATETIME):
-    """SQLAlchemy's text form of a time, written by C code: readings come by the million."""
+    """SQLAlchemy's text form of a time, formatted by C code: there are millions of readings."""
 
     def bind_processor(self, dialect: Dialect) -> Callable[[datetime | None], str | None]:  # noqa: ARG002 - the signature is SQLAlchemy's
         return lambda value: None if value is None else value.isoformat(" ", "microseconds")
@@ -59,7 +59,7 @@ class UtcTime(TypeDecorator[datetime]):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        """Return the column type; other dialects than SQLite's are imported only by those who use them."""
+        """Return the column type; dialects other than SQLite's are imported on demand."""
         if dialect.name == "sqlite":
             return _SqliteTime()  # type: ignore[no-untyped-call]  # not annotated there
         if dialect.name == "postgresql":
@@ -102,7 +102,7 @@ _CURVES = Index(
 )
 
 _FORMER_INDEX = "observation_logs_by_metric"
-"""Of the layouts before there were steps."""
+"""Index of the layouts without steps."""
 
 log_access = Table(
     "observation_log_access",
@@ -115,7 +115,7 @@ log_access = Table(
     mysql_charset="utf8mb4",
     mysql_collate="utf8mb4_bin",
 )
-"""Whose logs are whose: the wire knows trials by name alone. Katib's DB manager takes no notice of it."""
+"""Owners of logs: the wire knows trials by name alone. Katib's DB manager ignores it."""
 
 observation_reporters = Table(
     "observation_log_reporters",
@@ -126,7 +126,7 @@ observation_reporters = Table(
     mysql_charset="utf8mb4",
     mysql_collate="utf8mb4_bin",
 )
-"""How many readings of each reporter are stored, so that none is stored twice."""
+"""Number of stored readings per reporter, so that none is stored twice."""
 
 observation_extremes = Table(
     "observation_log_extremes",
@@ -148,24 +148,24 @@ _EXTREMES = tuple(
 )
 
 COMPANIONS = (observation_reporters, observation_extremes)
-"""What is kept of a trial beside its readings, and goes with them."""
+"""Tables with data of a trial beside its readings, deleted with them."""
 
 ROOM = "observation-log"
 
 _KATIBS = 1
 SCHEMA_VERSION = 5
-"""1: as Katib makes it; 2: with an index; 3: whose logs are whose; 4: steps, an index with them, and the companions;
-5: which trials have ended, and extremes in order."""
+"""1: as created by Katib; 2: with an index; 3: owners of logs; 4: steps, an index with them, and the companions; 5:
+ends of trials, and ordered extremes."""
 
 _ALEMBIC = "observation_log_version"
-"""Where earlier releases kept the version, as Alembic does. It stays as it is: they may be run again."""
+"""Alembic's table of versions of earlier releases. It is left unchanged: they may be run again."""
 
 
 class Transactions(Migratable, Protocol):
     """A database, such as `katib.engine.databases.sqlite.Database`: transactions that translate errors."""
 
     def write(self) -> AbstractContextManager[Connection]:
-        """Run a block as one transaction that writes; rolled back when the block raises.
+        """Run a block as one write transaction; rolled back if the block raises.
 
         Raises:
             OutcomeUnknownError: It is unknown whether the block took effect.
@@ -174,11 +174,11 @@ class Transactions(Migratable, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What there is of what Katib's table lacks.
+    """Extensions of Katib's table that exist.
 
     Attributes:
-        has_steps: Whether steps can be kept.
-        has_companions: Whether more can be kept of a trial than its readings.
+        has_steps: Whether steps can be stored.
+        has_companions: Whether the companion tables exist.
     """
 
     has_steps: bool = True
@@ -186,16 +186,16 @@ class Layout:
 
 
 def prepare(database: Transactions) -> Layout:
-    """Lay out the tables or bring them up to date; raises as `katib.engine.databases.migrations.upgrade`."""
+    """Create or migrate the tables; raises as `katib.engine.databases.migrations.upgrade`."""
     upgrade(database, ROOM, SCHEMA_VERSION, _migrate, adopted=_adopted_version)
     return Layout()
 
 
 def probe(database: Transactions) -> Layout:
-    """Make sure that there is a table that can be used, and change nothing.
+    """Check that there is a usable table, without changes.
 
     Raises:
-        TerminalError: There is none, or it was made by a newer version.
+        TerminalError: There is none, or it was created by a newer version.
         UnavailableError: The database does not answer.
     """
     with database.read() as connection:
@@ -209,7 +209,7 @@ def probe(database: Transactions) -> Layout:
 
 
 def _migrate(connection: Connection, found: int) -> None:
-    """Make what is missing; MySQL commits each of these by itself, so each is looked for."""
+    """Create missing parts; MySQL commits each of these by itself, so each is checked."""
     observation_logs.create(connection, checkfirst=True)
     if not _has_steps(connection):
         name = observation_logs.name
@@ -224,7 +224,7 @@ def _migrate(connection: Connection, found: int) -> None:
         connection.execute(text(f"ALTER TABLE {log_access.name} ADD COLUMN has_ended BOOLEAN NOT NULL DEFAULT '0'"))
     for index in _EXTREMES:
         index.create(connection, checkfirst=True)
-    if found == _KATIBS:  # its collectors, which run meanwhile, send no token
+    if found == _KATIBS:  # its running collectors send no token
         connection.execute(delete(log_access).where(log_access.c.trial_name == LOGS_OF_KATIB))
         opened = {"reports_without_token": True, "reads_without_token": True, "has_ended": False}
         connection.execute(log_access.insert().values(trial_name=LOGS_OF_KATIB, namespace="", **opened))
@@ -239,7 +239,7 @@ def _has_column(connection: Connection, table: str, name: str) -> bool:
 
 
 def _adopted_version(connection: Connection) -> int:
-    """Return the version of tables that Katib, or a release of ours that used Alembic, has made."""
+    """Return the version of tables created by Katib, or by an earlier release with Alembic."""
     tables = inspect(connection)
     if tables.has_table(_ALEMBIC):
         version = connection.execute(text(f"SELECT version_num FROM {_ALEMBIC}")).scalar()  # noqa: S608 - a constant

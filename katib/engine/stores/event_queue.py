@@ -1,4 +1,4 @@
-"""Events that wait to be written: those that repeat are counted, and the oldest are dropped when too many wait."""
+"""Queue of events to be written: repeated events are counted, and the oldest are dropped if too many wait."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ S = TypeVar("S", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Event(Generic[S]):
-    """What happened to a subject, how often, and when first and last."""
+    """An event of a subject, with its count and its first and last time."""
 
     subject: S
     warning: bool
@@ -26,16 +26,16 @@ class Event(Generic[S]):
 
     @property
     def identity(self) -> tuple[S, str, str]:
-        """What makes two events the same."""
+        """Identity of an event, for counting repetitions."""
         return self.subject, self.reason, self.message
 
 
 @dataclass(frozen=True, slots=True)
 class EventSubject:
-    """What an event is about.
+    """Subject of an event.
 
     Attributes:
-        experiment: Name of the experiment it belongs to, so that an experiment's events include its trials'.
+        experiment: Name of its experiment, so that an experiment's events include its trials'.
     """
 
     kind: str
@@ -48,10 +48,10 @@ StoredEvent = Event[EventSubject]
 
 
 class EventQueue(Generic[S]):
-    """Waiting events, the one that happened last at the end. Its owner guards it with a lock.
+    """Waiting events, the last one at the end. Its owner guards it with a lock.
 
     Attributes:
-        dropped: How many were dropped because too many waited.
+        dropped: Number of dropped events.
     """
 
     def __init__(self) -> None:
@@ -62,11 +62,10 @@ class EventQueue(Generic[S]):
         return len(self._events)
 
     def all(self) -> list[Event[S]]:
-        """Return what waits."""
         return list(self._events.values())
 
     def add(self, event: Event[S]) -> bool:
-        """Add an event, merged with those like it; return whether none waited."""
+        """Add an event, merged with equal ones; return whether the queue was empty."""
         was_empty = not self._events
         identity = event.identity
         known = self._events.pop(identity, None)
@@ -85,7 +84,7 @@ class EventQueue(Generic[S]):
         return list(events.values())
 
     def put_back(self, events: Iterable[Event[S]]) -> None:
-        """Put events back that could not be written, before those that came meanwhile."""
+        """Put events that could not be written before the newer ones."""
         newer, self._events = self._events, {}
         for event in (*events, *newer.values()):
             self.add(event)

@@ -1,8 +1,8 @@
-"""Notable moments of objects, kept beside the objects.
+"""Events of objects, stored beside the objects.
 
-Recording must never slow down or fail a controller: events wait in memory and are written a few times a second, all in
-one transaction. When the database does not answer they are dropped, oldest first, once too many wait. An event that
-repeats (same object, reason and message) is counted, not listed again.
+Recording never delays or fails a controller: events wait in memory and are written a few times a second, all in one
+transaction. While the database does not answer, the oldest are dropped once too many wait. A repeated event (same
+object, reason and message) is counted, not listed again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from katib.errors import KatibError
 SCHEMA_VERSION = 1
 FLUSH_SECONDS = 0.25
 MAX_KEPT = 20_000
-"""Rows kept in the file; old ones go first. Enough for the whole story of an experiment with thousands of trials."""
+"""Rows kept in the file; the oldest are deleted. Enough for an experiment with thousands of trials."""
 
 _TABLE = """
     CREATE TABLE events (
@@ -60,24 +60,23 @@ _SELECT_OF_OBJECT = _SELECT.format("namespace = :namespace AND kind = :kind AND 
 
 
 class EventLog:
-    """Records and returns events. Safe to call from any thread."""
+    """Records and returns events. Thread-safe."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
         self._waiting: EventQueue[EventSubject] = EventQueue()
         self._changed = threading.Condition()
-        self._writing = threading.Lock()  # readers and `forget` wait for a batch that is on its way
+        self._writing = threading.Lock()  # readers and `forget` wait for a batch in progress
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
         database.upgrade("events", SCHEMA_VERSION, _migrate)
 
     def start(self) -> None:
-        """Start writing."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Write what waits and end."""
+        """Write the waiting events and end."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -86,14 +85,14 @@ class EventLog:
         self._flush()
 
     def record(self, subject: EventSubject, *, warning: bool, reason: str, message: str) -> None:
-        """Note that something happened. Returns at once and never fails."""
+        """Record an event. Returns at once and never fails."""
         now = self._clock.now()
         with self._changed:
             if self._waiting.add(Event(subject, warning, reason, message, now, now)):
                 self._changed.notify_all()
 
     def of(self, subject: EventSubject, *, limit: int = 500) -> Sequence[StoredEvent]:
-        """Return the newest events of an object, oldest first; for an Experiment those of what belongs to it too."""
+        """Return the newest events of an object, oldest first; for an Experiment including its dependents'."""
         self._flush()
         query = _SELECT_OF_EXPERIMENT if subject.kind == "Experiment" else _SELECT_OF_OBJECT
         wanted = {"kind": subject.kind, "namespace": subject.namespace, "name": subject.name, "limit": limit}
@@ -105,8 +104,8 @@ class EventLog:
         """Return the events of all objects of a namespace, or of all for None, oldest first.
 
         Args:
-            namespace: Which one.
-            since: Only those that happened, or happened again, after this moment.
+            namespace: The namespace.
+            since: Restricts the result to events after this time, repetitions included.
         """
         self._flush()
         after = "" if since is None else since.astimezone(UTC).isoformat()
@@ -115,7 +114,7 @@ class EventLog:
             return [_event(row) for row in driver.execute(_SELECT_NEWEST, wanted)][::-1]
 
     def forget(self, namespace: str, experiment: str) -> None:
-        """Remove the events of an experiment that is deleted, and of all that belonged to it."""
+        """Remove the events of a deleted experiment, and of its dependents."""
         with self._writing:
             with self._changed:
                 experiments = EventSubject("Experiment", namespace, experiment, experiment)
@@ -125,14 +124,14 @@ class EventLog:
                 driver.execute("DELETE FROM events WHERE namespace = ? AND experiment = ?", forgotten)
 
     def rename(self, namespace: str, experiment: str, name: str) -> None:
-        """Give the events of an experiment, and of all that belongs to it, to the experiment of another name."""
+        """Move the events of an experiment, and of its dependents, to the experiment of another name."""
         self._flush()
         values = {"namespace": namespace, "experiment": experiment, "name": name}
         with self._database.transaction() as driver:
             driver.execute(_RENAME, values)
 
     def _unwritten(self, subject: EventSubject) -> list[StoredEvent]:
-        """Return the events of an object that the database has not taken, as while its disk is full."""
+        """Return the events of an object that the database has not accepted, as while its disk is full."""
         with self._changed:
             waiting = self._waiting.all()
         return [event for event in waiting if _belongs(event.subject, subject)]

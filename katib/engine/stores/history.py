@@ -1,6 +1,6 @@
 """Recent changes and their watches. In memory: the process that writes is the process that watches.
 
-A ring keeps the newest changes, so that a watch can start a little in the past; a client that asks for more has to
+A ring keeps the newest changes, so that a watch can start slightly in the past; a client with an older revision has to
 list again. Delivery is a hand-over between threads without polling, about 20 microseconds.
 """
 
@@ -17,19 +17,19 @@ from katib.engine.runtime.objects import EventType, Kind, Object, WatchEvent
 from katib.errors import ExpiredError
 
 KEPT_CHANGES = 1_000
-"""An informer watches from the list it made a moment ago. More would only hold memory: a change holds its object."""
+"""An informer watches from its recent list. More would only use memory: a change holds its object."""
 
 LONGEST_BACKLOG = 20_000
-"""Changes that one watch may be behind; listing again is cheaper from there on."""
+"""Limit of a watch's unread changes; listing again is cheaper from there on."""
 
 
 class History:
-    """The newest changes of all kinds, and the open watches. Safe to call from any thread.
+    """The newest changes of all kinds, and the open watches. Thread-safe.
 
     Args:
-        revision: Revision of the store when the history begins; nothing before it can be watched.
-        kept_changes: How many changes are kept for watches that start in the past.
-        longest_backlog: How many changes a watch may leave unread.
+        revision: Revision of the store at the start; earlier changes cannot be watched.
+        kept_changes: Number of changes kept for watches that start in the past.
+        longest_backlog: Number of changes a watch may leave unread.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class History:
         self._lock = threading.Lock()
         self._changes: deque[tuple[int, Kind, WatchEvent]] = deque()
         self._begin = revision
-        self._dropped: dict[Kind, int] = {}  # revision of the newest change that is not kept any more
+        self._dropped: dict[Kind, int] = {}  # revision of the newest dropped change
         self._kept_changes = kept_changes
         self._longest_backlog = longest_backlog
         self._watches: dict[Kind, list[StoreWatch]] = {}
@@ -60,13 +60,13 @@ class History:
         """Return a stream of the changes of a kind after a revision.
 
         Raises:
-            ExpiredError: That revision is no longer kept, or was never given.
+            ExpiredError: That revision is no longer kept, or was never issued.
         """
         if not (since.isascii() and since.isdigit()):
             raise ExpiredError(f"watch of {kind.kind}: {since!r} is no revision of this store; list again")
         revision = int(since)
         with self._lock:
-            oldest = self._dropped.get(kind, self._begin)  # a kind that rests is not forgotten for changes of others
+            oldest = self._dropped.get(kind, self._begin)  # changes of other kinds do not expire it
             if revision < oldest:
                 raise ExpiredError(
                     f"watch of {kind.kind}: revision {revision} is older than {oldest}, the oldest; list again"
@@ -79,7 +79,7 @@ class History:
         return watch
 
     def forget(self, watch: StoreWatch) -> None:
-        """Stop telling a watch."""
+        """Stop delivering to a watch."""
         with self._lock:
             watches = self._watches.get(watch.kind, [])
             if watch in watches:
@@ -103,12 +103,11 @@ class StoreWatch:
         self._on_change: Callable[[], None] | None = None
 
     def tell(self, on_change: Callable[[], None]) -> None:
-        """Register a callback for every change."""
         self._on_change = on_change
         on_change()
 
     def offer(self, revision: int, event: WatchEvent) -> None:
-        """Take a change, unless the reader has seen it or is too far behind. Called under the history's lock."""
+        """Deliver a change, unless the reader has seen it or is too far behind. Called under the history's lock."""
         if revision <= self._since or self._overrun:
             return
         if self._queue.qsize() >= self._longest_backlog:
@@ -119,13 +118,12 @@ class StoreWatch:
             self._on_change()
 
     def show(self, objects: Iterable[Object]) -> None:
-        """Deliver objects that were kept from the reader so far, before all changes that it has not read."""
+        """Deliver objects that were hidden from the reader so far, before all unread changes."""
         self._shown.extend(WatchEvent(EventType.ADDED, obj) for obj in objects)
         if self._on_change is not None:
             self._on_change()
 
     def next(self, timeout_seconds: float | None = None) -> WatchEvent | None:
-        """Return the next change."""
         if self._closed:
             return None
         if self._shown:
@@ -138,7 +136,6 @@ class StoreWatch:
             return None
 
     def take(self) -> list[WatchEvent]:
-        """Return the changes that are there."""
         if self._closed:
             return []
         taken: list[WatchEvent] = []
@@ -155,7 +152,6 @@ class StoreWatch:
         return ExpiredError(f"watch of {self.kind.kind}: more than {self._longest_backlog} changes behind; list again")
 
     def close(self) -> None:
-        """End the stream."""
         self._closed = True
         self._history.forget(self)
         self._queue.put(None)

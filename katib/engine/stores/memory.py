@@ -1,4 +1,4 @@
-"""The object store in memory: for tests, notebooks and trying things out. Nothing outlives the process."""
+"""Object store in memory: for tests, notebooks and trying things out. Lost with the process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from katib.engine.stores.transaction import NO_DEFAULTS, Defaults, TransactedSto
 from katib.errors import NotFoundError
 
 PAGE_SIZE = 500
-"""The objects are in memory anyway: this only shows readers that there are pages."""
+"""The objects are in memory anyway: the size only exercises readers' paging."""
 
 
 class MemoryRows:
@@ -26,28 +26,23 @@ class MemoryRows:
         self._objects: dict[Kind, dict[Key, Object]] = {}
         self._uids: dict[str, tuple[Kind, Key]] = {}
         self._owned: dict[str, dict[str, None]] = {}
-        self._ages: dict[str, str] = {}  # by uid: sorts objects in order of creation
+        self._ages: dict[str, str] = {}  # by uid: sort key for the order of creation
 
     def next_revision(self) -> int:
-        """Count up."""
         self.revision += 1
         return self.revision
 
     def find(self, kind: Kind, key: Key) -> Object | None:
-        """Look an object up."""
         return self._objects.get(kind, {}).get(key)
 
     def has_uid(self, uid: str) -> bool:
-        """Look a uid up."""
         return uid in self._uids
 
     def owned_by(self, uid: str) -> list[Object]:
-        """Look dependents up."""
         places = [self._uids[owned] for owned in self._owned.get(uid, ())]
         return [self._objects[kind][key] for kind, key in places]
 
     def insert(self, obj: Object) -> None:
-        """Add to all dictionaries."""
         kind, key, uid = Kind.of(obj), Key.of(obj), obj["metadata"]["uid"]
         self._objects.setdefault(kind, {})[key] = obj
         self._uids[uid] = (kind, key)
@@ -56,12 +51,11 @@ class MemoryRows:
             self._owned.setdefault(owner, {})[uid] = None
 
     def replace(self, old: Object, new: Object) -> None:
-        """Keep the place, renew the owners."""
+        """Replace an object, keeping its position."""
         self._disown(old)
         self.insert(new)
 
     def remove(self, obj: Object) -> None:
-        """Take out of all dictionaries."""
         self._disown(obj)
         kind, key = Kind.of(obj), Key.of(obj)
         del self._objects[kind][key]
@@ -72,7 +66,7 @@ class MemoryRows:
         return self._objects.get(kind, {}).values()
 
     def by_age(self, kind: Kind) -> Iterator[tuple[str, Object]]:
-        """Yield the objects of a kind, each with what sorts them in order of creation."""
+        """Yield the objects of a kind, each with its sort key for the order of creation."""
         return ((self._ages[obj["metadata"]["uid"]], obj) for obj in self.all(kind))
 
     def _disown(self, obj: Object) -> None:
@@ -86,13 +80,13 @@ class MemoryRows:
 class MemoryStore(TransactedStore):
     """An object store in memory: `katib.engine.runtime.objects.ObjectStore`.
 
-    Differs from the SQL store in speed and life time only; a list by label or owner looks at all objects of the kind.
+    Differs from the SQL store in speed and lifetime only; a list by label or owner scans all objects of the kind.
 
     Args:
         status_kinds: Kinds with a status subresource. For all others `status` is a field like any other.
-        uid_kinds: Kinds whose objects keep the uid that they bring; all others are given one.
-        defaults: By kind, what the store fills in of a new object.
-        facts: What objects are found and sorted by in a search, which looks at all objects of the kind, too.
+        uid_kinds: Kinds whose objects keep their given uid; all others get a new one.
+        defaults: Functions by kind that fill in a new object's defaults.
+        facts: Derives the facts for searches, which scan all objects of the kind, too.
         clock: Stamps creations and deletions.
         kept_changes: How many changes a watch may start in the past.
         longest_backlog: How many changes a watch may leave unread before it expires.
@@ -116,7 +110,6 @@ class MemoryStore(TransactedStore):
         super().__init__(status_kinds, uid_kinds, clock or SystemClock(), history, defaults)
 
     def get(self, kind: Kind, key: Key) -> Object:
-        """Return an object."""
         with self._lock:
             obj = self._rows.find(kind, key)
         if obj is None:
@@ -131,8 +124,6 @@ class MemoryStore(TransactedStore):
         labels: Mapping[str, str] | None = None,
         owner_uid: str | None = None,
     ) -> ObjectList:
-        """Return the objects of a kind."""
-
         def wanted(obj: Object) -> bool:
             return (
                 (namespace is None or Key.of(obj).namespace == namespace)
@@ -144,7 +135,7 @@ class MemoryStore(TransactedStore):
             return ObjectList(tuple(filter(wanted, self._rows.all(kind))), str(self._rows.revision))
 
     def search(self, query: Query) -> Found | None:
-        """Find objects by their facts: `katib.engine.runtime.search.SearchableStore`."""
+        """Search objects by their facts: `katib.engine.runtime.search.SearchableStore`."""
         if query.kind not in self._facts.kinds:
             return None
         with self._lock:
@@ -153,7 +144,6 @@ class MemoryStore(TransactedStore):
     def pages(
         self, kind: Kind, namespace: str | None = None, *, labels: Mapping[str, str] | None = None
     ) -> Iterator[ObjectList]:
-        """Yield the objects of a kind a page at a time."""
         items, revision = (listed := self.list(kind, namespace, labels=labels)).items, listed.resource_version
         for start in range(0, len(items) or 1, PAGE_SIZE):
             yield ObjectList(items[start : start + PAGE_SIZE], revision, in_order=True)

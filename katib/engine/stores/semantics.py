@@ -1,8 +1,7 @@
-"""What a write makes of one object: pure functions from the stored and the given object to the next stored one.
+"""Effect of a write on one object: pure functions from the stored and the given object to the next stored one.
 
-They follow the Kubernetes API server (protocol in `katib.engine.runtime.objects`). Two things it does that are easy to
-forget: `generation` also grows when an object is marked for deletion, and an object that is marked accepts no new
-finalizers.
+They follow the Kubernetes API server (protocol in `katib.engine.runtime.objects`), including two details that are easy
+to forget: `generation` also grows when an object is marked for deletion, and a marked object accepts no new finalizers.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _UID = itemgetter("uid")
 _SET_BY_STORE = ("uid", "creationTimestamp", "resourceVersion", "generation", "deletionTimestamp")
 
 _checked = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":")).encode
-"""Returns JSON text, and refuses what has none; the encoder of msgspec is faster, but takes times and NaN, too."""
+"""Encodes JSON strictly; msgspec's encoder is faster, but also accepts times and NaN."""
 
 _encoded = msgspec.json.Encoder().encode
 _decoded: Callable[[str | bytes], Any] = msgspec.json.Decoder().decode
@@ -48,12 +47,12 @@ def encode(obj: Object) -> str:
     """Return the JSON text of an isolated object."""
     try:
         return _encoded(obj).decode()
-    except (ValueError, OverflowError):  # half a character, as a program may have printed it; a number of many digits
+    except (ValueError, OverflowError):  # a lone surrogate, as a program may have printed it; a number of many digits
         return _checked(obj)
 
 
 def decode(text: str) -> Json:
-    """Return the object of the JSON text of one that is stored."""
+    """Return the object of the JSON text of a stored one."""
     try:
         obj: Json = _decoded(text)
     except ValueError:
@@ -62,14 +61,14 @@ def decode(text: str) -> Json:
 
 
 def _copied(value: Any, path: str) -> Any:
-    """Return a deep copy made of JSON types only.
+    """Return a deep copy with JSON types only.
 
     Raises:
         InvalidError: The value is not JSON.
     """
     with suppress(TypeError, ValueError, OverflowError):
         copy = _decoded(_encoded(value))
-        if copy == value:  # so it was of these types already
+        if copy == value:  # so it had JSON types only
             return copy
     try:
         return decode(_checked(value))
@@ -78,7 +77,7 @@ def _copied(value: Any, path: str) -> Any:
 
 
 def isolated(obj: Object) -> Json:
-    """Return a deep copy made of JSON types only, checked to be an object that can be stored.
+    """Return a deep copy with JSON types only, checked to be an object that can be stored.
 
     Raises:
         InvalidError: It is not JSON, lacks a kind, or its metadata is malformed.
@@ -89,13 +88,13 @@ def isolated(obj: Object) -> Json:
 
 
 def given_uid(obj: Object) -> str:
-    """Return the uid that a new object brings, empty when it brings none that could be one."""
+    """Return the given uid of a new object, empty if it has none that is valid."""
     uid = obj["metadata"].get("uid")
     return uid if isinstance(uid, str) else ""
 
 
 def created(obj: Json, uid: str, now: datetime, *, has_status: bool) -> Json:
-    """Return a new object as stored, but for its revision."""
+    """Return a new object as stored, except for its revision."""
     metadata = obj["metadata"]
     for name in _SET_BY_STORE:
         metadata.pop(name, None)
@@ -109,7 +108,7 @@ def created(obj: Json, uid: str, now: datetime, *, has_status: bool) -> Json:
 
 
 def updated(stored: Object, obj: Json, *, has_status: bool) -> Json | None:
-    """Return an object with everything but its status replaced, still with its old revision; None when nothing changes.
+    """Return an object with everything but its status replaced, still with its old revision; None if nothing changes.
 
     Raises:
         ConflictError, NotFoundError, InvalidError: As `ObjectStore.update`.
@@ -134,7 +133,7 @@ def updated(stored: Object, obj: Json, *, has_status: bool) -> Json | None:
 
 
 def patched(stored: Object, obj: Json, changes: Json) -> Json:
-    """Return an object with changes merged in, to be passed to `updated`; it is of the identity and revision of `obj`.
+    """Return an object with changes merged in, for `updated`; it must have the identity and revision of `obj`.
 
     Raises:
         NotFoundError, ConflictError, InvalidError: As `ObjectStore.patch`.
@@ -147,7 +146,7 @@ def patched(stored: Object, obj: Json, changes: Json) -> Json:
 
 
 def merged(value: Any, patch: Any) -> Any:
-    """Return a JSON value with a merge patch applied (RFC 7386); both stay as they are."""
+    """Return a JSON value with a merge patch applied (RFC 7386); the arguments are not modified."""
     if not isinstance(patch, dict):
         return patch
     following = dict(value) if isinstance(value, dict) else {}
@@ -163,7 +162,7 @@ def require_patch(changes: Any) -> Json:
     """Return a deep copy of changes, checked to be a merge patch of an object.
 
     Raises:
-        InvalidError: They are no JSON map, or change what no patch may change.
+        InvalidError: They are not a JSON map, or change a fixed field.
     """
     copy = _copied(changes, "patch")
     if not isinstance(copy, dict) or not isinstance(copy.get("metadata", {}), dict):
@@ -176,7 +175,7 @@ def require_patch(changes: Any) -> Json:
 
 
 def status_updated(stored: Object, obj: Json) -> Json | None:
-    """Return an object with its status replaced, still with its old revision; None when nothing changes.
+    """Return an object with its status replaced, still with its old revision; None if nothing changes.
 
     Raises:
         ConflictError, NotFoundError: As `ObjectStore.update_status`.
@@ -190,7 +189,7 @@ def status_updated(stored: Object, obj: Json) -> Json | None:
 
 
 def marked_for_deletion(stored: Object, now: datetime) -> Json | None:
-    """Return an object that waits for its finalizers, still with its old revision; None when it does so already."""
+    """Return an object marked for deletion, still with its old revision; None if it is marked already."""
     metadata = stored["metadata"]
     if "deletionTimestamp" in metadata:
         return None
@@ -217,7 +216,7 @@ def is_finished(obj: Object) -> bool:
 
 
 def has_finalizers(obj: Object) -> bool:
-    """Return whether owners of finalizers have to act before the object may go."""
+    """Return whether owners of finalizers have to act before the object may be removed."""
     return bool(obj["metadata"].get("finalizers"))
 
 
@@ -262,10 +261,10 @@ def _require_metadata(metadata: Json) -> None:
 
 
 def require_names(metadata: Json) -> None:
-    """Raise unless name and namespace are such that an object can be stored under them.
+    """Raise unless name and namespace are valid.
 
     Raises:
-        InvalidError: They are no DNS names.
+        InvalidError: They are not DNS names.
     """
     name, namespace = metadata["name"], metadata.get("namespace", "")
     if not isinstance(name, str) or len(name) > _LONGEST_SUBDOMAIN or not _DNS_SUBDOMAIN.fullmatch(name):
@@ -279,7 +278,7 @@ def require_names(metadata: Json) -> None:
 
 
 def _require_same(stored: Object, obj: Json) -> None:
-    """Raise unless `obj` is an edit of `stored`, made from its latest revision."""
+    """Raise unless `obj` is an edit of `stored`, based on its latest revision."""
     kept, given = stored["metadata"], obj["metadata"]
     if given.get("uid", kept["uid"]) != kept["uid"]:
         raise NotFoundError(
@@ -304,6 +303,6 @@ def _require_no_new_finalizers(stored: Object, obj: Json) -> None:
 
 
 def describe(obj: Object) -> str:
-    """Return how a message names an object: `Trial team/a-1`."""
+    """Return the name of an object in messages: `Trial team/a-1`."""
     metadata = obj["metadata"]
     return f"{Kind.of(obj).kind} {metadata.get('namespace', '')}/{metadata.get('name', '')}"

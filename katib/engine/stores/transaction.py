@@ -1,13 +1,13 @@
-"""What a write does to all objects: one object changes, others follow their owners.
+"""Effect of a write on all objects: one object changes, others follow their owners.
 
-`Rows` is what a store brings: a place for objects, already inside a transaction. `Transaction` works on it and collects
-the events to publish once the rows are committed. Garbage collection happens in the same transaction as the deletion
-that causes it, so no reader ever sees an object without its owner:
+A store provides `Rows`: storage for objects, already inside a transaction. `Transaction` works on it and collects the
+events to publish once the rows are committed. Garbage collection happens in the same transaction as the deletion that
+causes it, so no reader ever sees an object without its owner:
 
-- an object goes when it was deleted and has no finalizers (left),
-- with it go the objects that name it as an owner, unless another of their owners still exists; those with finalizers
-  are marked and wait,
-- an object that is created under owners none of which exists goes at once: its creator acted on an old reading.
+- an object is removed if it was deleted and has no finalizers (left),
+- with it, the objects that name it as an owner are removed, unless another of their owners still exists; those with
+  finalizers are marked and wait,
+- an object created with only missing owners is removed at once: its creator acted on a stale read.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from katib.errors import AlreadyExistsError, InternalError, NotFoundError
 from katib.model.json_values import same_json
 
 _NAME_TRIES = 8
-"""Suffixes are one in 14 million; a second try is rare, an eighth means that something else is wrong."""
+"""Suffixes are one in 14 million; a second try is rare, an eighth indicates another error."""
 
 
 class Rows(Protocol):
-    """Where a store keeps objects, inside one write transaction. Objects given to it are never changed afterwards."""
+    """Storage of objects, inside one write transaction. Objects passed to it are never changed afterwards."""
 
     def next_revision(self) -> int:
         """Return a revision greater than any before."""
@@ -54,19 +54,19 @@ class Rows(Protocol):
         """Add an object under a new name."""
 
     def replace(self, old: Object, new: Object) -> None:
-        """Put an object in place of its earlier state."""
+        """Replace an object by its next state."""
 
     def remove(self, obj: Object) -> None:
-        """Take an object away."""
+        """Remove an object."""
 
 
 class Transaction(Struct, frozen=True):
-    """One write and all that follows from it.
+    """One write and its consequences.
 
     Attributes:
-        rows: Where the objects are.
-        now: When the write happens.
-        events: Takes what is to be published after the commit.
+        rows: Storage of the objects.
+        now: Time of the write.
+        events: Collects the events to publish after the commit.
     """
 
     rows: Rows
@@ -85,7 +85,7 @@ class Transaction(Struct, frozen=True):
         return obj
 
     def free_name(self, kind: Kind, obj: Json) -> str:
-        """Return a name for a new object that brings none."""
+        """Return a generated name for a new object."""
         for _ in range(_NAME_TRIES):
             name = semantics.generated_name(obj)
             if self.rows.find(kind, Key(obj["metadata"].get("namespace", ""), name)) is None:
@@ -93,25 +93,25 @@ class Transaction(Struct, frozen=True):
         raise AlreadyExistsError(f"{semantics.describe(obj)}: no free name found; choose another generateName")
 
     def replace(self, old: Object, new: Object) -> Object:
-        """Put an object in place of its earlier state; return it with its revision."""
+        """Replace an object by its next state; return that with its revision."""
         new = self.changed(EventType.MODIFIED, new)
         self.rows.replace(old, new)
         return new
 
     def delete(self, obj: Object) -> None:
-        """Delete an object and what it owns, or mark it when it has finalizers."""
+        """Delete an object and its dependents, or mark it if it has finalizers."""
         if not semantics.has_finalizers(obj):
             self.remove(obj)
         elif marked := semantics.marked_for_deletion(obj, self.now):
             self.replace(obj, marked)
 
     def remove(self, stored: Object, last: Object | None = None) -> Object:
-        """Remove an object, then the objects that had no other owner, and so on; return its last state."""
+        """Remove an object, then the objects without other owners, recursively; return its last state."""
         rows = self.rows
         final = self.changed(EventType.DELETED, last or stored)
         rows.remove(stored)
         orphans = deque(rows.owned_by(stored["metadata"]["uid"]))
-        handled: set[str] = set()  # an orphan of two owners that go together is met twice
+        handled: set[str] = set()  # an orphan of two removed owners is visited twice
         while orphans:
             orphan = orphans.popleft()
             uid = orphan["metadata"]["uid"]
@@ -127,7 +127,7 @@ class Transaction(Struct, frozen=True):
         return final
 
     def changed(self, change: EventType, obj: Object) -> Json:
-        """Return an object with the revision of a change of it, which is published after the commit."""
+        """Return an object with the revision of its change, which is published after the commit."""
         metadata = {**obj["metadata"], "resourceVersion": str(self.rows.next_revision())}
         following = {**obj, "metadata": metadata}
         self.events.append(WatchEvent(change, following))
@@ -144,15 +144,15 @@ NO_DEFAULTS: Defaults = MappingProxyType({})
 
 
 class TransactedStore(ABC):
-    """The writes and watches of an object store, which brings the transactions.
+    """Writes and watches of an object store; a subclass provides the transactions.
 
     Args:
         status_kinds: Kinds with a status subresource.
-        uid_kinds: Kinds whose objects keep the uid that they bring, because they exist before they are stored. All
-            others are given one.
+        uid_kinds: Kinds whose objects keep their given uid, because they exist before they are stored. All others get a
+            new one.
         clock: Stamps creations and deletions.
         history: Receives every write, in order.
-        defaults: By kind, what is filled in of a new object, which has its uid.
+        defaults: Functions by kind that fill in the defaults of a new object, which has its uid.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class TransactedStore(ABC):
         self._history = history
 
     def create(self, obj: Object, *, whole: bool = False) -> Object:
-        """Store a new object; `whole` when it keeps the status that it brings."""
+        """Store a new object; `whole` to keep its given status."""
         given = semantics.isolated(obj)
         kind, key = Kind.of(given), Key.of(given)
         with self._transaction() as transaction:
@@ -190,15 +190,13 @@ class TransactedStore(ABC):
             return new
 
     def update(self, obj: Object) -> Object:
-        """Replace everything but the status."""
         return self._update(semantics.isolated(obj))
 
     def patch(self, obj: Object, changes: Mapping[str, Any]) -> Object:
-        """Change the named fields."""
         return self._update(semantics.isolated(obj), semantics.require_patch(changes))
 
     def _update(self, obj: Json, changes: Json | None = None) -> Object:
-        """Replace everything but the status with that of an isolated object, or with checked changes merged in."""
+        """Replace everything but the status by that of an isolated object, or merge checked changes."""
         kind, key = Kind.of(obj), Key.of(obj)
         with self._transaction() as transaction:
             old = transaction.existing(kind, key)
@@ -223,7 +221,6 @@ class TransactedStore(ABC):
             return old if same_json(old, new) else transaction.replace(old, new)
 
     def update_status(self, obj: Object) -> Object:
-        """Replace the status."""
         given = semantics.isolated(obj)
         kind, key = Kind.of(given), Key.of(given)
         if kind not in self._status_kinds:
@@ -234,7 +231,7 @@ class TransactedStore(ABC):
             return old if new is None else transaction.replace(old, new)
 
     def delete(self, kind: Kind, key: Key, *, uid: str | None = None) -> None:
-        """Delete an object and what it owns, or mark it when it has finalizers."""
+        """Delete an object and its dependents, or mark it if it has finalizers."""
         with self._transaction() as transaction:
             old = transaction.existing(kind, key)
             if uid is not None and uid != old["metadata"]["uid"]:
@@ -242,7 +239,6 @@ class TransactedStore(ABC):
             transaction.delete(old)
 
     def watch(self, kind: Kind, since: str) -> StoreWatch:
-        """Stream changes."""
         return self._history.watch(kind, since)
 
     @abstractmethod

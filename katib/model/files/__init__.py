@@ -1,5 +1,5 @@
-"""Files and folders that are complete or absent, whatever is killed and however full the disk is.
+"""Files and folders that are complete or absent, after a kill at any time and on a full disk.
 
-Belongs here: writing a file whole, a trial's folder of checkpoints. The standard library alone.
-Does not belong here: what files mean.
+Belongs here: atomic writes of files, a trial's folder of checkpoints. The standard library alone. Does not belong here:
+the meaning of files.
 """

@@ -1,7 +1,7 @@
-"""Folders of checkpoints: each trial's own, made empty or as a copy of its parent's. The standard library alone.
+"""Folders of checkpoints: one per trial, created empty or as a copy of its parent's. The standard library alone.
 
 A folder is complete or absent. The copy is made beside it, under a name that begins with a dot, and renamed; a note
-says what a folder was made from. A crash between any two steps leaves something that the next attempt replaces.
+records its origin. A crash between any two steps leaves a state that the next attempt replaces.
 
 It is also a program, so that a copy of any size runs in a process of its own:
 
@@ -21,24 +21,24 @@ from pathlib import Path
 
 
 class CheckpointError(Exception):
-    """A folder cannot be provided: one sentence with the path, the cause and what helps."""
+    """A folder cannot be provided: one sentence with the path, the cause and the remedy."""
 
 
 class CheckpointGoneError(CheckpointError):
-    """What was to be copied is not there."""
+    """The folder to copy does not exist."""
 
 
 def provide_checkpoint(folder: Path, note: Path, origin: Path | None = None, *, for_everybody: bool = False) -> None:
-    """Have a complete folder. Does nothing when it was made from the same origin before.
+    """Provide a complete folder. Does nothing if it was created from the same origin before.
 
     Args:
-        folder: Where.
-        note: File that says what it was made from. Whoever wants a new folder removes it.
-        origin: What it starts as a copy of; None: it starts empty.
-        for_everybody: Whether any account may write into it: containers run as whom their images say.
+        folder: The folder.
+        note: File that records its origin. To get a new folder, remove it.
+        origin: Folder to copy; None to start empty.
+        for_everybody: Whether any account may write into it: containers run as their images' users.
 
     Raises:
-        CheckpointGoneError: The origin is gone.
+        CheckpointGoneError: The origin does not exist.
         CheckpointError: The disk cannot be written, or the origin not read.
     """
     source = origin.name if origin is not None else ""
@@ -64,7 +64,7 @@ def provide_checkpoint(folder: Path, note: Path, origin: Path | None = None, *, 
         _remove(old)
     except OSError as error:
         with contextlib.suppress(OSError):
-            _remove(part)  # a disk that is full has its room again
+            _remove(part)  # frees the space of a full disk
         cause = (error.strerror or str(error)).lower()
         what = f"copied from {origin}" if origin is not None else "made"
         remedy = "free space or change its rights"
@@ -74,13 +74,13 @@ def provide_checkpoint(folder: Path, note: Path, origin: Path | None = None, *, 
 
 
 def has_remains(folder: Path) -> bool:
-    """Return whether there is a folder, or the rest of one whose removal was interrupted."""
+    """Return whether there is a folder, or the rest of an interrupted removal."""
     return folder.exists() or folder.with_name(f".{folder.name}.old").exists()
 
 
 def remove_checkpoint(folder: Path) -> None:
-    """Remove a folder and what an interrupted copy left of it. Never fails; removing twice is fine."""
-    with contextlib.suppress(OSError):  # at no time is half of a folder there
+    """Remove a folder and the remains of an interrupted copy. Never fails; idempotent."""
+    with contextlib.suppress(OSError):  # atomic: no half of a folder is ever visible
         folder.rename(folder.with_name(f".{folder.name}.old"))
     for path in (
         folder,
@@ -94,7 +94,7 @@ def remove_checkpoint(folder: Path) -> None:
 
 
 def _make_parents(folder: Path) -> None:
-    """Make the directories of its namespace and experiment; the one above them was moved away when it is not there."""
+    """Create the directories of its namespace and experiment, but not the one above, which may have been moved."""
     for path in (folder.parent.parent, folder.parent):
         path.mkdir(exist_ok=True)
 
@@ -117,7 +117,7 @@ def _copy(origin: Path, part: Path) -> None:
                 shutil.copymode(source, target / name)
         for name in files:
             source = Path(place, name)
-            if source.is_symlink() or stat.S_ISREG(source.stat().st_mode):  # a socket or a pipe is no checkpoint
+            if source.is_symlink() or stat.S_ISREG(source.stat().st_mode):  # sockets and pipes are left out
                 shutil.copy2(source, target / name, follow_symlinks=False)
 
 
@@ -153,7 +153,7 @@ def _write(note: Path, source: str) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Provide a folder; several processes that want the same one take turns, and the first makes it."""
+    """Provide a folder; concurrent processes for the same folder take turns, and the first creates it."""
     folder, note = Path(arguments[0]), Path(arguments[1])
     origin = Path(arguments[2]) if len(arguments) > 2 else None  # noqa: PLR2004
     try:

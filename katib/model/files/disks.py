@@ -1,4 +1,4 @@
-"""Room on a disk, and some that is kept for when there is none left."""
+"""Free space on a disk, and a reserve for a full one."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 
 _RESERVE_BYTES = 1 << 20
-"""More than what is written about the end of a trial."""
+"""More than the records of a trial's end need."""
 
 
 def has_room(path: Path, size_bytes: int = 1) -> bool:
-    """Return whether the disk of an existing path has room for so much; True where that cannot be told."""
+    """Return whether the disk of an existing path has enough free space; True if that is unknown."""
     try:
         disk = os.statvfs(path)
     except OSError:
@@ -20,7 +20,7 @@ def has_room(path: Path, size_bytes: int = 1) -> bool:
 
 
 def keep_reserve(path: Path) -> None:
-    """Have a file that takes room, where there is plenty; who needs the room removes it."""
+    """Create a file that reserves space, if there is plenty; removing it frees the space."""
     if not path.exists() and has_room(path.parent, 4 * _RESERVE_BYTES):
         with suppress(OSError), path.open("xb") as file:
             os.posix_fallocate(file.fileno(), 0, _RESERVE_BYTES)

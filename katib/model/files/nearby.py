@@ -1,4 +1,4 @@
-"""Files of a user's program: suffixes of shell scripts, and folders in which a missing file may lie."""
+"""Files of a user's program: suffixes of shell scripts, and folders that may contain a missing file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are written whole: a crash or a full disk leaves the one that was there."""
+"""Atomic writes of files: a crash or a full disk leaves the previous content."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 def write_whole(path: Path, content: str | bytes, *, is_private: bool = False) -> None:
-    """Write a file in place of the one of that name; who reads it, or executes it, has the one or the other.
+    """Replace a file atomically: readers and executions see the old or the new content.
 
     Args:
-        path: In a directory that is there.
+        path: Path in an existing directory.
         content: Text is written as UTF-8.
         is_private: Whether only its owner may read it.
 
@@ -19,7 +19,7 @@ def write_whole(path: Path, content: str | bytes, *, is_private: bool = False) -
         OSError: It cannot be written.
     """
     draft = path.with_name(f".{path.name}-{os.getpid()}-{threading.get_native_id()}")
-    draft.unlink(missing_ok=True)  # of a process that was killed
+    draft.unlink(missing_ok=True)  # left by a killed process
     try:
         draft.touch(mode=0o600 if is_private else 0o666, exist_ok=False)
         draft.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -29,7 +29,7 @@ def write_whole(path: Path, content: str | bytes, *, is_private: bool = False) -
 
 
 def write_named(path: Path, content: str | bytes) -> None:
-    """Write a file that a user names: behind a link, or into a device or a pipe; otherwise as `write_whole`.
+    """Write a file named by a user: through a link, or into a device or a pipe; otherwise as `write_whole`.
 
     Raises:
         OSError: It cannot be written.

@@ -1,7 +1,7 @@
-"""Attributes of objects: named texts that are kept beside an object and go with it.
+"""Attributes of objects: named texts that are stored beside an object and deleted with it.
 
-Who reads an object does not read its attributes, so that they may be many and large, and writing one wakes nothing that
-watches objects. They stand in a table of their own in the file of the objects; a row goes with its object.
+Reading an object does not read its attributes, so that they may be many and large, and writing one does not wake
+watches of objects. They are in a table of their own in the file of the objects.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _OF_OWNED = (
 
 
 class SqlAttributes:
-    """Fits `katib.service.tuning.ports.Attributes`. Thread-safe.
+    """Attributes of objects in SQLite. Implements `katib.service.tuning.ports.Attributes`. Thread-safe.
 
     Args:
-        database: The file of the objects, whose tables are there already.
+        database: The file of the objects, whose tables exist.
     """
 
     def __init__(self, database: Database) -> None:
@@ -49,7 +49,7 @@ class SqlAttributes:
         database.upgrade(ROOM, SCHEMA_VERSION, lambda driver, _found: _create(driver))
 
     def put(self, uid: str, attributes: Iterable[tuple[str, str, str]]) -> None:
-        """Keep attributes of an object, all or none."""
+        """Store attributes of an object, all or none."""
         rows = [(kind, name, value, uid) for kind, name, value in attributes]
         with self._database.transaction() as driver:
             found = driver.executemany(_PUT, rows).rowcount

@@ -1,4 +1,4 @@
-"""The dialect of the object store: every statement it sends, to SQLite's driver and as text.
+"""Dialect of the object store: all its statements, sent as text to SQLite's driver.
 
 A write is four statements of 3 to 15 microseconds, to each of which SQLAlchemy would add 30, and importing it takes
 longer than most commands that read a data directory.
@@ -19,7 +19,7 @@ from katib.engine.runtime.search import FactsOf, Found, Order, Place, Query, for
 from katib.engine.stores import semantics
 
 _LONGEST_ID = 19
-"""Digits of the largest id that SQLite knows."""
+"""Digits of SQLite's largest id."""
 
 _SELECT_NAMED = "SELECT body FROM objects WHERE api_version = ? AND kind = ? AND namespace = ? AND name = ?"
 _IS_OWNED = "id IN (SELECT object_id FROM object_owners WHERE owner_uid = :owner)"
@@ -40,7 +40,7 @@ _UPDATE_FACTS = (
     " WHERE object_id = (SELECT id FROM objects WHERE uid = :uid)"
     " AND (scope, state, name, cost, brevity) IS NOT (:scope, :state, :name, :cost, :brevity)"
 )
-"""SQLite compares with the row that is there, which is cheaper than to derive the facts of the earlier object again."""
+"""SQLite compares with the existing row, which is cheaper than deriving the facts of the earlier object again."""
 _UPDATE = "UPDATE objects SET body = :body WHERE uid = :uid"
 _DELETE = "DELETE FROM objects WHERE uid = :uid"
 _UNRELATE = (
@@ -64,8 +64,8 @@ _RELATE = (
 def _select_listed(*, namespaced: bool, label_count: int, owned: bool, sliced: bool = False) -> str:
     """Return the statement of a list call with these conditions.
 
-    Where objects are found by label or owner, a unary plus keeps SQLite from searching by kind: it knows no numbers
-    about the tables and would rather read all trials of a namespace than the few with a label.
+    For a search by label or owner, a unary plus keeps SQLite from searching by kind: without statistics it would rather
+    read all trials of a namespace than the few with a label.
     """
     searched = [
         f"id IN (SELECT object_id FROM object_labels WHERE label = :label_{number} AND value = :value_{number})"  # noqa: S608 - of numbers
@@ -74,7 +74,7 @@ def _select_listed(*, namespaced: bool, label_count: int, owned: bool, sliced: b
     plus = "+" if searched else ""
     plain = ("kind", "api_version", "namespace") if namespaced else ("kind", "api_version")
     conditions = [*searched, *(f"{plus}{column} = :{column}" for column in plain)]
-    if sliced:  # ids are sorted without the bodies, of which only those of the slice are read
+    if sliced:  # ids are sorted without the bodies, and only those of the slice are read
         ids = f"SELECT id FROM objects WHERE {' AND '.join(conditions)} AND id > :place ORDER BY id LIMIT :limit"  # noqa: S608 - of constants
         return f"SELECT id, body FROM objects WHERE id IN ({ids}) ORDER BY id"  # noqa: S608 - of constants
     return f"SELECT body FROM objects WHERE {' AND '.join(conditions)} ORDER BY id"  # noqa: S608 - of constants
@@ -82,7 +82,7 @@ def _select_listed(*, namespaced: bool, label_count: int, owned: bool, sliced: b
 
 @cache
 def _select_found(order: Order, *, begun: bool, state_count: int) -> str:
-    """Return the statement of a search; `begun` when it goes on behind a cursor."""
+    """Return the statement of a search; `begun` if it continues after a cursor."""
     key = "object_id" if order is Order.CREATION else f"object_facts.{order}"
     behind = "object_id > :age" if order is Order.CREATION else f"({key}, object_id) > (:key, :age)"
     return (
@@ -115,14 +115,14 @@ def list_objects(
     labels: Mapping[str, str],
     owner_uid: str | None,
 ) -> tuple[Object, ...]:
-    """Return the objects of a kind that fit, in order of creation."""
+    """Return the matching objects of a kind, in order of creation."""
     return _decoded(_bodies(connection, kind, namespace, labels, owner_uid))
 
 
 def object_pages(
     connection: sqlite3.Connection, kind: Kind, namespace: str | None, labels: Mapping[str, str], page_size: int
 ) -> Iterator[tuple[Object, ...]]:
-    """Yield the objects of a kind in order of creation, a page at a time; an empty one when there are none."""
+    """Yield the objects of a kind in order of creation, a page at a time; an empty one if there are none."""
     bodies = _bodies(connection, kind, namespace, labels, None)
     page = _decoded(bodies.fetchmany(page_size))
     while True:
@@ -140,10 +140,10 @@ def slice_objects(
     limit: int,
     place: str,
 ) -> tuple[tuple[str, ...], str]:
-    """Return the text of at most so many objects behind a place, and the place behind them, empty after the last one.
+    """Return the text of at most `limit` objects after a place, and the place after them, empty after the last one.
 
     Raises:
-        InvalidError: The place is none.
+        InvalidError: The place is malformed.
     """
     if place and not (place.isascii() and place.isdecimal() and len(place) < _LONGEST_ID):
         raise foreign_cursor(place)
@@ -176,10 +176,10 @@ def _listed_values(kind: Kind, namespace: str | None, labels: Mapping[str, str])
 
 
 def search(connection: sqlite3.Connection, query: Query) -> Found:
-    """Return what a search finds.
+    """Return the result of a search.
 
     Raises:
-        InvalidError: The cursor is none of this order.
+        InvalidError: The cursor does not belong to this order.
     """
     values: dict[str, object] = {"scope": query.scope, "limit": query.limit + 1}
     values |= {f"state_{number}": state for number, state in enumerate(query.states)}
@@ -201,7 +201,7 @@ def search(connection: sqlite3.Connection, query: Query) -> Found:
 
 @dataclass(frozen=True, slots=True)
 class _Decoded(Sequence[Object]):
-    """Objects by their texts, decoded whenever they are looked at: a page of thousands is not held twice."""
+    """Objects by their texts, decoded on each access: a page of thousands is not held twice."""
 
     _bodies: Sequence[str]
 
@@ -220,7 +220,7 @@ class _Decoded(Sequence[Object]):
 
 
 def scopes(connection: sqlite3.Connection) -> tuple[str, ...]:
-    """Return every scope of facts once, each found by one step in the index."""
+    """Return every scope of facts once, each found by one lookup in the index."""
     found: list[str] = []
     query = "SELECT min(scope) FROM object_facts WHERE scope > :last"
     last = ""
@@ -245,21 +245,17 @@ class SqlRows(Struct, frozen=True):
     _facts_of: FactsOf
 
     def next_revision(self) -> int:
-        """Count up in the file."""
-        ((revision,),) = self._connection.execute(_COUNT_REVISION).fetchall()  # reading to the end finishes the update
+        ((revision,),) = self._connection.execute(_COUNT_REVISION).fetchall()  # fetching all finishes the update
         return int(revision)
 
     def find(self, kind: Kind, key: Key) -> Object | None:
-        """Read one row."""
         row = self._connection.execute(_SELECT_NAMED, (*kind, *key)).fetchone()
         return semantics.decode(row[0]) if row else None
 
     def has_uid(self, uid: str) -> bool:
-        """Look into the index of uids."""
         return bool(self._connection.execute(_SELECT_EXISTS, {"uid": uid}).fetchone()[0])
 
     def owned_by(self, uid: str) -> list[Object]:
-        """Read the rows of dependents."""
         return [semantics.decode(body) for (body,) in self._connection.execute(_SELECT_OWNED, {"owner": uid})]
 
     def insert(self, obj: Object) -> None:
@@ -278,7 +274,7 @@ class SqlRows(Struct, frozen=True):
         self.write_facts(_INSERT_FACTS, obj)
 
     def replace(self, old: Object, new: Object) -> None:
-        """Rewrite the row; touch labels and owners only where they differ."""
+        """Rewrite the row, and labels and owners only if they differ."""
         before, after = old["metadata"], new["metadata"]
         uid = {"uid": after["uid"]}
         self._connection.execute(_UPDATE, {**uid, "body": semantics.encode(new)})
@@ -288,11 +284,11 @@ class SqlRows(Struct, frozen=True):
         self.write_facts(_UPDATE_FACTS, new)
 
     def remove(self, obj: Object) -> None:
-        """Delete the row; its labels, owners and facts follow."""
+        """Delete the row; its labels, owners and facts are deleted with it."""
         self._connection.execute(_DELETE, {"uid": obj["metadata"]["uid"]})
 
     def write_facts(self, statement: str, obj: Object) -> None:
-        """Write what a search finds an object by, if its kind is searched."""
+        """Write the facts of an object, if its kind is searched."""
         derive = self._facts_of.kinds.get(Kind(obj["apiVersion"], obj["kind"]))
         if derive is not None:
             self._connection.execute(statement, {"uid": obj["metadata"]["uid"], **derive(obj)._asdict()})

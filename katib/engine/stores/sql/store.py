@@ -1,4 +1,4 @@
-"""The object store in SQLite: transactions around rows, and the history of changes beside them."""
+"""Object store in SQLite: transactions around rows, and the history of changes beside them."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from katib.engine.stores.transaction import NO_DEFAULTS, Defaults, TransactedSto
 from katib.errors import NotFoundError
 
 PAGE_SIZE = 20
-"""So few objects stay in the cache of a processor while they are made; with 500 a list takes three times as long."""
+"""So few objects stay in a processor's cache while they are decoded; with 500 a list takes three times as long."""
 
 
 class SqlStore(TransactedStore):
     """An object store in a SQLite file: `katib.engine.runtime.objects.ObjectStore`.
 
-    Every write is committed when its call returns. One process owns the file: other processes may read it, but a change
-    they make is not seen by watches here. The history of changes is in memory, so after a restart a watch begins with a
+    Every write is committed when its call returns. One process owns the file: other processes may read it, but their
+    changes are not seen by watches here. The history of changes is in memory, so after a restart a watch begins with a
     list, as an informer does anyway.
 
     Args:
-        database: The file; the tables are created or brought up to date. The caller closes it after the last use.
+        database: The file; the tables are created or migrated. The caller closes it after the last use.
         status_kinds: Kinds with a status subresource. For all others `status` is a field like any other.
-        uid_kinds: Kinds whose objects keep the uid that they bring; all others are given one.
-        defaults: By kind, what the store fills in of a new object.
-        facts: What is kept beside objects so that they can be searched; derived again when it is of a newer version.
+        uid_kinds: Kinds whose objects keep their given uid; all others get a new one.
+        defaults: Functions by kind that fill in a new object's defaults.
+        facts: Derives the facts for searches; those of an older version are derived again.
         clock: Stamps creations and deletions.
         kept_changes: How many changes a watch may start in the past.
         longest_backlog: How many changes a watch may leave unread before it expires.
 
     Raises:
         TerminalError: The file was written by a newer version, or is damaged.
-        UnavailableError: The file cannot be had now.
+        UnavailableError: The file cannot be opened now.
     """
 
     def __init__(
@@ -63,7 +63,6 @@ class SqlStore(TransactedStore):
         super().__init__(status_kinds, uid_kinds, clock or SystemClock(), history, defaults)
 
     def get(self, kind: Kind, key: Key) -> Object:
-        """Return an object."""
         with self._database.snapshot() as driver:
             obj = rows.SqlRows(driver, self._facts).find(kind, key)
         if obj is None:
@@ -78,20 +77,19 @@ class SqlStore(TransactedStore):
         labels: Mapping[str, str] | None = None,
         owner_uid: str | None = None,
     ) -> ObjectList:
-        """Return the objects of a kind."""
         with self._database.snapshot() as driver:
             items = rows.list_objects(driver, kind, namespace, labels or {}, owner_uid)
             return ObjectList(items, str(rows.read_revision(driver)))
 
     def search(self, query: Query) -> Found | None:
-        """Find objects by the facts kept beside them: `katib.engine.runtime.search.SearchableStore`."""
+        """Search objects by the facts beside them: `katib.engine.runtime.search.SearchableStore`."""
         if query.kind not in self._facts.kinds:
             return None
         with self._database.snapshot() as driver:
             return rows.search(driver, query)
 
     def scopes(self, kind: Kind) -> Sequence[str]:
-        """Return the scopes of the facts that are kept of a kind, such as the experiments of all trials, in order."""
+        """Return the scopes of the facts of a kind, such as the experiments of all trials, in order."""
         if kind not in self._facts.kinds:
             return ()
         with self._database.snapshot() as driver:
@@ -115,7 +113,7 @@ class SqlStore(TransactedStore):
         limit: int,
         place: str = "",
     ) -> Slice:
-        """Return objects behind a place: `katib.engine.runtime.objects.SlicedStore`."""
+        """Return objects after a place: `katib.engine.runtime.objects.SlicedStore`."""
         with self._database.snapshot() as driver:
             bodies, following = rows.slice_objects(driver, kind, namespace, labels or {}, limit, place)
             return Slice(bodies, str(rows.read_revision(driver)), following)

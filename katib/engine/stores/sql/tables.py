@@ -1,15 +1,15 @@
 """Layout of the object tables, and its version.
 
-An object is one row with its JSON text; what is searched for stands beside it. Labels and owners have tables of their
-own, clustered by what is searched, so that finding 10 trials among 10,000 reads 10 rows. `id` counts creations, and so
-gives the order of lists; it is not given twice, or that order would lie.
+An object is one row with its JSON text; searchable values are beside it. Labels and owners have tables of their own,
+clustered by the searched value, so that finding 10 trials among 10,000 reads 10 rows. `id` counts creations, and so
+defines the order of lists; it is never reused, which would break that order.
 
-`object_facts` holds what objects of some kinds are found and sorted by (`katib.engine.runtime.search`). Every index of
-it ends with the object's id, that is: in order of creation. `object_revision` is one row: the revision of the newest
-write.
+`object_facts` holds the values that objects of some kinds are found and sorted by (`katib.engine.runtime.search`).
+Every index of it ends with the object's id, that is: in order of creation. `object_revision` is one row: the revision
+of the newest write.
 
-The layout changes by raising `SCHEMA_VERSION` and adding a step to `migrate`: these are few tables that one module
-reads, which a migration tool would only make slower to open.
+To change the layout, raise `SCHEMA_VERSION` and add a step to `migrate`: these are few tables read by one module, for
+which a migration tool would only slow down opening.
 """
 
 from __future__ import annotations
@@ -71,6 +71,6 @@ _FACTS_TABLE = (
 
 
 def migrate(connection: sqlite3.Connection, found: int) -> None:
-    """Bring the tables from a version (0: none) to `SCHEMA_VERSION`."""
+    """Migrate the tables from a version (0: none) to `SCHEMA_VERSION`."""
     for statement in (*(_FIRST_TABLES if found == 0 else ()), *_FACTS_TABLE):
         connection.execute(statement)
