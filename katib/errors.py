@@ -1,9 +1,9 @@
-"""Errors: one tree, and one table that says how each class is shown on every surface.
+"""Errors: one tree, and one table with the codes of each class in every interface.
 
-The class tells the caller what to do next: fix the input, retry later, give up, or report a bug. A message is one
-line with three parts kept apart until it is rendered: the path of the field, the cause with the offending value, and
-the remedy. What may be tried again waits for as long as a `Backoff` says. Every room may import this module; it
-imports nothing of ours.
+The class tells the caller how to proceed: fix the input, retry later, give up, or report a bug. A message is one line
+with three parts that are kept apart until it is rendered: the path of the field, the cause with the offending value,
+and the remedy. Retries pause according to a `Backoff`. Every room may import this module; it imports nothing of
+Katib's.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One thing wrong with the input.
+    """One error in the input.
 
     Attributes:
-        path: Where, as a JSON path without the leading dot: `spec.parameters[2].feasibleSpace.min`. A file name when
-            the input has no fields yet.
-        cause: What is wrong, with the offending value.
-        remedy: What to do about it, as an imperative without a full stop.
+        path: JSON path without the leading dot: `spec.parameters[2].feasibleSpace.min`. A file name if the input has no
+            fields yet.
+        cause: The error, with the offending value.
+        remedy: The remedy, as an imperative without a full stop.
         origin: Stable identifier of the broken rule in kebab case (`bounds-order`), for tests and for programs.
     """
 
@@ -38,19 +38,19 @@ class FieldError:
 
 
 def _printable(character: str) -> str:
-    """Escape what would break a line or disturb a terminal: the parts of an error may quote any input."""
+    """Escape characters that break a line or disturb a terminal: the parts of an error may quote any input."""
     return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
 class KatibError(Exception):
-    """Base of all errors that are meant to be read by a user."""
+    """Base of all errors that are meant for a user."""
 
     def _render_traceback_(self) -> list[str]:
         return user_traceback(self)
 
 
 class CallError(KatibError, TypeError):
-    """A function or a call that cannot be: one with arguments that do not fit."""
+    """An unsupported function, or a call whose arguments do not fit."""
 
 
 class InvalidError(KatibError):
@@ -62,7 +62,7 @@ class InvalidError(KatibError):
 
 
 def invalid(path: str, cause: str, remedy: str, origin: str) -> InvalidError:
-    """Return the error for one thing that is wrong; the arguments are those of `FieldError`."""
+    """Return an InvalidError with one field error; the arguments are those of `FieldError`."""
     return InvalidError([FieldError(path, cause, remedy, origin)])
 
 
@@ -83,14 +83,14 @@ class ExpiredError(KatibError):
 
 
 class UnavailableError(KatibError):
-    """Something we depend on does not answer now; the same call may succeed later."""
+    """A dependency does not answer now; the same call may succeed later."""
 
 
 class ShortageError(UnavailableError):
-    """The machine, or an account on it, has too little of something for now, such as memory.
+    """The machine, or an account on it, lacks a resource for now, such as memory.
 
     Attributes:
-        lack: What is lacking, in the same words each time.
+        lack: The lacking resource, always in the same words.
     """
 
     def __init__(self, lack: str, message: str) -> None:
@@ -103,11 +103,11 @@ class OutcomeUnknownError(UnavailableError):
 
 
 class KindNotInstalledError(UnavailableError):
-    """The cluster serves no objects of this kind now; it may once the kind is installed."""
+    """The cluster does not serve this kind now; it may once the kind is installed."""
 
 
 class ForbiddenError(KatibError):
-    """The caller may not do this; the message names the right that is missing. Right again as soon as it is given."""
+    """The caller may not do this; the message names the missing right. Retry once it is granted."""
 
 
 class TerminalError(KatibError):
@@ -115,12 +115,12 @@ class TerminalError(KatibError):
 
 
 class InternalError(KatibError):
-    """A broken promise inside the product: a bug to report."""
+    """A broken invariant inside the product: a bug to report."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorCode:
-    """How one class of error is shown on each surface."""
+    """Codes of one class of error in each interface."""
 
     reason: str
     http_status: int
@@ -143,14 +143,14 @@ ERROR_CODES: dict[type[KatibError], ErrorCode] = {
 
 
 def user_traceback(error: BaseException) -> list[str]:
-    """Return the lines that IPython and notebooks show of an error: those of the user that led to it, none of ours.
+    """Return the traceback for IPython and notebooks: only the user's own lines that led to the error.
 
-    Their protocol is `_render_traceback_`. A bug of ours keeps all its lines.
+    Their protocol is `_render_traceback_`. A bug of Katib's keeps all its lines.
     """
     entry = None if isinstance(error, InternalError) else error.__traceback__
     while entry is not None and (called := entry.tb_next) is not None:
         if called.tb_frame.f_globals.get("__name__", "").partition(".")[0] == __name__.partition(".")[0]:
-            entry.tb_next, error.__cause__ = None, None  # the causes are ours as well
+            entry.tb_next, error.__cause__ = None, None  # the causes are internal as well
         entry = entry.tb_next
     table = sys.modules["IPython"].get_ipython().InteractiveTB
     lines: list[str] = table.structured_traceback(type(error), error, error.__traceback__, tb_offset=1)
@@ -158,11 +158,11 @@ def user_traceback(error: BaseException) -> list[str]:
 
 
 _LONGEST_LINE = 2_000
-"""What a gRPC status can carry, and more than a reader wants."""
+"""Limit of a gRPC status, and long enough for a reader."""
 
 
 def one_line(error: object) -> str:
-    """Return the text of an error or an answer on one line, cut when very long; several field errors are listed."""
+    """Return the text of an error or a response on one line, truncated if very long; field errors are joined."""
     text = "; ".join(map(str, error.errors)) if isinstance(error, InvalidError) else str(error)
     line = " ".join(text.split())
     line = line if line.isprintable() else "".join(map(_printable, line))
@@ -193,7 +193,7 @@ _SCARCE = {
     errno.ENOSPC: _NO_ROOM,
     errno.EDQUOT: _NO_ROOM,
 }
-"""Which errors of the system pass by themselves: what is lacking, and the remedy."""
+"""System errors that pass by themselves: the lacking resource, and the remedy."""
 
 _WORDS = {
     **{os.strerror(number).lower(): lack for number, lack in _SCARCE.items()},
@@ -203,16 +203,16 @@ _WORDS = {
     "cannot map zero-fill pages": _NO_MEMORY,
     "can't start new thread": _NO_PROCESSES,
 }
-"""The same in the words of the dynamic linker, of Python, and of programs that failed for it."""
+"""The same in the words of the dynamic linker, of Python, and of programs that failed because of them."""
 
 _LASTING = "static tls block"
-"""How the linker says that libraries cannot be loaded in this order; it calls that a lack of memory, too."""
+"""The linker's message for libraries that cannot be loaded in this order, which it calls a lack of memory, too."""
 
 
 def shortage_of(error: BaseException) -> ShortageError | None:
-    """Return the shortage that an exception stands for; None if it is none, or an error of ours that is another kind.
+    """Return the shortage behind an exception; None if there is none, or for one of Katib's errors of another class.
 
-    Of an import that failed the causes count as well: libraries wrap them in advice.
+    For a failed import the causes count as well: libraries wrap them in advice.
     """
     if isinstance(error, KatibError):
         return error if isinstance(error, ShortageError) else None
@@ -227,34 +227,34 @@ def shortage_of(error: BaseException) -> ShortageError | None:
 
 
 def shortage_in(text: str) -> ShortageError | None:
-    """Return the shortage that a message of another program speaks of, or None."""
+    """Return the shortage that another program's message reports, or None."""
     lower = text.lower()
     lacks = [lack for words, lack in _WORDS.items() if words in lower and _LASTING not in lower]
     return _shortage(lacks[0], text) if lacks else None
 
 
 def shortage_by(number: int) -> ShortageError | None:
-    """Return the shortage that an errno stands for, or None."""
+    """Return the shortage of an errno, or None."""
     return _shortage(_SCARCE[number], os.strerror(number)) if number in _SCARCE else None
 
 
 def _shortage(lack: tuple[str, str], words: str) -> ShortageError:
-    told = lack[0] in words  # by another process of ours
+    told = lack[0] in words  # by another of Katib's processes
     return ShortageError(lack[0], one_line(words if told else f"{lack[0]}: {words}; {lack[1]}"))
 
 
-_MOST_STEPS = 64  # all pauses have reached their bound by then; keeps the power from overflowing
+_MOST_STEPS = 64  # all pauses have reached their limit by then; keeps the power from overflowing
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long to wait after failures in a row: a pure function of their number.
+    """Pauses after consecutive failures: a pure function of their number.
 
     Attributes:
         first_seconds: Pause after the first failure.
-        longest_seconds: Bound of every pause.
-        factor: By how much each further failure lengthens the pause.
-        jitter: Which share of a pause chance may take away, so that many clients do not come back together.
+        longest_seconds: Limit of every pause.
+        factor: Growth of the pause per further failure.
+        jitter: Maximum random reduction of a pause as a share, so that many clients do not retry at once.
     """
 
     first_seconds: float
@@ -263,11 +263,11 @@ class Backoff:
     jitter: float = 0.0
 
     def pause_seconds(self, failures: int, chance: float = 0.0) -> float:
-        """Return how long to wait after this many failures in a row; 0 without a failure.
+        """Return the pause after this number of consecutive failures; 0 without a failure.
 
         Args:
-            failures: How many there were.
-            chance: Random number in [0, 1]: how much of the jitter is taken away.
+            failures: Number of consecutive failures.
+            chance: Random number in [0, 1]: the part of the jitter to subtract.
         """
         if failures < 1:
             return 0.0

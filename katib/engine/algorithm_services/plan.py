@@ -88,7 +88,7 @@ def own_plan(service: ServiceId) -> ServicePlan:
 
 
 def resolve_command(plan: ServicePlan, socket_path: Path) -> tuple[list[str], str]:
-    """Return the command with its placeholders filled, and the address that it listens on."""
+    """Return the command with its placeholders filled in, and the address that it listens on."""
     address = f"unix:{socket_path}"
     values = {"{address}": address, "{python}": sys.executable}
     if any("{port}" in word for word in plan.command):

@@ -1,7 +1,7 @@
-"""The feasible space: parameters, their values, and how values travel between text, Python and the unit interval.
+"""The feasible space: parameters and their values, as text, in Python and in the unit interval.
 
 Belongs here: the meaning of bounds, steps, distributions, lists and conditions. Does not belong here: search
-algorithms, the wire. Pure Python, so that a service which only draws at random starts at once.
+algorithms, the wire. Pure Python, so that a service for random search starts fast.
 """
 
 from katib.model.space.assignments import check_assignments

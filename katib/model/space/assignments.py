@@ -1,4 +1,4 @@
-"""Whether the assignments of a suggestion service can become a trial."""
+"""Validation of a suggestion service's assignments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from katib.model.space.parameters import Value, finite_number, whole_number
 from katib.model.types import Distribution, ParameterAssignment, ParameterCondition, ParameterSpec, ParameterType
 
 _parameter_of = lru_cache(maxsize=1024)(build_parameter)
-"""The same specifications are looked at for each assignment of an experiment."""
+"""The same specifications are used for each assignment of an experiment."""
 
 _BELL = (Distribution.NORMAL, Distribution.LOG_NORMAL)
 
@@ -22,10 +22,10 @@ _BELL = (Distribution.NORMAL, Distribution.LOG_NORMAL)
 def check_assignments(
     parameters: Sequence[ParameterSpec], assignments: Sequence[ParameterAssignment]
 ) -> list[FieldError]:
-    """Return what is wrong with a reply: a parameter missing, repeated, unknown or absent, a value outside its space.
+    """Return the errors of a reply: a parameter missing, repeated, unknown or absent, a value outside its space.
 
-    Services of other makers are given some room: another spelling of a number, a value between two steps (most of
-    Katib's own services pass over the step), and for normal and logNormal a value beyond the bounds.
+    Other vendors' services have some tolerance: another spelling of a number, a value between two steps (most of
+    Katib's own services ignore the step), and for normal and logNormal a value beyond the bounds.
     """
     specs, conditional = dict[str, ParameterSpec](), list[ParameterSpec]()
     for spec in parameters:
@@ -50,7 +50,7 @@ def check_assignments(
 def _absent(
     specs: Mapping[str, ParameterSpec], conditional: Sequence[ParameterSpec], texts: Mapping[str, str]
 ) -> AbstractSet[str]:
-    """Return the parameters that may have no value; none where the conditions themselves are wrong."""
+    """Return the parameters that must not have a value; none if the conditions themselves are invalid."""
     parents = {
         spec.when.parameter: parameter
         for spec in conditional

@@ -1,4 +1,4 @@
-"""From a parameter's specification to a parameter. What a specification may say is for `katib.model.search_space`."""
+"""Conversion of a parameter's specification to a parameter. Validation is in `katib.model.search_space`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from katib.model.types import Distribution, ParameterSpec, ParameterType
 
 
 def build_parameter(spec: ParameterSpec) -> Parameter | None:
-    """Return the parameter, None when the specification breaks a rule that leaves it without a meaning.
+    """Return the parameter, None if the specification breaks a rule that leaves it meaningless.
 
-    What does no harm passes, since the specification may come over the wire from another controller: a value that is
-    listed twice, a step wider than the bounds.
+    Harmless violations pass, since the specification may come over the wire from another controller: a value listed
+    twice, a step wider than the bounds.
     """
     if not spec.name:
         return None
@@ -80,5 +80,5 @@ def _number(text: str, *, whole: bool) -> Fraction:
 def _grid_spread(low: Fraction, high: Fraction, step: Fraction, count: int, distribution: Distribution) -> Spread:
     if distribution != Distribution.LOG_UNIFORM:
         return Spread(float(low), float(high), distribution)
-    # Half of the lower bound is the least that a step wider than the bound leaves on a logarithmic axis.
+    # Half of the lower bound is the minimum that remains on a logarithmic axis for a step wider than the bound.
     return Spread(float(max(low - step / 2, low / 2)), float(low + (count - 1) * step + step / 2), distribution)

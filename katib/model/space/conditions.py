@@ -1,7 +1,7 @@
-"""Which parameters have a value in a trial, where some have one only next to certain values of another.
+"""Conditional parameters: which parameters have a value in a trial, depending on the values of others.
 
-Notation: a *child* is a parameter with a condition, its *parent* the parameter that decides. Each child has one parent,
-so parents and children are a forest; a parameter without a condition is a root, and in every trial.
+Notation: a *child* is a parameter with a condition, its *parent* the parameter in the condition. Each child has one
+parent, so parents and children form a forest; a parameter without a condition is a root, and present in every trial.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from katib.model.types import ParameterSpec
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A parameter has a value only where its parent has one of these."""
+    """A parameter has a value only if its parent has one of these."""
 
     parameter: str
     parent: str
@@ -36,11 +36,11 @@ def build_conditions(specs: Sequence[ParameterSpec], parameters: dict[str, Param
 
 
 def absent_parameters(conditions: Sequence[Condition], value_of: Callable[[str], Value | None]) -> AbstractSet[str]:
-    """Return the names of the parameters that have no value.
+    """Return the names of the parameters without a value.
 
     Args:
-        conditions: Parents first.
-        value_of: The value of a parent by name; None when it has none that is known. Not asked for an absent one.
+        conditions: The conditions, parents first.
+        value_of: Returns the value of a parent by name; None if unknown. Not called for an absent one.
     """
     absent: set[str] = set()
     for condition in conditions:
@@ -50,11 +50,11 @@ def absent_parameters(conditions: Sequence[Condition], value_of: Callable[[str],
 
 
 def parents_first(names: Iterable[str], conditions: Mapping[str, Condition]) -> list[str]:
-    """Return the names in the order given, except that each comes after its parent where that is one of them.
+    """Return the names in the given order, except that each comes after its parent if that is one of them.
 
     Args:
-        names: Of parameters.
-        conditions: By the name of the child.
+        names: Names of parameters.
+        conditions: Conditions by the name of the child.
     """
     wanted, ordered = set(names), dict[str, None]()
     for name in names:

@@ -1,10 +1,10 @@
-"""How many different points a finite space has, and which one is the k-th.
+"""Number of distinct points of a finite space, and access to the k-th point.
 
-Notation: the weight of a parameter is the number of ways to assign it and everything below it; the weight of one of its
-values, the product of the weights of the children that are present next to it. Most values have no children next to
-them and weigh 1, so a parameter is a few runs of values of equal weight, however many values it has.
+Notation: the weight of a parameter is the number of ways to assign it and its descendants; the weight of one of its
+values, the product of the weights of the children present with it. Most values have no children and weigh 1, so a
+parameter is a few runs of values of equal weight, however many values it has.
 
-Points are counted in the order of their texts if parents were written before their children: the last parameter changes
+Points are counted in the order of their texts with parents written before their children: the last parameter changes
 fastest. An absent parameter counts as one value.
 """
 
@@ -20,7 +20,7 @@ from katib.model.space.parameters import Parameter, Value
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Neighboring values of one parameter next to which the same children are present."""
+    """Neighboring values of one parameter with the same children present."""
 
     first: int
     count: int
@@ -64,12 +64,12 @@ class Counting:
             yield _Run(end, size - end, (), 1)
 
     def at(self, index: int) -> dict[str, Value]:
-        """Return the index-th point without its absent parameters, at the cost of one look at every parameter.
+        """Return the index-th point without its absent parameters, in time linear in the number of parameters.
 
         Args:
             index: From 0 to `size - 1`.
         """
-        open_names, rest = set(self._roots), self.size  # rest: ways to assign all that are open
+        open_names, rest = set(self._roots), self.size  # rest: ways to assign all open parameters
         values: dict[str, Value] = {}
         for parameter in self._parameters:
             if parameter.name not in open_names:

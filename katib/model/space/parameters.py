@@ -1,8 +1,8 @@
-"""Parameters as values that cannot be illegal: built once from a checked specification, then only used.
+"""Parameters as values that cannot be illegal: built once from a checked specification.
 
 A parameter is an interval (every float between two bounds), a grid (numbers at equal distances; every int is one) or a
-choice (a list of texts). All three offer the same operations, so an algorithm needs to look closer only where it knows
-how to make use of it.
+choice (a list of texts). All three have the same operations, so an algorithm distinguishes them only to exploit their
+structure.
 
 Laws: `parse(format(v)) == v`; `from_unit(u)` is feasible for every u in [0, 1]; `from_unit(to_unit(v)) == v` on grids
 and choices of up to about a million values, and up to rounding on intervals.
@@ -31,29 +31,29 @@ _MAX_EXACT = 2**53
 
 @dataclass(frozen=True, slots=True)
 class Parameter(ABC):
-    """One dimension of the search space. Immutable and safe to share between threads."""
+    """One dimension of the search space. Immutable and thread-safe."""
 
     name: str
 
     @property
     @abstractmethod
     def size(self) -> int | None:
-        """Number of feasible values; None when there is no end of them."""
+        """Number of feasible values; None if infinite."""
 
     @abstractmethod
     def parse(self, text: str) -> Value:
-        """Return the feasible value that the text stands for.
+        """Return the feasible value of a text.
 
         Raises:
-            ValueError: There is none; the message says why.
+            ValueError: There is none; the message has the cause.
         """
 
     @abstractmethod
     def nearest(self, text: str) -> Value:
-        """Return the feasible value closest to what the text stands for, for values from a coarser or finer grid.
+        """Return the feasible value closest to a text's, for values from a coarser or finer grid.
 
         Raises:
-            ValueError: The text stands for nothing between the bounds.
+            ValueError: The text has no value between the bounds.
         """
 
     @abstractmethod
@@ -66,18 +66,18 @@ class Parameter(ABC):
 
     @abstractmethod
     def to_unit(self, value: Value) -> float:
-        """Return the place of a feasible value in [0, 1], where equal lengths are equally probable."""
+        """Return the position of a feasible value in [0, 1], on a scale with uniform probability."""
 
     @abstractmethod
     def from_unit(self, u: float) -> Value:
-        """Return the feasible value at a place in [0, 1]."""
+        """Return the feasible value at a position in [0, 1]."""
 
     def format(self, value: Value) -> str:
-        """Return the text of an assignment: ints as ints, floats in the shortest form that reads back the same."""
+        """Return the text of an assignment: ints as ints, floats in the shortest form that parses back the same."""
         return value if isinstance(value, str) else repr(value)
 
     def contains(self, text: str) -> bool:
-        """Return whether the text stands for a feasible value."""
+        """Return whether a text has a feasible value."""
         try:
             self.parse(text)
         except ValueError:
@@ -133,8 +133,8 @@ class Grid(Parameter):
     """The numbers `low + k * step` for k = 0 .. count - 1, all of them ints or all floats.
 
     Attributes:
-        spread: Distribution over the bounds that the user gave; None for equal weights. A logarithmic one reaches half
-            a step beyond both ends, so that the end points get their full weight; a bell's ends are cut at the bounds.
+        spread: Distribution over the user's bounds; None for equal weights. A logarithmic one extends half a step
+            beyond both ends, so that the end points get their full weight; a bell's ends are cut at the bounds.
     """
 
     low: Fraction
@@ -185,13 +185,13 @@ class Grid(Parameter):
         return self._number(self.index_of(self.spread.value(u) if not self.whole else round(self.spread.value(u))))
 
     def _locate(self, text: str) -> tuple[int, float]:
-        """Return the nearest index and how far off the value is, in steps."""
+        """Return the nearest index and the distance from it, in steps."""
         x = whole_number(text) if self.whole else _exact(finite_number(text))
         place = (x - self.low) / self.step
         slack = Fraction(_TOLERANCE)
         if not -slack <= place <= (self.count - 1) + slack:
             last = self._number(self.count - 1)
-            # A grid that does not reach the upper bound still has room for another program's values below it.
+            # A grid that does not reach the upper bound still accepts another program's values below the bound.
             if place < 0 or place >= self.count:
                 raise ValueError(f"{text} is not between {self._number(0)!r} and {last!r}")
         k = min(max(round(place), 0), self.count - 1)
@@ -208,7 +208,7 @@ class Grid(Parameter):
 class Choice(Parameter):
     """A list of texts. An *ordered* one (discrete, all numbers) has its values in numeric order in `values`.
 
-    Texts are returned as they were given; equal texts count once.
+    Texts are returned as given; equal texts count once.
     """
 
     values: tuple[str, ...]
@@ -258,7 +258,7 @@ class Choice(Parameter):
 
 
 def finite_number(text: str) -> float:
-    """Return the number a text stands for; ValueError when it is none, NaN or infinite."""
+    """Return the number of a text; ValueError if it is not one, NaN or infinite."""
     try:
         x = float(text)
     except ValueError:
@@ -269,7 +269,7 @@ def finite_number(text: str) -> float:
 
 
 def whole_number(text: str) -> int:
-    """Return the whole number a text stands for; `3.0` and `1e3` are whole."""
+    """Return the whole number of a text; `3.0` and `1e3` are whole."""
     try:
         return int(text)
     except ValueError:
@@ -282,7 +282,7 @@ def whole_number(text: str) -> int:
 def exact_number(text: str) -> Fraction:
     """Return a decimal text as an exact fraction, so that 0.1 + 2 * 0.1 is 0.3.
 
-    It goes through the shortest text of the float, which bounds the exponent: `1e-999999999` would fill the memory.
+    Parsing the shortest text of the float bounds the exponent: `1e-999999999` would exhaust the memory.
     """
     return _exact(finite_number(text))
 
@@ -292,7 +292,7 @@ def _exact(x: float | str) -> Fraction:
 
 
 def uniform_or(distribution: str) -> Distribution:
-    """Return the distribution of that name; none, `unknown` and the empty text mean uniform."""
+    """Return the distribution of that name; `unknown` and the empty text mean uniform."""
     if distribution in ("", Distribution.UNKNOWN):
         return Distribution.UNIFORM
     return Distribution(distribution)

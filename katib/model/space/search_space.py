@@ -22,16 +22,16 @@ Point = Mapping[str, Value]
 
 @dataclass(frozen=True, slots=True)
 class SearchSpace:
-    """The parameters of an experiment, in the order the user gave them.
+    """The parameters of an experiment, in the user's order.
 
-    Some may have a value only next to certain values of another parameter, and be absent from a trial. An algorithm
-    need not know: the points it gets are whole, with the value in the middle of the unit interval where a parameter is
-    absent, and of the whole points that it returns `format` leaves out what is absent. So two trials that do not differ
-    have equal points. `conditions` has the rules, and `active` returns points without their absent parameters.
+    Some may have a value only with certain values of another parameter, and be absent from a trial. An algorithm can
+    ignore this: the points that it receives are whole, with the middle of the unit interval for an absent parameter,
+    and `format` drops absent parameters from the whole points that it returns. So equal trials have equal points.
+    `conditions` has the rules, and `active` returns points without their absent parameters.
 
     Attributes:
         parameters: All of them, absent or not.
-        conditions: For each parameter that may be absent the values next to which it is present; parents first.
+        conditions: For each parameter that may be absent, the values with which it is present; parents first.
     """
 
     parameters: tuple[Parameter, ...]
@@ -51,7 +51,7 @@ class SearchSpace:
         """Build the space from specifications.
 
         Raises:
-            InvalidError: Everything that is wrong with them.
+            InvalidError: All their errors.
         """
         parameters = {spec.name: parameter for spec in specs if (parameter := build_parameter(spec)) is not None}
         if not specs:
@@ -65,20 +65,20 @@ class SearchSpace:
             raise InvalidError(errors)
         try:
             conditions = build_conditions(specs, parameters)
-        except ValueError as error:  # what `check_conditions` passes over, since the parent's specification is odd
+        except ValueError as error:  # not covered by `check_conditions`, since the parent's specification is unusual
             raise invalid(path, str(error), "list values of that parameter", "condition-value-unknown") from error
         return cls(tuple(parameters.values()), conditions)
 
     @property
     def size(self) -> int | None:
-        """Number of different points, absent parameters not counted; None when a parameter is continuous."""
+        """Number of distinct points, without absent parameters; None if a parameter is continuous."""
         return None if self._counting is None else self._counting.size
 
     def at(self, index: int) -> Point:
         """Return the index-th whole point of a finite space in natural order: the last parameter changes fastest.
 
-        Parents come before their children, where the user gave them in another order. Costs the same for every index,
-        however large the space.
+        Parents come before their children, even if the user's order differs. The cost is independent of the index and
+        the size of the space.
 
         Raises:
             IndexError: There is no such point.
@@ -104,25 +104,25 @@ class SearchSpace:
         return {p.name: point[p.name] for p in self.parameters if p.name not in absent}
 
     def complete(self, point: Point) -> Point:
-        """Return the whole point of a trial, with the value in the middle for each absent parameter."""
+        """Return the whole point of a trial, with the middle value for each absent parameter."""
         absent = self.absent(point)
         return {p.name: p.from_unit(0.5) if p.name in absent else point[p.name] for p in self.parameters}
 
     def format(self, point: Point) -> dict[str, str]:
-        """Return the texts of a point, whole or not, by name; none for a parameter that is absent."""
+        """Return the texts of a point, whole or not, by name, without absent parameters."""
         absent = self.absent(point)
         return {p.name: p.format(point[p.name]) for p in self.parameters if p.name not in absent}
 
     def drop_absent(self, texts: Mapping[str, str]) -> Mapping[str, str]:
-        """Return texts by parameter name without those of absent parameters; other names pass."""
+        """Return texts by parameter name without those of absent parameters; other names are kept."""
         absent = absent_parameters(self.conditions, self._parent_values(texts).get)
         return {name: text for name, text in texts.items() if name not in absent}
 
     def nearest(self, assignments: Iterable[tuple[str, str]]) -> Point | None:
-        """Return the feasible whole point closest to the assignments of a trial; None when there is none.
+        """Return the feasible whole point closest to the assignments of a trial; None if there is none.
 
-        That is when a parameter which is not absent has no value, or one out of bounds. Assignments of other names,
-        and of absent parameters, are passed over.
+        There is none if a present parameter has no value, or one out of bounds. Assignments of other names, and of
+        absent parameters, are ignored.
         """
         texts = dict(assignments)
         absent = absent_parameters(self.conditions, self._parent_values(texts).get)
@@ -132,7 +132,7 @@ class SearchSpace:
             return None
 
     def _parent_values(self, texts: Mapping[str, str]) -> dict[str, Value]:
-        """Return the values of the parameters that decide, where they can be read."""
+        """Return the values of the parent parameters, as far as they are readable."""
         values: dict[str, Value] = {}
         for name in self._parents:
             with suppress(KeyError, ValueError):

@@ -1,9 +1,9 @@
-"""How the values of a numeric parameter are spread between two bounds.
+"""Distribution of a numeric parameter's values between two bounds.
 
-Notation: x a value, t in [0, 1] its place between the bounds (on a linear or a logarithmic axis), u in [0, 1] the share
-of probability below it. For uniform and logUniform u = t. For normal and logNormal the mean is the middle of the axis
-and six standard deviations cover it, as in hyperopt's conversion of Katib's distributions; unlike there, the tails
-outside the bounds are cut off, so that no value leaves the feasible space.
+Notation: x a value, t in [0, 1] its position between the bounds (on a linear or a logarithmic axis), u in [0, 1] the
+cumulative probability below it. For uniform and logUniform u = t. For normal and logNormal the mean is the middle of
+the axis and six standard deviations cover it, as in hyperopt's conversion of Katib's distributions; unlike there, the
+tails outside the bounds are cut off, so that no value leaves the feasible space.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TAIL = 0.5 * math.erfc(_SIGMAS / math.sqrt(2.0))  # probability below the lower
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A distribution between two finite bounds, `low < high`; both are positive when it is logarithmic."""
+    """A distribution between two finite bounds, `low < high`; both are positive if it is logarithmic."""
 
     low: float
     high: float
@@ -28,7 +28,7 @@ class Spread:
 
     @property
     def logarithmic(self) -> bool:
-        """Whether equal ratios, not equal differences, are equally far apart."""
+        """Whether equal ratios, not equal differences, have equal distances."""
         return self.distribution in (Distribution.LOG_UNIFORM, Distribution.LOG_NORMAL)
 
     @property
@@ -37,7 +37,7 @@ class Spread:
         return self.distribution in (Distribution.NORMAL, Distribution.LOG_NORMAL)
 
     def value(self, u: float) -> float:
-        """Return the value below which the share u of the probability lies."""
+        """Return the quantile: the value with cumulative probability u."""
         t = _bell_quantile(u) if self.bell else u
         if self.logarithmic:
             x = math.exp(math.log(self.low) * (1.0 - t) + math.log(self.high) * t)
@@ -46,7 +46,7 @@ class Spread:
         return min(max(x, self.low), self.high)
 
     def share(self, x: float) -> float:
-        """Return the share of probability below a value; values outside count as the nearest bound."""
+        """Return the cumulative probability of a value; values outside count as the nearest bound."""
         x = min(max(x, self.low), self.high)
         if self.logarithmic:
             t = (math.log(x) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))

@@ -1,7 +1,7 @@
-"""Trial templates: placeholders, rendering, the rules a template must obey, and condition paths.
+"""Trial templates: placeholders, rendering, validation, and condition paths.
 
-Belongs here: pure functions from a template and an assignment to the object a trial runs as, and from the status of
-that object to a verdict. Does not belong here: reading ConfigMaps, running anything, the schema of one job kind.
+Belongs here: pure functions from a template and an assignment to a trial's object, and from the status of that object
+to a verdict. Does not belong here: reading ConfigMaps, running anything, the schema of one job kind.
 """
 
 from __future__ import annotations

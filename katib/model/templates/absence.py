@@ -1,8 +1,8 @@
-"""What stands in a template where a parameter has no value in a trial.
+"""Templates in trials in which a parameter has no value.
 
-A trial parameter says it with `otherwise`. Without one, the list element in which the placeholder stands is left out:
-an argument, an entry of `env`. Of lists within lists that is the innermost element. A container is never left out, and
-outside of lists there is nothing to leave out, so both need an `otherwise`.
+A trial parameter's `otherwise` gives the replacement. Without one, the list element that contains the placeholder is
+left out: an argument, an entry of `env`. Within nested lists, that is the innermost element. A container is never left
+out, and outside of lists nothing can be, so both require an `otherwise`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class _Element:
     Attributes:
         path: Its path in the experiment.
         key: The key of its list.
-        value: What it is.
-        before: The element before it; None for the first.
+        value: Its value.
+        before: The preceding element; None for the first.
     """
 
     path: str
@@ -41,12 +41,12 @@ class _Element:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A text in which a placeholder stands, with the innermost list element around it.
+    """A text with a placeholder, and the innermost list element that contains it.
 
     Attributes:
-        name: Of the trial parameter.
-        path: Of the text.
-        text: The text, or the key where the placeholder is in a key.
+        name: Name of the trial parameter.
+        path: Path of the text.
+        text: The text, or the key if the placeholder is in a key.
         keys: The keys that lead to the text, outermost first.
         element: None outside of lists.
     """
@@ -60,7 +60,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Absence:
-    """Which trial parameters may have no value, and which of them have an `otherwise`."""
+    """The trial parameters that may have no value, and those with an `otherwise`."""
 
     entries: Mapping[str, tuple[int, TrialParameterSpec]]
     specs: Mapping[str, ParameterSpec]
@@ -72,7 +72,7 @@ class _Absence:
 
     @property
     def optional(self) -> frozenset[str]:
-        """Those of them that take their list element with them."""
+        """Those of them whose list element is left out."""
         return frozenset(name for name in self.names if self.entries[name][1].otherwise is None)
 
     def implies(self, name: str, other: str) -> bool:
@@ -99,25 +99,25 @@ def _absence(template: TrialTemplate, parameters: Sequence[ParameterSpec]) -> _A
 
 
 def optional_names(template: TrialTemplate, parameters: Sequence[ParameterSpec]) -> frozenset[str]:
-    """Return the trial parameters that take their list element with them in trials in which they have no value."""
+    """Return the trial parameters whose list element is left out in trials in which they have no value."""
     return _absence(template, parameters).optional
 
 
 def prevents_rendering(error: FieldError) -> bool:
-    """Return whether an error of `check_absence` leaves a placeholder without a text; others are about the meaning."""
+    """Return whether an error of `check_absence` leaves a placeholder without a text; others concern the meaning."""
     return error.origin == "template-otherwise-missing"
 
 
 def check_absence(
     template: TrialTemplate, parameters: Sequence[ParameterSpec], source: Mapping[str, Any], text: str | None
 ) -> Iterator[FieldError]:
-    """Check what stands where a parameter has no value.
+    """Check the replacements of parameters without a value.
 
     Args:
         template: The template.
         parameters: The search space.
-        source: The template as an object, placeholders still in it.
-        text: Its text, when it is kept in a ConfigMap.
+        source: The template as an object, with placeholders.
+        text: Its text, if it is in a ConfigMap.
     """
     absence = _absence(template, parameters)
     for i, entry in enumerate(template.trial_parameters or ()):
@@ -142,7 +142,7 @@ def check_absence(
 
 
 def _is_structured(text: str | None) -> bool:
-    """Return whether the template is an object also as long as its placeholders are in it."""
+    """Return whether the template is an object even with its placeholders."""
     try:
         return text is None or prepare_yaml(text) is not None
     except InvalidError:
@@ -186,7 +186,7 @@ def _check_left_out(numbered: tuple[int, TrialParameterSpec], places: Sequence[_
 
 
 def _is_value_of_flag(element: _Element) -> bool:
-    """Return whether this is the second of two arguments that belong together, such as `--lr 0.1` or `-c SCRIPT`."""
+    """Return whether this is the second of two related arguments, such as `--lr 0.1` or `-c SCRIPT`."""
     flag, value = element.before, element.value
     if not isinstance(flag, str) or not isinstance(value, str):
         return False
@@ -194,7 +194,7 @@ def _is_value_of_flag(element: _Element) -> bool:
 
 
 def _check_others(absence: _Absence, places: Sequence[_Place]) -> Iterator[FieldError]:
-    """Find parameters that have a value in a trial which loses every place where it stands."""
+    """Find parameters with a value in a trial that loses every occurrence of their placeholder."""
     inside: dict[str, list[str]] = {}
     for place in places:
         if place.element is not None and place.name in absence.optional:
@@ -232,10 +232,10 @@ def _places(node: Any, path: str, keys: tuple[str, ...] = (), element: _Element 
 def variants(
     template: TrialTemplate, parameters: Sequence[ParameterSpec], source: Mapping[str, Any]
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the objects that trials run as which lack list elements, placeholders still in them.
+    """Yield the variants of a trial's object that lack list elements, with placeholders.
 
-    For each parameter whose element may be left out there is one without it and without what depends on it, and one
-    lacks all of them.
+    For each parameter whose element may be left out there is one without it and its dependents, and one lacks all of
+    them.
     """
     absence = _absence(template, parameters)
     kinds = {frozenset(p for p in absence.optional if absence.implies(p, q)) for q in absence.optional}
@@ -252,7 +252,7 @@ def _without(node: Any, names: frozenset[str]) -> Any:
 
 
 def _own_names(node: Any) -> Iterator[str]:
-    """Yield the placeholders of a list element, without those in elements of lists within it."""
+    """Yield the placeholders of a list element, without those in elements of nested lists."""
     if isinstance(node, str):
         yield from find_placeholders(node)
     elif isinstance(node, Mapping):

@@ -1,7 +1,7 @@
-"""The rules of a trial template, checked before any trial: all errors at once, each named where it can be fixed.
+"""Validation of a trial template before any trial: all errors at once, each with the path to fix.
 
-Whether a `trialTemplate` has its required fields and exactly one source is for `katib.model.validation`; whether the
-object is a job that can run is for the workload.
+Whether a `trialTemplate` has its required fields and exactly one source is checked by `katib.model.validation`; whether
+the object is a job that can run, by the workload.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from katib.model.wording import closest, shown
 def check_template(
     template: TrialTemplate, parameters: Sequence[ParameterSpec], config_map_text: str | None = None
 ) -> list[FieldError]:
-    """Return what is wrong with a template.
+    """Return the errors of a template.
 
     Args:
         template: The template. Without source, or with both, nothing is checked.
-        parameters: The search space; empty for an architecture search, whose service names its parameters itself.
-        config_map_text: The text that `template_text` returned, when the template is kept in a ConfigMap.
+        parameters: The search space; empty for an architecture search, whose service names its own parameters.
+        config_map_text: The text returned by `template_text`, if the template is in a ConfigMap.
     """
     if (template.trial_spec is None) == (template.config_map is None):
         return []
@@ -118,12 +118,12 @@ def _check_placeholders(entries: Sequence[TrialParameterSpec], found: Sequence[s
 
 
 def _sample(body: Any, source: Mapping[str, Any], found: Sequence[str]) -> Mapping[str, Any]:
-    """Return the object as it may look for a trial; its top-level keys may be placeholders too."""
+    """Return an example of a trial's object; its top-level keys may be placeholders, too."""
     if not find_placeholders(list(source)):
         return source
     try:
         sample = body(dict.fromkeys(found, STAND_IN))
-    except InvalidError:  # a number field does not take the stand-in; the top-level keys are not its business
+    except InvalidError:  # a number field refuses the stand-in; irrelevant to the top-level keys
         return source
     return sample if isinstance(sample, Mapping) else source
 
@@ -157,7 +157,7 @@ def _check_primary_container(name: str, source: Mapping[str, Any]) -> Sequence[F
 
 
 def _pod_specs(node: Any) -> Iterator[list[str]]:
-    """Yield the names of the containers of every pod template in an object, whatever its kind."""
+    """Yield the names of the containers of every pod template in an object of any kind."""
     pending = [node]
     while pending:
         item = pending.pop()

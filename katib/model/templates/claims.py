@@ -1,4 +1,4 @@
-"""Claims of volumes that are folders on one machine."""
+"""Persistent volume claims mapped to folders on one machine."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from katib.model.loading import FileText
 from katib.model.wording import either, shown
 
 MAPPED_TYPE = "Directory"
-"""The `type` of the hostPath in place of a claim. The program may know where it is mounted by itself."""
+"""The `type` of the hostPath in place of a claim. The program may have the mount path built in."""
 
 
 def with_claims(file: FileText, folders: Mapping[str, str]) -> FileText:
-    """Return a file in which a folder takes the place of each of these claims.
+    """Return a file with folders in place of these claims.
 
     Args:
         file: The file.
-        folders: An absolute path for the name of each claim.
+        folders: Absolute paths by the name of the claim.
 
     Raises:
         InvalidError: No volume of the file has such a claim.
@@ -35,7 +35,7 @@ def with_claims(file: FileText, folders: Mapping[str, str]) -> FileText:
 
 
 def _replaced(value: Any, folders: Mapping[str, str], found: dict[str, None]) -> Any:
-    """Return a value with folders in place of claims, and note the claims that it has."""
+    """Return a value with folders in place of claims, and collect its claims."""
     if isinstance(value, list):
         return [_replaced(one, folders, found) for one in value]
     if not isinstance(value, dict):

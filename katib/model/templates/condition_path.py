@@ -1,14 +1,14 @@
-"""Success and failure conditions: paths in the GJSON grammar, as far as conditions of jobs need it.
+"""Success and failure conditions: paths in the subset of the GJSON grammar that conditions of jobs need.
 
     path   = step { ("." | "|") step }
     step   = key | index | "[@this]" | "#(" query ")" | "#(" query ")#"
     query  = [path] [ ("=" | "==" | "!=" | "<" | "<=" | ">" | ">=" | "%" | "!%") value ]
 
-`#(query)` is the first matching element, `#(query)#` the list of all; after the latter, "." goes on with each element
-and "|" with the list. `[@this]` puts the value into a list of one. A backslash takes the meaning from a character.
-A condition is satisfied by an object or by a list whose first element is an object; a text, a number, a boolean or an
-empty list does not satisfy it. As in GJSON, a query compares by the type it finds, and a right side that is not a
-number counts as 0 when it meets one.
+`#(query)` is the first matching element, `#(query)#` the list of all; after the latter, "." continues with each element
+and "|" with the list. `[@this]` wraps the value in a list. A backslash escapes a character. A condition is satisfied by
+an object or by a list whose first element is an object; a text, a number, a boolean or an empty list does not satisfy
+it. As in GJSON, a query compares by the type of the value found, and a right side that is not a number counts as 0
+against a number.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NUMBER = re.compile(r"[-+]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE
 
 @dataclass(frozen=True, slots=True)
 class Satisfied:
-    """A condition that holds, with the words of the object that made it so."""
+    """A condition that holds, with reason and message of the satisfying object."""
 
     reason: str = ""
     message: str = ""
@@ -47,11 +47,11 @@ class _Query:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One step: a key, a query for the first or for all elements, or (neither key nor query) the list of one.
+    """One step: a key, a query for the first or for all elements, or (neither key nor query) wrapping in a list.
 
     Attributes:
-        piped: Whether "|" stands before it.
-        each: Of a query for all elements: the steps that go on with each of them.
+        piped: Whether it follows a "|".
+        each: For a query for all elements: the steps applied to each of them.
     """
 
     key: str | None = None
@@ -63,13 +63,13 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class ConditionPath:
-    """A parsed path. Immutable; evaluating it never fails, whatever the object is."""
+    """A parsed path. Immutable; evaluating it never fails, for any object."""
 
     text: str
     steps: tuple[_Step, ...]
 
     def evaluate(self, obj: Any) -> Satisfied | None:
-        """Return reason and message of the object that satisfies the condition, None when nothing does."""
+        """Return reason and message of the object that satisfies the condition, None if it is not satisfied."""
         if not self.steps:
             return None
         value = _walk(self.steps, obj)
@@ -92,7 +92,7 @@ def parse(path: str) -> ConditionPath:
 
 
 def check_condition(text: str, path: str) -> list[FieldError]:
-    """Return what is wrong with a condition; `path` names its field, such as `spec.trialTemplate.successCondition`."""
+    """Return the errors of a condition; `path` names its field, such as `spec.trialTemplate.successCondition`."""
     try:
         parse(text)
     except InvalidError as error:
@@ -117,9 +117,9 @@ def scalar_notices(text: str, path: str, known: str) -> list[str]:
     """Return a notice for a condition that can never hold, since its path leads to a text or a number.
 
     Args:
-        text: The condition, which can be parsed.
-        path: Names its field.
-        known: The condition that is used if there is none.
+        text: The condition, which is valid.
+        path: Path of its field.
+        known: The default condition.
     """
     value = _walk(parse(text).steps, _ENDED) if text else None
     if isinstance(value, list) and value:
@@ -131,7 +131,7 @@ def scalar_notices(text: str, path: str, known: str) -> list[str]:
 
 
 class _Parser:
-    """Recursive descent over one path; queries hold paths of their own."""
+    """Recursive descent over one path; queries contain paths of their own."""
 
     def __init__(self, text: str, whole: str = "", depth: int = 0) -> None:
         self._text = text
@@ -151,9 +151,9 @@ class _Parser:
             steps.append(self._step(piped=separator == "|"))
             if len(steps) > MAX_STEPS:
                 raise self._error(f"it has more than {MAX_STEPS} steps")
-        # Every query for all elements holds the steps up to the next pipe.
+        # Every query for all elements includes the steps up to the next pipe.
         found: tuple[_Step, ...] = ()
-        until_pipe = 0  # how many of the found ones a step before them takes along
+        until_pipe = 0  # how many of the found steps a preceding one includes
         for step in reversed(steps):
             found = (replace(step, each=found[:until_pipe]) if step.all else step, *found)
             until_pipe = 0 if step.piped else until_pipe + 1
@@ -192,7 +192,7 @@ class _Parser:
         return _Step(query=query, all=every, piped=piped)
 
     def _scan_query(self, start: int) -> tuple[int, int]:
-        """Return where the closing parenthesis is, and where the operator begins (there too when there is none)."""
+        """Return the positions of the closing parenthesis and of the operator (of the parenthesis if there is none)."""
         operator_at, depth, at = 0, 1, start
         while at < len(self._text):
             char = self._text[at]
@@ -267,7 +267,7 @@ def _walk(steps: tuple[_Step, ...], value: Any) -> Any:
 
 
 def _element(value: Any, key: str) -> Any:
-    """Return what an index names in a list."""
+    """Return the list element at an index."""
     if isinstance(value, list) and key.isascii() and key.isdigit() and len(key) < 10:  # noqa: PLR2004  # an index
         return value[int(key)] if int(key) < len(value) else _MISSING
     return _MISSING

@@ -1,8 +1,8 @@
-"""Resources that a job asks for, such as `nvidia.com/gpu`: the rules of the API server on requests and limits.
+"""Resources of a job, such as `nvidia.com/gpu`: the API server's rules on requests and limits.
 
-It refuses a pod that asks for a part of a device, for more or fewer devices than its limit, or for more of any other
-resource than its limit. Jobs of other kinds than Job are
-stored in any case; only their pods are refused later. So the rule is held here for all kinds, wherever `resources` are.
+It refuses a pod that requests a fraction of a device, more or fewer devices than its limit, or more of any other
+resource than its limit. Jobs of kinds other than Job are stored in any case; only their pods are refused later. So the
+rule is checked here for all kinds, in every `resources`.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from katib.model.templates.placeholders import has_placeholder
 from katib.model.wording import path_to, shown
 
 _NODE_RESOURCES: Final = "resourcesPerNode"
-"""Of a TrainJob; its runtime may give the limits."""
+"""Field of a TrainJob; its runtime may define the limits."""
 
 
 def is_device(name: str) -> bool:
-    """Return whether a resource is an extended one: of a domain that is not that of Kubernetes."""
+    """Return whether a resource is an extended one: of a domain other than Kubernetes'."""
     return "/" in name and "kubernetes.io/" not in name
 
 
 def device_errors(value: Any, path: str) -> list[FieldError]:
-    """Return what is wrong with the devices that an object asks for.
+    """Return the errors of an object's resources.
 
     Args:
         value: The object or a part of it, with or without placeholders; may be malformed.
-        path: Where it stands.
+        path: Its path.
     """
     return list(_walk(value, path))
 
@@ -78,7 +78,7 @@ def _check(resources: Mapping[str, Any], path: str, *, needs_limit: bool) -> Ite
 
 
 def _number(value: object) -> Decimal | None:
-    """Return the number; None when it is not known yet, or wrong as any quantity would be."""
+    """Return the number; None if it is not known yet, or malformed."""
     try:
         return None if isinstance(value, bool) else parse_quantity(value)
     except (ValueError, ArithmeticError):

@@ -1,7 +1,7 @@
-"""A template prepared for rendering: the object it stands for, with slots where values go.
+"""A template prepared for rendering: its object, with slots for values.
 
 A prepared tree consists of dicts, lists and scalars that are the same for every trial, and of slots. `fill` copies it
-with the values of one trial; nothing of the result is shared with the tree or with another trial.
+with the values of one trial; the result shares nothing with the tree or with another trial.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _BOOLEANS = {"true": True, "True": True, "false": False, "False": False}
 
 
 class Slot(Protocol):
-    """A place that values go to."""
+    """A place for values."""
 
     def fill(self, values: Mapping[str, str]) -> Any:
-        """Return what stands here in the object of one trial."""
+        """Return the content of the slot in the object of one trial."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,6 @@ class TextSlot:
     parts: tuple[str, ...]
 
     def fill(self, values: Mapping[str, str]) -> str:
-        """Return the text with the values in it."""
         return join_text(self.parts, values)
 
 
@@ -71,11 +70,11 @@ class FieldSlot:
 
 @dataclass(frozen=True, slots=True)
 class PlainSlot:
-    """An unquoted YAML scalar with placeholders: the value decides the type, as if it stood there.
+    """An unquoted YAML scalar with placeholders: the value decides the type, as if written literally.
 
     Attributes:
-        parts: As `split_text` returns them.
-        is_text: Whether its place holds text.
+        parts: As returned by `split_text`.
+        is_text: Whether its field holds text.
         field: The name of its field.
     """
 
@@ -84,7 +83,7 @@ class PlainSlot:
     field: str = ""
 
     def fill(self, values: Mapping[str, str]) -> Any:
-        """Return what YAML makes of the text; a value that is not YAML on its own stays text."""
+        """Return the YAML value of the text; a value that is not YAML on its own stays text."""
         text = join_text(self.parts, values)
         is_bare = len(self.parts) == 3 and not self.parts[0] and not self.parts[2]  # noqa: PLR2004  # text, name, text
         if is_bare and text[:1] in tuple("[{\"'"):
@@ -102,25 +101,24 @@ class EntriesSlot:
     entries: tuple[tuple[tuple[str, ...], Any], ...]
 
     def fill(self, values: Mapping[str, str]) -> dict[str, Any]:
-        """Return the mapping with the values in its keys and below."""
         return {join_text(parts, values): fill(node, values) for parts, node in self.entries}
 
 
 @dataclass(frozen=True, slots=True)
 class ListSlot:
-    """A list with elements that are left out where a value is missing, each with the names of these values."""
+    """A list with elements that are left out if a value is missing, each with the names of these values."""
 
     elements: tuple[tuple[Any, frozenset[str]], ...]
 
     def fill(self, values: Mapping[str, str]) -> list[Any]:
-        """Return the list of the elements that have all their values."""
+        """Return the elements that have all their values."""
         return [fill(node, values) for node, needed in self.elements if needed <= values.keys()]
 
 
 def with_optional_elements(node: Any, names: frozenset[str]) -> Any:
-    """Return a prepared tree in which the list elements around these placeholders are left out with their values.
+    """Return a prepared tree in which the list elements with these placeholders are left out if the values are missing.
 
-    Of lists within lists, the innermost element is left out.
+    Within nested lists, the innermost element is left out.
     """
     match node:
         case dict():
@@ -134,7 +132,7 @@ def with_optional_elements(node: Any, names: frozenset[str]) -> Any:
 
 
 def _own_names(node: Any) -> frozenset[str]:
-    """Return the placeholders of a list element, without those in elements of lists within it."""
+    """Return the placeholders of a list element, without those in elements of nested lists."""
     match node:
         case TextSlot(parts=parts) | PlainSlot(parts=parts):
             return frozenset(parts[1::2])
@@ -168,7 +166,7 @@ def prepare_object(obj: Any, path: str, keys: tuple[str, ...] = ()) -> Any:
     """Prepare an inline template.
 
     Raises:
-        InvalidError: It holds something that JSON cannot express.
+        InvalidError: It contains a value that JSON cannot express.
     """
     if isinstance(obj, Mapping):
         texts = {str(key).lower() if isinstance(key, bool) else str(key): child for key, child in obj.items()}
@@ -190,7 +188,7 @@ def prepare_object(obj: Any, path: str, keys: tuple[str, ...] = ()) -> Any:
 
 
 def prepare_yaml(text: str) -> Any:
-    """Prepare a template kept as YAML text, with the types that the author's quoting asks for.
+    """Prepare a template from YAML text, with the types that follow from the author's quoting.
 
     Raises:
         InvalidError: It is not one YAML document.

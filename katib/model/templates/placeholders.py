@@ -1,7 +1,7 @@
-"""Placeholders in a template, and what a trial parameter may refer to.
+"""Placeholders in a template, and references of trial parameters.
 
-`${trialParameters.x}` is Katib's form; `${trialParams.x}` and `$<trialParams.x>` mean the same. Whatever else looks
-like a variable (`${HOME}`, `$(VAR)`, `{{x}}`, and `${trialSpec.Name}` outside a reference) is not ours.
+`${trialParameters.x}` is Katib's form; `${trialParams.x}` and `$<trialParams.x>` mean the same. Any other variable
+syntax (`${HOME}`, `$(VAR)`, `{{x}}`, and `${trialSpec.Name}` outside a reference) is left alone.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class MetadataReference:
 
     @property
     def is_legal(self) -> bool:
-        """Whether the key exists, and has an index where it needs one."""
+        """Whether the key exists, and has an index if it needs one."""
         return self.key in PLAIN_KEYS or (self.key in INDEXED_KEYS and bool(self.index))
 
 
 def parse_reference(reference: str) -> MetadataReference | None:
-    """Return what a metadata reference names, None for the name of a search-space parameter."""
+    """Return the parsed metadata reference, None for the name of a search-space parameter."""
     found = _METADATA_REFERENCE.search(reference)
     if found is None:
         return None
@@ -52,14 +52,14 @@ def split_text(text: str) -> tuple[str, ...]:
 
 
 def join_text(parts: tuple[str, ...], values: Mapping[str, str]) -> str:
-    """Put the values in, all at once: a value that looks like a placeholder is only text."""
+    """Insert the values, all at once: a value that looks like a placeholder is only text."""
     words = list(parts)
     words[1::2] = map(values.__getitem__, parts[1::2])
     return "".join(words)
 
 
 def has_placeholder(value: object) -> bool:
-    """Return whether this is a text with a placeholder in it."""
+    """Return whether this is a text with a placeholder."""
     return isinstance(value, str) and _PLACEHOLDER.search(value) is not None
 
 

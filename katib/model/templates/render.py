@@ -1,7 +1,7 @@
-"""From a template and an assignment to the object that a trial runs as.
+"""Rendering of a trial's object from a template and an assignment.
 
-Rendering is pure and structural: values are put into the texts of the object, all at once, so no value can break the
-object's syntax, be taken for a placeholder, or depend on the order of parameters. A template is compiled once per
+Rendering is pure and structural: values are inserted into the texts of the object, all at once, so no value can break
+the object's syntax, be taken for a placeholder, or depend on the order of parameters. A template is compiled once per
 experiment; a trial then costs one copy of its object.
 """
 
@@ -39,16 +39,16 @@ from katib.model.written import read_object
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 STAND_IN = "test-value"
-"""What stands for a value where only the shape of the object is asked for."""
+"""Replaces a value when only the shape of the object is needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Reference:
-    """Where the value of one placeholder comes from: an assignment, the trial, or the template itself.
+    """Source of the value of one placeholder: an assignment, the trial, or the template itself.
 
     Attributes:
-        may_be_absent: Whether there are trials whose assignments lack the parameter.
-        otherwise: What stands in its place there; without it, its list element is left out.
+        may_be_absent: Whether the assignments of some trials lack the parameter.
+        otherwise: Its replacement there; without it, the list element is left out.
     """
 
     path: str
@@ -62,7 +62,7 @@ class _Reference:
 
 @dataclass(frozen=True, slots=True)
 class CompiledTemplate:
-    """A template ready to render. Immutable; may be shared between threads."""
+    """A template ready to render. Immutable and thread-safe."""
 
     body: Callable[[Mapping[str, str]], Any]
     references: tuple[_Reference, ...]
@@ -78,10 +78,10 @@ class CompiledTemplate:
         """Return the object of one trial, owned by the caller.
 
         Args:
-            assignments: What the algorithm chose.
-            trial_name: Of the trial.
-            namespace: Of the trial.
-            labels: What the algorithm labels the trial with.
+            assignments: The algorithm's assignments.
+            trial_name: Name of the trial.
+            namespace: Namespace of the trial.
+            labels: The algorithm's labels for the trial.
 
         Raises:
             InvalidError: A reference has no assignment, an assignment no reference, or a value does not fit its field.
@@ -126,13 +126,13 @@ def compile_template(
     """Prepare a template for rendering.
 
     Args:
-        template: The template; valid, as `check_template` finds it.
-        config_map_text: The text that `template_text` returned, when the template is kept in a ConfigMap.
-        parameters: The search space, where some of them may be absent from a trial.
+        template: The template, valid according to `check_template`.
+        config_map_text: The text returned by `template_text`, if the template is in a ConfigMap.
+        parameters: The search space, if some parameters may be absent from a trial.
 
     Raises:
-        InvalidError: The template is not an object, a metadata reference is illegal or names something that the
-            template lacks, a placeholder has no trial parameter, or nothing can stand where a parameter is absent.
+        InvalidError: The template is not an object, a metadata reference is illegal or refers to a missing part of the
+            template, a placeholder has no trial parameter, or an absent parameter has no possible replacement.
     """
     body, source = prepare(template, config_map_text, optional_names(template, parameters))
     path = template_path(template)
@@ -166,14 +166,14 @@ def render(
 def prepare(
     template: TrialTemplate, config_map_text: str | None, optional: frozenset[str] = frozenset()
 ) -> tuple[Callable[[Mapping[str, str]], Any], Mapping[str, Any]]:
-    """Return the function that fills the template, and the template as an object with its placeholders in it.
+    """Return the function that fills the template, and the template as an object with its placeholders.
 
-    The latter is for checks: `check_job` and `check_job_schema` know that a placeholder may become anything.
+    The latter is for checks: `check_job` and `check_job_schema` accept any value for a placeholder.
 
     Args:
         template: The template.
-        config_map_text: The text that `template_text` returned, when the template is kept in a ConfigMap.
-        optional: Placeholders whose list element is left out where they have no value.
+        config_map_text: The text returned by `template_text`, if the template is in a ConfigMap.
+        optional: Placeholders whose list element is left out if they have no value.
 
     Raises:
         InvalidError: The template is not an object.
@@ -191,7 +191,7 @@ def prepare(
 
 
 def _prepare_text(text: str) -> tuple[Callable[[Mapping[str, str]], Any], Mapping[str, Any]]:
-    """Prepare text that is not YAML as long as its placeholders are in it: there the value is part of the syntax."""
+    """Prepare text that is not YAML with its placeholders: there the values are part of the syntax."""
     parts = split_text(text)
 
     def body(values: Mapping[str, str]) -> Any:
@@ -205,7 +205,7 @@ def _prepare_text(text: str) -> tuple[Callable[[Mapping[str, str]], Any], Mappin
 
 
 def _with_placeholders(parts: tuple[str, ...]) -> Any:
-    """Return the object with its placeholders in the form that YAML takes for text, None when that is none either."""
+    """Return the object with its placeholders in the form that YAML reads as text, None if that is not YAML either."""
     try:
         return read_object(join_text(parts, {name: f"$<trialParams.{name}>" for name in parts[1::2]}), "template")
     except InvalidError:
@@ -238,12 +238,12 @@ def _label_reference(label: str) -> str:
 def look_up(
     reference: MetadataReference, path: str, source: Mapping[str, Any], template: str
 ) -> tuple[str, FieldError | None]:
-    """Return what a metadata reference takes from the template, or why it cannot.
+    """Return the part of the template that a metadata reference refers to, or the error.
 
     Args:
         reference: The parsed reference.
         path: Path of the reference, for the error.
-        source: The template as an object, placeholders still in it.
+        source: The template as an object, with placeholders.
         template: Path of the template.
     """
     if not reference.is_legal:
@@ -274,7 +274,7 @@ def illegal_reference(reference: MetadataReference, path: str) -> FieldError:
 
 
 def unknown_placeholder(path: str, name: str, known: Sequence[str]) -> FieldError:
-    """Return the error for a placeholder that no trial parameter fills."""
+    """Return the error for a placeholder without trial parameter."""
     close = closest(name, known)
     remedy = f"did you mean {close}" if close else f"add a trial parameter named {name}"
     return FieldError(
@@ -283,7 +283,7 @@ def unknown_placeholder(path: str, name: str, known: Sequence[str]) -> FieldErro
 
 
 def not_an_object(path: str, cause: str) -> FieldError:
-    """Return the error for a template that is not an object, or none any more with the values in it."""
+    """Return the error for a template that is not an object, possibly only after inserting the values."""
     return FieldError(
         path, f"the template is not an object: {cause}", "give one YAML or JSON object", "template-not-an-object"
     )

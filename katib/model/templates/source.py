@@ -1,4 +1,4 @@
-"""Where the text of a template comes from, and what both sources have in common."""
+"""Source of a template's text, and the common properties of both sources."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ ConfigMapReader = Callable[[str, str], Mapping[str, str] | None]
 
 
 def usable_data(config_map: Mapping[str, Any] | None, namespace: str) -> Mapping[str, str] | None:
-    """Return the data of a ConfigMap for an experiment in a namespace; None where there is none, or none for it.
+    """Return the data of a ConfigMap for an experiment in a namespace; None if there is none, or it is not accessible.
 
-    A ConfigMap of another namespace has to be offered by its label. Otherwise, who may create an experiment could have
-    the controller read what they may not read themselves.
+    A ConfigMap of another namespace must be offered by its label. Otherwise, a user who may create experiments could
+    make the controller read ConfigMaps that the user may not read.
     """
     if config_map is None:
         return None
@@ -42,17 +42,17 @@ def is_not_there(error: FieldError) -> bool:
 
 
 def template_path(template: TrialTemplate) -> str:
-    """Return the path under which the fields of this template's object are named in errors."""
+    """Return the path of this template's object in errors."""
     return CONFIG_MAP_PATH if template.trial_spec is None else INLINE_PATH
 
 
 def template_text(template: TrialTemplate, read_config_map: ConfigMapReader) -> str | None:
-    """Return the text of a template that is kept in a ConfigMap, None for an inline template.
+    """Return the text of a template in a ConfigMap, None for an inline template.
 
     Args:
         template: The template.
-        read_config_map: Takes namespace and name; returns the `data` of the ConfigMap, None when there is none that
-            the experiment may use.
+        read_config_map: Returns the `data` of a ConfigMap by namespace and name, None if there is none that the
+            experiment may use.
 
     Raises:
         InvalidError: The ConfigMap or the key in it does not exist.

@@ -1,8 +1,8 @@
-"""Which fields of job objects hold numbers or booleans.
+"""Fields of job objects that hold numbers or booleans.
 
-In an inline template every placeholder sits in a string. Where that string is the whole value of one of these fields,
-the rendered value gets the field's type, because no API server takes `parallelism: "4"`. Everywhere else (commands,
-arguments, environment values, labels, fields we do not know) a value stays the text it is.
+In an inline template every placeholder is in a string. If that string is the whole value of one of these fields, the
+rendered value gets the field's type, because API servers refuse `parallelism: "4"`. Everywhere else (commands,
+arguments, environment values, labels, unknown fields) a value stays text.
 
 The names cover `batch/v1` Job completely (a test compares them with its schema) and the usual fields of the training
 kinds and of JobSet.
@@ -15,7 +15,7 @@ from enum import Enum, auto
 
 
 class FieldType(Enum):
-    """What a field holds."""
+    """Type of a field."""
 
     INTEGER = auto()
     BOOLEAN = auto()

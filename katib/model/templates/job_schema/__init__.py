@@ -1,7 +1,7 @@
-"""The structure of a `batch/v1` Job: every field of every part with its type, and the check of an object against it.
+"""The structure of a `batch/v1` Job: every field with its type, and the validation of an object.
 
-Belongs here: what the API of Kubernetes says about the shape of a Job. Does not belong here: which fields do something
-on this machine, or which values make sense together.
+Belongs here: the shape of a Job in the Kubernetes API. Does not belong here: which fields have an effect on this
+machine, or which values make sense together.
 """
 
 from __future__ import annotations

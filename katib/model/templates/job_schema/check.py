@@ -1,4 +1,4 @@
-"""Strict comparison of a Job with the schema: what Kubernetes would drop or refuse is an error, with the whole path.
+"""Strict validation of a Job by its schema: fields that Kubernetes would drop or refuse are errors, with their paths.
 
 Text with a placeholder fits anywhere, since its value is not known yet, but text around one is not a list. Null counts
 as not given.
@@ -27,18 +27,18 @@ def check_job_schema(job: Mapping[str, Any], path: str) -> list[FieldError]:
 
     Args:
         job: A `batch/v1` Job, with or without placeholders.
-        path: Where it stands, such as `spec.trialTemplate.trialSpec`.
+        path: Its path, such as `spec.trialTemplate.trialSpec`.
     """
     return check_value(job, job_schema().root, path)
 
 
 def check_value(value: Any, kind: str, path: str) -> list[FieldError]:
-    """Return the same of any part of a Job.
+    """Return the same errors for any part of a Job.
 
     Args:
         value: The part, with or without placeholders.
-        kind: The type that it should have, as `Model.fields` has it.
-        path: Where it stands.
+        kind: Its type, as in `Model.fields`.
+        path: Its path.
     """
     return list(_check(value, kind, path))
 
@@ -139,8 +139,8 @@ class Model:
     Attributes:
         name: Name in the API, without version: `Container`.
         fields: Type of each field: `text`, `integer`, `boolean`, `integer-or-text`, `quantity`, `any`, or the key of
-            another model; `[]` before it is a list, `{}` a map of them.
-        required: Fields that must be given.
+            another model; with the prefix `[]` a list, with `{}` a map of them.
+        required: Required fields.
     """
 
     name: str
