@@ -1,4 +1,4 @@
-"""The application: from a path to the verb that is meant, and from what it returns to a response."""
+"""The application: dispatch from paths to verbs, and responses."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ Json = dict[str, Any]
 _SLASHED = ("/api/", "/apis/", "/version/")
 _METHODS = ["DELETE", "GET", "PATCH", "POST", "PUT"]
 _CHUNK_OF_KUBECTL, _ROWS = 500, 10_000
-"""kubectl asks for pages of 500, and after ten of them for five a second. Rows are small, and a page may have more."""
+"""kubectl requests pages of 500, and after ten of them throttles itself to five a second. Rows are small, so a page of
+rows may have more."""
 
 _REVIEWS = by_path(REVIEWS)
 _VERBS: Mapping[tuple[str, bool], str] = {
@@ -58,7 +59,7 @@ _VERBS: Mapping[tuple[str, bool], str] = {
     ("DELETE", True): "delete",
     ("DELETE", False): "deletecollection",
 }
-"""By method, and whether the path names one object."""
+"""Verbs by method, and whether the path names one object."""
 
 
 def create_app(
@@ -67,10 +68,10 @@ def create_app(
     """Return the application.
 
     Args:
-        home: Whose objects.
+        home: Home of the objects.
         closing: Ends all streams.
-        pages: What monitoring reads; `/readyz` is asked.
-        resources: The kinds that are served.
+        pages: Pages for monitoring, for `/readyz`.
+        resources: The served kinds.
     """
     api, described = _Api(Objects(home), closing, by_path(resources)), Descriptions(home.structures)
     routes = [
@@ -94,7 +95,7 @@ def create_app(
 
 
 class _WithoutLastSlash:
-    """Takes a path with a slash at its end for the one without, as an API server does."""
+    """Strips a trailing slash from a path, as an API server does."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -118,7 +119,7 @@ class _Api:
         asked = _REVIEWS.get((api_version, "/".join(path)))
         if request.method == "POST" and asked is not None:
             spec = {}
-            with suppress(StatusError):  # clients in Go send protobuf, and the answer is the same
+            with suppress(StatusError):  # clients in Go send protobuf, and the result is the same
                 media_type = media_type_of(request.headers.get("content-type", ""))
                 spec = value_at(read_body(await request.body(), media_type), "spec")
             return respond(discovery.review(asked, spec), HTTPStatus.CREATED)
@@ -183,7 +184,7 @@ class _Api:
         return watch_lines(self.objects, target, selector, _form(request), options, self.closing)
 
     async def watch_by_socket(self, socket: WebSocket) -> None:
-        """Send the changes that a watch asks for as messages of a WebSocket, one each."""
+        """Send the changes of a watch as messages of a WebSocket, one each."""
         try:
             target = target_of(self.resources, *_place(socket))
             is_watch = not target.name and flag(socket.query_params, "watch")
@@ -202,7 +203,7 @@ class _Api:
         if verb == "patch" and media_type not in PATCHES:
             raise StatusError(415, f"{media_type} is not the type of a patch; send {', '.join(PATCHES)}")
         body = read_body(await request.body(), media_type, is_custom=target.resource.is_custom)
-        if media_type != APPLY_PATCH and not options.manager:  # who names no manager is called by its program
+        if media_type != APPLY_PATCH and not options.manager:  # the default manager is the client's program
             program = request.headers.get("user-agent", "").partition("/")[0].strip()
             options = replace(options, manager=program or "unknown")
         writes: Mapping[str, Callable[[Target, Any, Options], Answer]] = {
@@ -235,15 +236,15 @@ class _Api:
 
 
 def target_of(resources: Mapping[tuple[str, str], Resource], api_version: str, path: list[str]) -> Target:
-    """Return what a path is about.
+    """Return the target of a path.
 
     Args:
-        resources: What is served.
-        api_version: The group and version that it begins with.
-        path: The parts behind.
+        resources: The served kinds.
+        api_version: Group and version in the path.
+        path: The remaining parts.
 
     Raises:
-        StatusError: It leads nowhere.
+        StatusError: The path does not exist.
     """
     namespace = ""
     if path[:1] == ["namespaces"] and len(path) > 2:  # noqa: PLR2004 - before the name of a kind in it
@@ -273,7 +274,7 @@ def _require_verb(target: Target, verb: str, method: str) -> None:
 
 
 def _place(request: HTTPConnection) -> tuple[str, list[str]]:
-    """Return the apiVersion in a path, and the parts behind."""
+    """Return the apiVersion in a path, and the remaining parts."""
     parts = request.path_params
     api_version = f"{parts['group']}/{parts['version']}" if "group" in parts else "v1"
     return api_version, [part for part in parts["path"].split("/") if part]
@@ -306,7 +307,7 @@ def _respond_with(
 
 
 def respond(body: Object, status: int = HTTPStatus.OK, warnings: tuple[str, ...] = ()) -> Response:
-    """Return a response of JSON, with warnings as Kubernetes sends them."""
+    """Return a JSON response, with warnings in Kubernetes' form."""
     response = Response(encode(body), status, media_type="application/json")
     for text in warnings:
         plain = " ".join(text.split()).encode("ascii", "replace").decode().replace("\\", "\\\\").replace('"', '\\"')

@@ -1,11 +1,11 @@
-"""Server-side apply: what a manager applies is merged, what it stops applying goes, what others own conflicts. Pure.
+"""Server-side apply: merges a manager's fields, removes fields it no longer applies, and detects conflicts. Pure.
 
-Who owns which fields stands in `metadata.managedFields`, in Kubernetes' form `FieldsV1`. Here a set of fields is a set
-of paths, each a tuple of its steps: `f:spec` a field, `k:{"name":"main"}` the element of a list with this key, `v:"a"`
-a value of a set, and `.` behind an element the element itself. Lists without a key are owned as a whole.
+The owners of fields are in `metadata.managedFields`, in Kubernetes' form `FieldsV1`. Here a set of fields is a set of
+paths, each a tuple of steps: `f:spec` a field, `k:{"name":"main"}` the list element with this key, `v:"a"` a value of a
+set, and `.` after an element the element itself. Lists without a key are owned as a whole.
 
-Fields are tracked from the first apply on: what is there then belongs to the manager `before-first-apply`, as on a
-cluster. What the controllers write to the store is not tracked.
+Fields are tracked from the first apply on: existing fields then belong to the manager `before-first-apply`, as on a
+cluster. The controllers' writes to the store are not tracked.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _SERVERS = frozenset(
 
 
 class ConflictsError(Exception):
-    """Others own fields that were to be changed.
+    """Other managers own fields to be changed.
 
     Attributes:
-        conflicts: Manager and path of each, as `.spec.maxTrialCount`.
+        conflicts: Manager and path of each, such as `.spec.maxTrialCount`.
     """
 
     def __init__(self, conflicts: Sequence[tuple[str, str]]) -> None:
@@ -58,17 +58,17 @@ def applied(
     """Return an object after a manager applied a configuration.
 
     Args:
-        old: As it is stored; None when it is new.
-        config: What is applied.
-        manager: Who applies it.
-        now: The time, as objects have it.
-        force: Whether to take over what others own.
-        is_keyed: Whether elements of lists are merged by their key, as those of built-in kinds.
-        settled: How the result would be stored, where defaults make a difference; what is stored so already is not
-            changed.
+        old: The stored object; None for a new one.
+        config: The applied configuration.
+        manager: The manager.
+        now: The time, in the form of objects.
+        force: Whether to take over fields of other managers.
+        is_keyed: Whether elements of lists are merged by their key, as in built-in kinds.
+        settled: The result as it would be stored, if defaults make a difference; fields that are stored so already do
+            not change.
 
     Raises:
-        ConflictsError: Others own fields with other values.
+        ConflictsError: Other managers own fields with other values.
     """
     wanted = fields_of(config, is_keyed=is_keyed)
     entries = _entries(old, now, is_keyed=is_keyed) if old is not None else []
@@ -95,10 +95,10 @@ def applied(
 
 
 def updated(old: Object, new: Json, manager: str, now: str, *, is_keyed: bool) -> Json:
-    """Return an object that was written otherwise, with its managers brought up to date; only if it has some."""
+    """Return an object after a write other than apply, with its managers updated, if it has any."""
     if not old["metadata"].get("managedFields"):
         return new
-    if new["metadata"].get("managedFields") == []:  # how a client has the server forget them
+    if new["metadata"].get("managedFields") == []:  # a client's request to forget them
         return _with_entries(new, [])
     before, after = fields_of(old, is_keyed=is_keyed), fields_of(new, is_keyed=is_keyed)
     changed = frozenset(path for path in after if _differs(old, new, path))
@@ -118,7 +118,7 @@ def updated(old: Object, new: Json, manager: str, now: str, *, is_keyed: bool) -
 
 
 def fields_of(obj: Object, *, is_keyed: bool) -> Fields:
-    """Return the fields that an object has, but for those that only the server writes, and its status."""
+    """Return the fields of an object, except those that only the server writes, and its status."""
     body: Json = {name: part for name, part in obj.items() if name not in _UNOWNED}
     metadata = {name: part for name, part in (obj.get("metadata") or {}).items() if name not in _SERVERS}
     if metadata:
@@ -154,7 +154,7 @@ def _paths(value: Any, name: str, *, is_keyed: bool) -> Iterator[Path]:
 
 
 def _key_of(values: Sequence[Any], name: str, *, is_keyed: bool) -> str:
-    """Return which field identifies the elements of a list; `.` for a set, empty for one owned as a whole."""
+    """Return the field that identifies the elements of a list; `.` for a set, empty for one owned as a whole."""
     if name in SETS:
         return _ITSELF
     key = MERGE_KEYS.get(name, "") if is_keyed else ""
@@ -168,7 +168,7 @@ def _step(element: Any, key: str) -> str:
 
 
 def _found(obj: Any, path: Path) -> Any:
-    """Return what stands at a path; `_MISSING` where nothing does."""
+    """Return the value at a path; `_MISSING` if there is none."""
     for step in path:
         if step == _ITSELF:
             return True
@@ -197,7 +197,7 @@ def _differs(old: Object, new: Object, path: Path) -> bool:
 
 
 def _remove(obj: Any, path: Path) -> None:
-    """Remove what stands at a path, and nothing where nothing does."""
+    """Remove the value at a path, if there is one."""
     if path[-1] == _ITSELF:
         path = path[:-1]
     parent, step = _found(obj, path[:-1]), path[-1]

@@ -1,4 +1,4 @@
-"""What comes in the body and the query of a request. Pure."""
+"""Bodies and query parameters of requests. Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from katib.errors import InvalidError
 from katib.model.written import read_objects
 
 MAX_BYTES = 3 * 2**20
-"""As an API server takes it."""
+"""An API server's limit."""
 
 _JSON, _YAML = "application/json", "application/yaml"
 _VALIDATIONS = ("Ignore", "Warn", "Strict")
 _LARGEST_WHOLE = 1e21
-"""From here on programs in Go write a float with its exponent."""
+"""From this size on, programs in Go write a float with its exponent."""
 
 _LONGEST_TIMEOUT = 1e6
 
@@ -29,7 +29,7 @@ Query = Mapping[str, str]
 
 
 def media_type_of(content_type: str) -> str:
-    """Return the media type of a Content-Type header; JSON where there is none."""
+    """Return the media type of a Content-Type header; JSON by default."""
     return content_type.partition(";")[0].strip().lower() or _JSON
 
 
@@ -37,13 +37,13 @@ def read_body(body: bytes, media_type: str, *, is_custom: bool = False) -> Any:
     """Return the value of a body.
 
     Args:
-        body: As it came.
-        media_type: Of the body.
-        is_custom: Whether it is about a custom kind, whose whole numbers may be written as `8.0`. Clients that keep all
-            numbers as floats write them so, and an API server takes them, but not for the kinds that it has built in.
+        body: The bytes.
+        media_type: Media type of the body.
+        is_custom: Whether it is for a custom kind, whose whole numbers may be written as `8.0`. Clients that keep all
+            numbers as floats write them so, and an API server accepts them, but not for built-in kinds.
 
     Raises:
-        StatusError: It is too large, of a media type that is not understood, or malformed.
+        StatusError: It is too large, of an unsupported media type, or malformed.
     """
     if len(body) > MAX_BYTES:
         raise StatusError(413, f"the body has {len(body)} bytes, the limit is {MAX_BYTES}")
@@ -77,14 +77,14 @@ def _read_yaml(body: bytes) -> Any:
 
 
 def options_of(query: Query, delete_options: Any = None) -> Options:
-    """Return how to write.
+    """Return the options of a write.
 
     Args:
-        query: The parameters of the request.
-        delete_options: DeleteOptions, which may name a dry run too.
+        query: Parameters of the request.
+        delete_options: DeleteOptions, which may request a dry run, too.
 
     Raises:
-        StatusError: A parameter has a value that it cannot have.
+        StatusError: A parameter has an invalid value.
     """
     dry_run = query.get("dryRun", "")
     named = delete_options.get("dryRun") if isinstance(delete_options, dict) else None
@@ -97,15 +97,15 @@ def options_of(query: Query, delete_options: Any = None) -> Options:
 
 
 def flag(query: Query, name: str) -> bool:
-    """Return whether a parameter is set; to an API server every value but these two means so."""
+    """Return whether a parameter is set; an API server accepts any value except these two."""
     return query.get(name, "false").lower() not in ("0", "false")
 
 
 def number(query: Query, name: str) -> int | None:
-    """Return a whole number, None where there is none.
+    """Return a whole number, None if there is none.
 
     Raises:
-        StatusError: It is no such number.
+        StatusError: It is not a valid number.
     """
     text = query.get(name, "")
     if not text:

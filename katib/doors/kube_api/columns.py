@@ -1,4 +1,4 @@
-"""The columns in which `kubectl get` shows objects of each kind. Pure."""
+"""Columns of `kubectl get` for each kind. Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Column:
 
     Attributes:
         name: Its heading.
-        cell: Takes an object and the time, and returns what stands there.
-        type: As in OpenAPI.
+        cell: Returns the cell for an object and the time.
+        type: Type in OpenAPI's terms.
         is_wide: Whether only `-o wide` shows it.
         is_name: Whether it is the column of names.
     """
@@ -33,7 +33,7 @@ class Column:
 
 
 def at(*path: str) -> Callable[[Object, datetime], Any]:
-    """Return a cell with the value at a path; nothing where there is none."""
+    """Return a cell with the value at a path; empty if there is none."""
 
     def cell(obj: Object, _now: datetime) -> Any:
         return value_at(obj, *path)
@@ -42,14 +42,14 @@ def at(*path: str) -> Callable[[Object, datetime], Any]:
 
 
 def value_at(obj: Any, *path: str) -> Any:
-    """Return the value at a path of maps; None where there is none."""
+    """Return the value at a path of maps; None if there is none."""
     for name in path:
         obj = obj.get(name) if isinstance(obj, dict) else None
     return obj
 
 
 def since(*path: str) -> Callable[[Object, datetime], str]:
-    """Return a cell with how long ago the time at a path was."""
+    """Return a cell with the time elapsed since the time at a path."""
 
     def cell(obj: Object, now: datetime) -> str:
         began = _time(value_at(obj, *path))
@@ -75,16 +75,16 @@ def _last_condition(field: str) -> Callable[[Object, datetime], Any]:
 
 
 def _unless_interrupted(field: str, word: str) -> Callable[[Object, datetime], Any]:
-    """Return a cell with a field of the last condition; a word where that says that the experiment is interrupted.
+    """Return a cell with a field of the last condition, or a word if the experiment is interrupted.
 
-    There are no such experiments on a cluster.
+    Interrupted experiments do not exist on a cluster.
     """
     reason, told = _last_condition("reason"), _last_condition(field)
     return lambda obj, now: word if reason(obj, now) == EXPERIMENT_INTERRUPTED else told(obj, now)
 
 
 def _latest(*path: str) -> Callable[[Object, datetime], Any]:
-    """Return a cell with the latest value of the objective of the observation at a path."""
+    """Return a cell with the objective's latest value in the observation at a path."""
 
     def cell(obj: Object, _now: datetime) -> Any:
         metrics = value_at(obj, *path, "metrics")
@@ -94,7 +94,7 @@ def _latest(*path: str) -> Callable[[Object, datetime], Any]:
 
 
 def _condition_of(obj: Object) -> str:
-    """Return what a Job is, in the words of kubectl."""
+    """Return the state of a Job, in kubectl's words."""
     conditions = value_at(obj, "status", "conditions") or ()
     states = [c.get("type") for c in conditions if isinstance(c, Mapping) and c.get("status") == "True"]
     return next((str(state) for state in ("Complete", "Failed", "Suspended") if state in states), "Running")

@@ -1,4 +1,4 @@
-"""Kinds of which a home stores no objects, or not all: they are made of what it knows."""
+"""Kinds whose objects are derived from other data of a home, at least in part."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def derived_object(home: ObjectHome, kind: Kind, key: Key) -> Object:
 
 
 def trainer_facts() -> Object:
-    """Return the ConfigMap in which a Trainer names its version; a client of Kubeflow reads it and warns without it."""
+    """Return the ConfigMap with a Trainer's version; a client of Kubeflow reads it and warns without it."""
     header = _header(CONFIG_MAP, TRAINER_FACTS.name, namespace=TRAINER_FACTS.namespace)
     return {**header, "data": {"kubeflow_trainer_version": f"katib-{__version__}"}}
 
@@ -64,7 +64,7 @@ def _shipped(runtime: Object) -> Json:
 
 
 def _namespaces(home: ObjectHome) -> dict[str, Object]:
-    """Return the namespaces that were created, and those in which there is an experiment."""
+    """Return the namespaces that were created, and those with an experiment."""
     stored = {Key.of(obj).name: obj for obj in home.objects.list(NAMESPACE).items}
     used = {Key.of(obj).namespace for obj in home.objects.list(EXPERIMENT).items}
     names = sorted({DEFAULT_NAMESPACE, *used, *stored})
@@ -80,13 +80,13 @@ def _header(kind: Kind, name: str, **metadata: Any) -> Json:
 
 
 def _uid_of(*parts: str) -> str:
-    """Return a uid that is always the same for the same parts."""
+    """Return a uid that depends only on the parts."""
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     return f"{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
 
 
 def events_after(home: ObjectHome, namespace: str | None, version: int) -> list[Object]:
-    """Return the events that happened, or happened again, after a revision, oldest first."""
+    """Return the events, repetitions included, after a revision, oldest first."""
     moment = datetime.fromtimestamp(version / 1e6, UTC) - _ROUNDING
     found = _events(home, namespace, moment)
     return [obj for obj in found if int(obj["metadata"]["resourceVersion"]) > version]
@@ -108,7 +108,7 @@ def _uid_of_object(home: ObjectHome, kind: str, key: Key) -> str:
 
 
 def _version_of(kind: str) -> str:
-    """Return the apiVersion of a kind that events are about."""
+    """Return the apiVersion of a kind that events involve."""
     return OPTIMIZATION_JOB.api_version if kind == OPTIMIZATION_JOB.kind else API_VERSION
 
 
@@ -142,5 +142,5 @@ def _event(event: StoredEvent, uid: str) -> Json:
 
 
 def version_at(moment: datetime) -> int:
-    """Return the revision of events at a moment: microseconds, because they are stored without one."""
+    """Return the revision of events at a time: microseconds, because they are stored without one."""
     return int(moment.astimezone(UTC).timestamp() * 1e6)

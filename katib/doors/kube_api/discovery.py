@@ -1,6 +1,6 @@
-"""What clients read first: the version, the groups and the resources, in the old form and the aggregated one. Pure.
+"""Discovery: the version, the groups and the resources, in the old form and the aggregated one. Pure.
 
-And what they ask about themselves: the one user of this server may do everything that it can do.
+Also access reviews of the client itself: the only user of this server may do everything.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ Json = dict[str, Any]
 Resources = Sequence[Resource]
 
 MINOR = "36"
-"""Of the Kubernetes whose API this is; clients of up to one minor version more or less are supported by their rules."""
+"""Minor version of the implemented Kubernetes API; clients within one minor version are supported by its skew
+policy."""
 
 AGGREGATED = "APIGroupDiscoveryList"
 AGGREGATED_MEDIA_TYPE = f"application/json;g=apidiscovery.k8s.io;v=v2;as={AGGREGATED}"
 
 
 def version() -> Json:
-    """Return the answer to `/version`."""
+    """Return the response to `/version`."""
     return {
         "major": "1",
         "minor": MINOR,
@@ -38,7 +39,7 @@ def version() -> Json:
 
 
 def paths(resources: Resources) -> Json:
-    """Return the answer to `/`."""
+    """Return the response to `/`."""
     groups = group_versions((*resources, *REVIEWS)).items()
     of_groups = [
         f"/apis/{name}{last}" for name, of_name in groups if name for last in ("", *map("/{}".format, of_name))
@@ -48,29 +49,29 @@ def paths(resources: Resources) -> Json:
 
 
 def api_versions() -> Json:
-    """Return the answer to `/api`: the versions of the core group."""
+    """Return the response to `/api`: the versions of the core group."""
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
 
 
 def group_list(resources: Resources) -> Json:
-    """Return the answer to `/apis`: all groups but the core."""
+    """Return the response to `/apis`: all groups except the core."""
     groups = [_group(name, versions) for name, versions in group_versions((*resources, *REVIEWS)).items() if name]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
 def group(resources: Resources, name: str) -> Json | None:
-    """Return one group; None where there is none of that name."""
+    """Return a group by name; None if there is none."""
     versions = group_versions((*resources, *REVIEWS)).get(name)
     return None if versions is None or not name else {"apiVersion": "v1", **_group(name, versions), "kind": "APIGroup"}
 
 
 def resource_list(resources: Resources, api_version: str) -> Json | None:
-    """Return the resources of a group's version; None where there is none."""
+    """Return the resources of a group's version; None if there is none."""
     found = [resource for resource in (*resources, *REVIEWS) if resource.kind.api_version == api_version]
     if not found:
         return None
     entries = [entry for resource in found for entry in _entries(resource)]
-    own = {} if api_version == "v1" else {"apiVersion": "v1"}  # as the API server has it
+    own = {} if api_version == "v1" else {"apiVersion": "v1"}  # as in an API server
     return {"kind": "APIResourceList", **own, "groupVersion": api_version, "resources": entries}
 
 
@@ -78,8 +79,8 @@ def aggregated(resources: Resources, *, core: bool) -> Json:
     """Return all groups with their resources.
 
     Args:
-        resources: What is served.
-        core: Whether those below `/api` are wanted, or those below `/apis`.
+        resources: The served kinds.
+        core: Whether to return the groups below `/api`, or those below `/apis`.
     """
     items = [
         {
@@ -98,7 +99,7 @@ def _group(name: str, versions: Sequence[str]) -> Json:
 
 
 def _entries(resource: Resource) -> Iterator[Json]:
-    """Yield the entry of a resource, and those of its subresources."""
+    """Yield the entries of a resource and of its subresources."""
     said = {"namespaced": resource.is_namespaced, "kind": resource.kind.kind}
     own = {"name": resource.plural, "singularName": resource.singular, **said, "verbs": list(resource.verbs)}
     yield own | _words(resource)
@@ -112,7 +113,7 @@ def _words(resource: Resource) -> Json:
 
 
 def verbs_of(resource: Resource, subresource: str) -> list[str]:
-    """Return what may be done with a subresource."""
+    """Return the verbs of a subresource."""
     writes = subresource == "status" and "update" in resource.verbs
     return ["get", "patch", "update"] if writes else ["get"]
 
@@ -154,11 +155,11 @@ _ANSWERS: Mapping[str, Json] = {
 
 
 def review(resource: Resource, spec: Any) -> Json:
-    """Return an answered review; whatever is asked, the answer is the same.
+    """Return an answered review; the answer is independent of the question.
 
     Args:
-        resource: Which one.
-        spec: What is asked.
+        resource: Kind of the review.
+        spec: The question.
     """
     api_version, kind = resource.kind
     return {"apiVersion": api_version, "kind": kind, "metadata": {}, "spec": spec, "status": _ANSWERS[kind]}

@@ -1,6 +1,6 @@
-"""The file by which clients find this server: its address, its token and the certificate to trust, for its owner only.
+"""The kubeconfig of this server: its address, its token and the certificate to trust, for its owner only.
 
-The certificate is kept beside it (`katib.doors.rest.kept_certificate`), so that copies of the file stay good over
+The certificate is kept beside it (`katib.doors.rest.kept_certificate`), so that copies of the file stay valid over
 restarts.
 """
 
@@ -27,9 +27,9 @@ def write_kubeconfig(directory: Path, url: str, authority: bytes, token: str | N
 
     Args:
         directory: The data directory.
-        url: Where the server listens.
-        authority: PEM text of what clients have to trust.
-        token: What it asks for; None: nothing.
+        url: URL of the server.
+        authority: Certificate authority (PEM).
+        token: The required token; None for none.
     """
     cluster = {"server": url, "certificate-authority-data": base64.b64encode(authority).decode()}
     context = {"cluster": _CONTEXT, "user": _CONTEXT, "namespace": DEFAULT_NAMESPACE}
@@ -47,7 +47,7 @@ def write_kubeconfig(directory: Path, url: str, authority: bytes, token: str | N
 
 
 def earlier_port(directory: Path) -> int:
-    """Return the port that the file names, so that copies of it lead here again; 0 where there is none."""
+    """Return the port in the file, so that copies of it stay valid; 0 if there is none."""
     try:
         config = yaml.safe_load((directory / KUBECONFIG).read_text())
         return urlsplit(config["clusters"][0]["cluster"]["server"]).port or 0
@@ -56,10 +56,10 @@ def earlier_port(directory: Path) -> int:
 
 
 def line_to_copy(directory: Path) -> str:
-    """Return the line of a shell by which clients find the server of a data directory.
+    """Return the shell command that makes clients use the server of a data directory.
 
     Raises:
-        NotFoundError: None has run there.
+        NotFoundError: No server has run there.
     """
     path = (directory / KUBECONFIG).absolute()
     if not path.is_file():

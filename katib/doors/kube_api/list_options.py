@@ -1,4 +1,4 @@
-"""The parameters of a list or a watch, refused in the cases in which an API server refuses them. Pure."""
+"""Parameters of a list or a watch, refused in the same cases as by an API server. Pure."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ EXACT, NOT_OLDER = "Exact", "NotOlderThan"
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """Which objects a list or a watch wants.
+    """Options of a list or a watch.
 
     Attributes:
-        since: `resourceVersion`; empty: any.
+        since: `resourceVersion`; empty for any.
         match: `resourceVersionMatch`: `Exact`, `NotOlderThan` or empty.
-        token: `continue`; empty: the first page.
-        limit: Largest number of objects on a page; 0: all.
-        initial: Whether a watch begins with the existing objects; None: it follows from `since`.
+        token: `continue`; empty for the first page.
+        limit: Maximum size of a page; 0 for all objects.
+        initial: Whether a watch begins with the existing objects; None to derive it from `since`.
         bookmarks: Whether a watch has bookmarks.
-        seconds: Length of a watch; None: half an hour or more.
+        seconds: Duration of a watch; None for half an hour or more.
     """
 
     since: str = ""
@@ -45,8 +45,8 @@ class ListOptions:
         """Raise unless a store at a revision can answer.
 
         Raises:
-            ExpiredError: An older state is wanted, and only the newest is kept.
-            StatusError: A newer state is wanted.
+            ExpiredError: An older state is requested, and only the newest is kept.
+            StatusError: A newer state is requested.
         """
         if not self.since or self.token:
             return
@@ -59,7 +59,7 @@ class ListOptions:
 
 
 class _Cause(NamedTuple):
-    """A parameter that is refused."""
+    """A refused parameter."""
 
     field: str
     cause: str
@@ -68,10 +68,10 @@ class _Cause(NamedTuple):
 
 
 def list_options_of(query: Mapping[str, str], *, is_watch: bool) -> ListOptions:
-    """Return the options that a request gives.
+    """Return the options of a request.
 
     Raises:
-        StatusError: A parameter has a value that it cannot have, or does not go with another one.
+        StatusError: A parameter has an invalid value, or conflicts with another one.
     """
     if causes := list(_causes(query, is_watch=is_watch)):
         lines = [f"{each.field}: {each.cause}; {each.remedy}" for each in causes]

@@ -1,4 +1,4 @@
-"""The output of the containers of a pod."""
+"""Output of the containers of a pod."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def log_chunks(objects: Objects, target: Target, query: Mapping[str, str]) -> It
     """Return the output of a container in chunks.
 
     Raises:
-        NotFoundError: There is no such pod, or no output of it.
-        StatusError: What is asked for is not kept.
+        NotFoundError: There is no such pod, or it has no output.
+        StatusError: The requested output is not kept.
     """
     pod = objects.get(target)
     container = _container(pod, query.get("container", ""))
@@ -43,7 +43,7 @@ def log_chunks(objects: Objects, target: Target, query: Mapping[str, str]) -> It
 
 
 def _since(query: Mapping[str, str]) -> datetime | None:
-    """Return the moment from which lines are wanted; None: from the first one."""
+    """Return the time from which lines are requested; None for all lines."""
     seconds, text = number(query, "sinceSeconds"), query.get("sinceTime", "")
     if seconds is not None and text:
         raise bad_request("sinceSeconds: at most one of sinceTime and sinceSeconds may be given")
@@ -59,7 +59,7 @@ def _since(query: Mapping[str, str]) -> datetime | None:
 
 
 def _trial_of(objects: Objects, pod: Object) -> Trial:
-    """Return the trial of a pod; for the pod of a job without one, what stands for it where output is looked for."""
+    """Return the trial of a pod; for the pod of a job without one, a placeholder with which output is found."""
     key = Key(Key.of(pod).namespace, trial_of(pod))
     with suppress(NotFoundError):
         return Trial.read(objects.home.objects.get(TRIAL, key))
@@ -73,9 +73,9 @@ def _goes_on(objects: Objects, target: Target) -> bool:
 
 
 def _container(pod: Object, wanted: str) -> str:
-    """Return the name of a container; that of the only one where none is named, empty for the primary one.
+    """Return the name of a container: by default the only one, empty for the primary one.
 
-    Katib's SDK asks for the output of the collector's container, which on a cluster prints what the primary one wrote.
+    Katib's SDK requests the output of the collector's container, which on a cluster prints the primary one's output.
     """
     spec = pod.get("spec") or {}
     names = [c["name"] for field in ("containers", "initContainers") for c in spec.get(field) or ()]

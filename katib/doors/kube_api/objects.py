@@ -1,4 +1,4 @@
-"""The verbs of the API on the objects of a home: everything but watching. Called from threads that may block."""
+"""Verbs of the API on the objects of a home, except watching. Called from threads that may block."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a request is about.
+    """Target of a request.
 
     Attributes:
         resource: Its kind.
-        namespace: Empty for all namespaces, and for kinds without.
+        namespace: Empty for all namespaces, and for cluster-scoped kinds.
         name: Empty for all objects.
         subresource: Empty, `status` or `log`.
     """
@@ -64,19 +64,18 @@ class Target:
 
     @property
     def key(self) -> Key:
-        """The key of the object."""
         return Key(self.namespace, self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to write.
+    """Options of a write.
 
     Attributes:
-        dry_run: Whether to answer only, and store nothing.
-        validation: What an unknown field is: `Strict` refuses it, `Warn` names it, `Ignore` drops it.
-        manager: What the writer calls itself.
-        force: Whether to take over fields that others own, when applying.
+        dry_run: Whether to respond without storing anything.
+        validation: Treatment of unknown fields: `Strict` refuses them, `Warn` names them, `Ignore` drops them.
+        manager: Name of the field manager.
+        force: Whether to take over fields of other managers, when applying.
     """
 
     dry_run: bool = False
@@ -86,7 +85,7 @@ class Options:
 
 
 class Answer(NamedTuple):
-    """What a write returns: the object or Status, and sentences for its author."""
+    """Result of a write: the object or Status, and warnings for the author."""
 
     body: Object
     warnings: tuple[str, ...] = ()
@@ -94,17 +93,17 @@ class Answer(NamedTuple):
 
 
 RecentLines = dict[tuple[int, str], tuple[Object, bytes]]
-"""By the identity of an object and what happened to it: the object, which is never changed, and the line of a watch."""
+"""Lines of a watch by the identity of an (immutable) object and its change, with the object."""
 
 
 class Objects:
-    """Reads and writes the objects of a home. Thread-safe, but for what watches share on their event loop.
+    """Reads and writes the objects of a home. Thread-safe, except for data that watches share on their event loop.
 
     Args:
-        home: Whose objects.
+        home: Home of the objects.
 
     Attributes:
-        recent_lines: The lines that watches wrote last, which all streams of a change share.
+        recent_lines: The most recent lines of watches, shared by all streams of a change.
     """
 
     def __init__(self, home: ObjectHome) -> None:
@@ -142,17 +141,17 @@ class Objects:
         limit: int = 0,
         token: str = "",
     ) -> tuple[list[str], Json]:
-        """Return the JSON text of objects, and the metadata of their list.
+        """Return the JSON texts of objects, and the metadata of their list.
 
         Args:
-            target: Its namespace limits them.
-            selector: Which ones.
-            shape: Makes of each what is returned; None: they are returned as they are stored.
-            limit: At most so many; 0: all.
-            token: Goes on with a list that had more.
+            target: The target; its namespace restricts them.
+            selector: Selects objects.
+            shape: Converts each object; None to return them as stored.
+            limit: Maximum number; 0 for all.
+            token: Continues a longer list.
 
         Raises:
-            StatusError: The token is none of this server.
+            StatusError: The token is invalid.
         """
         kind = target.resource.kind
         if kind in DERIVED or (selector.name and target.namespace and not token):
@@ -169,7 +168,7 @@ class Objects:
         return texts, {"resourceVersion": revision, **({"continue": _token(revision, place)} if place else {})}
 
     def pages(self, target: Target, selector: Selector = EVERYTHING) -> Iterator[list[Object]]:
-        """Yield what a selector selects, a page at a time, each as it is when it is read."""
+        """Yield the selected objects a page at a time, each as of its own read."""
         if target.resource.kind in DERIVED:
             yield [obj for obj in self._few(target, selector) if selector.fits(obj)]
             return
@@ -185,7 +184,7 @@ class Objects:
         return self.home.objects.slice(kind, namespace, labels=selector.labels, limit=limit, place=place)
 
     def _few(self, target: Target, selector: Selector) -> list[Object]:
-        """Return the objects of a derived kind, or the one that a selector names."""
+        """Return the objects of a derived kind, or the one named by a selector."""
         kind, namespace = target.resource.kind, target.namespace or None
         if kind in DERIVED:
             written = self.events.list(namespace) if kind == EVENT else []
@@ -207,7 +206,7 @@ class Objects:
 
         Raises:
             AlreadyExistsError: Its name is taken.
-            InvalidError: It may not be stored.
+            InvalidError: It is refused.
         """
         obj = identified(target, body)
         given = obj["metadata"].get("name")
@@ -242,14 +241,14 @@ class Objects:
 
         Raises:
             ConflictError: It changed since it was read.
-            InvalidError: It may not be stored so.
+            InvalidError: The change is refused.
             NotFoundError: It is gone.
         """
         new = identified(target, body)
         old = self.get(target)
         if not new["metadata"].get("resourceVersion"):
             if target.resource.is_custom:
-                semantics.updated(old, semantics.isolated(new), has_status=True)  # raises what is wrong
+                semantics.updated(old, semantics.isolated(new), has_status=True)  # raises its errors
             new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         return self._replace(target, old, new, options)
 
@@ -257,7 +256,7 @@ class Objects:
         """Change an object, or its status.
 
         Raises:
-            As `update`; StatusError when the media type is none for this kind.
+            As `update`; StatusError if the kind does not support the media type.
         """
         if media_type == STRATEGIC_PATCH and target.resource.is_custom:
             remedy = "send application/merge-patch+json, application/json-patch+json or application/apply-patch+yaml"
@@ -275,10 +274,10 @@ class Objects:
         return attempt() if names_revision else self._again(target, attempt)
 
     def apply(self, target: Target, config: Any, options: Options) -> Answer:
-        """Merge what a manager applies into an object, or create it.
+        """Merge a manager's configuration into an object, or create it.
 
         Raises:
-            StatusError: Others own fields with other values, or the manager is not named.
+            StatusError: Other managers own fields with other values, or the manager is not named.
             As `update` and `create`.
         """
         wanted = identified(target, config)
@@ -305,7 +304,7 @@ class Objects:
         settled: Object | None = None
         if old is not None:
             merged = applied(old, wanted, options.manager, now, force=True, is_keyed=is_keyed)
-            with suppress(InvalidError):  # which is raised when it is stored
+            with suppress(InvalidError):  # raised again when storing
                 settled = self.home.admission.changed(old, merged).obj
         try:
             return applied(old, wanted, options.manager, now, force=options.force, is_keyed=is_keyed, settled=settled)
@@ -315,7 +314,7 @@ class Objects:
             raise field_conflict(target.resource, target.name, causes) from error
 
     def _again(self, target: Target, attempt: Callable[[], Answer]) -> Answer:
-        """Return what an attempt returns that met no other writer."""
+        """Return the result of the first attempt without a conflict."""
         for _ in range(_TRIES):
             with suppress(ConflictError):
                 return attempt()
@@ -355,13 +354,13 @@ class Objects:
         """Delete an object.
 
         Args:
-            target: Which one.
-            delete_options: As Kubernetes has them.
+            target: The object.
+            delete_options: Kubernetes' DeleteOptions.
             options: Whether this is a dry run.
 
         Raises:
             NotFoundError: There is none.
-            StatusError: A precondition does not hold, or its dependents are to stay.
+            StatusError: A precondition does not hold, or orphaning of dependents is requested.
         """
         old = self.get(target)
         self._require_preconditions(target, old, delete_options)
@@ -383,7 +382,7 @@ class Objects:
     def delete_all(
         self, target: Target, selector: Selector, delete_options: Mapping[str, Any], options: Options
     ) -> Sequence[Object]:
-        """Delete what a selector selects; return it as it was."""
+        """Delete the selected objects; return them as they were."""
         found = [obj for page in self.pages(target, selector) for obj in page]
         for obj in found:
             with suppress(NotFoundError):
@@ -405,9 +404,9 @@ class Objects:
                 raise conflict(target.resource, target.name, [cause])
 
     def _delete_experiment(self, old: Object) -> None:
-        """Begin to delete an experiment with all that it leaves, and return when its object goes.
+        """Begin to delete an experiment with all its data, and return when its object is marked or gone.
 
-        What takes its time, until no program of a trial runs any more, goes on behind this.
+        A background thread completes the deletion, after the last program of a trial has ended.
         """
         key, failures = Key.of(old), list[KatibError]()
 
@@ -427,7 +426,7 @@ class Objects:
             raise failures[0]
 
     def _experiment_of(self, obj: Object) -> Object | None:
-        """Return the experiment that an OptimizationJob owns; None where there is none, and for all other kinds."""
+        """Return the experiment owned by an OptimizationJob; None if there is none, and for all other kinds."""
         if Kind.of(obj) == OPTIMIZATION_JOB:
             with suppress(NotFoundError):
                 found = self.home.objects.get(EXPERIMENT, Key.of(obj))
@@ -443,10 +442,10 @@ class Objects:
 
 
 def identified(target: Target, body: Any) -> Json:
-    """Return an object with the kind, namespace and name that its path says; what it says itself must agree.
+    """Return an object with the kind, namespace and name of its path; its own values must agree.
 
     Raises:
-        StatusError: It says something else.
+        StatusError: They differ.
     """
     if not isinstance(body, dict):
         raise bad_request(f"the body is a {type(body).__name__}, not an object")
@@ -471,7 +470,7 @@ def _require_status(status: Any) -> None:
     """Raise unless controllers can read a status.
 
     Raises:
-        InvalidError: It is no map, or a condition has no type or status.
+        InvalidError: It is not a map, or a condition has no type or status.
     """
     conditions = (status or {}).get("conditions") or [] if isinstance(status, dict | None) else None
     if not isinstance(conditions, list):

@@ -1,6 +1,6 @@
-"""The description of the API, made of the types: OpenAPI v3 for each group and version.
+"""OpenAPI v3 description of the API for each group and version, generated from the types.
 
-`kubectl explain` shows it, and clients read there whether a server knows `dryRun` and `fieldValidation`.
+`kubectl explain` shows it, and clients find out there whether a server supports `dryRun` and `fieldValidation`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _FIELDS: Mapping[str, Json] = {
         "source": _ANYTHING,
     },
 }
-"""Of kinds that have neither spec nor status."""
+"""Fields of kinds that have neither spec nor status."""
 
 _METADATA: Mapping[str, tuple[str, Json]] = {
     "annotations": ("Texts that programs and people keep with the object.", _TEXTS),
@@ -89,17 +89,17 @@ _ACTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "delete": ("delete", ("dryRun", "propagationPolicy")),
     "deletecollection": ("delete", ("dryRun", "fieldSelector", "labelSelector")),
 }
-"""By verb, the method and the parameters."""
+"""Method and parameters by verb."""
 
 
 Structures = Mapping[Kind, Mapping[str, Any]]
 
 
 class Descriptions:
-    """The descriptions of everything that is served. They are made when they are first asked for.
+    """Descriptions of all served kinds, generated on first use.
 
     Args:
-        structures: The fields of the specs of kinds that have no type here, as `ObjectHome` gives them.
+        structures: The fields of the specs of kinds without a type here, from `ObjectHome`.
     """
 
     def __init__(self, structures: Structures) -> None:
@@ -107,7 +107,7 @@ class Descriptions:
 
     @cached_property
     def index(self) -> bytes:
-        """Where the descriptions of all groups are, as JSON text."""
+        """Paths of the descriptions of all groups, as JSON text."""
         paths = {}
         for api_version, document in self.documents.items():
             digest = hashlib.sha256(document).hexdigest()[:32].upper()
@@ -117,7 +117,7 @@ class Descriptions:
 
     @cached_property
     def documents(self) -> Mapping[str, bytes]:
-        """By group and version, the description by OpenAPI 3, as JSON text."""
+        """OpenAPI 3 description by group and version, as JSON text."""
         found = {}
         for api_version in dict.fromkeys(resource.kind.api_version for resource in RESOURCES):
             resources = [resource for resource in RESOURCES if resource.kind.api_version == api_version]

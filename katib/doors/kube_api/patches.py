@@ -1,4 +1,4 @@
-"""Patches of an object: JSON patch (RFC 6902), merge patch (RFC 7386) and the strategic one of Kubernetes. Pure."""
+"""Patches of an object: JSON patch (RFC 6902), merge patch (RFC 7386) and Kubernetes' strategic merge patch. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MERGE_KEYS: Mapping[str, str] = {
     "volumeDevices": "devicePath",
     "volumeMounts": "mountPath",
 }
-"""By the name of a list in the kinds that Kubernetes has built in, which field identifies its elements."""
+"""Field that identifies the elements of a list, by the list's name in built-in kinds."""
 
 SETS = frozenset({"finalizers"})
 """Lists of single values that are merged as sets."""
@@ -38,10 +38,10 @@ _ORDER, _REMOVALS = "$setElementOrder/", "$deleteFromPrimitiveList/"
 
 
 def patched(obj: Mapping[str, Any], patch: Any, media_type: str) -> Any:
-    """Return an object with a patch applied; both stay as they are.
+    """Return an object with a patch applied; the arguments are not modified.
 
     Raises:
-        InvalidError: The patch is none, or does not fit the object.
+        InvalidError: The patch is malformed, or does not fit the object.
     """
     if media_type == JSON_PATCH:
         return _json_patched(obj, patch)
@@ -68,7 +68,7 @@ def _json_patched(obj: Mapping[str, Any], operations: Any) -> Any:
 
 
 def _operated(obj: Any, operation: Mapping[str, Any]) -> Any:
-    """Return an object after one operation. What does not fit raises KeyError, IndexError, TypeError or ValueError."""
+    """Return an object after one operation. A mismatch raises KeyError, IndexError, TypeError or ValueError."""
     word, path = operation["op"], _steps(operation["path"])
     if word == "test":
         if not same_json(_found(obj, path), operation["value"]):
@@ -154,7 +154,7 @@ def _strategic(value: Any, patch: Mapping[str, Any], path: str) -> Any:
             _remove(held, name.removeprefix(_REMOVALS), change)
         elif name not in _DIRECTIVES and not name.startswith(_ORDER):
             _merge_field(held, name, change, patch.get(_ORDER + name), path)
-    for name, order in patch.items():  # a list that only gets another order
+    for name, order in patch.items():  # a list that is only reordered
         if (field := name.removeprefix(_ORDER)) != name and field not in patch and isinstance(held.get(field), list):
             held[field] = _ordered(held[field], order, MERGE_KEYS.get(field))
     return held
@@ -199,7 +199,7 @@ def _merged_list(held: Any, change: list[Any], name: str, order: Any, path: str)
 
 
 def _ordered(values: list[Any], order: Any, key: str | None) -> list[Any]:
-    """Return a list in the order that a patch gives; what it does not name keeps its place among the others."""
+    """Return a list in the order given by a patch; unlisted elements keep their relative order."""
     if not isinstance(order, list):
         return values
     wanted = [element.get(key) if key and isinstance(element, dict) else element for element in order]

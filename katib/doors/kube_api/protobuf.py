@@ -1,7 +1,7 @@
 """Bodies in protobuf, as `kubectl create job` and other clients in Go send objects of built-in kinds. Pure.
 
-Only the fields that such commands send have a place here; any other one that is not empty is refused, never lost. A
-client that names JSON as its content type sends everything. Source of the numbers: `generated.proto` of the groups in
+Only the fields that such commands send are supported; any other field that is not empty is refused, never dropped. A
+client that uses JSON as its content type can send everything. Source of the numbers: `generated.proto` of the groups in
 kubernetes/api and kubernetes/apimachinery.
 """
 
@@ -60,14 +60,14 @@ _MESSAGES: Mapping[str, Fields] = {
         "Preconditions": "1 uid text, 2 resourceVersion text",
     }.items()
 }
-"""By message and number, the name of a field in JSON, and its type: `[]` before it is a list, `{}` a map from texts."""
+"""JSON name and type of a field by message and number: the prefix `[]` is a list, `{}` a map from texts."""
 
 
 def read_protobuf(body: bytes) -> dict[str, Any]:
     """Return the object of a body.
 
     Raises:
-        StatusError: It is malformed, or has what only JSON can carry here.
+        StatusError: It is malformed, or has a field that is only supported in JSON.
     """
     if not body.startswith(_MAGIC):
         raise bad_request("the body is not protobuf of Kubernetes: it does not begin as such")
@@ -136,7 +136,7 @@ def _message(data: bytes, name: str, depth: int) -> dict[str, Any]:
 
 
 def _is_empty(value: Any) -> bool:
-    """Return whether a message has only empty fields, which clients in Go write for what is not set."""
+    """Return whether a message has only empty fields, which clients in Go write for unset ones."""
     if not isinstance(value, bytes):
         return not value
     try:

@@ -1,4 +1,4 @@
-"""The forms in which objects are returned: whole, their metadata alone, or as rows of a table. Pure."""
+"""Representations of objects: whole, metadata only, or as rows of a table. Pure."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _TABLE: Json = {"kind": "Table", "apiVersion": _META}
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a client wants objects.
+    """Representation requested by a client.
 
     Attributes:
         name: Empty for whole objects, `Table` or `PartialObjectMetadata`.
-        included: What a row of a table has of its object: `None`, `Metadata` or `Object`.
+        included: Part of the object in a row of a table: `None`, `Metadata` or `Object`.
     """
 
     name: str = ""
@@ -40,13 +40,13 @@ class Form:
         return _metadata_of(obj) if self.name else obj
 
     def shape(self, resource: Resource, now: datetime) -> Callable[[Object], Object] | None:
-        """Return what makes an element of a list of an object; None where that is the object itself."""
+        """Return the conversion of an object into an element of a list; None if that is the object itself."""
         if self.name == "Table":
             return lambda obj: self._row(resource, obj, now)
         return _metadata_of if self.name else None
 
     def many(self, resource: Resource, elements: Iterable[str], metadata: Json) -> str:
-        """Return the JSON text of a list in this form, of the texts of its elements."""
+        """Return the JSON text of a list in this form, given the texts of its elements."""
         if self.name == "Table":
             head, name = {**_TABLE, "metadata": metadata, "columnDefinitions": _headings(resource)}, "rows"
         else:
@@ -67,10 +67,10 @@ WHOLE = Form()
 
 
 def form_of(accept: str, included: str) -> Form:
-    """Return the first form of an Accept header that is known; whole objects where none is named.
+    """Return the first supported form of an Accept header; whole objects by default.
 
     Args:
-        accept: As `application/json;as=Table;v=v1;g=meta.k8s.io,application/json`.
+        accept: Such as `application/json;as=Table;v=v1;g=meta.k8s.io,application/json`.
         included: The parameter `includeObject`.
     """
     for choice in accept.split(","):

@@ -1,4 +1,4 @@
-"""What the Kubernetes API serves: one list that can be read, from which paths, discovery and columns follow."""
+"""The served kinds: one readable list, from which paths, discovery and columns follow."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ class Resource:
     Attributes:
         kind: Its apiVersion and kind.
         plural: Its name in paths.
-        verbs: What may be done with it.
-        columns: What `kubectl get` shows beside the name.
+        verbs: Its verbs.
+        columns: Columns of `kubectl get` beside the name.
         short_names: Further names for kubectl.
-        categories: Words by which kubectl lists several kinds.
+        categories: kubectl's categories.
         is_namespaced: Whether objects are in namespaces.
         subresources: `status` or `log`.
-        is_custom: Whether a cluster has it from a CustomResourceDefinition, which takes no strategic merge patch.
+        is_custom: Whether a cluster has it from a CustomResourceDefinition, which does not support strategic merge
+            patches.
     """
 
     kind: Kind
@@ -67,12 +68,12 @@ class Resource:
 
     @property
     def title(self) -> str:
-        """How messages of Kubernetes name it: `experiments.kubeflow.org`."""
+        """Its name in Kubernetes' messages: `experiments.kubeflow.org`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
 def _built_in(kind: Kind, shown: tuple[Column, ...], verbs: tuple[str, ...] = _ALL, *short_names: str) -> Resource:
-    """Return a kind that every cluster has, without subresources."""
+    """Return a built-in kind, without subresources."""
     plural = f"{kind.kind.lower()}s"
     return Resource(kind, plural, shown, verbs, short_names, subresources=(), is_custom=False)
 
@@ -96,7 +97,7 @@ _EMPTY: tuple[Resource, ...] = (
     _built_in(Kind("batch/v1", "CronJob"), (AGE,), _READ, "cj"),
     replace(_built_in(Kind("networking.k8s.io/v1", "Ingress"), (AGE,), _READ, "ing"), plural="ingresses"),
 )
-"""Kinds of every cluster of which there are no objects here: clients list them, such as `kubectl apply --prune`."""
+"""Kinds of every cluster without objects here: clients such as `kubectl apply --prune` list them."""
 
 RESOURCES: tuple[Resource, ...] = (
     Resource(EXPERIMENT, "experiments", columns.EXPERIMENT, categories=_KATIB),
@@ -130,14 +131,14 @@ REVIEWS: tuple[Resource, ...] = tuple(
         ("authentication", "SelfSubjectReview"),
     )
 )
-"""What is created to be answered and not stored."""
+"""Kinds that are created to be answered and not stored."""
 
 
 def by_path(resources: Sequence[Resource]) -> Mapping[tuple[str, str], Resource]:
     """Return the resources by apiVersion and plural.
 
     Raises:
-        ValueError: Two of them are the same.
+        ValueError: There are duplicates.
     """
     found = {(resource.kind.api_version, resource.plural): resource for resource in resources}
     if len(found) < len(resources):

@@ -1,4 +1,4 @@
-"""Label and field selectors: from their text to what fits. Pure."""
+"""Label and field selectors, parsed into predicates. Pure."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _FIELDS: Mapping[str, frozenset[str]] = {
     "Namespace": frozenset({"status.phase"}),
     "Secret": frozenset({"type"}),
 }
-"""By kind, the fields that selectors may name beside `metadata.name` and `metadata.namespace`."""
+"""Selectable fields by kind, beside `metadata.name` and `metadata.namespace`."""
 
 Fits = Callable[[Object], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Which objects are wanted.
+    """A parsed selector.
 
     Attributes:
-        labels: Those that an object must have; a store finds them by an index.
-        name: The only name that fits; empty: any.
-        others: What else must hold.
-        may_change: Whether an object may come to fit, or cease to, while it is there.
+        labels: Required labels; a store finds them by an index.
+        name: The required name; empty for any.
+        others: Further predicates.
+        may_change: Whether an existing object may begin or cease to match.
     """
 
     labels: Mapping[str, str]
@@ -51,11 +51,11 @@ class Selector:
 
     @property
     def is_by_index(self) -> bool:
-        """Whether what a store finds by the labels is what is wanted."""
+        """Whether the labels alone decide."""
         return not self.name and not self.others
 
     def fits(self, obj: Object) -> bool:
-        """Return whether an object is wanted."""
+        """Return whether an object matches."""
         if self.name and value_at(obj, "metadata", "name") != self.name:
             return False
         return self.labels.items() <= _labels(obj).items() and all(fits(obj) for fits in self.others)
@@ -65,15 +65,15 @@ EVERYTHING = Selector({})
 
 
 def selector_of(kind: str, label_selector: str, field_selector: str) -> Selector:
-    """Return what two selectors together select.
+    """Return the conjunction of two selectors.
 
     Args:
-        kind: Of the objects: it decides which fields can be selected by.
-        label_selector: As `app=demo,tier in (a,b),!old`.
-        field_selector: As `metadata.name=demo`.
+        kind: Kind of the objects, which determines the selectable fields.
+        label_selector: Such as `app=demo,tier in (a,b),!old`.
+        field_selector: Such as `metadata.name=demo`.
 
     Raises:
-        StatusError: One of them is none.
+        StatusError: One of them is malformed.
     """
     labels: dict[str, str] = {}
     others: list[Fits] = []
@@ -98,7 +98,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _label_requirement(part: str) -> tuple[str, list[str], Fits]:
-    """Return the key, the values that may stand there when it is a plain equality, and what must hold."""
+    """Return the key, the allowed values if it is a plain equality, and the predicate."""
     if found := _IN.fullmatch(part):
         key, word, text = found.groups()
         values = [value.strip() for value in text.split(",")]

@@ -1,6 +1,6 @@
-"""The Kubernetes API at a port of its own, behind the guard of all requests.
+"""The Kubernetes API on a port of its own, behind the guard of all requests.
 
-It speaks TLS: kubectl and all other clients in Go send a token by nothing else.
+It uses TLS: kubectl and all other clients in Go send a token over nothing else.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from katib.wire.serving.listening import ServerThread, listen, tls_of_files
 class KubernetesServer:
     """Serves the objects of a home from construction on until closed.
 
-    It listens where the kubeconfig of the directory says, else at a free port, and writes the file again.
+    It listens on the port in the kubeconfig of the directory, else on a free port, and rewrites the file.
 
     Args:
-        home: Whose objects.
-        directory: The data directory: it keeps the certificate and the kubeconfig.
+        home: Home of the objects.
+        directory: The data directory, with the certificate and the kubeconfig.
         host: Address or name to listen on.
-        token: What every request has to carry; None: nothing, only on a loopback address.
-        pages: What monitoring reads, by path; `/readyz` is asked.
-        resources: The kinds that are served.
+        token: Required token; None for none, only on a loopback address.
+        pages: Pages for monitoring, by path, for `/readyz`.
+        resources: The served kinds.
 
     Attributes:
-        url: Where it listens.
-        kubeconfig: The file that leads there.
+        url: URL of the server.
+        kubeconfig: Path of the kubeconfig.
 
     Raises:
         InvalidError: The host is unknown.
-        TerminalError: The certificate cannot be kept.
+        TerminalError: The certificate cannot be stored.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class KubernetesServer:
         self.kubeconfig = write_kubeconfig(directory, self.url, certificate.authority, token)
 
     def close(self) -> None:
-        """End the streams, let requests finish for a few seconds, and stop listening. Closing twice is fine."""
+        """End the streams, let requests finish for a few seconds, and stop listening. Idempotent."""
         self._closing.begin()
         self._thread.close()
 

@@ -12,12 +12,12 @@ from katib.doors.rest.guard import TOKEN_PROTOCOL
 
 
 async def send_lines(socket: WebSocket, chunks: AsyncIterator[bytes]) -> None:
-    """Accept a WebSocket, send each line as a message, and close it when there are no more or its client is gone.
+    """Accept a WebSocket, send each line as a message, and close it after the last one or when its client is gone.
 
-    The first of the subprotocols that it offers is taken, whatever it is called, but not the one that carries a token.
+    The first offered subprotocol is accepted, whatever its name, except the one that carries a token.
 
     Args:
-        socket: It waits to be accepted.
+        socket: A WebSocket that is not accepted yet.
         chunks: Whole lines, one or several in each.
     """
     offered = [name for name in socket.scope.get("subprotocols", ()) if not name.startswith(TOKEN_PROTOCOL)]
@@ -42,4 +42,4 @@ async def _send(socket: WebSocket, chunks: AsyncIterator[bytes]) -> None:
 
 async def _wait_for_end(socket: WebSocket) -> None:
     while (await socket.receive())["type"] != "websocket.disconnect":
-        pass  # an API server reads what its clients send, and takes no notice of it
+        pass  # an API server reads and ignores its clients' messages

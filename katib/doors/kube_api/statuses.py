@@ -1,6 +1,6 @@
-"""Errors as Kubernetes writes them: a Status with a reason, and a cause for each field. Pure.
+"""Errors as Kubernetes' Status objects with a reason, and a cause for each field. Pure.
 
-What is said of an error is decided once, in the problem that REST shows; here it only gets another form.
+The content of an error is decided once, in the problem that REST returns; this module only converts it.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from katib.model.wording import counted
 Json = dict[str, Any]
 
 _REASONS: Mapping[int, str] = {410: "Expired", 413: "RequestEntityTooLarge", 422: "Invalid", 500: "InternalError"}
-"""Where the reason is another word than that of HTTP."""
+"""Reasons that differ from HTTP's."""
 
 _MISSING = ("-missing", "-empty")
 _RETRY_SECONDS = 2
 
 
 class StatusError(KatibError):
-    """A refusal that only this protocol has, such as of a media type.
+    """A refusal specific to this protocol, such as of a media type.
 
     Attributes:
         code: HTTP status.
-        details: As Kubernetes has them.
-        reason: As Kubernetes has it.
+        details: In Kubernetes' form.
+        reason: In Kubernetes' terms.
     """
 
     def __init__(self, code: int, message: str, details: Json | None = None, *, reason: str = "") -> None:
@@ -41,7 +41,7 @@ class StatusError(KatibError):
 
 
 def status_of(error: BaseException, resource: Resource | None = None, name: str = "") -> Json:
-    """Return the Status of an error; a foreign exception shows nothing of itself."""
+    """Return the Status of an error; a foreign exception is not disclosed."""
     if isinstance(error, StatusError):
         return _status(error.code, error.reason, str(error), error.details)
     return status_of_problem(problem_of(error), resource, name)
@@ -65,7 +65,7 @@ def status_of_problem(problem: Problem, resource: Resource | None = None, name: 
         ]
         message = "\n".join(lines)
         if resource is not None:
-            details["kind"] = resource.kind.kind  # as the API server has it in this Status alone
+            details["kind"] = resource.kind.kind  # an API server has the kind in this Status only
             subject = f'{resource.kind.kind}{f".{resource.group}" if resource.group else ""} "{name}"'
             message = f"{subject} is invalid: {lines[0] if len(lines) == 1 else '[' + ', '.join(lines) + ']'}"
     elif resource is not None and code == HTTPStatus.NOT_FOUND:
@@ -78,30 +78,30 @@ def status_of_problem(problem: Problem, resource: Resource | None = None, name: 
 
 
 def success(resource: Resource, name: str, uid: str) -> Json:
-    """Return the Status that says that an object is gone."""
+    """Return the Status for a deleted object."""
     details = {**_details(resource, name), "uid": uid}
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
 
 def render(problem: Problem) -> tuple[int, bytes, dict[str, str]]:
-    """Return status, bytes and headers of the response to what is refused before it is read."""
+    """Return status, bytes and headers of the response to a request that is refused before it is read."""
     headers = {"content-type": "application/json", "cache-control": "no-store"}
     return problem["status"], json.dumps(status_of_problem(problem)).encode(), headers
 
 
 def bad_request(message: str) -> StatusError:
-    """Return the error for a request that cannot be understood."""
+    """Return the error for a malformed request."""
     return StatusError(400, message)
 
 
 def conflict(resource: Resource, name: str, causes: Sequence[str]) -> StatusError:
-    """Return the error for an object that changed since it was read, or that others own fields of."""
+    """Return the error for an object that changed since it was read, or with fields of other managers."""
     message = f'Operation cannot be fulfilled on {resource.title} "{name}": {"; ".join(causes)}'
     return StatusError(409, message, details=_details(resource, name))
 
 
 def field_conflict(resource: Resource, name: str, causes: Sequence[tuple[str, str]]) -> StatusError:
-    """Return the error for fields that others own, each with whom the conflict is and the path."""
+    """Return the error for fields of other managers, given the conflict and the path of each."""
     listed = [{"reason": "FieldManagerConflict", "message": what, "field": path} for what, path in causes]
     lines = "; ".join(f"{what}: {path}" for what, path in causes)
     count = counted(len(causes), "conflict")

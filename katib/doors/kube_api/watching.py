@@ -1,7 +1,7 @@
 """Watches as streams of JSON lines, without a thread for each.
 
-The store's watch queues changes, each of which is one object that all readers share, and wakes the event loop. A reader
-that is slow is waited for by its own stream alone; one that falls too far behind gets 410 and lists again.
+The store's watch queues changes, whose objects are shared by all readers, and wakes the event loop. A slow reader
+delays only its own stream; one that falls too far behind gets 410 and lists again.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from katib.errors import ExpiredError, InternalError, KatibError
 BOOKMARK_SECONDS = 60.0
 SHORTEST_DEFAULT_SECONDS = 1_800
 _LOOK_SECONDS = 1.0
-"""How soon a stream ends that says nothing when the server stops, and how often events are looked at."""
+"""How soon an idle stream ends when the server stops, and the polling interval of events."""
 
 _PAUSE_SECONDS = 0.025
-"""Between two chunks, so that what changes several times in a moment costs one of them: each is encrypted and sent."""
+"""Pause between two chunks, so that several changes within a moment share one: each is encrypted and sent."""
 
 _CHUNK_BYTES = 64 << 10
 _RECENT_LINES = 64
-"""So many changes are under way from the store to all streams at once."""
+"""Number of changes in transit from the store to all streams at once."""
 
 _LAST_VERSION = 10**17
-"""No event is as late: the year 5138 in microseconds."""
+"""Later than any event: the year 5138 in microseconds."""
 
 _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
@@ -49,7 +49,7 @@ _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 async def watch_lines(
     objects: Objects, target: Target, selector: Selector, form: Form, options: ListOptions, closing: Closing
 ) -> AsyncIterator[bytes]:
-    """Yield the changes of what a selector selects, one JSON object on each line."""
+    """Yield the changes of the selected objects, one JSON object on each line."""
     lines = _Lines(target, form, objects.recent_lines)
     try:
         changes = _polled_changes if target.resource.kind in DERIVED else _changes
@@ -60,7 +60,7 @@ async def watch_lines(
 
 
 class _Lines:
-    """Changes as text; the headings of a table come once."""
+    """Changes as text; the headings of a table are sent once."""
 
     def __init__(self, target: Target, form: Form, recent: RecentLines) -> None:
         self._recent = recent
@@ -99,11 +99,11 @@ class _Lines:
 
 
 class _View:
-    """What a watch with a selector sees of changes: an object that comes to fit is added, one that ceases is deleted.
+    """Changes from a selector's point of view: an object that begins to match is added, one that ceases is deleted.
 
     Args:
-        target: Its namespace limits what is seen.
-        selector: What is wanted.
+        target: The target; its namespace restricts the changes.
+        selector: Selects objects.
         since: Revision at which it begins.
     """
 
@@ -115,16 +115,16 @@ class _View:
         self._newer: dict[str, int] = {}
 
     def note(self, found: Iterable[Object]) -> None:
-        """Note objects that fit when the watch begins, as they are sent."""
+        """Record the matching objects at the beginning of the watch, as they are sent."""
         for obj in found:
             metadata = obj["metadata"]
             if self._selector.may_change:
                 self._seen.add(metadata["uid"])
             if (revision := int(metadata["resourceVersion"])) > self._since:
-                self._newer[metadata["uid"]] = revision  # it changed while they were read: that change comes, too
+                self._newer[metadata["uid"]] = revision  # it changed during the read: that change will follow, too
 
     def of(self, event: WatchEvent) -> str:
-        """Return what a change is in this view; empty when it is none, or was sent already."""
+        """Return the type of a change in this view; empty if it is not visible, or was sent already."""
         metadata = event.object["metadata"]
         if self._namespace and metadata.get("namespace") != self._namespace:
             return ""
@@ -142,7 +142,7 @@ class _View:
 
 
 class _Wakeup:
-    """Wakes a coroutine from other threads; several calls before it looks are one."""
+    """Wakes a coroutine from other threads; several calls before it runs are merged."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -150,14 +150,14 @@ class _Wakeup:
         self._is_set = False
 
     def notify(self) -> None:
-        """Wake it. Never blocks; from any thread."""
+        """Wake it. Never blocks; callable from any thread."""
         if not self._is_set:
             self._is_set = True
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._event.set)
 
     async def wait(self, seconds: float) -> None:
-        """Return when it was notified, or after so long."""
+        """Return after a notification or the timeout."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._event.wait(), seconds)
         self._event.clear()
@@ -173,7 +173,7 @@ def _start(objects: Objects, target: Target, options: ListOptions) -> str:
     """Return the revision after which changes are sent.
 
     Raises:
-        ExpiredError: The one that is asked for is none of this server.
+        ExpiredError: The requested one was not issued by this server.
     """
     now = objects.revision(target)
     if options.begins_with_all or options.since in ("", "0"):
@@ -187,7 +187,7 @@ async def _changes(
     objects: Objects, target: Target, selector: Selector, options: ListOptions, lines: _Lines, closing: Closing
 ) -> AsyncIterator[bytes]:
     since = mark = await run_in_threadpool(_start, objects, target, options)
-    with objects.home.objects.watch(target.resource.kind, since) as watch:  # before what is there is read: no gap
+    with objects.home.objects.watch(target.resource.kind, since) as watch:  # opened before the list, so without a gap
         if not isinstance(watch, TellingWatch):
             raise InternalError("this store has no watches that an event loop can wait for")
         view, sends = _View(target, selector, int(since)), options.begins_with_all
@@ -206,7 +206,7 @@ async def _changes(
                 yield chunk
             since = events[-1].resource_version if events else since
             if options.bookmarks and time.monotonic() - marked_at > BOOKMARK_SECONDS:
-                yield lines.bookmark(max(since, mark, key=int))  # what was written before the last mark has been sent
+                yield lines.bookmark(max(since, mark, key=int))  # writes before the last mark have been sent
                 marked_at, mark = time.monotonic(), await run_in_threadpool(objects.revision, target)
             if events:
                 await asyncio.sleep(_PAUSE_SECONDS)
@@ -220,7 +220,7 @@ def _seen(view: _View, lines: _Lines, events: Sequence[WatchEvent]) -> Iterable[
 
 
 def _chunks(lines: Iterable[bytes]) -> Iterable[bytes]:
-    """Yield lines together, up to the size of a chunk."""
+    """Yield lines joined up to the size of a chunk."""
     waiting: list[bytes] = []
     size = 0
     for line in lines:
@@ -236,9 +236,9 @@ def _chunks(lines: Iterable[bytes]) -> Iterable[bytes]:
 async def _polled_changes(
     objects: Objects, target: Target, selector: Selector, options: ListOptions, lines: _Lines, closing: Closing
 ) -> AsyncIterator[bytes]:
-    """Yield the changes of a kind that is looked at every second, because nothing says that it has changed.
+    """Yield the changes of a kind that is polled every second, because it has no notification of changes.
 
-    Of events, those that are new or happened again are read; of other kinds all objects, to be compared.
+    Of events, only new or repeated ones are read; of other kinds all objects, for comparison.
     """
     is_event, begins = target.resource.kind == EVENT, options.begins_with_all
     version = 0

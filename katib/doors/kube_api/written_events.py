@@ -1,8 +1,8 @@
-"""Events that clients write: objects of the store beside the log of the controllers' events.
+"""Events written by clients: objects of the store beside the log of the controllers' events.
 
-Differs from other kinds: the revision of an event is the time of its last write in microseconds, as that of the events
-of the log, so that one list and one watch show both. An event goes an hour after its last write, as an API server has
-it, and a watch does not show that it went.
+Differs from other kinds: the revision of an event is the time of its last write in microseconds, as in the log, so that
+one list and one watch cover both. An event expires an hour after its last write, as in an API server, and a watch does
+not show the expiry.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class WrittenEvents:
     """Reads and writes events in a store. Thread-safe.
 
     Args:
-        store: Where they are.
+        store: Store of the events.
     """
 
     def __init__(self, store: ObjectStore) -> None:
@@ -41,7 +41,7 @@ class WrittenEvents:
         self._cleaned_at = float("-inf")
 
     def list(self, namespace: str | None, after: int = 0) -> list[Object]:
-        """Return the events that were written after a revision, in the order of their writes."""
+        """Return the events written after a revision, in the order of their writes."""
         if self._last is not None and after >= self._last:
             return []
         events = [_shown(obj) for obj in self._store.list(EVENT, namespace).items]
@@ -66,7 +66,7 @@ class WrittenEvents:
 
         Raises:
             ConflictError: It changed since it was read.
-            NotFoundError: It is gone, or is one of the log.
+            NotFoundError: It is gone, or is in the log.
         """
         stored = self._store.get(EVENT, Key.of(event))
         if event["metadata"]["resourceVersion"] != _shown(stored)["metadata"]["resourceVersion"]:

@@ -1,5 +1,5 @@
-"""A door for users of Optuna: its gRPC storage protocol, answered from the trials whose parameters callers choose.
+"""Optuna's gRPC storage protocol, served from trials whose parameters callers choose.
 
-Belongs here: the messages of the protocol and their translation. Does not belong here: what an experiment or a trial
-is, and any state (`katib.service.tuning.chosen_trials`).
+Belongs here: the messages of the protocol and their translation. Does not belong here: the rules of experiments and
+trials, and any state (`katib.service.tuning.chosen_trials`).
 """

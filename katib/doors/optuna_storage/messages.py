@@ -1,9 +1,9 @@
-"""The messages of `optuna.StorageService`, from their names and numbers.
+"""The messages of `optuna.StorageService`, built from their names and numbers.
 
-They are in a pool of their own: a program that also imports Optuna's would define them twice. Optuna's own stubs need a
-newer protobuf than Katib's official SDK allows.
+They are in a descriptor pool of their own: a program that also imports Optuna's would define them twice. Optuna's own
+stubs need a newer protobuf than Katib's official SDK allows.
 
-Source: the protocol that `optuna.storages.GrpcStorageProxy` speaks, as of Optuna 4.2 to 5.0.
+Source: the protocol of `optuna.storages.GrpcStorageProxy`, as of Optuna 4.2 to 5.0.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ _CALLS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "GetTrial": (_TRIAL, ("Trial trial",)),
     "GetTrials": ((*_STUDY, "int* included_trial_ids", "int trial_id_greater_than"), ("Trial* trials",)),
 }
-"""Of each call the fields of request and reply, numbered from 1: type and name, `*` for several, `>` for a map, and
-`>>` for a map whose entries keep their order: on the wire a map is a list of pairs."""
+"""Fields of request and reply of each call, numbered from 1: type and name, `*` for a list, `>` for a map, and `>>` for
+a map whose entries keep their order: on the wire a map is a list of pairs."""
 
 _SCALARS = {
     "int": _Field.TYPE_INT64,
@@ -112,7 +112,7 @@ def message(name: str) -> Any:
 
 
 CALLS = {call: (message(f"{call}Request"), message(f"{call}Reply")) for call in _CALLS}
-"""Of each call the classes of request and reply."""
+"""Classes of request and reply of each call."""
 
 Study, Trial = message("Study"), message("Trial")
 STATES, DIRECTIONS = _ENUMS["TrialState"], _ENUMS["StudyDirection"]

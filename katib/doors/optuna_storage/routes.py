@@ -1,4 +1,4 @@
-"""The same calls over HTTP, with the server's token and the TLS before it: a message in, a message out."""
+"""The same calls over HTTP, with the server's token and TLS: a message in, a message out."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ MEDIA_TYPE = "application/x-protobuf"
 
 
 def storage_routes(trials: ChosenTrials) -> APIRouter:
-    """Return the route of `katib.integrations.optuna.storage`; what speaks protobuf is imported by its first request.
+    """Return the route of `katib.integrations.optuna.storage`; the first request imports protobuf.
 
     Args:
-        trials: What keeps the studies.
+        trials: Storage of the studies.
     """
     router = APIRouter()
 

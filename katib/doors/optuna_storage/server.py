@@ -1,4 +1,4 @@
-"""The socket in the data directory, through which Optuna's clients of this account reach their studies."""
+"""The socket in the data directory for Optuna's clients of this account."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from katib.service.tuning.chosen_trials import ChosenTrials
 
 SOCKET, PORT = "optuna.sock", 13000
-"""A client of Optuna names a host and a port, and puts a colon between them: the file is `optuna.sock:13000`."""
+"""An Optuna client takes a host and a port, and joins them by a colon: the file is `optuna.sock:13000`."""
 
 LONGEST_PATH = 107
-"""Bytes of the path of a Unix socket on Linux."""
+"""Maximum length in bytes of a Unix socket's path on Linux."""
 
 _THREADS = 16
 _UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
@@ -27,10 +27,10 @@ _STOP_SECONDS = 1.0
 
 
 def socket_path(directory: Path) -> Path:
-    """Return the file of the socket of a data directory.
+    """Return the path of the socket of a data directory.
 
     Raises:
-        InvalidError: Its path is too long for a socket.
+        InvalidError: The path is too long for a socket.
     """
     path = directory.absolute() / f"{SOCKET}:{PORT}"
     if (length := len(os.fsencode(path))) > LONGEST_PATH:
@@ -40,7 +40,7 @@ def socket_path(directory: Path) -> Path:
 
 
 def line_to_copy(directory: Path) -> str:
-    """Return the expression that connects Optuna to the server of a data directory; empty where none listens."""
+    """Return the expression that connects Optuna to the server of a data directory; empty if none listens."""
     try:
         path = socket_path(directory)
     except InvalidError:
@@ -49,15 +49,15 @@ def line_to_copy(directory: Path) -> str:
 
 
 class StorageServer:
-    """Listens at the socket of a data directory. A context manager.
+    """Listens on the socket of a data directory. A context manager.
 
     Args:
-        trials: What keeps the studies.
+        trials: Storage of the studies.
         directory: The data directory.
 
     Raises (on entering):
         InvalidError: Its path is too long.
-        UnavailableError: The socket cannot be made.
+        UnavailableError: The socket cannot be created.
     """
 
     def __init__(self, trials: ChosenTrials, directory: Path) -> None:
@@ -72,12 +72,12 @@ class StorageServer:
         with suppress(FileNotFoundError):
             if not stat.S_ISSOCK(self.path.lstat().st_mode):
                 raise TerminalError(f"{self.path}: it is not a socket; move it away")
-            self.path.unlink()  # of a server that was killed: one at a time works in a data directory
+            self.path.unlink()  # left by a killed server: only one at a time uses a data directory
         self._server = grpc.server(
             ThreadPoolExecutor(_THREADS, thread_name_prefix="optuna-storage"), options=_UNLIMITED
         )
         self._server.add_generic_rpc_handlers((handlers(StorageService(self._trials)),))
-        before = os.umask(0o177)  # nobody else may connect, not even for a moment
+        before = os.umask(0o177)  # other accounts must not connect, not even for a moment
         try:
             self._server.add_insecure_port(f"unix:{self.path}")
         except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""The nineteen calls of Optuna's storage protocol, each a call of `katib.service.tuning.chosen_trials`."""
+"""The nineteen calls of Optuna's storage protocol, each mapped to a call of `katib.service.tuning.chosen_trials`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     import grpc
 
 ALGORITHM = "optuna"
-"""What is shown as the algorithm of a study: the sampler is the client's, and the protocol does not name it."""
+"""Shown as the algorithm of a study: the sampler runs in the client, and the protocol does not name it."""
 
 
 class StorageService:
-    """Answers the protocol. Each method of a call takes its request and returns the fields of the reply.
+    """Implements the protocol. Each method of a call takes its request and returns the fields of the reply.
 
     Args:
-        trials: What keeps the studies.
+        trials: Storage of the studies.
     """
 
     def __init__(self, trials: ChosenTrials) -> None:
@@ -29,7 +29,7 @@ class StorageService:
         self._methods = {call: (getattr(self, _method(call)), reply) for call, (_, reply) in CALLS.items()}
 
     def answer(self, call: str, request: Any) -> bytes:
-        """Return the reply to a request of a call, as it travels.
+        """Return the serialized reply to a request of a call.
 
         Raises:
             KatibError: The call is refused, with the code of its class.
@@ -122,7 +122,7 @@ class StorageService:
 
 
 def handlers(service: StorageService) -> grpc.GenericRpcHandler:
-    """Return what a server of gRPC calls for the protocol."""
+    """Return the gRPC handler of the protocol."""
     import grpc
 
     made = {

@@ -1,7 +1,7 @@
-"""Between the words of Optuna and ours. Pure.
+"""Translation between Optuna's terms and Katib's. Pure.
 
-A study is an experiment, its directions are objectives named `value`, or `value_0` and so on. A trial's id is made of
-the numbers of its experiment and its own, so that ids rise within a study and none is given twice.
+A study is an experiment, its directions are objectives named `value`, or `value_0` and so on. A trial's id combines the
+numbers of its experiment and its own, so that ids increase within a study and are unique.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ USER, SYSTEM = "user", "system"
 """Kinds of attributes."""
 
 _TRIAL_BITS = 24
-"""So many trials a study may have: 16 million. Ids stay below 2**53, the largest whole number that JavaScript knows."""
+"""Allows 16 million trials per study. Ids stay below 2**53, JavaScript's largest exact integer."""
 
 _TIME = "%Y-%m-%d %H:%M:%S.%f"
 _DIRECTIONS = dict(zip(DIRECTIONS, (ObjectiveType.MINIMIZE, ObjectiveType.MAXIMIZE), strict=True))
@@ -56,7 +56,7 @@ def numbers_of(id_: int) -> tuple[int, int]:
 
 
 def objective_of(directions: Sequence[int]) -> ObjectiveSpec:
-    """Return the objective of a study with these directions; the value at the end counts, whatever was reported."""
+    """Return the objective of a study with these directions; the final value counts, not intermediate ones."""
     names = ["value"] if len(directions) == 1 else [f"value_{number}" for number in range(len(directions))]
     terms = [
         ObjectiveTerm(name=name, type=_DIRECTIONS[DIRECTIONS[direction]])
@@ -76,15 +76,15 @@ def directions_of(objective: ObjectiveSpec) -> list[int]:
 
 
 def state_of(number: int) -> TrialState:
-    """Return the state that a number stands for."""
+    """Return the state with a number."""
     return _STATES[STATES[number]]
 
 
 def parameter_of(name: str, internal: float, distribution: str) -> tuple[Choice, ParameterSpec]:
-    """Return a parameter, and what it could have been, from its value inside Optuna and its distribution.
+    """Return a parameter and its specification, from Optuna's internal value and its distribution.
 
     Raises:
-        InvalidError: The distribution is of a kind that is not known.
+        InvalidError: The kind of distribution is unknown.
     """
     try:
         read = json.loads(distribution)
@@ -152,7 +152,7 @@ def message_of(study: int, trial: ChosenTrial) -> Any:
 
 
 def trial_of(made: Any) -> tuple[ChosenTrial, dict[str, ParameterSpec]]:
-    """Return the trial of a message, and what its parameters could have been."""
+    """Return the trial of a message, and the specifications of its parameters."""
     distributions = {pair.key: pair.value for pair in made.distributions}
     read = {pair.key: parameter_of(pair.key, pair.value, distributions.get(pair.key, "")) for pair in made.params}
     trial = ChosenTrial(
@@ -169,7 +169,7 @@ def trial_of(made: Any) -> tuple[ChosenTrial, dict[str, ParameterSpec]]:
 
 
 def _written(time: datetime | None) -> str:
-    """Return a time as Optuna has it, in this machine's zone and without naming it."""
+    """Return a time in Optuna's form, in this machine's zone and without naming it."""
     return "" if time is None else time.astimezone().strftime(_TIME)
 
 

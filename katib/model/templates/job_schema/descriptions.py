@@ -37,7 +37,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "V1Container.command": "Program and arguments; without it, those of the image.",
     "V1Container.env": "Environment variables.",
     "V1Container.envFrom": "ConfigMaps and Secrets whose entries become variables.",
-    "V1Container.image": "The image. On one machine it is used with podman or docker only; otherwise the command runs without it.",
+    "V1Container.image": "The image. On one machine it is used with podman or docker only; else the command runs.",
     "V1Container.imagePullPolicy": "When the image is pulled: Always, IfNotPresent or Never.",
     "V1Container.name": "Name within the pod.",
     "V1Container.ports": "Ports of the container.",
