@@ -1,6 +1,6 @@
-"""What this machine can run of a Job, said at submission: every field is run, named in a notice, or refused.
+"""Validation of a Job for this machine at submission: every field is supported, ignored with a notice, or refused.
 
-Belongs here: the table of all fields with their fate, the rules between fields, and what the machine has.
+Belongs here: the table of all fields with their treatment, the rules between fields, and the capacity of the machine.
 Does not belong here: the shape of a Job (`katib.model.templates.job_schema`) and running it.
 """
 

@@ -1,8 +1,8 @@
-"""The whole check of a job: its kind, every field and what becomes of it on this machine, and the rules between fields.
+"""Validation of a job for this machine: its kind, the treatment of every field, and the rules between fields.
 
-The table of fields is the promise that nothing is ignored silently. It covers each part of a Job that is reached
-through supported fields; a test compares it with the schema, so a field of a newer Kubernetes has to be given a line.
-Fields that depend on their value are supported here and judged by a rule in this package.
+The table of fields guarantees that nothing is ignored silently. It covers each part of a Job that is reachable through
+supported fields; a test compares it with the schema, so a field of a newer Kubernetes requires an entry. Fields whose
+treatment depends on their value are supported here and checked by a rule in this package.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from katib.places.machine.jobs.networks import may_be_named
 
 
 class Effect(Enum):
-    """What becomes of a field."""
+    """Treatment of a field."""
 
     SUPPORTED = auto()
     IGNORED = auto()
@@ -39,7 +39,7 @@ class Effect(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The fate of one field.
+    """Treatment of one field.
 
     Attributes:
         effect: Supported, ignored with a notice, or refused with an error.
@@ -64,17 +64,17 @@ _NOT_SANDBOXED = "processes are not sandboxed here, so it has no effect"
 
 
 def supported(names: str) -> dict[str, Verdict]:
-    """Return the lines of fields that work, for names with spaces between them."""
+    """Return the entries of supported fields, for names separated by spaces."""
     return dict.fromkeys(names.split(), Verdict(Effect.SUPPORTED))
 
 
 def ignored(names: str, why: str) -> dict[str, Verdict]:
-    """Return the lines of fields that get a notice."""
+    """Return the entries of fields that are ignored with a notice."""
     return dict.fromkeys(names.split(), Verdict(Effect.IGNORED, why))
 
 
 def refused(names: str, why: str, remedy: str) -> dict[str, Verdict]:
-    """Return the lines of fields that get an error."""
+    """Return the entries of refused fields."""
     return dict.fromkeys(names.split(), Verdict(Effect.REFUSED, why, remedy))
 
 
@@ -86,7 +86,7 @@ WHOLLY_SUPPORTED: Final = frozenset(
     V1SecretKeySelector V1SuccessPolicy V1SuccessPolicyRule
     """.split()  # noqa: SIM905  # a table of names reads better without quotes
 )
-"""Parts of which every field works."""
+"""Parts with only supported fields."""
 
 Fields = Mapping[str, Mapping[str, Verdict]]
 
@@ -261,7 +261,7 @@ IMAGE_FIELDS: Final[Fields] = {
         **ignored("bindMountOptions mountPropagation recursiveReadOnly", _DEFAULTS),
     },
 }
-"""Fields with another fate than for a process."""
+"""Fields treated differently from those of a process."""
 
 NODE_IMAGE_FIELDS: Final[Fields] = {
     "V1Container": {
@@ -270,7 +270,7 @@ NODE_IMAGE_FIELDS: Final[Fields] = {
     },
     "V1VolumeMount": IMAGE_FIELDS["V1VolumeMount"],
 }
-"""The same where nodes of Slurm run the images."""
+"""The same if nodes of Slurm run the images."""
 
 _OF_NODE_IMAGES: Final[Fields] = {
     model: {**fields, **NODE_IMAGE_FIELDS.get(model, {})} for model, fields in FIELDS.items()
@@ -279,11 +279,11 @@ _OF_IMAGES: Final[Fields] = {model: {**fields, **IMAGE_FIELDS.get(model, {})} fo
 
 
 def fields_of(host: HostCapacity, *, addresses: str = "", are_named: bool = False) -> Fields:
-    """Return what becomes of each field on a machine.
+    """Return the treatment of each field on a machine.
 
     Args:
         host: The machine.
-        addresses: The variables that tell programs of a job where to listen; empty when none do.
+        addresses: The variables that give programs of a job their addresses to listen on; empty if there are none.
         are_named: Whether the pods of the job have a network of their own.
     """
     fields = FIELDS
@@ -307,14 +307,14 @@ def check_job(
     workspace: Path | None = None,
     kinds: Mapping[Kind, JobKind] | None = None,
 ) -> tuple[list[FieldError], list[str]]:
-    """Return what keeps a template from running on this machine, and what will be different from a cluster.
+    """Return the errors and notices of a template for this machine.
 
     Args:
-        template: The object, with or without placeholders; what a placeholder stands for is not judged.
-        path: Where it stands, such as `spec.trialTemplate.trialSpec`.
-        host: What the machine has.
-        workspace: Directory that relative paths start from; None when it is not known, then they are not looked for.
-        kinds: The kinds of jobs that run here, if not those that need nothing that is stored.
+        template: The object, with or without placeholders; values with placeholders are not checked.
+        path: Its path, such as `spec.trialTemplate.trialSpec`.
+        host: Capacity of the machine.
+        workspace: Directory of relative paths; None if unknown, then they are not checked.
+        kinds: The supported kinds of jobs, by default those that need no stored objects.
 
     Returns:
         Errors, and notices of one sentence each. Wrong types and unknown fields are for `check_job_schema`.
@@ -348,7 +348,7 @@ def check_job(
 
 
 def _written_at(kind: Composed, template: Mapping[str, Any], prefix: str, places: Sequence[str], path: str) -> str:
-    """Return where the author of a job wrote what was found at a path."""
+    """Return the path in the author's job for a path of a finding."""
     place = path.removeprefix(prefix)
     if not place.startswith(tuple(places)) or not places:
         return path
@@ -371,7 +371,7 @@ def _refuse_kind(job: Part, known: Mapping[Kind, JobKind]) -> None:
 
 
 def _check_fields(part: Part, model: str, fields: Fields) -> None:
-    """Look up every field that is given, in the table, and go on into those that are supported."""
+    """Look up every given field in the table, and descend into supported ones."""
     for item in part.items:
         _check_fields(item, model, fields)
     schema = job_schema().models

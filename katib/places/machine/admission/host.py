@@ -1,4 +1,4 @@
-"""What this machine has for trials."""
+"""Capacity of this machine for trials."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ GIB = 2**30
 
 _CGROUP = Path("/sys/fs/cgroup")
 _UNLIMITED = 2**60
-"""Version 1 of control groups writes a number near 2**63 for "no limit"."""
+"""Version 1 of control groups represents "no limit" by a number near 2**63."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostCapacity:
-    """What can be requested at most.
+    """Maximum of what can be requested.
 
     Attributes:
-        cpus: Cores this process may use.
-        memory_bytes: Memory this process may use.
-        gpus: Cards that are visible to us.
-        user_id: Whom processes run as.
-        group_id: Their group.
-        search_path: Where commands without a slash are looked for, as in `PATH`.
-        provided: Commands that are there in any case.
+        cpus: Cores that this process may use.
+        memory_bytes: Memory that this process may use.
+        gpus: Visible GPUs.
+        user_id: User of processes.
+        group_id: Group of processes.
+        search_path: Search path of commands without a slash, as in `PATH`.
+        provided: Commands that are always available.
         runs_images: Whether containers run in their images.
-        names_pods: Whether pods of a job can have names in a network of their own then.
-        limits: Which of `cpu` and `memory` are limited then.
-        is_scheduled: Whether the scheduler of a cluster decides what can be requested, and not this machine.
+        names_pods: Whether pods of a job can then have names in a network of their own.
+        limits: Which of `cpu` and `memory` are then limited.
+        is_scheduled: Whether the scheduler of a cluster decides about requests, and not this machine.
     """
 
     cpus: float
@@ -50,7 +50,7 @@ class HostCapacity:
 
     @classmethod
     def detect(cls) -> HostCapacity:
-        """Look at this machine, within the limits that its container or service manager sets."""
+        """Detect this machine's capacity, within the limits of its container or service manager."""
         capacity, group = Capacity.of_machine(), _own_cgroup()
         cores, memory = float(capacity.cpu), int(capacity.memory)
         return cls(
@@ -65,18 +65,18 @@ class HostCapacity:
 
 
 def of_slurm(host: HostCapacity) -> HostCapacity:
-    """Return what trials have that run as jobs of Slurm, as seen from a login node."""
+    """Return the capacity for trials that run as jobs of Slurm, seen from a login node."""
     return replace(host, gpus=0, limits=frozenset({"cpu", "memory"}), is_scheduled=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where the commands of a container run.
+    """Environment of the commands of a container.
 
     Attributes:
-        capacity: What the machine has.
-        workspace: Directory that relative paths start from; None when it is not known.
-        is_settled: Whether its files are those that the container will find; an init container may add some.
+        capacity: Capacity of the machine.
+        workspace: Directory of relative paths; None if unknown.
+        is_settled: Whether the container will find the present files; an init container may add some.
     """
 
     capacity: HostCapacity
@@ -85,18 +85,18 @@ class Machine:
 
 
 def group_limits() -> tuple[Limit, ...]:
-    """Return what the control groups that we are in allow to all that is in them, such as another engine."""
+    """Return the limits of this process's control groups, which apply to all their members, such as another engine."""
     group = _own_cgroup()
     found: list[Limit] = []
     for resource, limits in (("cpu", cpu_quotas(_CGROUP, group)), ("memory", memory_limits(_CGROUP, group))):
         for directory, amount in limits.items():
-            place = directory.stat()  # its path may be another one in another container
+            place = directory.stat()  # its path may differ in another container
             found.append(Limit(f"{place.st_dev}:{place.st_ino}", resource, Decimal(str(amount))))
     return tuple(found)
 
 
 def cpu_quotas(root: Path, group: str) -> dict[Path, float]:
-    """Return the cores that each of the control groups above and at `group` allows; none that has no limit."""
+    """Return the limits in cores of the control groups above and at `group`, without unlimited ones."""
     found: dict[Path, float | None] = {}
     for directory in _with_parents(root, group):
         quota, _, period = _read(directory / "cpu.max").partition(" ")
@@ -107,7 +107,7 @@ def cpu_quotas(root: Path, group: str) -> dict[Path, float]:
 
 
 def memory_limits(root: Path, group: str) -> dict[Path, int]:
-    """Return the bytes that each of the control groups above and at `group` allows; none that has no limit."""
+    """Return the limits in bytes of the control groups above and at `group`, without unlimited ones."""
     texts = {directory: _read(directory / "memory.max") for directory in _with_parents(root, group)}
     texts[root / "memory"] = _read(root / "memory/memory.limit_in_bytes")
     return {path: int(text) for path, text in texts.items() if text.isdigit() and int(text) < _UNLIMITED}

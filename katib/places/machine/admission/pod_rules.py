@@ -1,7 +1,7 @@
-"""Rules about a pod and its containers: names, environment, rights, resources, volumes.
+"""Rules for a pod and its containers: names, environment, rights, resources, volumes.
 
-No volume is mounted: a directory stands for each. A mount path that is written in `command`, `args`, `workingDir` or a
-value of `env` is replaced by that directory. A path that only the program knows cannot be provided that way.
+Volumes are not mounted: each is represented by a directory. A mount path in `command`, `args`, `workingDir` or a value
+of `env` is replaced by that directory. A path that is known to the program only cannot be provided that way.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ RESOURCE_PATHS: Final = ("limits.cpu", "limits.memory", "requests.cpu", "request
 
 _INDEXED_FIELD_PATH: Final = re.compile(r"metadata\.(labels|annotations)\['[^']+'\]")
 _LARGEST: Final = Decimal(10) ** 24
-"""No machine has a yottabyte; what is larger would only flood a message with digits."""
+"""No machine has a yottabyte; a larger number would only flood a message with digits."""
 
 _SOURCES: Final = ("configMapKeyRef", "fieldRef", "fileKeyRef", "resourceFieldRef", "secretKeyRef")
 
@@ -52,7 +52,7 @@ def check_pod_rules(pod: Part, machine: Machine) -> None:
 
     Args:
         pod: The spec.
-        machine: Where it runs.
+        machine: The machine.
     """
     host = machine.capacity
     main, first = list(pod["containers"]), list(pod["initContainers"])
@@ -83,7 +83,7 @@ def check_pod_rules(pod: Part, machine: Machine) -> None:
 
 
 def check_card_share(annotations: Part, host: HostCapacity) -> None:
-    """Check by how many pods a card is shared, as the annotations of a pod template say it."""
+    """Check the number of pods that share a GPU, from the annotations of a pod template."""
     given = mapping(annotations.value)
     if has_placeholder(given.get(SHARE_ANNOTATION, "")):
         return
@@ -99,12 +99,12 @@ def check_card_share(annotations: Part, host: HostCapacity) -> None:
 
 
 def check_requests_together(templates: Sequence[tuple[Mapping[str, Any], int]], spec: Part, host: HostCapacity) -> None:
-    """Compare what pods that run together ask for with the machine; what one of them asks for is checked elsewhere.
+    """Compare the requests of pods that run together with the machine; those of a single pod are checked elsewhere.
 
     Args:
         templates: Pod templates, each with the number of pods.
-        spec: Where the job describes them.
-        host: What the machine has.
+        spec: The part of the job that describes them.
+        host: Capacity of the machine.
     """
     if sum(count for _, count in templates) < 2:  # noqa: PLR2004  # nothing is together with one pod
         return
@@ -128,7 +128,7 @@ def _check_restart_policy(policy: Part, *, is_first: bool) -> None:
 
 
 def _check_user(rights: Part, of_pod: Mapping[str, Any]) -> None:
-    """Check as whom a container runs in its image; what its image says of that is not known before it runs."""
+    """Check the user of a container in its image; the image's own user is unknown before it runs."""
     both = Part({**of_pod, **mapping(rights.value)}, rights.path, rights.findings)
     user = both["runAsUser"]
     if both["runAsNonRoot"].value is True and not user.integer:
@@ -171,7 +171,7 @@ def _check_environment(env: Part) -> None:
 
 
 def _check_resources(pod: Part, main: list[Part], first: list[Part], host: HostCapacity) -> None:
-    """Compare what one pod asks for with the machine: containers run together, init containers one by one."""
+    """Compare the requests of one pod with the machine: containers run together, init containers one by one."""
     for container in main + first:
         _check_quantities(container["resources"], host)
     sidecars = [container for container in first if container["restartPolicy"].value == "Always"]
@@ -218,7 +218,7 @@ def _check_quantities(resources: Part, host: HostCapacity) -> None:
 
 
 def _requests(container: Mapping[str, Any]) -> dict[str, Decimal]:
-    """Return what a container asks for: its requests, else its limits. Cards of all makers count together."""
+    """Return the requests of a container, by default its limits. GPUs of all vendors count together."""
     found: dict[str, Decimal] = {}
     given = {**mapping_at(container, "resources.limits"), **mapping_at(container, "resources.requests")}
     for name, value in given.items():
@@ -229,7 +229,7 @@ def _requests(container: Mapping[str, Any]) -> dict[str, Decimal]:
 
 
 def _amount(value: object) -> Decimal | None:
-    """Return the number of cores, bytes or devices; None when it is not a quantity or not known yet."""
+    """Return the number of cores, bytes or devices; None if it is malformed or not known yet."""
     if isinstance(value, bool):
         return None
     try:
@@ -246,7 +246,7 @@ SOURCES = ("configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "sec
 
 
 def check_volumes(volumes: Part) -> dict[str, Part]:
-    """Check the volumes of a pod, and return them by their names."""
+    """Check the volumes of a pod, and return them by name."""
     for volume in volumes:
         if not any(name in SOURCES or (name != "name" and part.is_given) for name, part in volume.fields.items()):
             volume.error("the volume has no source", "write emptyDir: {}", "volume-source-missing")
@@ -262,8 +262,8 @@ def check_mounts(container: Part, volumes: Mapping[str, Part], *, are_mounted: b
 
     Args:
         container: The container.
-        volumes: Those of the pod, by their names.
-        are_mounted: Whether containers run in their images, where a mount is one.
+        volumes: The volumes of the pod by name.
+        are_mounted: Whether containers run in their images, with real mounts.
     """
     mount_paths = []
     for mount in container["volumeMounts"]:
@@ -301,24 +301,24 @@ def _check_reach(container: Part, place: Part, mount_path: str, volume: Part) ->
 
 
 OFFER: Final = "run the image with --containers auto where podman or docker is installed"
-"""What helps where something is not on this machine."""
+"""Remedy for something missing on this machine."""
 
 _PYTHON = re.compile(r"python[0-9.]*")
 _SHELL = re.compile(r"(?:ba|da|z)?sh")
 _OPTIONS: Final = {_PYTHON: re.compile(r"-[uBOEIqsSv]+"), _SHELL: re.compile(r"-[eux]+")}
-"""Options of interpreters that have no value; after any other one, the next word need not be a script."""
+"""Options of interpreters without a value; after any other one, the next word need not be a script."""
 
 _TEXT_QUOTES: Final = ("\u201c", "\u201d", "\u2018", "\u2019")
 _SERVICE_NAME = re.compile(r"[a-z0-9]\.svc\b")
 
 
 def check_command(container: Part, mounts: Collection[str], machine: Machine) -> None:
-    """Check what a container starts.
+    """Check the command of a container.
 
     Args:
         container: The container.
-        mounts: Paths that lead to volumes of the trial; what lies there is not known yet.
-        machine: Where commands are looked for; what an init container may still write is not.
+        mounts: Paths of volumes of the trial; their content is not known yet.
+        machine: The machine; files that an init container may still write are not checked.
     """
     values = [entry["value"].text for entry in container["env"]]
     words = [*container["command"].words, *container["args"].words]
@@ -341,7 +341,7 @@ def check_command(container: Part, mounts: Collection[str], machine: Machine) ->
     program, search_path = words[0], _search_path(container["env"], machine.capacity)
     is_ours = program.value in machine.capacity.provided and search_path == machine.capacity.search_path
     if machine.capacity.is_scheduled:
-        return  # nodes may have other programs than this machine
+        return  # nodes may have other programs
     if not is_ours and (machine.is_settled or "/" not in program.value):
         _check_program(program, directory, search_path)
     if machine.is_settled:
@@ -349,7 +349,7 @@ def check_command(container: Part, mounts: Collection[str], machine: Machine) ->
 
 
 def _working_directory(place: Part, mounts: Collection[str], machine: Machine) -> Path | None:
-    """Return the directory that relative paths start from, None when it is not known yet; check that it is there."""
+    """Return the directory of relative paths, None if it is not known yet; check that it exists."""
     if not place.is_given:
         return machine.workspace
     if not place.text or _is_unknown(place.text, mounts):
@@ -387,7 +387,7 @@ def _check_program(word: Part, directory: Path | None, search_path: str) -> None
 
 
 def _check_script(words: list[Part], mounts: Collection[str], directory: Path | None) -> None:
-    """Look for the script in `python /opt/train.py`: it often is in an image and not on this machine."""
+    """Check the script in `python /opt/train.py`: it is often in an image and not on this machine."""
     options = next((o for name, o in _OPTIONS.items() if name.fullmatch(Path(words[0].value).name)), None)
     word = next((word for word in words[1:] if not (options and options.fullmatch(word.value))), None)
     if options is None or word is None or word.value.startswith("-") or _is_unknown(word.value, mounts):
@@ -408,6 +408,6 @@ def _search_path(env: Part, host: HostCapacity) -> str:
 
 
 def _is_unknown(word: str, mounts: Collection[str]) -> bool:
-    """Return whether a word means something only when the trial runs: a value, a variable, a file of a volume."""
+    """Return whether a word is only meaningful when the trial runs: a value, a variable, a file of a volume."""
     is_mounted = any(word == mount or word.startswith(f"{mount.rstrip('/')}/") for mount in mounts)
     return is_mounted or has_placeholder(word) or "$(" in word

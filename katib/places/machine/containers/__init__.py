@@ -1,7 +1,7 @@
-"""Containers of pods in their images, by podman or docker: command lines, what went wrong, what is left behind.
+"""Containers of pods in their images with podman or docker: command lines, errors, cleanup.
 
-Belongs here: everything that knows how these programs are called and what they print. Does not belong here: the life of
-a container (`katib.places.machine.pods`), which is the same for a process and an image.
+Belongs here: the interfaces and output of these programs. Does not belong here: the life cycle of a container
+(`katib.places.machine.pods`), which is the same for a process and an image.
 """
 
 from __future__ import annotations

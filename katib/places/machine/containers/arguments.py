@@ -1,8 +1,8 @@
-"""The command line of `podman run` and `docker run`, from what is known about a container. Pure.
+"""Command lines of `podman run` and `docker run`. Pure.
 
-The environment of a container is not written on the command line, where every account of the machine can read it: the
-option `--env NAME` takes the value from the environment of the client. Variables that the client itself would obey,
-such as `PATH`, are the exception.
+The environment of a container is not on the command line, which every account of the machine can read: the option
+`--env NAME` takes the value from the environment of the client. Variables that the client itself would use, such as
+`PATH`, are the exception.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _OBEYED = re.compile(
     r"(LD|LC|XDG|DOCKER|CONTAINERS?|PODMAN|STORAGE|BUILDAH|REGISTRY|REGISTRIES|DBUS|SSL|NOTIFY|LISTEN|SSH)_.*"
     r"|GO[A-Z]+|(?i:[a-z]+_proxy)|PATH|HOME|USER|LOGNAME|TMPDIR|TERM|LANG|SHELL|PWD|HOSTNAME|_.*"
 )
-"""Names of variables that the client, or a program that it starts, may take for its own."""
+"""Names of variables that the client, or a program started by it, may use itself."""
 
 
 class Program(StrEnum):
-    """Whose options these are."""
+    """The client program."""
 
     PODMAN = "podman"
     DOCKER = "docker"
@@ -34,12 +34,12 @@ class Program(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What a runtime can do on this machine.
+    """Abilities of a runtime on this machine.
 
     Attributes:
         limits: Which of `cpu` and `memory` it can limit.
-        init: Whether it has a first process that reaps others and passes signals on.
-        names: Whether containers of a network of their own find each other by name.
+        init: Whether it has an init process that reaps others and forwards signals.
+        names: Whether containers in a network of their own resolve each other's names.
     """
 
     limits: frozenset[str] = frozenset({"cpu", "memory"})
@@ -56,18 +56,16 @@ def run_line(
     taken: Iterable[str],
     pid_file: Path | None = None,
 ) -> tuple[tuple[str, ...], Mapping[str, str]]:
-    """Return the words after the name of the program that run a container, attached, and remove it at its end.
-
-    And what the environment of the client must hold for them.
+    """Return the arguments that run a container, attached, and remove it at its end; and the client's environment.
 
     Args:
-        program: Which options to use.
-        abilities: What it can do.
-        run: What to run.
-        name: Of the container.
-        labels: Besides those of the run.
-        taken: Names of variables that the client has already; theirs must not be changed.
-        pid_file: Where the client writes the number of the first process once it has started; None: nowhere.
+        program: The client program.
+        abilities: Its abilities.
+        run: The container to run.
+        name: Name of the container.
+        labels: Labels beside those of the run.
+        taken: Names of the client's own variables, which must not change.
+        pid_file: File for the process id of the first process once it has started; None for none.
     """
     known = frozenset(taken)
     written = {name: value for name, value in run.environment.items() if name in known or _OBEYED.fullmatch(name)}
@@ -95,17 +93,17 @@ def run_line(
 
 
 def remove_words(program: Program, *names: str) -> tuple[str, ...]:
-    """Return the words that remove containers with what runs in them; one that is not there is no failure."""
+    """Return the arguments that remove containers and their processes; a missing one is no error."""
     at_once = ("--time", "0", "--ignore") if program is Program.PODMAN else ()
     return ("rm", "--force", "--volumes", *at_once, *names)
 
 
 def list_words(kind: str, label: str) -> tuple[str, ...]:
-    """Return the words that print, one a line, the containers or networks with a label.
+    """Return the arguments that print, one a line, the containers or networks with a label.
 
     Args:
         kind: `ps` or `network`.
-        label: With its value, as `name=value`.
+        label: `name=value`.
     """
     words = ("ps", "--all", "--quiet", "--no-trunc") if kind == "ps" else ("network", "ls", "--quiet")
     return (*words, "--filter", f"label={label}")
@@ -118,7 +116,7 @@ def _options(option: str, values: Iterable[str]) -> list[str]:
 def _network(run: ImageRun) -> list[str]:
     hostname = run.hostname[:_HOSTNAME_LENGTH].rstrip("-.")
     words = ["--network", run.network, *(("--hostname", hostname) if hostname else ())]
-    if run.network == HOST_NETWORK:  # the machine does not know the name, and programs look up their own
+    if run.network == HOST_NETWORK:  # the host does not resolve the name, and programs look up their own
         return words + ([f"--add-host={hostname}:{LOOPBACK}"] if hostname else [])
     return words + _options("--network-alias", dict.fromkeys(filter(None, (hostname, *run.aliases))))
 
@@ -133,7 +131,7 @@ def _mount(mount: Mount) -> tuple[str, str]:
 
 def _rights(run: ImageRun) -> list[str]:
     return [
-        # Files of the user are mounted as they are: their labels must neither matter nor be changed.
+        # Files of the user are mounted as they are: their labels must neither be enforced nor changed.
         *("--security-opt", "label=disable"),
         *(("--security-opt", "no-new-privileges") if run.no_new_privileges else ()),
         *(("--user", run.user) if run.user else ()),

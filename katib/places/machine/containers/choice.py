@@ -1,12 +1,13 @@
-"""Which runtime runs the images of trials, decided once when an engine opens, and what an engine left there that ended.
+"""Choice of the runtime that runs trials in their images, and removal of containers that an engine left.
 
-Every container carries a label of its data directory, and while an engine uses a runtime a note in that directory says
-which. One engine works in a directory at a time, so what carries the label when an engine opens is left over.
+The choice is made once, when an engine opens. Every container has a label of its data directory, and while an engine
+uses a runtime a note in that directory names it. Only one engine at a time works in a directory, so containers with the
+label are leftovers when an engine opens.
 
-Containers need not wait for that: the guard of an engine that was killed runs `removal_script`. Another engine may have
-opened by then, so the script goes by the label of its own engine.
+The guard of a killed engine removes them at once with `removal_script`. Another engine may run by then, so the script
+selects by the label of its own engine.
 
-A `Runtime` is one of them as pods use it. Fits `katib.places.machine.pods.images.ImageRuntime`.
+`Runtime` is the runtime as pods use it. Implements `katib.places.machine.pods.images.ImageRuntime`.
 """
 
 from __future__ import annotations
@@ -52,25 +53,25 @@ _PODMAN_INITS = (
     "/usr/lib/podman/catatonit",
     "/usr/bin/catatonit",
 )
-"""Where podman looks for the first process of a container with `--init`."""
+"""Paths at which podman looks for the init process of containers with `--init`."""
 
 _PODMAN_NAMES = tuple(path.replace("catatonit", "aardvark-dns") for path in _PODMAN_INITS)
-"""Where podman looks for what resolves names of containers."""
+"""Paths at which podman looks for the name server of container networks."""
 
 _ROOTLESS_WAYS = ("slirp4netns", "pasta")
-"""What connects a network of containers with the machine where podman runs for one account."""
+"""Programs that connect a container network with the machine if podman is rootless."""
 
 _TUNNEL = "/dev/net/tun"
 
 _HAS_PID_FILES = 4
-"""From which version podman certainly has `--pidfile`. Its client for another machine does not have it."""
+"""First major version of podman with `--pidfile`. The remote client does not have it."""
 
 _NOTES = "run/containers"
-"""Below the data directory, where no container sees them."""
+"""Subdirectory of the data directory, invisible to containers."""
 
 
 class Choice(StrEnum):
-    """What a user says about containers."""
+    """Value of the option `--containers`."""
 
     AUTO = "auto"
     NEVER = "never"
@@ -81,27 +82,27 @@ class Choice(StrEnum):
 
 
 def chosen(said: str | None, config: ServicesConfig) -> Choice:
-    """Return what is to be used: the word of the command line or the environment, else of the configuration."""
+    """Return the choice of the command line or the environment, or else of the configuration."""
     return Choice(said or config.containers or Choice.NEVER)
 
 
 def runs_images(choice: Choice, environ: Mapping[str, str]) -> bool:
-    """Return whether trials would run in their images, as far as that can be said without asking a runtime."""
+    """Return whether trials are likely to run in their images; no runtime is asked."""
     if choice is Choice.AUTO:
         return any(_find(program, environ) for program in Program)
     return choice is not Choice.NEVER
 
 
 def choose(word: str, environ: Mapping[str, str], data_directory: Path) -> Runtime | None:
-    """Return the runtime that is to be used, before it is `prepared`; None: trials run as processes.
+    """Return the runtime to use, before it is `prepared`; None if trials run as processes.
 
     Args:
-        word: What the user says, a `Choice`. `auto` takes the first that answers, podman before docker.
-        environ: Where the clients are looked for, and what they are started with.
-        data_directory: Of the engine; all that it makes is labelled with it.
+        word: The user's `Choice`. `auto` takes the first that answers, podman before docker.
+        environ: Search path and environment of the clients.
+        data_directory: Data directory of the engine, the label of all its objects.
 
     Raises:
-        TerminalError: The one that was asked for is not installed or does not answer.
+        TerminalError: The chosen runtime is not installed or does not answer.
     """
     choice = Choice(word)
     if choice is Choice.NEVER:
@@ -120,12 +121,12 @@ def choose(word: str, environ: Mapping[str, str], data_directory: Path) -> Runti
 
 
 def owner_of(data_directory: Path) -> str:
-    """Return the value of the label of everything that is made for a data directory."""
+    """Return the value of a data directory's label."""
     return hashlib.sha256(str(data_directory.resolve()).encode(errors="surrogateescape")).hexdigest()[:24]
 
 
 def podman_abilities(info: Mapping[str, Any], *, has_init: bool, has_names: bool) -> Abilities:
-    """Return what podman can do, from what `podman info` says and which of its helpers are there."""
+    """Return podman's abilities from `podman info` and its installed helpers."""
     host = info.get("host") or {}
     rootless = _is_rootless(info)
     controllers = set(host.get("cgroupControllers") or ())
@@ -142,7 +143,7 @@ def _is_rootless(info: Mapping[str, Any]) -> bool:
 
 
 def docker_abilities(info: Mapping[str, Any]) -> Abilities:
-    """Return what docker can do, from what `docker info` says."""
+    """Return docker's abilities from `docker info`."""
     limits = {name for name, field in (("cpu", "CpuCfsQuota"), ("memory", "MemoryLimit")) if info.get(field, True)}
     return Abilities(frozenset(limits), init=True, names=True)
 
@@ -165,7 +166,7 @@ def _open(program: Program, environ: Mapping[str, str], data_directory: Path) ->
 
 
 def writes_pid_files(program: Program, info: Mapping[str, Any]) -> bool:
-    """Return whether a runtime has the option `--pidfile`, from what it says of itself."""
+    """Return whether a runtime has the option `--pidfile`, from its `info`."""
     if program is not Program.PODMAN or (info.get("host") or {}).get("serviceIsRemote", False):
         return False
     major, _, _ = str((info.get("version") or {}).get("Version", "")).partition(".")
@@ -186,10 +187,10 @@ def _any(paths: tuple[str, ...]) -> bool:
 
 
 def _ask(program: Program, path: str, environment: Mapping[str, str]) -> Mapping[str, Any]:
-    """Return what a runtime says of itself.
+    """Return the output of `info`.
 
     Raises:
-        TerminalError: It does not answer.
+        TerminalError: The runtime does not answer.
     """
     try:
         result = _run([path, "info", "--format", _FORMATS[program]], environment, _INFO_SECONDS)
@@ -232,13 +233,13 @@ _SECONDS = 60.0
 
 @contextmanager
 def keep_clean(note: Path, data_directory: Path, runtime: Runtime | None, environ: Mapping[str, str]) -> Iterator[None]:
-    """Remove what an earlier engine left, and have the next one remove what this one leaves.
+    """Remove an earlier engine's containers, and leave a note with which the next engine removes this one's.
 
     Args:
-        note: Where the runtime is noted.
-        data_directory: Of the engine.
-        runtime: What this engine uses; None: nothing.
-        environ: What the clients are started with.
+        note: File with the name of the runtime.
+        data_directory: Data directory of the engine.
+        runtime: Runtime of this engine; None without one.
+        environ: Environment of the clients.
     """
     _remove_noted(note, data_directory, environ)
     if runtime is not None:
@@ -246,7 +247,7 @@ def keep_clean(note: Path, data_directory: Path, runtime: Runtime | None, enviro
     try:
         yield
     finally:
-        _remove_noted(note, data_directory, environ, level=logging.DEBUG)  # they are ours, and on their way out
+        _remove_noted(note, data_directory, environ, level=logging.DEBUG)  # this engine's own, already ending
 
 
 def _remove_noted(
@@ -264,14 +265,14 @@ def _remove_noted(
 def remove_all(
     program: Program, path: str, owner: str, environ: Mapping[str, str], *, level: int = logging.WARNING
 ) -> bool:
-    """Remove all containers and networks of a data directory; False when the runtime did not do it.
+    """Remove all containers and networks of a data directory; False if the runtime failed to.
 
     Args:
-        program: Whose options these are.
-        path: Of its client.
-        owner: Of the label of a data directory.
-        environ: What the client is started with.
-        level: How loudly to say that there were some.
+        program: Program of the runtime.
+        path: Path of its client.
+        owner: Value of the data directory's label.
+        environ: Environment of the client.
+        level: Log level if there were any.
     """
     containers = [path, *list_words("ps", f"{OWNER_LABEL}={owner}")], [path, *remove_words(program)]
     networks = [path, *list_words("network", f"{OWNER_LABEL}={owner}")], [path, "network", "rm"]
@@ -281,7 +282,7 @@ def remove_all(
 def removal_script(program: Program, path: str, engine_id: str) -> str:
     """Return a shell script that removes all containers and networks of one engine.
 
-    A client that was killed may have asked for a container that appears a moment later, so it looks twice.
+    A killed client may have requested a container that appears a moment later, so the script looks twice.
     """
     label = f"{ENGINE_LABEL}={engine_id}"
     containers = _script_of([path, *list_words("ps", label)], [path, *remove_words(program)])
@@ -294,7 +295,7 @@ def _script_of(find: Sequence[str], remove: Sequence[str]) -> str:
 
 
 def _removed(find: Sequence[str], remove: Sequence[str], environ: Mapping[str, str], level: int) -> bool:
-    """Remove what is found; True when nothing is left, even if another process has removed it."""
+    """Remove the objects found; True if none remain, even if another process removed them."""
     found = _output(find, environ)
     if not found or not found.split():
         return found is not None
@@ -314,28 +315,29 @@ def _output(argv: Sequence[str], environ: Mapping[str, str]) -> str | None:
 
 
 OWNER_LABEL = "katib.data-dir"
-"""Label of everything that we make: for which data directory it was, as a digest."""
+"""Label of all containers and networks: a digest of the data directory."""
 
 ENGINE_LABEL = "katib.engine"
-"""Likewise: which engine has made it. Its guard removes that, and nothing of the engine after it."""
+"""Label of all containers and networks: the engine that made them. Its guard removes these, and nothing of a later
+engine."""
 
 _PID = "pid"
 _OUT_OF_MEMORY = "oom"
-"""An empty file of this name is what podman's monitor leaves where it was started."""
+"""Name of the empty file that podman's monitor creates in its working directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """A runtime that was asked and answers.
+    """A container runtime that answers.
 
     Attributes:
-        program: Whose options it takes.
-        path: Of its client.
-        abilities: What it can do here.
-        environment: Of its client.
-        labels: Of all containers.
-        notes: Where each start has a directory: its client runs there, and writes down that the first process has
-            started; podman's monitor, which goes on from there, that memory ran out. None where it does not.
+        program: Program of the runtime.
+        path: Path of its client.
+        abilities: Its abilities on this machine.
+        environment: Environment of its client.
+        labels: Labels of all containers.
+        notes: Directory with a working directory for each start: the client notes there that the first process started,
+            and podman's monitor, which outlives it, that memory ran out. None without such notes.
     """
 
     program: Program
@@ -346,9 +348,9 @@ class Runtime:
     notes: Path | None = None
 
     def prepared(self) -> Runtime:
-        """Return the same with an empty directory for notes, without what a killed engine left in it.
+        """Return this runtime with an empty directory of notes.
 
-        The directory is None when it cannot be had. Only the engine that has claimed the data directory may call this.
+        The directory is None if it cannot be made. Only the engine that has claimed the data directory may call this.
         """
         if self.notes is None:
             return self
@@ -360,11 +362,11 @@ class Runtime:
         return self
 
     def removal(self) -> str:
-        """Return a shell script that removes what the engine of this runtime made; see `of_engine`."""
+        """Return a shell script that removes all containers and networks of this engine; see `of_engine`."""
         return removal_script(self.program, self.path, self.labels[ENGINE_LABEL])
 
     def of_engine(self, engine_id: str) -> Runtime:
-        """Return the same for one engine, whose name everything bears that it makes."""
+        """Return this runtime for one engine: all its objects get the engine's label."""
         return replace(self, labels={**self.labels, ENGINE_LABEL: engine_id})
 
     @property
@@ -373,19 +375,19 @@ class Runtime:
         return self.abilities.names
 
     def has_image(self, image: str) -> ContainerCommand:
-        """Return the command that succeeds where an image is on this machine."""
+        """Return the command that succeeds if an image is on this machine."""
         return self._command(("image", "inspect", "--format", "{{.Id}}", image))
 
     def pull(self, image: str) -> ContainerCommand:
-        """Return the command that fetches an image."""
+        """Return the command that pulls an image."""
         return self._command(("pull", "--quiet", image))
 
     def pull_failure(self, run: ImageRun, output: str, *, is_here: bool) -> SpawnError:
-        """Return why an image could not be fetched."""
+        """Return the error of a failed pull."""
         return pull_failure(self.program, run, output, is_here=is_here)
 
     def make_network(self, name: str) -> ContainerCommand:
-        """Return the command that makes a network, unless it is there; several pods may do so at once."""
+        """Return the command that creates a network unless it exists; several pods may run it at once."""
         labels = (word for key, value in self.labels.items() for word in ("--label", f"{key}={value}"))
         words = shlex.join((self.path, "network", "create", *labels, name))
         exists = f"{shlex.quote(self.path)} network inspect {shlex.quote(name)} >/dev/null 2>&1"
@@ -393,34 +395,32 @@ class Runtime:
         return ContainerCommand("katib-network", ("/bin/sh", "-c", script), dict(self.environment), "")
 
     def remove_network(self, name: str) -> ContainerCommand:
-        """Return the command that removes a network."""
         return self._command(("network", "rm", name))
 
     def start(self, run: ImageRun, name: str) -> ContainerCommand:
-        """Return the command that runs a container until its end, and removes it then."""
+        """Return the command that runs a container until its end, and then removes it."""
         notes = self._notes(name)
         pid_file = notes and notes / _PID
         words, passed = run_line(self.program, self.abilities, run, name, self.labels, self.environment, pid_file)
         return self._command(words, passed, str(notes or ""))
 
     def kill(self, name: str) -> ContainerCommand:
-        """Return the command that kills a container."""
         return self._command(("kill", "--signal", "KILL", name))
 
     def remove(self, name: str) -> ContainerCommand:
-        """Return the command that removes a container whatever its state."""
+        """Return the command that removes a container in any state."""
         return self._command(remove_words(self.program, name))
 
     def failure(self, run: ImageRun, name: str, code: int, output: str) -> SpawnError | None:
-        """Return why a container did not start."""
+        """Return the error of a container that did not start; None if it started."""
         return start_failure(self.program, run, code, output, has_started=self._is_noted(name, _PID))
 
     def ran_out_of_memory(self, name: str) -> bool:
-        """Return whether a process of a container was ended because it took more memory than its limit."""
+        """Return whether a process of a container was killed because it exceeded the memory limit."""
         return self._is_noted(name, _OUT_OF_MEMORY)
 
     def forget(self, name: str) -> None:
-        """Remove what was noted about a start."""
+        """Remove the notes of a start."""
         if notes := self._notes(name):
             shutil.rmtree(notes, ignore_errors=True)
 

@@ -1,9 +1,9 @@
-"""From what podman or docker prints to an error that says what to do. Pure.
+"""Translation of podman's and docker's output into errors with remedies. Pure.
 
-A client exits with 125 when it failed itself, with 126 or 127 when the program of the container could not be executed.
-A program may exit with these numbers too, and print what a client would. So where the runtime says that the first
-process of the container has started, they are the program's; elsewhere one of them counts only together with the
-client's own last words.
+A client exits with 125 if it failed itself, with 126 or 127 if the program of the container could not be executed. A
+program may exit with these codes too, and print similar text. So if the runtime confirms that the first process of the
+container has started, they are the program's; otherwise one of them counts only together with the client's own last
+line.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LAST_WORDS = {
 _INIT_WORDS = re.compile(
     r"^(?:ERROR \(catatonit:\d+\): failed to exec pid1: |\[FATAL tini \(\d+\)\] exec .* failed: )(.+)$"
 )
-"""What the first process of a container says when it cannot become the program; its exit code depends on its maker."""
+"""Messages of a container's first process that cannot execute the program; its exit code depends on the vendor."""
 
 _HINTS = re.compile(r"^(Run|See) '\w+ (run )?--help'.*$")
 _PREFIXES = re.compile(r"^(Error response from daemon|Error): ")
@@ -62,13 +62,13 @@ _WORKDIR = re.compile(r"workdir|chdir to cwd", re.IGNORECASE)
 def start_failure(
     program: Program, run: ImageRun, code: int, output: str, *, has_started: bool = False
 ) -> SpawnError | None:
-    """Return why a container did not start; None when the client does not say that it did not.
+    """Return why a container did not start; None if the client does not report it.
 
     Args:
-        program: Who printed it.
-        run: What was to run.
+        program: The client program.
+        run: The container.
         code: Exit code of the client.
-        output: The end of what was printed.
+        output: The end of its output.
         has_started: Whether the first process of the container certainly started.
     """
     lines = [line for line in output.splitlines() if line.strip() and not _HINTS.match(line)]
@@ -81,13 +81,13 @@ def start_failure(
 
 
 def pull_failure(program: Program, run: ImageRun, output: str, *, is_here: bool = False) -> SpawnError:
-    """Return why an image could not be fetched.
+    """Return why an image could not be pulled.
 
     Args:
-        program: Who printed it.
-        run: What was to run.
-        output: The end of what was printed.
-        is_here: Whether the image is on this machine all the same.
+        program: The client program.
+        run: The container.
+        output: The end of its output.
+        is_here: Whether the image is on this machine nevertheless.
     """
     lines = [line.strip() for line in output.splitlines() if line.strip()] or ["no word"]
     said = short(_PREFIXES.sub("", next((line for line in reversed(lines) if _PREFIXES.match(line)), lines[-1])))
@@ -105,13 +105,13 @@ def pull_failure(program: Program, run: ImageRun, output: str, *, is_here: bool 
 
 
 def short(text: str) -> str:
-    """Return a message on one line that is not longer than a line of people."""
+    """Return a message on one line of limited length."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
 
 
 def is_daemon_missing(text: str) -> bool:
-    """Return whether a message says that the service behind the client does not answer."""
+    """Return whether a message reports that the service behind the client does not answer."""
     return bool(_NO_DAEMON.search(text))
 
 

@@ -1,5 +1,5 @@
-"""Local processes: the guard that starts them, what it keeps for the next engine, and their remains after a crash.
+"""Local processes: the guard that starts them, programs kept for the next engine, and cleanup after a crash.
 
-Belongs here: starting, signaling, reaping, handing over. Does not belong here: jobs, pods, services, any kind.
-Imports only `katib.errors`.
+Belongs here: starting, signaling, reaping, handing over. Does not belong here: jobs, pods, services, any kind. Imports
+only `katib.errors`.
 """

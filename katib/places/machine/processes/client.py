@@ -1,9 +1,8 @@
-"""The engine's side of the guard: start processes, signal them, hear of their end, survive the guard's death.
+"""Engine's client of the guard: starts and signals processes, reports their exits, survives the guard's death.
 
-On Linux nothing that is started here outlives the engine, however either of the two ends (see `guard`), but what the
-engine has the guard keep: that goes on for a grace period, and the next engine in the directory takes it over with its
-guard. Elsewhere nothing is kept, and the same code works with process groups only: a daemon that leaves its group can
-escape.
+On Linux no process outlives the engine, however either of the two ends (see `guard`), except programs that the guard
+keeps: these run for a grace period, and the next engine in the directory takes them over with their guard. Elsewhere
+nothing is kept, and the same code uses process groups only: a daemon that leaves its group can escape.
 """
 
 from __future__ import annotations
@@ -39,19 +38,19 @@ from katib.places.machine.processes.remains import (
 )
 
 START_SECONDS = 60.0
-"""How long a program may take to start. A file system that does not answer is the only reason to take a second."""
+"""Timeout of a program's start. Only a file system that does not answer delays it by a second."""
 
 ANSWER_SECONDS = START_SECONDS + 15.0
-"""How long to wait for the guard to say whether a program started; longer than it waits itself."""
+"""Timeout of the guard's response to a start; longer than its own."""
 
 _HOLD = wire.pack(("hold",))
-"""Comes with a descriptor, which the guard keeps open until it ends."""
+"""Sent with a descriptor, which the guard keeps open until it ends."""
 
 _NO_LAST: wire.Message = ("last", [], {})
-"""Tells a guard that nothing is left to do when everything has ended."""
+"""Tells a guard that no last command remains."""
 
 _ATTEMPTS = 3
-"""How often a start is tried when the guard dies under it."""
+"""Attempts of a start if the guard dies during it."""
 
 _QUICK_DEATH_SECONDS = 1.0
 _BACKOFF = Backoff(0.01, 5.0)
@@ -62,15 +61,15 @@ ExitCallback = Callable[[ProcessHandle, Exit], None]
 
 
 class Keep(NamedTuple):
-    """How a program outlives this engine, or what it has printed when it does not.
+    """How a program outlives this engine, or its output does.
 
     Attributes:
-        group: The program is kept while this group has a note; else it ends with the engine, and its output is saved.
-        name: What the next engine knows it by; names may be given again.
-        log: File to whose end its output goes where no engine reads it.
-        limit_bytes: How long that file may become then; the program waits after that.
-        outputs: Read ends of the pipes that take its output and its errors, of each start new ones. The caller may
-            close them.
+        group: The program is kept while this group has a note; otherwise it ends with the engine, and its output is
+            saved.
+        name: Its name for the next engine; names may be reused.
+        log: File to which its output is appended without an engine.
+        limit_bytes: Maximum size of that file; the program then blocks.
+        outputs: Read ends of the pipes of its output and errors, new ones for each start. The caller may close them.
     """
 
     group: str
@@ -81,7 +80,7 @@ class Keep(NamedTuple):
 
 
 class Start(NamedTuple):
-    """A program that was asked for. When the answer is cancelled, the program is killed should it still start."""
+    """A requested program. If the answer is cancelled, the program is killed should it still start."""
 
     key: int
     answer: Future[ProcessHandle]
@@ -89,7 +88,7 @@ class Start(NamedTuple):
 
 @dataclass(slots=True)
 class _Process:
-    """A process from the request for it to its end. The descriptors are copies, closed with the answer."""
+    """A process from its request to its end. The descriptors are copies, closed with the answer."""
 
     message: bytes
     fds: tuple[int, ...]
@@ -100,18 +99,18 @@ class _Process:
     attempts: int = 0
 
     def fail(self, error: KatibError) -> None:
-        """Give the answer that it did not start."""
+        """Set the error of a failed start."""
         _close(self.fds)
         if self.answer.set_running_or_notify_cancel():
             self.answer.set_exception(error)
 
 
 class Processes:
-    """Starts processes that do not outlive this one, unless they are kept for the next one. Thread-safe.
+    """Starts processes that end with this one, unless they are kept for the next engine. Thread-safe.
 
     Attributes:
-        engine_id: Marks all processes; that of the previous engine when its guard was taken over.
-        inherited: What the previous engine had kept, for those who attach to it; None: nothing.
+        engine_id: Mark of all processes; the previous engine's if its guard was taken over.
+        inherited: The previous engine's kept programs and notes; None for nothing.
 
     Exit callbacks run on one thread of this object, in the order of the exits, after the answer to the start; they must
     return at once.
@@ -129,12 +128,13 @@ class Processes:
         """Prepare; `start` does the work.
 
         Args:
-            directory: Where to note who we are, so that the next engine there can clean up after a crash of engine and
-                guard together. None: leave no note.
-            adopt_orphans: Whether this process becomes a subreaper, to keep hold of processes when the guard is killed.
-            start_seconds: How long a program may take to start; after that the start has failed.
-            grace_seconds: How long kept programs wait for the next engine of the directory; 0: nothing is kept.
-            clock: Time.
+            directory: Directory of the engine's record, with which the next engine there can clean up after a crash of
+                engine and guard together. None for no record.
+            adopt_orphans: Whether this process becomes a subreaper, to keep track of processes when the guard is
+                killed.
+            start_seconds: Timeout of a program's start.
+            grace_seconds: How long kept programs wait for the next engine of the directory; 0 to keep nothing.
+            clock: The clock.
         """
         self.engine_id = secrets.token_hex(8)
         self.inherited: HandOver | None = None
@@ -156,21 +156,21 @@ class Processes:
         self._last = wire.pack(_NO_LAST)
         self._held: list[int] = []
         self._noted: set[str] = set()
-        self._launched: set[str] = set()  # groups of which the guard knows programs
-        self._lost: set[str] = set()  # groups of which a guard that died knew some programs
-        self._handed_over: dict[int, Exit | None] = {}  # by key, those not attached yet, and how they ended
+        self._launched: set[str] = set()  # groups with programs known to the guard
+        self._lost: set[str] = set()  # groups with programs known to a guard that died
+        self._handed_over: dict[int, Exit | None] = {}  # by key, those not attached yet, with their exits
         self._reader: threading.Thread | None = None
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> int:
-        """Take over what the previous engine of the directory had kept, or clean up after it; start the guard.
+        """Take over the previous engine's kept programs, or clean up after it; start the guard.
 
         Returns:
-            How many remains were killed.
+            The number of remaining processes that were killed.
 
         Raises:
-            TerminalError: Another engine is at work in the directory.
+            TerminalError: Another engine runs in the directory.
         """
         self.inherited, remains = self._inherit(), 0
         if self._adopt_orphans:
@@ -183,10 +183,10 @@ class Processes:
         return remains
 
     def stop(self, *, leaves: bool = False) -> None:
-        """End the guard and with it, by force, everything that still runs. Exit callbacks are not called any more.
+        """End the guard and with it, by force, all running processes. Exit callbacks are no longer called.
 
         Args:
-            leaves: Whether to leave the guard with what is kept to the next engine.
+            leaves: Whether to leave the guard with the kept programs to the next engine.
         """
         with self._changed:
             self._stopping = True
@@ -200,7 +200,7 @@ class Processes:
         if self._reader is not None and self._reader is not threading.current_thread():
             self._reader.join()
         if connection is not None and leaves:
-            self._note_down(connection, ended=True)  # this process may go on without us
+            self._note_down(connection, ended=True)  # this process may outlive the engine
             connection.leave()
         elif connection is not None:
             connection.wait()
@@ -213,14 +213,14 @@ class Processes:
         _close(output for program in left for output in program.outputs)
         if leaves:
             return
-        reap(sweep(self.engine_id, self._clock), self._clock)  # nothing, unless the guard was killed this moment
+        reap(sweep(self.engine_id, self._clock), self._clock)  # nothing, unless the guard was killed just now
         if self._directory is not None:
             record = EngineRecord.read(self._directory / RECORD_FILE)
             if record is not None and record.engine_id == self.engine_id:  # the directory may be another one by now
                 (self._directory / RECORD_FILE).unlink(missing_ok=True)
 
     def _inherit(self) -> HandOver | None:
-        """Take over the guard of the previous engine, with its name; None when it keeps nothing for us."""
+        """Take over the guard of the previous engine, with its engine id; None if it keeps nothing."""
         record = None if self._directory is None else EngineRecord.read(self._directory / RECORD_FILE)
         if record is None or self._directory is None or not living_guard(record):
             return None
@@ -249,7 +249,7 @@ class Processes:
         return clean_up_after(record, self._clock) if record is not None else 0
 
     def _connect(self) -> None:
-        """Start a guard and ask it for everything that an earlier one was asked for and did not start."""
+        """Start a guard and repeat the requests that an earlier one did not fulfil."""
         connection = GuardConnection.open(self.engine_id, self._start_seconds)
         self._open_door(connection)
         connection.send(self._last)
@@ -260,18 +260,18 @@ class Processes:
             held = list(self._held)
             if not stopping:
                 self._connection = connection
-        if stopping:  # meanwhile
+        if stopping:  # concurrently
             connection.close()
             connection.wait()
             return
-        connection.send(last)  # it may have changed meanwhile
+        connection.send(last)  # it may have changed concurrently
         for fd in held:
             connection.send(_HOLD, (fd,))
         for key, process in waiting:
             self._send_start(connection, key, process)
 
     def _open_door(self, connection: GuardConnection) -> None:
-        """Have the guard wait for the next engine when we have ended."""
+        """Make the guard wait for the next engine after this one has ended."""
         if self._directory is None or not self._grace_seconds:
             return
         door = listening_socket(self._directory)
@@ -296,7 +296,7 @@ class Processes:
         )
         try:
             record.write(self._directory / RECORD_FILE)
-        except OSError as error:  # only the cleaning up after a crash of engine and guard together needs it
+        except OSError as error:  # it is only needed for cleanup after a crash of engine and guard together
             _log.warning("The record of what runs cannot be written", extra={"cause": error.strerror})
 
     # --- calls --------------------------------------------------------------------------------------------------------
@@ -313,23 +313,23 @@ class Processes:
         keep: Keep | None = None,
         on_exit: ExitCallback,
     ) -> Start:
-        """Ask for a program in a session of its own, and return at once. The caller may close its descriptors.
+        """Request a program in a session of its own, and return at once. The caller may close its descriptors.
 
-        The answer is the handle of the process that runs, or one of these errors:
+        The answer is the handle of the running process, or one of these errors:
 
         - SpawnError: It cannot be started, with cause and remedy.
-        - UnavailableError: The machine is short of something, a file system does not answer, the guard cannot be
-          reached, or the start was withdrawn.
+        - UnavailableError: The machine lacks a resource, a file system does not answer, the guard cannot be reached, or
+          the start was withdrawn.
 
         Args:
             argv: Program, looked up in the PATH of `env`, and its arguments.
             env: Its whole environment; two marks are added.
             cwd: Its working directory.
-            output_fd: Becomes its standard output; its input is empty.
-            errors_fd: Becomes its standard error; None: the same.
-            directories: Made first where there is nothing.
-            keep: How it outlives this engine, or its output does; None: not at all.
-            on_exit: Called once when the process that ran ended, or was lost together with the guard.
+            output_fd: Its standard output; its input is empty.
+            errors_fd: Its standard error; None for `output_fd`.
+            directories: Directories to create first if missing.
+            keep: How it outlives this engine, or its output does; None for neither.
+            on_exit: Called once when the running process ended, or was lost together with the guard.
 
         Raises:
             UnavailableError: This process has no descriptors left, or the engine is stopping.
@@ -380,17 +380,17 @@ class Processes:
             raise no_answer() from None
 
     def withdraw(self, start: Start) -> None:
-        """Do without a program that has not started yet; its answer comes at once, unless it has started after all."""
+        """Cancel a pending start; its answer is set at once, unless it has started nevertheless."""
         self._tell("withdraw", start.key)
 
     def signal(self, handle: ProcessHandle, sig: int) -> None:
-        """Send a signal to the process, its group and whatever else descends from it; one that ended is left alone."""
+        """Send a signal to the process, its group and all its descendants; no effect on one that ended."""
         self._tell("signal", handle.key, int(sig))
 
     def kill_tree(self, handle: ProcessHandle) -> Future[None]:
-        """Kill the process, its group and whatever else descends from it, daemons included.
+        """Kill the process, its group and all its descendants, daemons included.
 
-        The future is done when nothing is left; at once when nothing was.
+        The future is done when none is left; at once if there was none.
         """
         with self._lock:
             gone = self._dying.setdefault(handle.key, Future())
@@ -406,11 +406,11 @@ class Processes:
         return self._grace_seconds > 0
 
     def renew_grace(self) -> None:
-        """Have the grace period of this engine hold, also for what the previous one had kept."""
+        """Apply this engine's grace period to programs kept by the previous one, too."""
         self._tell("grace", self._grace_seconds)
 
     def keep_nothing(self) -> None:
-        """Have all programs end with this engine from now on."""
+        """Let all programs end with this engine from now on."""
         with self._lock:
             self._grace_seconds = 0.0
         self.renew_grace()
@@ -421,9 +421,9 @@ class Processes:
             return self.keeps and group in self._noted
 
     def note(self, group: str, data: bytes) -> None:
-        """Leave something for the next engine to know about a group of programs, which are kept from now on.
+        """Leave a note about a group of programs to the next engine; they are kept from now on.
 
-        A group is lost when the guard dies that knew its programs: it is not kept any more.
+        If the guard that knew its programs dies, the group is lost and no longer kept.
         """
         with self._lock:
             lost = group in self._lost or not self.keeps
@@ -433,7 +433,7 @@ class Processes:
             self._tell("note", group, data)
 
     def forget(self, group: str) -> None:
-        """Keep a group no longer; what still runs of it ends with this engine."""
+        """Stop keeping a group; its running programs end with this engine."""
         with self._lock:
             known = group in self._noted or group in self._launched
             self._noted.discard(group)
@@ -446,7 +446,7 @@ class Processes:
         """Take over a program that the previous engine started.
 
         Args:
-            program: As it was handed over.
+            program: The program, as handed over.
             on_exit: As for `launch`; called at once if it has ended.
         """
         handle = ProcessHandle(program.key, program.pid, program.start_time, program.path)
@@ -460,12 +460,11 @@ class Processes:
 
     @contextmanager
     def executing_last(self, argv: Sequence[str], env: Mapping[str, str]) -> Iterator[None]:
-        """Have the guard execute a command when it has ended all processes because this one was killed meanwhile.
+        """Let the guard execute a command after it has ended all processes because this one was killed.
 
         Args:
-            argv: Full path of the program, and its arguments. It must end by itself, and do no harm to an engine that
-                comes after us.
-            env: Its environment; the marks of our processes are not added.
+            argv: Full path of the program, and its arguments. It must end by itself, and do no harm to a later engine.
+            env: Its environment; the marks of processes are not added.
         """
         encoded = {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
         self._leave_last(("last", list(argv), encoded))
@@ -475,9 +474,9 @@ class Processes:
             self._leave_last(_NO_LAST)
 
     def hold(self, fd: int) -> None:
-        """Have a descriptor kept open, and the lock on its file with it, until the last process has ended.
+        """Keep a descriptor open, and the lock on its file with it, until the last process has ended.
 
-        The caller closes its own only after `stop`.
+        The caller must close its own only after `stop`.
         """
         with self._lock:
             self._held.append(fd)
@@ -524,7 +523,7 @@ class Processes:
             self._replace_guard(connection)
 
     def _serve(self, connection: GuardConnection) -> None:
-        """Handle what the guard says until it is gone or sends something that is not a message."""
+        """Handle the guard's messages until it is gone or sends malformed data."""
         try:
             for messages in iter(connection.receive, None):
                 for message in messages:
@@ -559,13 +558,13 @@ class Processes:
                         handle, on_exit = self._running.pop(key, (None, None))
                         if key in self._handed_over:
                             self._handed_over[key] = exit_
-                    if handle is not None and on_exit is not None:  # else its start was given up
+                    if handle is not None and on_exit is not None:  # else its start was cancelled
                         on_exit(handle, exit_)
                 case ("gone", key):
                     self._conclude_kill(key)
                 case _:
                     _log.error("Guard process sends an unknown message", extra={"content": repr(message)})
-        except Exception:  # noqa: BLE001 - whatever it is, the log gets it and the other processes go on
+        except Exception:  # noqa: BLE001 - logged; other processes must not be affected
             _log.exception("Message of the guard process not handled", extra={"content": repr(message)})
 
     def _conclude_kill(self, key: int) -> None:
@@ -575,7 +574,7 @@ class Processes:
             gone.set_result(None)
 
     def _replace_guard(self, lost: GuardConnection) -> None:
-        """Kill what the dead guard left, start another, and report the processes that went with it."""
+        """Kill the dead guard's remaining processes, start another guard, and report the lost processes."""
         with self._lock:
             self._connection = None
             running, self._running = list(self._running.values()), {}
@@ -597,7 +596,7 @@ class Processes:
             self._conclude_kill(key)
 
     def _connect_again(self) -> None:
-        """Start another guard; ever more slowly when they die at once or the machine cannot start any."""
+        """Start another guard, with growing pauses if guards die at once or cannot be started."""
         quick = self._clock.monotonic() - self._connected_at < _QUICK_DEATH_SECONDS
         self._deaths_in_a_row = self._deaths_in_a_row + 1 if quick else 0
         while not self._stopping:
@@ -620,7 +619,7 @@ def _close(descriptors: Iterable[int]) -> None:
 
 
 def no_answer() -> UnavailableError:
-    """Return the error for a guard that does not say whether a program started."""
+    """Return the error for a guard that does not respond to a start."""
     return UnavailableError(f"the guard process did not say within {ANSWER_SECONDS:g} s whether the program started")
 
 

@@ -1,4 +1,4 @@
-"""Starts a guard, or takes over the one of an engine that has ended, and speaks with it."""
+"""Connection to a guard: a new one, or that of an engine that has ended."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 from katib.places.machine.processes import proc, wire
 from katib.places.machine.processes.keeping import VERSION, peer
 
-# The parent packages are empty shells here, so that the guard loads its own four files and nothing else of ours.
+# The parent packages are empty modules here, so that the guard loads only its own four files.
 _LAUNCHER = """
 import sys
 for name, path in zip(("katib", "katib.places.machine.processes"), sys.argv.pop().split(chr(0x1F))):
@@ -29,20 +29,20 @@ from katib.places.machine.processes.guard import main
 main()
 """
 _WAIT_SECONDS = 15.0
-"""The guard gives its last processes ten seconds to go."""
+"""The guard gives its last processes ten seconds to end."""
 
 _SEND_SECONDS = 10
-"""The guard reads at once. One that does not, with the socket full, is stopped or broken."""
+"""The guard reads at once. If it does not, with the socket full, it is stopped or broken."""
 
 
 _HAND_OVER_SECONDS = 20.0
-"""A guard without an engine answers at once; it is stopped or broken when it does not."""
+"""A guard without an engine responds at once; otherwise it is stopped or broken."""
 
 SOCKET_FILE = "guard.sock"
 
 
 class _Process(Protocol):
-    """The guard as a process: our own child, or that of an engine that has ended."""
+    """The guard as a process: a child, or that of an engine that has ended."""
 
     pid: int
 
@@ -50,24 +50,22 @@ class _Process(Protocol):
         """Kill it."""
 
     def wait(self, timeout: float) -> object:
-        """Wait for its end; raise subprocess.TimeoutExpired when the time is up."""
+        """Wait for its end; raise subprocess.TimeoutExpired after the timeout."""
 
 
 class _Stranger:
-    """A process that is not our child."""
+    """A process that is not a child of this one."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self._fd: int | None = os.pidfd_open(pid)
 
     def kill(self) -> None:
-        """Kill it."""
         if self._fd is not None:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._fd, signal.SIGKILL)
 
     def wait(self, timeout: float) -> None:
-        """Wait for its end."""
         if self._fd is None:
             return
         ended = select.poll()
@@ -79,20 +77,20 @@ class _Stranger:
 
 
 class KeptProcess(NamedTuple):
-    """A program of an engine that has ended, as the guard hands it over.
+    """A program of an engine that has ended, as handed over by the guard.
 
     Attributes:
-        key: As in its handle.
-        group: That it was started with.
-        name: Likewise.
+        key: Key of its handle.
+        group: Its group.
+        name: Its name.
         pid: Process id.
         start_time: Clock ticks since boot.
-        path: Of the program.
-        began: When it started, on the monotonic clock of the machine.
-        ended: When it ended; 0 while it runs.
+        path: Path of the program.
+        began: Time of its start, on the monotonic clock of the machine.
+        ended: Time of its end; 0 while it runs.
         status: Wait status; None while it runs.
-        remains: Whether it ended and left something running.
-        outputs: Read ends of the pipes that take its output and its errors, or both; the taker owns them.
+        remains: Whether it ended and left running processes.
+        outputs: Read ends of the pipes of its output and errors, or both; the receiver owns them.
     """
 
     key: int
@@ -110,14 +108,14 @@ class KeptProcess(NamedTuple):
 
 @dataclass(slots=True)
 class HandOver:
-    """All that a guard has kept, as far as its messages have said it.
+    """Everything that a guard has kept, as far as its messages were received.
 
     Attributes:
-        engine_id: Mark of the engine that has ended, and of its programs; empty before the first message.
-        last_key: The highest key of a program that it asked for.
-        notes: By group, what it left to be known.
+        engine_id: Mark of the ended engine and its programs; empty before the first message.
+        last_key: The highest key of a program that it requested.
+        notes: Its notes by group.
         programs: Oldest first.
-        held: Descriptors that it gave the guard to hold.
+        held: Descriptors that the guard holds for it.
     """
 
     engine_id: str = ""
@@ -127,7 +125,7 @@ class HandOver:
     held: list[int] = field(default_factory=list)
 
     def take(self, message: wire.Message, receiver: wire.Receiver) -> None:
-        """Take a message of the guard.
+        """Process a message of the guard.
 
         Raises:
             BrokenStreamError: It is of another version.
@@ -145,15 +143,14 @@ class HandOver:
                 raise wire.BrokenStreamError(f"a message of another version: {message[0]}")
 
     def close(self) -> None:
-        """Close all descriptors."""
         for descriptor in (*self.held, *(output for program in self.programs for output in program.outputs)):
             os.close(descriptor)
 
 
 def listening_socket(directory: Path) -> socket.socket | None:
-    """Return a socket in a directory, at which the next engine finds the guard; None where there cannot be one.
+    """Return a socket in a directory, at which the next engine finds the guard; None if it cannot be created.
 
-    Paths of sockets are short; the directory may be anywhere.
+    Paths of sockets must be short; the directory may be anywhere.
     """
     sock = socket.socket(socket.AF_UNIX)
     try:
@@ -192,11 +189,11 @@ class GuardConnection:
 
     @classmethod
     def open(cls, engine_id: str, start_seconds: float) -> GuardConnection:
-        """Start a guard. It needs no answer: requests wait in the socket until it is up.
+        """Start a guard. No response is needed: requests wait in the socket until it is up.
 
         Args:
-            engine_id: Marks the guard and what it starts.
-            start_seconds: How long a process may take to become its program.
+            engine_id: Mark of the guard and its processes.
+            start_seconds: Timeout for a process to become its program.
         """
         ours, theirs = socket.socketpair()
         _limit(ours, socket.SO_SNDTIMEO, _SEND_SECONDS)
@@ -217,11 +214,11 @@ class GuardConnection:
 
     @classmethod
     def take_over(cls, directory: Path, pid: int) -> tuple[GuardConnection, HandOver] | None:
-        """Return the connection to a guard whose engine has ended, and what it kept; None when it hands nothing over.
+        """Return the connection to a guard whose engine has ended, and its hand-over; None if it hands nothing over.
 
         Args:
-            directory: Where that engine left its socket.
-            pid: Of the guard.
+            directory: Directory of that engine's socket.
+            pid: Process id of the guard.
         """
         sock = socket.socket(socket.AF_UNIX)
         _limit(sock, socket.SO_RCVTIMEO, _HAND_OVER_SECONDS)
@@ -255,20 +252,20 @@ class GuardConnection:
         raise ConnectionResetError
 
     def send(self, data: bytes, fds: Sequence[int] = ()) -> None:
-        """Send a packed message. When the guard is gone or reads nothing, `receive` says so."""
+        """Send a packed message. If the guard is gone or does not read, `receive` reports it."""
         try:
             with self._send_lock:
                 wire.send(self._sock, data, fds)
-        except BlockingIOError:  # a part of the message may be on its way, so nothing can follow it
+        except BlockingIOError:  # a part of the message may be sent, so nothing can follow it
             self.kill()
         except OSError:
             return
 
     def receive(self) -> list[wire.Message] | None:
-        """Wait for messages; None when the guard is gone or the connection was closed.
+        """Wait for messages; None if the guard is gone or the connection was closed.
 
         Raises:
-            BrokenStreamError: What arrived is not a message.
+            BrokenStreamError: Malformed data arrived.
         """
         if self._waiting:
             waiting, self._waiting = self._waiting, []
@@ -279,20 +276,20 @@ class GuardConnection:
             return None
 
     def close(self) -> None:
-        """End the conversation, which ends the guard."""
-        with contextlib.suppress(OSError):  # it is gone already
+        """Close the connection, which ends the guard."""
+        with contextlib.suppress(OSError):  # it is closed already
             self._sock.shutdown(socket.SHUT_RDWR)
 
     def kill(self) -> None:
-        """End the guard by force, and with it what it started."""
+        """Kill the guard, and with it its processes."""
         self._process.kill()
 
     def leave(self) -> None:
-        """End the conversation, and leave the guard to the next engine."""
+        """Close the connection, and leave the guard to the next engine."""
         self._sock.close()
 
     def wait(self) -> None:
-        """Wait until the guard has ended; the thread that receives must be through."""
+        """Wait until the guard has ended; the receiving thread must have ended before."""
         for _ in range(2):
             try:
                 self._process.wait(_WAIT_SECONDS)

@@ -2,35 +2,34 @@
 
 Laws:
 
-- Everything the engine starts is a child of the guard. The guard is a subreaper: a process that loses its parent, by
-  a double fork or otherwise, becomes the guard's child and not init's.
-- When the engine ends, by whatever, its end of the socket closes (and its pidfd becomes readable, should a forked copy
-  hold the socket open). The guard then ends every program that is not to be kept, with all that descends from it.
-- Programs that are to be kept go on until another engine comes to the socket in the engine's directory, or the grace
-  period is over. With a grace period of 0, which is the default, nothing is kept.
-- A byte that a kept program prints is never lost and never there twice: without an engine the guard moves it from its
-  pipe to the end of the log (`keeping`), with one the engine does. Lines of its two pipes stay whole.
-- What a program of a group that is not kept has printed is in its log when the guard ends, if it was started with one.
-- The next engine gets all that is kept: the notes that the last one left, each program with the read ends of its
-  pipes, and how those ended that did. An end is remembered until an engine has the group of the program forgotten, so
-  it is seen by an engine that has stored what follows from it.
-- The guard serves one engine at a time. Only the account that it belongs to gets in; an engine of a version that does
-  not understand it ends it.
-- When the grace period is over without an engine, or nothing is kept, the guard kills every descendant until none is
-  left, and exits.
-- A service that containers share, such as their name server, is left alone: others use it.
-- It keeps open what the engine hands it to hold, such as a lock, until everything has ended.
-- What runs elsewhere on behalf of the engine, such as the containers of a service, is ended by a command that the
-  engine left with the guard; it is executed last, and only when the engine has not taken it back.
+- Everything the engine starts is a child of the guard. The guard is a subreaper: a process that loses its parent, by a
+  double fork or otherwise, becomes the guard's child and not init's.
+- When the engine ends, for any reason, its end of the socket closes (and its pidfd becomes readable, should a forked
+  copy hold the socket open). The guard then ends every program that is not kept, with all its descendants.
+- Kept programs run until another engine connects to the socket in the engine's directory, or the grace period ends.
+  With a grace period of 0, which is the default, nothing is kept.
+- No byte that a kept program prints is lost or duplicated: without an engine the guard moves it from its pipe to the
+  end of the log (`keeping`), with one the engine does. Lines of its two pipes stay whole.
+- The output of a program whose group is not kept is in its log when the guard ends, if it was started with one.
+- The next engine receives everything that is kept: the last engine's notes, each program with the read ends of its
+  pipes, and the exits of ended programs. An exit is remembered until an engine forgets the group of the program, so it
+  is seen by an engine that has stored its consequences.
+- The guard serves one engine at a time. Only its own account may connect; an engine of an incompatible version ends it.
+- When the grace period ends without an engine, or nothing is kept, the guard kills every descendant until none is left,
+  and exits.
+- A service shared by containers, such as their name server, is left alone: others use it.
+- It keeps descriptors of the engine open, such as a lock, until everything has ended.
+- Work that runs elsewhere for the engine, such as the containers of a service, is ended by a command of the engine; it
+  is executed last, and only if the engine has not withdrawn it.
 - When the guard itself is killed, the kernel kills its direct children (parent death signal), kept ones included; the
   engine, or the next one, finds the others by their environment.
 
 An orphan belongs to the process whose mark (`KATIB_PROCESS_ID`) is in its environment, else to the one that leads its
 session. An orphan that hid both has no owner, and is killed when the last started process has ended.
 
-Runs by `python -I -S` without site-packages: standard library only, and of ours only the three modules that it imports.
-Elsewhere than on Linux there are no subreapers, death signals and pidfds: process groups are killed, a daemon that left
-its group escapes, and nothing is kept.
+Runs by `python -I -S` without site-packages: it uses the standard library and the three modules that it imports only.
+On systems other than Linux there are no subreapers, death signals and pidfds: process groups are killed, a daemon that
+left its group escapes, and nothing is kept.
 """
 
 from __future__ import annotations
@@ -52,37 +51,36 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 _RETRY_SECONDS = 0.003
-"""Pause between two rounds of killing: a killed process needs a moment to go."""
+"""Pause between two rounds of killing: a killed process needs a moment to end."""
 
 _MOMENT_MILLISECONDS = 20
-"""Wait for one start before all else. One that hangs holds up the others for no longer than this."""
+"""How long one start is waited for first. A hanging one delays the others by no more than this."""
 
 _GIVE_UP_SECONDS = 10.0
 """A process in uninterruptible sleep cannot be killed; the guard does not wait for it forever."""
 
 _HANDLED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ)
-"""A Ctrl-C or a polite end is the engine's to answer. These get a handler that does nothing: unlike an ignored signal,
-a handled one is back to its default in the programs we start, at no cost."""
+"""A Ctrl-C or a SIGTERM is the engine's to handle. These get a handler that does nothing: unlike an ignored signal, a
+handled one is reset to its default in started programs, at no cost."""
 
 _LAST_SECONDS = 60.0
-"""How long the last command may take."""
+"""Timeout of the last command."""
 
 _LAST_PAUSE_SECONDS = 0.02
 
 _BUFFER = 1 << 16
 
 _STREAMS = 2
-"""Standard output and standard error, for which a program gets one descriptor each."""
+"""Standard output and standard error, with one descriptor each."""
 
 _RESERVED_FDS = 24
-"""What we need beside one descriptor for each process that is starting: our own, those of one message, /proc."""
+"""Descriptors beside one for each starting process: the guard's own, those of one message, /proc."""
 
 
 class _Process:
-    """A process that the engine asked for. No dataclass: importing those doubles the guard's memory and start-up.
+    """A process requested by the engine. No dataclass: importing those doubles the guard's memory and start-up time.
 
-    It is starting while `report` is open: the end of a pipe from which we read how far it is. The other end closes when
-    it becomes its program.
+    It is starting while `report` is open: the read end of a pipe with its progress. The other end closes on its exec.
     """
 
     __slots__ = ("deadline", "dying", "ended", "key", "pid", "report", "said", "start_time", "targets_seen")
@@ -100,13 +98,13 @@ class _Process:
         self.targets_seen: set[int] = set()
 
     def progress(self) -> tuple[str, int, str]:
-        """Return the step that a starting process came to, the errno of its failure or 0, and what that was about."""
+        """Return the step that a starting process reached, the errno of its failure or 0, and the path of that step."""
         *_, step, path, number = self.said.split(b"\0")
         return step.decode(), int(number or 0), os.fsdecode(path)
 
 
 class Guard:
-    """Serves one engine until it ends."""
+    """Serves one engine after the other until everything has ended."""
 
     def __init__(self, engine: socket.socket, engine_pid: int, start_seconds: float) -> None:
         self._start_seconds = start_seconds
@@ -125,7 +123,7 @@ class Guard:
         self._serve(engine, engine_pid)
 
     def _serve(self, engine: socket.socket, pid: int) -> None:
-        """Take an engine as the one to listen to."""
+        """Serve an engine from now on."""
         self._engine: socket.socket | None = engine
         self._receiver = wire.Receiver(engine)
         self._poll.register(engine, select.POLLIN)
@@ -146,7 +144,7 @@ class Guard:
         self._execute_last()
 
     def _turn(self, until: float | None = None) -> set[int]:
-        """Wait for something and handle it; return which descriptors were ready."""
+        """Wait for an event and handle it; return the descriptors that were ready."""
         dying = [process for process in self._started.values() if process.dying]
         ready = {fd for fd, _ in self._poll.poll(self._patience(dying, until))}
         if self._engine_fd in ready:
@@ -170,7 +168,7 @@ class Guard:
         return ready
 
     def _patience(self, dying: list[_Process], until: float | None) -> float | None:
-        """Return for how many milliseconds nothing has to be done by ourselves; None: forever."""
+        """Return the milliseconds until the guard has to act by itself; None for never."""
         if dying:
             return 1000 * _RETRY_SECONDS
         moments = [process.deadline for process in self._starting.values()]
@@ -202,17 +200,17 @@ class Guard:
                 self._keeping.handle(message, self._receiver)
 
     def _tell(self, *message: object) -> None:
-        """Say something to the engine; when none is there, the next one learns it as we hand over."""
+        """Send a message to the engine; without one, the next engine learns it from the hand-over."""
         if self._engine is not None:
             try:
                 wire.send(self._engine, wire.pack(message))
-            except OSError:  # it went this moment; what it had sent before can still be read
+            except OSError:  # it ended just now; what it had sent before can still be read
                 return
 
     # --- without an engine --------------------------------------------------------------------------------------------
 
     def _part(self) -> None:
-        """Take leave of an engine that has ended, after all that it had asked for but new programs."""
+        """Detach an engine that has ended, after processing its pending requests except new programs."""
         engine, self._engine = self._engine, None
         assert engine is not None
         engine.setblocking(False)
@@ -234,7 +232,7 @@ class Guard:
             self._engine_fd = None
 
     def _await_engine(self) -> bool:
-        """Keep what is to be kept until another engine comes; False when none came in time or nothing is kept."""
+        """Keep programs until another engine connects; False if none did in time or nothing is kept."""
         keeping = self._keeping
         if not keeping.is_needed:
             return False
@@ -259,7 +257,7 @@ class Guard:
         return engine is not None
 
     def _hand_over(self, engine: socket.socket) -> None:
-        """Say all that an engine has to know."""
+        """Send everything that an engine has to know."""
         left = [process for process in self._started.values() if process.ended and self._targets(process)]
         try:
             wire.send(engine, wire.pack(("hello", VERSION, self._mark[:-1], self._last_key)))
@@ -267,7 +265,7 @@ class Guard:
             for descriptor in self._held:
                 wire.send(engine, wire.pack(("held",)), (descriptor,))
             wire.send(engine, wire.pack(("handed-over",)))
-        except OSError:  # it is gone again, as the next turn will notice
+        except OSError:  # it is gone again, as the next turn will detect
             return
 
     # --- starting -----------------------------------------------------------------------------------------------------
@@ -294,19 +292,19 @@ class Guard:
         finally:
             for fd in fds:
                 os.close(fd)
-        # Most have started in a moment. Whatever we do before that costs a copy of each page that it touches.
+        # Most start in a moment. Any work of the guard before that costs a copy of each page that it touches.
         moment = select.poll()
         moment.register(report, 0)
         moment.poll(_MOMENT_MILLISECONDS)
         process = _Process(key, pid, report, time.monotonic() + self._start_seconds)
         self._starting[report] = self._by_pid[pid] = process
-        self._poll.register(report, 0)  # its end is enough; what stands in it matters only then
+        self._poll.register(report, 0)  # its end is enough; its content is only needed then
         self._read_report(process)
 
     def _fork(
         self, argv: list[str], env: dict[bytes, bytes], cwd: str, directories: list[str], fds: list[int]
     ) -> tuple[int, int]:
-        """Return a new process and its report. All that may wait for a file system it does itself."""
+        """Return a new process and its report. The process itself does everything that may wait for a file system."""
         if len(fds) < _STREAMS or len(self._starting) + self._keeping.count >= self._room:
             raise OSError(errno.EMFILE, "")
         report, tell = os.pipe()  # closed by a successful exec
@@ -319,19 +317,19 @@ class Guard:
             raise
         if pid == 0:
             if self._engine is not None:
-                self._engine.close()  # a process that hangs must not hide our end from the engine
+                self._engine.close()  # a hanging process must not hide the guard's end from the engine
             _become(argv, env, cwd, directories, fds)
         return pid, report
 
     def _read_report(self, process: _Process) -> None:
-        """Read what a process has said so far; at its end the process has started, or failed to."""
+        """Read a process's progress; at the end of the report it has started, or failed to."""
         try:
             while process.report is not None and (data := os.read(process.report, _BUFFER)):
                 process.said += data
         except BlockingIOError:
             return
         if process.report is None:
-            return  # the same turn has finished it
+            return  # the same turn has handled it
         step, number, path = process.progress()
         self._close_report(process)
         if number:
@@ -350,7 +348,7 @@ class Guard:
             process.report = None
 
     def _give_up(self, process: _Process, number: int) -> None:
-        """End a start, unless it came to its end meanwhile. A process that hangs in the kernel is reaped later."""
+        """End a start, unless it finished concurrently. A process that hangs in the kernel is reaped later."""
         self._read_report(process)
         if process.report is None:
             return
@@ -372,7 +370,7 @@ class Guard:
                 return
             process = self._by_pid.pop(pid, None)
             if process is not None:
-                self._read_report(process)  # all of it is there
+                self._read_report(process)  # it is complete
             if process is None or self._started.get(process.key) is not process:
                 continue  # an adopted orphan, or one that could not be started
             process.ended = True
@@ -394,18 +392,18 @@ class Guard:
 
     def _kill_remains(self, process: _Process) -> None:
         if self._started.get(process.key) is not process:
-            return  # the same turn has finished it
+            return  # the same turn has handled it
         process.targets_seen.update(self._targets(process))
         self._signal(process, signal.SIGKILL)
         self._reap()
-        # A dying process has no environment any more, so it is known only by having been a target before.
+        # A dying process has no environment any more, so it is recognized only as an earlier target.
         if process.ended and not self._targets(process) and not any(map(proc.is_running, process.targets_seen)):
             self._started.pop(process.key, None)
             self._tell("gone", process.key)
             self._kill_unowned()
 
     def _targets(self, process: _Process) -> list[int]:
-        """Return what is left of a process: itself, its descendants, its group and its adopted orphans."""
+        """Return the remains of a process: itself, its descendants, its group and its adopted orphans."""
         roots = [] if process.ended else [process.pid]
         roots += [pid for pid in self._orphans() if self._owner(pid) is process]
         found = [pid for root in roots for pid in (root, *proc.descendants(root)) if not proc.is_shared_service(pid)]
@@ -419,14 +417,14 @@ class Guard:
 
     def _owner(self, pid: int) -> _Process | None:
         mark = proc.environment_value(pid, proc.PROCESS_ID)
-        if mark is not None:  # of another engine, if a program of ours runs one
+        if mark is not None:  # of another engine, if one of this engine's programs runs one
             key = mark.removeprefix(self._mark)
             return self._started.get(int(key)) if key != mark and key.isdecimal() else None
         stat = proc.read_stat(pid)
         return next((m for m in self._started.values() if stat and m.pid in {stat.session, stat.group}), None)
 
     def _leaves_some(self, process: _Process) -> bool:
-        """Return whether there is an orphan of a process that has ended, or one without owner."""
+        """Return whether a process that has ended left an orphan, or one without owner exists."""
         owners = [self._owner(pid) for pid in self._orphans()]
         if process in owners or None in owners:
             return True
@@ -451,7 +449,7 @@ class Guard:
             time.sleep(_RETRY_SECONDS)
 
     def _execute_last(self) -> None:
-        """Run the command that the engine has left, and wait for its end. It goes on should we be killed meanwhile."""
+        """Run the engine's last command, and wait for its end. It survives a kill of the guard."""
         if self._last is None:
             return
         argv, env = self._last
@@ -470,7 +468,7 @@ class Guard:
             time.sleep(_LAST_PAUSE_SECONDS)
 
     def _reap_silently(self) -> bool:
-        """Reap what ended; True when no child is left."""
+        """Reap ended processes; True if no child is left."""
         try:
             while True:
                 pid, _ = os.waitpid(-1, os.WNOHANG)
@@ -482,7 +480,10 @@ class Guard:
 
 
 def _has_group(process: _Process, targets: list[int]) -> bool:
-    """Return whether the group id is still ours: after the leader is reaped, only members keep it from being reused."""
+    """Return whether the group id is still valid.
+
+    After the leader is reaped, only members keep it from being reused.
+    """
     if not process.ended or not proc.IS_LINUX:
         return True
     stats = map(proc.read_stat, targets)
@@ -506,7 +507,7 @@ def _open_pidfd(pid: int) -> int | None:
 
 
 def _become(argv: list[str], env: dict[bytes, bytes], cwd: str, directories: list[str], fds: list[int]) -> NoReturn:
-    """Turn the forked child into the wanted program."""
+    """Turn the forked child into the requested program."""
     output, errors, report = fds
 
     def begin(step: bytes, path: bytes) -> None:
@@ -516,7 +517,7 @@ def _become(argv: list[str], env: dict[bytes, bytes], cwd: str, directories: lis
         guard = os.getppid()
         proc.die_with_parent()
         if os.getppid() != guard:
-            os._exit(1)  # the guard died before the kernel knew our wish
+            os._exit(1)  # the guard died before the death signal was set
         os.setsid()
         for target, source in enumerate((os.open(os.devnull, os.O_RDONLY), output, errors)):
             os.dup2(source, target, inheritable=True)  # all sources are above 2: the guard's own three are open
@@ -550,7 +551,7 @@ def _execute(argv: list[str], env: dict[bytes, bytes], begin: Callable[[bytes, b
             os.execve(path, argv, env)  # noqa: S606 - starting the user's command is what the guard is for
         except (FileNotFoundError, NotADirectoryError):
             broken = path if os.access(path, os.F_OK) else broken
-        except OSError as error:  # a file that may not be executed: another directory may have a better one
+        except OSError as error:  # a file that may not be executed: another directory may have one that may
             failure = error
     if broken:
         begin(b"interpreter", broken)
@@ -558,7 +559,7 @@ def _execute(argv: list[str], env: dict[bytes, bytes], begin: Callable[[bytes, b
 
 
 def main() -> None:
-    """Serve the engine whose socket and process id are the arguments, before the seconds that a start may take."""
+    """Serve an engine; the arguments are its socket, its process id, and the timeout of a start in seconds."""
     for sig in _HANDLED_SIGNALS:
         signal.signal(sig, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

@@ -1,4 +1,4 @@
-"""What is known about a started process, how it ended, and why one could not be started."""
+"""Handle and exit of a process, and errors of a failed start."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from pathlib import PurePath
 from katib.errors import KatibError, ShortageError, TerminalError, UnavailableError, shortage_by
 
 _SIGNAL_BASE = 128
-"""A shell's and a container's exit code of a process that died by signal n is 128 + n."""
+"""A shell or container exits with 128 + n if its process died by signal n."""
 
 _FROM_OUTSIDE = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM})
-"""Signals that others send: the kernel's OOM killer, an administrator, a machine that shuts down."""
+"""Signals of others: the kernel's OOM killer, an administrator, a machine that shuts down."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a process ended.
+    """Exit of a process.
 
     Attributes:
-        code: Its exit code, 128 + n when signal n ended it.
-        signal: The signal that ended it, 0 when it exited by itself.
-        lost: The guard went down with it, so the code is ours (SIGKILL) and not the process's own.
-        remains: Something it started is still running; `Processes.kill_tree` ends that.
+        code: Its exit code, 128 + n if signal n ended it.
+        signal: The signal that ended it, 0 if it exited by itself.
+        lost: Whether it ended with the guard; then the code is assumed (SIGKILL) and not the process's own.
+        remains: Whether processes started by it still run; `Processes.kill_tree` ends them.
     """
 
     code: int
@@ -41,7 +41,7 @@ class Exit:
 
     @classmethod
     def of_status(cls, status: int, *, remains: bool) -> Exit:
-        """Return the exit that a wait status stands for."""
+        """Return the exit of a wait status."""
         code = os.waitstatus_to_exitcode(status)
         return cls(code, remains=remains) if code >= 0 else cls.by_signal(-code, remains=remains)
 
@@ -57,7 +57,7 @@ class Exit:
 
 
 def signal_name(number: int) -> str:
-    """Return `SIGKILL` and the like, the plain number for a real-time signal."""
+    """Return the name, such as `SIGKILL`, or the number of a real-time signal."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -66,13 +66,13 @@ def signal_name(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ProcessHandle:
-    """One started process. It stays the name of that process after its end, when the pid may be another's.
+    """One started process. The handle stays valid after its end, when the pid may be reused.
 
     Attributes:
         key: Unique within one `Processes`.
         pid: Process id, also of its session and process group.
-        start_time: Clock ticks since boot; with the pid it identifies a process for good. 0 where unknown.
-        program: Full path of what was executed.
+        start_time: Clock ticks since boot; identifies a process together with the pid. 0 if unknown.
+        program: Full path of the executed file.
     """
 
     key: int
@@ -121,15 +121,15 @@ _EXPLANATIONS = {
         "spawn-failed",
     ),
 }
-"""Cause, remedy and origin by the step that failed, and where it matters the errno."""
+"""Cause, remedy and origin by the failed step, and by the errno if relevant."""
 
 
 class SpawnError(TerminalError):
-    """A program that cannot be started, and what to do about it. A second try without a change gives the same.
+    """A program that cannot be started, with a remedy. A retry without a change fails the same way.
 
     Attributes:
-        cause: What is wrong, with the offending value.
-        remedy: What to do, as an imperative.
+        cause: The error, with the offending value.
+        remedy: The remedy, as an imperative.
         origin: `command-not-found`, `command-not-executable`, `command-too-long`, `directory-missing`,
             `volume-missing`, `spawn-failed`.
     """
@@ -144,16 +144,16 @@ class SpawnError(TerminalError):
 def spawn_error(
     step: str, number: int, path: str, *, argv: Sequence[str], env: Mapping[str, str], cwd: str
 ) -> KatibError:
-    """Return the error for a start that failed.
+    """Return the error for a failed start.
 
-    It is an UnavailableError when another try may help, a SpawnError otherwise. No file is looked at: the file system
-    may be what is wrong.
+    It is an UnavailableError if a retry may help, a SpawnError otherwise. No file is accessed: the file system may be
+    the cause.
 
     Args:
-        step: How far it came: `fork`, `setup`, `volume`, `cwd`, `exec`, `interpreter` (the program is there, but not
-            the one in its first line).
+        step: The failed step: `fork`, `setup`, `volume`, `cwd`, `exec`, `interpreter` (the program exists, but not the
+            one in its first line).
         number: The errno.
-        path: What that step was about.
+        path: Path of that step.
         argv: Program and arguments.
         env: The environment.
         cwd: The working directory.
@@ -174,7 +174,7 @@ def spawn_error(
 
 
 def _where(command: str, env: Mapping[str, str], cwd: str) -> str:
-    """Return where a command was looked for, as a part of a sentence."""
+    """Return the search path of a command, as a part of a sentence."""
     if "/" not in command:
         first, *others = env.get("PATH", os.defpath).split(os.pathsep)
         return f" (PATH {'begins with' if others else 'is'} {first})"

@@ -1,14 +1,13 @@
-"""What a guard keeps for the next engine: programs that go on, what they print, how they ended, and notes about them.
+"""State that a guard keeps for the next engine: running programs, their output, their exits, and notes.
 
-An engine gives each program that is to outlive it a group, and each group a note that only engines understand. While an
-engine is there, it reads what the programs print; the guard holds a copy of the read end of each pipe and does not
-touch it. While none is there, the guard moves the output from the pipes to the ends of the log files. It moves whole
-bytes from one to the other in the kernel (splice), so at every moment a byte is either in the pipe or in the log,
-whichever of the two is killed. A line that has not ended stays in its pipe: a program has two, and their lines are not
-mixed.
+An engine gives each program that is to outlive it a group, and each group a note that only engines understand. While
+there is an engine, it reads the programs' output; the guard holds a copy of the read end of each pipe and does not use
+it. Without an engine, the guard moves the output from the pipes to the ends of the log files. Whole bytes are moved in
+the kernel (splice), so at any time a byte is either in the pipe or in the log, whichever of the two processes is
+killed. An incomplete line stays in its pipe: a program has two, and their lines are not mixed.
 
-A log that takes no more (it is as long as it may become, the disk is full, its file system knows no splice) loses
-nothing: the program waits as soon as its pipe is full, and goes on with the next engine.
+A log that accepts no more data (it reached its maximum size, the disk is full, its file system does not support splice)
+loses nothing: the program blocks as soon as its pipe is full, and continues with the next engine.
 
 Part of the guard: standard library only.
 """
@@ -28,17 +27,18 @@ if TYPE_CHECKING:
     from katib.places.machine.processes.peek import Peek
 
 VERSION = 1
-"""Of what is handed over. An engine that knows another version ends the guard, and with it what the guard keeps."""
+"""Version of the hand-over. An engine of another version ends the guard, and with it everything that the guard
+keeps."""
 
 _CHUNK = 1 << 18
 _RETRY_SECONDS = 0.1
-"""How often a pipe of which nothing was moved is tried again: the disk may have room by now, or the line an end."""
+"""Interval of retries for a pipe without progress: the disk may have space by now, or the line an end."""
 
 _CREDENTIALS = struct.Struct("3i")
 
 
 class KeptProgram:
-    """A program that outlives the engine which asked for it. `status` is None until it has ended."""
+    """A program that outlives the engine that requested it. `status` is None until it has ended."""
 
     __slots__ = (
         "began",
@@ -70,13 +70,13 @@ class KeptProgram:
         self.status: int | None = None
 
     def pump(self, output: int, peek: Peek | None = None) -> bool | None:
-        """Move what waits in a pipe to the log; False when nothing can be moved now, None when the pipe has ended.
+        """Move waiting bytes from a pipe to the log; False if nothing can be moved now, None at the end of the pipe.
 
-        The position of the log's descriptor is its end: nothing else writes to it meanwhile.
+        The position of the log's descriptor is its end: there is no other writer.
 
         Args:
             output: The pipe.
-            peek: Finds the last line that has ended, behind which nothing is moved; None: all is moved.
+            peek: Finds the end of the last complete line, up to which bytes are moved; None to move everything.
         """
         try:
             if self.log_fd is None:
@@ -98,17 +98,17 @@ class KeptProgram:
             return False
 
     def close_log(self) -> None:
-        """Leave the log to an engine."""
+        """Close the log, for an engine."""
         if self.log_fd is not None:
             os.close(self.log_fd)
             self.log_fd = None
 
 
 class Keeping:
-    """Everything that is kept, and the door at which the next engine knocks.
+    """Everything that is kept, and the socket for the next engine.
 
     Attributes:
-        grace_seconds: How long to wait for the next engine; 0: nothing is kept.
+        grace_seconds: How long to wait for the next engine; 0 to keep nothing.
     """
 
     def __init__(self, poll: select.poll) -> None:
@@ -125,10 +125,10 @@ class Keeping:
     # --- what the engine says -----------------------------------------------------------------------------------------
 
     def handle(self, message: wire.Message, receiver: wire.Receiver) -> None:
-        """Do what a message of the engine asks for."""
+        """Execute a message of the engine."""
         match message:
             case ("listen",):
-                for descriptor in receiver.take_fds():  # the socket at which the next engine will knock
+                for descriptor in receiver.take_fds():  # the socket for the next engine
                     self.close()
                     self._door = socket.socket(fileno=descriptor)
                     self._door.setblocking(False)
@@ -136,7 +136,7 @@ class Keeping:
                 self.grace_seconds = seconds
             case ("note", group, data):
                 self._notes[group] = data
-            case ("forget", group):  # what still runs of it ends with the engine
+            case ("forget", group):  # its running programs end with the engine
                 self._notes.pop(group, None)
                 for key in [key for key, program in self._programs.items() if program.group == group]:
                     self.drop(key)
@@ -144,21 +144,21 @@ class Keeping:
     # --- what happens to programs -------------------------------------------------------------------------------------
 
     def add(self, key: int, program: KeptProgram) -> None:
-        """Take a program that is about to start."""
+        """Add a program that is about to start."""
         self._programs[key] = program
 
     def started(self, key: int, pid: int, start_time: int, path: str) -> None:
-        """Note that a program runs."""
+        """Record that a program runs."""
         if program := self._programs.get(key):
             program.pid, program.start, program.path, program.began = pid, start_time, path, time.monotonic()
 
     def ended(self, key: int, status: int) -> None:
-        """Note how a program has ended."""
+        """Record the exit of a program."""
         if program := self._programs.get(key):
             program.status, program.ended = status, time.monotonic()
 
     def drop(self, key: int) -> None:
-        """Forget a program: it did not start, or the engine knows its end."""
+        """Forget a program: it did not start, or the engine knows its exit."""
         if program := self._programs.pop(key, None):
             program.close_log()
             for output in program.outputs:
@@ -171,14 +171,14 @@ class Keeping:
 
     @property
     def count(self) -> int:
-        """How many descriptors the programs take that are known."""
+        """The number of descriptors of known programs."""
         return sum(len(program.outputs) for program in self._programs.values())
 
     # --- without an engine --------------------------------------------------------------------------------------------
 
     @property
     def is_needed(self) -> bool:
-        """Whether there is anything to wait for an engine with."""
+        """Whether there is a reason to wait for an engine."""
         return self._door is not None and self.grace_seconds > 0 and any(map(self.keeps, self._programs))
 
     def begin(self) -> None:
@@ -194,7 +194,7 @@ class Keeping:
                 self._poll.register(output, select.POLLIN)
 
     def turn(self, ready: set[int]) -> None:
-        """Move the output that is there."""
+        """Move the available output."""
         for descriptor in ready & self._moving.keys():
             program = self._moving[descriptor]
             if not (went_on := program.pump(descriptor, self._peek)):
@@ -212,11 +212,11 @@ class Keeping:
 
     @property
     def look_at(self) -> float | None:
-        """When to look again even if nothing happens, on the monotonic clock; None: no need to."""
+        """When to act without an event, on the monotonic clock; None for never."""
         return self._retry_at if self._stuck else None
 
     def accept(self, ready: set[int]) -> socket.socket | None:
-        """Return the next engine if it knocks. Another account is turned away."""
+        """Return the next engine if it connects. Other accounts are refused."""
         assert self._door is not None
         if self._door.fileno() not in ready:
             return None
@@ -242,11 +242,11 @@ class Keeping:
             program.close_log()
 
     def hand_over(self, engine: socket.socket, remains: frozenset[int]) -> None:
-        """Say all that is kept, each program with the read ends of its outputs.
+        """Send everything that is kept, each program with the read ends of its outputs.
 
         Args:
             engine: The next engine.
-            remains: Keys of programs that ended and left something running.
+            remains: Keys of ended programs that left running processes.
 
         Raises:
             OSError: It is gone.
@@ -257,23 +257,23 @@ class Keeping:
             wire.send(engine, wire.pack(("program", key, *facts)), p.outputs)
 
     def save(self) -> None:
-        """Move what is left in the pipes to the logs: all programs have ended."""
+        """Move the rest of the pipes to the logs: all programs have ended."""
         for program in self._programs.values():
             for output in program.outputs:
-                poll = select.poll()  # a service that is left alone may hold the pipe open
+                poll = select.poll()  # a shared service may hold the pipe open
                 poll.register(output, select.POLLIN)
                 while poll.poll(0) and program.pump(output):
                     continue
 
     def close(self) -> None:
-        """Let no engine in any more."""
+        """Refuse further engines."""
         if self._door is not None:
             self._door.close()
             self._door = None
 
 
 def _open_peek() -> Peek | None:
-    """Return what looks into pipes; None where the kernel does not allow it."""
+    """Return a reader of pipes; None if the kernel does not allow it."""
     from katib.places.machine.processes.peek import Peek  # costs time and memory, and is needed without an engine only
 
     try:
@@ -283,7 +283,7 @@ def _open_peek() -> Peek | None:
 
 
 def peer(sock: socket.socket) -> tuple[int, int]:
-    """Return process and account at the other end."""
+    """Return process id and user id of the peer."""
     data = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(data)
     return pid, uid

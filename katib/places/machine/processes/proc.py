@@ -1,7 +1,7 @@
-"""What the kernel says about processes: /proc and two process attributes of Linux.
+"""Information about processes from the kernel: /proc and two process attributes of Linux.
 
-Elsewhere (macOS) there is no /proc: every question is answered with "nothing known", and callers fall back to process
-groups. Standard library only, because the guard runs without site-packages.
+Elsewhere (macOS) there is no /proc: every query returns "unknown", and callers fall back to process groups. Standard
+library only, because the guard runs without site-packages.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import sys
 from collections.abc import Iterator
 
 ENGINE_ID = "KATIB_ENGINE_ID"
-"""Environment variable that every process of one engine carries."""
+"""Environment variable of all processes of one engine."""
 
 PROCESS_ID = "KATIB_PROCESS_ID"
-"""Environment variable that a started process and everything it forks carry."""
+"""Environment variable of a started process and all its forks."""
 
 _SHARED_SERVICES = frozenset({b"aardvark-dns"})
 
@@ -42,7 +42,7 @@ class Stat:
 
 
 def _read(path: str) -> bytes:
-    """Return a file of /proc. Not by `open`, whose buffers and questions about the file cost more than its content."""
+    """Return a file of /proc. Not by `open`, whose buffers and system calls cost more than the content."""
     descriptor, found = os.open(path, os.O_RDONLY | os.O_CLOEXEC), b""
     try:
         while part := os.read(descriptor, _PART_BYTES):
@@ -53,9 +53,9 @@ def _read(path: str) -> bytes:
 
 
 def read_stat(pid: int) -> Stat | None:
-    """Return the identity of a process, None when it is gone."""
+    """Return the identity of a process, None if it is gone."""
     try:
-        # The command name stands in parentheses and may itself contain blanks and parentheses.
+        # The command name is in parentheses and may itself contain blanks and parentheses.
         fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     except OSError:
         return None
@@ -63,13 +63,13 @@ def read_stat(pid: int) -> Stat | None:
 
 
 def is_running(pid: int) -> bool:
-    """Return whether a process exists and has not ended; False where nothing is known."""
+    """Return whether a process exists and has not ended; False if unknown."""
     stat = read_stat(pid)
     return stat is not None and stat.state not in {"Z", "X"}
 
 
 def environment_value(pid: int, name: str) -> str | None:
-    """Return a variable of the environment a process was started with; None when absent, hidden or not on Linux."""
+    """Return a variable of a process's initial environment; None if absent, hidden or not on Linux."""
     try:
         environment = _read(f"/proc/{pid}/environ")
     except OSError:
@@ -82,7 +82,7 @@ def environment_value(pid: int, name: str) -> str | None:
 
 
 def all_pids() -> list[int]:
-    """Return every process we can see."""
+    """Return all visible processes."""
     try:
         return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - pathlib costs 5 ms
     except OSError:
@@ -115,23 +115,23 @@ def _children_by_scan(pid: int) -> list[int]:
 def descendants(pid: int) -> list[int]:
     """Return children, their children and so on, parents before children, zombies included."""
     found = children(pid)
-    for child in found:  # the list grows while we walk it
+    for child in found:  # the list grows during the iteration
         found += children(child)
     return found
 
 
 def pids_with(name: str, value: str) -> Iterator[int]:
-    """Yield the processes that were started with this variable in their environment, but us and shared services."""
+    """Yield the processes started with this variable in their environment, except this one and shared services."""
     for pid in all_pids():
         if pid != os.getpid() and environment_value(pid, name) == value and not is_shared_service(pid):
             yield pid
 
 
 def is_shared_service(pid: int) -> bool:
-    """Return whether a process serves others too, although one of ours was the first that needed it.
+    """Return whether a process also serves others, although one of this engine's was the first to need it.
 
-    The first container with a network starts the name server of all containers of the account, and it looks like a
-    daemon that this container has left behind.
+    The first container with a network starts the name server of all containers of the account, which looks like a
+    daemon left behind by this container.
     """
     try:
         return _read(f"/proc/{pid}/comm").strip() in _SHARED_SERVICES
@@ -140,7 +140,7 @@ def is_shared_service(pid: int) -> bool:
 
 
 def kill(pid: int, sig: int = signal.SIGKILL) -> None:
-    """Send a signal to one process; a process that is gone or not ours is left alone."""
+    """Send a signal to one process, if it exists and belongs to this account."""
     try:
         os.kill(pid, sig)
     except (ProcessLookupError, PermissionError):
@@ -148,22 +148,22 @@ def kill(pid: int, sig: int = signal.SIGKILL) -> None:
 
 
 def kill_group(group: int, sig: int = signal.SIGKILL) -> bool:
-    """Send a signal to a process group; False when it has no members. Signal 0 only asks."""
+    """Send a signal to a process group; False if it has no members. Signal 0 only checks."""
     try:
         os.killpg(group, sig)
     except ProcessLookupError:
         return False
-    except PermissionError:  # macOS says so of a group of zombies; Linux of a group that changed its user
+    except PermissionError:  # macOS raises it for a group of zombies; Linux for a group that changed its user
         return not IS_LINUX or sig == 0
     return True
 
 
 def adopt_orphans() -> bool:
-    """Become the parent of every descendant whose own parent dies; False where the kernel cannot."""
+    """Become the parent of every descendant whose own parent dies; False if not supported."""
     return _libc is not None and _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
 
 def die_with_parent() -> None:
-    """Ask for SIGKILL when the thread that forked us ends."""
+    """Request SIGKILL when the thread that forked this process ends."""
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)

@@ -1,8 +1,8 @@
-"""Processes of an engine that has ended.
+"""Cleanup after an engine that has ended.
 
-Every process carries its engine's id in its environment, and the engine notes that id on disk. The next engine in the
-same directory kills what still carries it. A bare pid is never trusted: the kill goes through a pidfd that was opened
-before the mark was checked, so a process that took over the number is never hit.
+Every process has its engine's id in its environment, and the engine records that id on disk. The next engine in the
+same directory kills the processes with that id. A bare pid is never trusted: the kill uses a pidfd that was opened
+before the mark was checked, so a process with a reused pid is never hit.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ RECORD_FILE = "engine.json"
 _PAUSE_SECONDS = 0.005
 _PATIENCE_SECONDS = 10.0
 _DEATH_MILLISECONDS = 1000
-"""A killed process is gone in a moment, unless it sleeps in the kernel."""
+"""A killed process ends in a moment, unless it sleeps in the kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineRecord:
-    """What an engine leaves on disk to be cleaned up by.
+    """Record for cleaning up after a crashed engine.
 
     Attributes:
         engine_id: The mark in the environment of its processes.
-        boot_id: Which boot of the machine; after another one nothing can be left.
-        pid: Of the engine itself, with its start time; 0 when it has ended and left its guard to the next one.
-        start_time: Clock ticks since boot.
-        guard_pid: Of the guard, with its start time.
-        guard_start_time: Clock ticks since boot.
+        boot_id: Boot of the machine; after another one no process can be left.
+        pid: Process id of the engine; 0 if it has ended and left its guard to the next one.
+        start_time: Start time of the engine in clock ticks since boot.
+        guard_pid: Process id of the guard.
+        guard_start_time: Start time of the guard in clock ticks since boot.
     """
 
     engine_id: str
@@ -50,12 +50,12 @@ class EngineRecord:
     guard_start_time: int
 
     def write(self, path: Path) -> None:
-        """Replace the file whole, so that a crash in between leaves the old or the new one."""
+        """Replace the file atomically, so that a crash leaves the old or the new one."""
         write_whole(path, json.dumps(asdict(self)))
 
     @classmethod
     def read(cls, path: Path) -> EngineRecord | None:
-        """Return what the last engine wrote; None when there is nothing readable."""
+        """Return the last engine's record; None if there is none that is readable."""
         try:
             return cls(**json.loads(path.read_text()))
         except (OSError, ValueError, TypeError):
@@ -63,7 +63,7 @@ class EngineRecord:
 
 
 def boot_id() -> str:
-    """Return the identity of this boot, empty where unknown."""
+    """Return the identity of this boot, empty if unknown."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -71,13 +71,13 @@ def boot_id() -> str:
 
 
 def is_alive(pid: int, start_time: int) -> bool:
-    """Return whether that very process still runs; one that ended and waits to be reaped does not."""
+    """Return whether that very process still runs; zombies do not count."""
     stat = proc.read_stat(pid)
     return stat is not None and stat.start_time == start_time and proc.is_running(pid)
 
 
 def clean_up_after(record: EngineRecord, clock: Clock) -> int:
-    """Kill what an engine left behind and return how many processes that were.
+    """Kill an engine's remaining processes and return their number.
 
     Raises:
         TerminalError: That engine is alive: two engines must not share a directory.
@@ -90,32 +90,32 @@ def clean_up_after(record: EngineRecord, clock: Clock) -> int:
         )
     # Its guard knows descendants that hid their mark; it is already killing, so let it finish first.
     wait_until(lambda: not is_alive(record.guard_pid, record.guard_start_time), clock, _PATIENCE_SECONDS / 2)
-    if is_alive(record.guard_pid, record.guard_start_time):  # it is stopped, or keeps what we cannot take over
+    if is_alive(record.guard_pid, record.guard_start_time):  # it is stopped, or its hand-over is incompatible
         _kill_marked(record.guard_pid, record.engine_id)
     return len(sweep(record.engine_id, clock))
 
 
 def living_guard(record: EngineRecord) -> bool:
-    """Return whether an engine has ended and its guard is there."""
+    """Return whether an engine has ended and its guard still runs."""
     if record.boot_id != boot_id() or (record.pid != os.getpid() and is_alive(record.pid, record.start_time)):
         return False
     return is_alive(record.guard_pid, record.guard_start_time)
 
 
 def is_engine_at_work(path: Path) -> bool:
-    """Return whether the engine that left this record is alive."""
+    """Return whether the engine of this record is alive."""
     record = EngineRecord.read(path)
     return record is not None and record.boot_id == boot_id() and is_alive(record.pid, record.start_time)
 
 
 def may_have_programs(path: Path) -> bool:
-    """Return whether programs of the engine that left this record may run: it is alive, or its guard is."""
+    """Return whether programs of this record's engine may run: it or its guard is alive."""
     record = EngineRecord.read(path)
     return record is not None and (is_engine_at_work(path) or living_guard(record))
 
 
 def sweep(engine_id: str, clock: Clock) -> set[int]:
-    """Kill every process that carries the mark of an engine, until none is left; return who they were."""
+    """Kill every process with the mark of an engine, until none is left; return their ids."""
     killed: set[int] = set()
 
     def none_is_left() -> bool:
@@ -128,7 +128,7 @@ def sweep(engine_id: str, clock: Clock) -> set[int]:
 
 
 def reap(pids: Iterable[int], clock: Clock) -> None:
-    """Take the exit codes of killed processes that became our children when their guard died."""
+    """Reap killed processes that became children of this one when their guard died."""
     left = set(pids)
 
     def all_are_reaped() -> bool:
@@ -139,7 +139,7 @@ def reap(pids: Iterable[int], clock: Clock) -> None:
 
 
 def wait_until(holds: Callable[[], bool], clock: Clock, seconds: float) -> None:
-    """Ask until something holds or the time is up."""
+    """Poll until a condition holds or the timeout expires."""
     deadline = clock.monotonic() + seconds
     pause = threading.Condition()
     while not holds() and clock.monotonic() < deadline:
@@ -155,7 +155,7 @@ def _is_reaped(pid: int) -> bool:
 
 
 def _kill_marked(pid: int, engine_id: str) -> bool:
-    """Kill a process if it carries the mark, and wait for its end; True when it did and was alive."""
+    """Kill a process if it has the mark, and wait for its end; True if it did and was alive."""
     try:
         fd = os.pidfd_open(pid)
     except OSError:

@@ -1,7 +1,7 @@
-"""Messages between the engine and its guard: length, marshaled tuple, file descriptors beside it.
+"""Messages between the engine and its guard: length, marshaled tuple, and file descriptors.
 
 Both ends belong to one account, so `marshal` is safe, and it costs no import. A guard may be older than its engine, and
-run another version of Python: messages have a form that all of them read. Standard library only.
+run another version of Python: messages have a format that all of them read. Standard library only.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 Message: TypeAlias = "tuple[Any, ...]"
 
 LARGEST_BYTES = 1 << 26
-"""Far beyond what the kernel takes as arguments and environment; a longer message means that the stream is broken."""
+"""Far above the kernel's limit of arguments and environment; a longer message means that the stream is broken."""
 
 _FORM = 4
-"""Of `marshal`, since Python 3.4."""
+"""Version of `marshal`'s format, since Python 3.4."""
 
 _HEADER = struct.Struct("!I")
 _CHUNK = 1 << 16
@@ -32,20 +32,20 @@ _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
 
 class BrokenStreamError(Exception):
-    """What arrived is not a message."""
+    """Malformed data arrived."""
 
 
 def pack(message: Message) -> bytes:
-    """Return a message as it goes over the socket."""
+    """Return the bytes of a message for the socket."""
     body = marshal.dumps(message, _FORM)
     return _HEADER.pack(len(body)) + body
 
 
 def send(sock: socket.socket, data: bytes, fds: Sequence[int] = ()) -> None:
-    """Send a packed message whole. The descriptors are duplicated to the other side.
+    """Send a packed message completely. The descriptors are duplicated to the other side.
 
     Raises:
-        OSError: The other side is gone, or reads nothing for as long as the socket allows.
+        OSError: The other side is gone, or does not read within the socket's timeout.
     """
     if fds:
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
@@ -62,10 +62,10 @@ class Receiver:
         self._fds: deque[list[int]] = deque()
 
     def receive(self) -> list[Message] | None:
-        """Wait for data and return the messages that are complete; None at the end of the stream.
+        """Wait for data and return the complete messages; None at the end of the stream.
 
         Raises:
-            BrokenStreamError: What arrived is not a message.
+            BrokenStreamError: Malformed data arrived.
         """
         room = socket.CMSG_SPACE(_MAX_FDS * array.array("i").itemsize)
         try:
@@ -100,9 +100,9 @@ class Receiver:
         return messages
 
     def take_fds(self) -> list[int]:
-        """Return the descriptors of the oldest message that has any and is not asked about yet; the caller owns them.
+        """Return the descriptors of the oldest message with any not returned yet; the caller owns them.
 
-        They are fewer than were sent when this process has no room for them. (One read never spans two messages with
-        descriptors: the kernel ends it behind the first.)
+        They are fewer than were sent if this process has no room for them. (One read never spans two messages with
+        descriptors: the kernel ends it after the first.)
         """
         return self._fds.popleft()

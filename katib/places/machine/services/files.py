@@ -1,4 +1,4 @@
-"""Where services meet and write: short socket paths, and their output with its last lines."""
+"""Files of services: sockets with short paths, and logs with access to their last lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TAIL_LINES = 3
 
 
 class SocketDirectory:
-    """A private directory for sockets and tokens, with a short path. Those of dead owners are removed on the way."""
+    """A private directory for sockets and tokens, with a short path. Also removes those of dead owners."""
 
     def __init__(self) -> None:
         given = (os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir())
@@ -34,16 +34,16 @@ class SocketDirectory:
         self._count = 0
 
     def new_path(self) -> Path:
-        """Return a path that was never used, so that nothing of an earlier process answers there."""
+        """Return a path that was never used, so that no earlier process listens there."""
         self._count += 1
         return self._path / f"{self._count}.sock"
 
     def path(self, name: str) -> Path:
-        """Return the path of a file that its user names: not a number with `.sock`."""
+        """Return the path of a file with a name of the caller's: not a number with `.sock`."""
         return self._path / name
 
     def remove(self) -> None:
-        """Remove the directory and what is left in it."""
+        """Remove the directory and its content."""
         shutil.rmtree(self._path, ignore_errors=True)
 
 
@@ -53,13 +53,13 @@ def _remove_abandoned(base: Path) -> None:
         if not (hyphen and name.startswith(_PREFIX) and owner.isdecimal()) or is_running(int(owner)):
             continue
         directory = base / name
-        with contextlib.suppress(FileNotFoundError):  # another engine removes it now
+        with contextlib.suppress(FileNotFoundError):  # another engine removes it concurrently
             if directory.stat().st_uid == os.getuid():
                 shutil.rmtree(directory, ignore_errors=True)
 
 
 class ServiceLog:
-    """The file that takes the output of a service over all its restarts."""
+    """The log of a service across all its restarts."""
 
     def __init__(self, directory: Path, service: ServiceId) -> None:
         self.path = directory / f"{service.file_name}.log"
@@ -75,7 +75,7 @@ class ServiceLog:
         return descriptor
 
     def last_lines(self) -> str:
-        """Return the last lines that the newest process printed, on one line; empty when it printed nothing."""
+        """Return the last lines of the newest process's output, on one line; empty if it printed nothing."""
         try:
             with self.path.open("rb") as file:
                 end = file.seek(0, os.SEEK_END)

@@ -23,16 +23,18 @@ if TYPE_CHECKING:
 
 
 class ServiceHost:
-    """Fits `katib.engine.controllers.ports.ServiceDirectory`. Thread-safe; no call but `close` waits for a process.
+    """Services as local processes. Implements `katib.engine.controllers.ports.ServiceDirectory`.
+
+    Thread-safe; only `close` waits for a process.
 
     Args:
-        processes: Starts processes that do not outlive us.
-        log_directory: Where their output is kept, one file for each service.
-        plans: Services that a user plugged in; they take precedence over our own of the same name.
-        catalog: Says which algorithms there are. Needed by `service_for`, not by `prewarm`: may be set later.
-        db_manager_address: Returns where an early stopping service reads metrics.
-        timing: How long things may take.
-        clock: Where that is measured.
+        processes: Starts processes that end with this one.
+        log_directory: Directory of their logs, one file for each service.
+        plans: Services that a user plugged in; they take precedence over built-in ones of the same name.
+        catalog: The algorithms. Needed by `service_for`, not by `prewarm`: may be set later.
+        db_manager_address: Returns the address from which an early stopping service reads metrics.
+        timing: Timeouts and intervals.
+        clock: The clock.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class ServiceHost:
         self._listeners.append(listener)
 
     def prewarm(self, algorithm: str, *, early_stopping: bool = False) -> None:
-        """Start a service before it is needed; it stops again when it is not used.
+        """Start a service before it is needed; it stops again if it is not used.
 
         Raises:
             TerminalError: There is no such algorithm.
@@ -76,10 +78,10 @@ class ServiceHost:
             self._supervisor(service, None)
 
     def service_for(self, experiment: Experiment) -> ServiceClient | None:
-        """Return a client when the services are ready, None while they start; the same client as long as they live.
+        """Return a client if the services are ready, None while they start; the same client as long as they live.
 
         Raises:
-            TerminalError: There is no such algorithm, or its process dies of itself again and again.
+            TerminalError: There is no such algorithm, or its process crashes repeatedly.
         """
         user, spec = (experiment.namespace, experiment.name), experiment.spec
         wanted = [ServiceId("" if spec.algorithm is None else spec.algorithm.algorithm_name)]
@@ -110,14 +112,14 @@ class ServiceHost:
             return client
 
     def waiting_for(self, experiment: Experiment) -> str:
-        """Return what keeps the services from being ready that may pass, such as a machine without memory."""
+        """Return the passing obstacle to the services becoming ready, such as a lack of memory."""
         user = (experiment.namespace, experiment.name)
         with self._lock:
             supervisors = list(self._supervisors.values())
         return "; ".join(filter(None, (supervisor.waiting_for(user) for supervisor in supervisors)))
 
     def release(self, experiment: Experiment) -> None:
-        """Say that the experiment asks no more for now, so that idle services may stop. Releasing twice is fine."""
+        """Release the services, so that idle ones may stop; idempotent."""
         user = (experiment.namespace, experiment.name)
         with self._lock:
             self._clients.pop(user, None)
@@ -126,7 +128,7 @@ class ServiceHost:
             supervisor.release(user)
 
     def states_of(self, namespace: str, experiment: str) -> tuple[ServiceState, ...]:
-        """Return how the services are doing that an experiment waits for or uses."""
+        """Return the states of the services that an experiment waits for or uses."""
         user = (namespace, experiment)
         with self._lock:
             supervisors = list(self._supervisors.values())
@@ -137,7 +139,7 @@ class ServiceHost:
         return tuple(states)
 
     def close(self) -> None:
-        """Stop every service and wait until its process is gone. Calls in flight fail with UnavailableError."""
+        """Stop every service and wait until its process is gone. Pending calls fail with UnavailableError."""
         with self._lock:
             self._closed = True
             supervisors = list(self._supervisors.values())
@@ -151,7 +153,7 @@ class ServiceHost:
         self._sockets.remove()
 
     def _addressed_connection(self, plan: ServicePlan) -> Connection:
-        """Return the connection to a service that is run elsewhere: always "ready", its calls fail if it is not."""
+        """Return the connection to an external service: always "ready", its calls fail if it is not."""
         from katib.wire.rpc.connection import Connection
 
         with self._lock:

@@ -1,16 +1,16 @@
 """Keeps one service process running for as long as it is used: a thread around its life cycle.
 
-The thread starts the process, asks until it serves, then sleeps until the process exits, its users have been gone for a
-while, or it is stopped. What follows is decided by the life cycle, which is pure: a state and what happened in, a state
+The thread starts the process, probes until it serves, then sleeps until the process exits, its users have been gone for
+a while, or it is stopped. The life cycle decides about the next step, and is pure: a state and an event in, a state
 out.
 
-    STARTING --serves--> READY --exits--> STARTING (after a pause that grows)
-    STARTING, READY --unused--> STOPPED        STARTING, READY --exits again and again--> FAILED
+    STARTING --serves--> READY --exits--> STARTING (after a growing pause)
+    STARTING, READY --unused--> STOPPED        STARTING, READY --exits repeatedly--> FAILED
 
-A process that answered at least one call wipes out the failures before it: a service that crashes on one in a hundred
-requests goes on, one that crashes on every request ends as FAILED with its last words. One that is ended from outside,
-by the kernel for want of memory for example, or cannot be started for now, or whose last words speak of a shortage of
-the machine, never fails for that: the cause may pass.
+A process that answered at least one call resets the failures before it: a service that crashes on one in a hundred
+requests continues, one that crashes on every request ends as FAILED with its last output. A process that is ended from
+outside, such as by the kernel for lack of memory, cannot be started for now, or whose last output reports a shortage of
+the machine, never fails the service: the cause may pass.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from katib.places.machine.services.files import ServiceLog, SocketDirectory
 
 @dataclass(frozen=True, slots=True)
 class Lifecycle:
-    """Where a service is in its life; times are monotonic.
+    """State of a service's life cycle; times are monotonic.
 
     Attributes:
-        plan: How it is started.
-        timing: How long things may take.
-        idle_since: When it was used last.
+        plan: Its start-up plan.
+        timing: Timeouts and intervals.
+        idle_since: Time of its last use.
         users: The experiments that use it.
-        phase: Where it is.
-        stopping: Whether it is to end; then it takes no user any more.
-        failures: Processes in a row that answered nothing.
-        faults: The newest of them that ended for a cause of their own.
+        phase: Its phase.
+        stopping: Whether it is to end; then it accepts no user any more.
+        failures: Consecutive processes without a response.
+        faults: The most recent of them that ended for a cause of their own.
         last_error: How the last of them ended; in the phase FAILED, why the service did.
-        waiting_for: What keeps it from answering that may pass, once that has lasted; the same words each time.
+        waiting_for: The passing obstacle to its responses, once it has lasted; always in the same words.
     """
 
     plan: ServicePlan
@@ -60,10 +60,10 @@ class Lifecycle:
     waiting_for: str = ""
 
     def used(self, user: User | None, now: float) -> Lifecycle | None:
-        """Return the state with a user more, None for one that only puts off the idle end.
+        """Return the state with another user; None only delays the idle end.
 
         Returns:
-            None when it can be used no more; one that comes new to a failed service gets a new attempt elsewhere.
+            None if it can no longer be used; a new user of a failed service gets a new attempt elsewhere.
         """
         if self.stopping or self.phase is Phase.STOPPED or (self.phase is Phase.FAILED and user not in self.users):
             return None
@@ -74,12 +74,12 @@ class Lifecycle:
         return replace(self, idle_since=now, users=self.users - {user})
 
     def at(self, now: float) -> Lifecycle:
-        """Return the state at a moment: it stops when it was not used for long."""
+        """Return the state at a time: it stops if unused for too long."""
         left = self.seconds_until_idle(now)
         return replace(self, stopping=True) if left is not None and left <= 0 else self
 
     def seconds_until_idle(self, now: float) -> float | None:
-        """Return after which time without a user it stops; None while it has one."""
+        """Return the time until it stops for lack of users; None while it has one."""
         return None if self.users else max(0.0, self.idle_since + self.timing.idle - now)
 
     def after_exit(self, ending: str, details: str, *, may_pass: bool, answered: bool, seconds: float) -> Lifecycle:
@@ -87,8 +87,8 @@ class Lifecycle:
 
         Args:
             ending: How it ended.
-            details: What else there is to say.
-            may_pass: Whether the cause is not its own, so that the next process may fare better.
+            details: Further details.
+            may_pass: Whether the cause is not its own, so that the next process may succeed.
             answered: Whether it answered any call.
             seconds: How long it ran.
         """
@@ -107,11 +107,11 @@ class Lifecycle:
 
     @property
     def pause_seconds(self) -> float:
-        """How long to wait before the next process is started."""
+        """Pause before the next process is started."""
         return self.timing.restart.pause_seconds(max(1, self.failures))
 
     def state_for(self, user: User) -> ServiceState | None:
-        """Return how the service is doing, to one of its users; None to others."""
+        """Return the state of the service for one of its users; None for others."""
         if user not in self.users:
             return None
         given_up = self.phase is Phase.FAILED
@@ -128,7 +128,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _PROBE = Backoff(0.005, 0.1, factor=1.1)
-"""Quick services are found quickly, slow ones not woken all the time."""
+"""Fast services are detected quickly, without probing slow ones too often."""
 
 
 @dataclass(slots=True)
@@ -136,8 +136,8 @@ class _Process:
     """One process, from its start to its end.
 
     Attributes:
-        trouble: What was wrong with it, if not simply its exit.
-        passes: Whether that is a shortage of the machine, or another cause that may pass.
+        trouble: Its problem, if not simply its exit.
+        passes: Whether that is a shortage of the machine, or another passing cause.
     """
 
     handle: ProcessHandle | None = None
@@ -157,17 +157,17 @@ class _Process:
 
 
 class Supervisor:
-    """Keeps one service process. Thread-safe; no method waits for the process, except `join`.
+    """Keeps one service process. Thread-safe; only `join` waits for the process.
 
     Args:
-        plan: What to start.
-        processes: Starts it.
-        log: Takes its output.
-        sockets: Gives it a place to listen.
-        timing: How long things may take.
-        clock: Where that is measured.
-        on_change: Called on the thread of the service, with its users, when it became ready, has failed, or waits for
-            something else than before.
+        plan: The start-up plan.
+        processes: Starts the process.
+        log: Receives its output.
+        sockets: Provides the socket path.
+        timing: Timeouts and intervals.
+        clock: The clock.
+        on_change: Called on the thread of the service, with its users, when it became ready, failed, or has a new
+            obstacle.
     """
 
     def __init__(
@@ -195,25 +195,24 @@ class Supervisor:
         self._thread = threading.Thread(target=self._run, name=plan.id.file_name, daemon=True)
 
     def start(self) -> None:
-        """Begin; returns before the process is there."""
+        """Begin; returns before the process is started."""
         self._thread.start()
 
     def use(self, user: User | None = None) -> bool:
-        """Keep the service for a user, None to put off its idle end; False when it is too late for that."""
+        """Keep the service for a user, None to delay its idle end; False if it is too late."""
         with self._changed:
             used = self._state.used(user, self._clock.monotonic())
             self._state = used or self._state
             return used is not None
 
     def release(self, user: User) -> None:
-        """Forget a user."""
         self._change(lambda state: state.released(user, self._clock.monotonic()), wake=True)
 
     def connection(self) -> Connection | None:
-        """Return the connection when the service is ready, None while it starts.
+        """Return the connection if the service is ready, None while it starts.
 
         Raises:
-            TerminalError: It failed for good, with the cause.
+            TerminalError: It failed permanently, with the cause.
         """
         with self._changed:
             if self._state.phase is Phase.FAILED:
@@ -221,16 +220,16 @@ class Supervisor:
             return self._connection
 
     def state_for(self, user: User) -> ServiceState | None:
-        """Return how the service is doing, to one of its users; None to others."""
+        """Return the state of the service for one of its users; None for others."""
         return self._state.state_for(user)
 
     def waiting_for(self, user: User) -> str:
-        """Return what keeps the service from answering one of its users that may pass; empty where nothing does."""
+        """Return the passing obstacle to the service's responses for one of its users; empty if there is none."""
         state = self._state
         return state.waiting_for if user in state.users and state.phase is Phase.STARTING else ""
 
     def stop(self) -> None:
-        """Say that the service is not needed any more."""
+        """Request the end of the service."""
         self._change(lambda state: replace(state, stopping=True), wake=True)
 
     def join(self) -> None:
@@ -252,14 +251,14 @@ class Supervisor:
                 self._sleep(state.pause_seconds)
         except TerminalError as error:
             self._set(Phase.FAILED, error=str(error))
-        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait for the service must learn it
+        except Exception as error:  # noqa: BLE001 - callers that wait for the service must be notified
             _log.exception("Service is given up", extra={"service": str(self._plan.id)})
             self._set(Phase.FAILED, error=f"{self._plan.id} cannot be kept up: {error}")
         else:
             self._set(Phase.STOPPED)
 
     def _run_process(self) -> _Process:
-        """Start a process and stay with it to its end."""
+        """Start a process and supervise it to its end."""
         process = _Process()
         socket_path = self._sockets.new_path()
         try:
@@ -271,7 +270,7 @@ class Supervisor:
                     self._sleep(self._state.seconds_until_idle(self._clock.monotonic()))
         except (UnavailableError, OSError) as error:
             process.trouble, process.passes = f"cannot be started: {error}", True
-        except (MemoryError, ImportError, RuntimeError) as error:  # of what is needed to talk to it
+        except (MemoryError, ImportError, RuntimeError) as error:  # of the modules for talking to it
             if (shortage := shortage_of(error)) is None:
                 raise
             process.trouble, process.passes = f"cannot be started: {shortage}", True
@@ -287,7 +286,7 @@ class Supervisor:
             self._wake()
 
         output = self._log.open()
-        # The token of the server opens more than a service needs.
+        # The token of the server grants more rights than a service needs.
         inherited = {name: value for name, value in os.environ.items() if name != "KATIB_TOKEN"}
         try:
             return self._processes.spawn(
@@ -303,7 +302,7 @@ class Supervisor:
             os.close(output)
 
     def _await_ready(self, process: _Process, address: str) -> bool:
-        # Late: the process starts while we import what it takes to talk to it.
+        # Late: the process starts while the modules for talking to it are imported.
         from katib.engine.algorithm_services.readiness import accepts_connections, is_serving
         from katib.wire.rpc.connection import Connection
 
@@ -324,7 +323,7 @@ class Supervisor:
         return False
 
     def _discard(self, process: _Process) -> None:
-        """End what is left of a process, politely first, and fail the calls in flight."""
+        """End the remains of a process, with SIGTERM first, and fail the pending calls."""
         if process.connection is not None:
             process.connection.close()
         if process.handle is None:
@@ -356,7 +355,7 @@ class Supervisor:
         words = self._log.last_lines()
         if not process.trouble and (shortage := shortage_in(words.rpartition(" | ")[2]) or shortage_in(words)):
             if self._shortage is None or self._shortage.lack != shortage.lack:
-                self._shortage = shortage  # otherwise the former words, which users know
+                self._shortage = shortage  # otherwise the former words are kept for users
             process.trouble, process.passes = f"ended: {self._shortage}", True
             words = ""
         details = f"{f': {words}' if words else ''}; its output is in {self._log.path}"
@@ -372,7 +371,7 @@ class Supervisor:
         return state
 
     def _is_over(self) -> bool:
-        """Return whether it is time to stop; once it is, no user can come any more."""
+        """Return whether it is time to stop; once it is, no user can be added."""
         return self._change(lambda state: state.at(self._clock.monotonic())).stopping
 
     def _wake(self) -> None:
@@ -381,7 +380,7 @@ class Supervisor:
             self._changed.notify_all()
 
     def _sleep(self, seconds: float | None) -> None:
-        """Wait, but not past an exit, a stop or a release. Look at the world again afterwards."""
+        """Wait until the timeout, an exit, a stop or a release. The caller checks the state again afterwards."""
         with self._changed:
             if not self._woken:
                 self._clock.wait(self._changed, seconds)

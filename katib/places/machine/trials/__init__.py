@@ -1,4 +1,4 @@
-"""Trials on one machine: their jobs, what follows their containers, their files, and access to their log.
+"""Trials on one machine: their jobs, monitors of their containers, their files, and access to their log.
 
-Does not belong here: how a job becomes pods (`jobs`), how a pod runs (`pods`).
+Does not belong here: converting a job into pods (`jobs`), running a pod (`pods`).
 """

@@ -1,4 +1,4 @@
-"""What one machine knows beyond its objects: of jobs, their output and their services, and whether an engine works."""
+"""State of one machine beyond its objects: jobs with their output, services, and whether an engine runs."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _PULL_FIRST = "Wait for it; a large image is better pulled before the run (podma
 
 
 class LocalFacts:
-    """What is known of a data directory: by the engine that works on it, or without one.
+    """State of a data directory, from its engine or without one.
 
-    Fits `katib.service.explaining.diagnostician.HomeFacts`.
+    Implements `katib.service.explaining.diagnostician.HomeFacts`.
 
     Args:
         store: Objects.
         files: Output of trials.
-        layout: Of the data directory.
-        jobs: Runs the jobs; None: this process is not the engine.
-        services: Runs the services; the same.
+        layout: Layout of the data directory.
+        jobs: Runs the jobs; None if this process is not the engine.
+        services: Runs the services; None if this process is not the engine.
     """
 
     place = LOCAL
@@ -61,11 +61,11 @@ class LocalFacts:
         self._services = services
 
     def waiting(self, job: Key) -> str:
-        """Return why nothing of a job runs; empty when it runs or that is not known."""
+        """Return why nothing of a job runs; empty if it runs or that is unknown."""
         return "" if self._jobs is None else self._jobs.waiting_reason(job.namespace, job.name)
 
     def services(self, asked: Suggestion | Experiment) -> Iterable[ServiceFacts]:
-        """Yield what is known of the services that an experiment waits for or uses."""
+        """Yield the states of the services that an experiment waits for or uses."""
         for state in () if self._services is None else self._services.states_of(asked.namespace, asked.name):
             yield ServiceFacts(
                 algorithm=state.service.algorithm,
@@ -80,11 +80,10 @@ class LocalFacts:
         return self._jobs is not None or is_engine_at_work(self._layout.run / RECORD_FILE)
 
     def disk_is_full(self) -> bool:
-        """Return whether the disk of the data directory is full."""
         return self._layout.is_full()
 
     def job(self, trial: Trial) -> JobFacts:
-        """Return what is known of the job of a Trial."""
+        """Return the state of the job of a Trial."""
         job = None
         with suppress(NotFoundError):
             job = dict(self._store.get(Kind.of(trial.spec.run_spec or {}), key_of(trial)))
@@ -108,7 +107,7 @@ class LocalFacts:
 
 
 def _source(trial: Trial, failed: Json | None, cause: str, files: TrialFiles) -> tuple[str, str]:
-    """Return whose output explains the end of a trial: a replica and a container, empty for the primary one."""
+    """Return the output that explains the end of a trial: replica and container, empty for the primary one."""
     if failed is None:
         return "", files.container_quoted(trial, cause) if cause else ""
     container = str(last_failure(failed).get("name", ""))

@@ -1,4 +1,4 @@
-"""What trials leave on one machine: the output of their containers, by pod, when its lines came, how it is removed."""
+"""Files of trials on one machine: the output of their containers by pod, the times of its lines, and their removal."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ if TYPE_CHECKING:  # reading the output of a trial needs neither
     from katib.engine.stores.events import EventLog
 
 _NOTES = ("directory", "containers", "replica", "index", "isMeasured")
-"""What is kept of a pod beside what an object has."""
+"""Fields of a pod's note beside those of an object."""
 
 _CHUNK_BYTES = 64 << 10
 _MOMENT_SECONDS = 0.001
 _POLL_SECONDS = 0.1
-"""How often a followed file is looked at: quick to the eye, nothing to the machine."""
+"""Polling interval of a followed file: fast for the user, and negligible for the machine."""
 
 
 class Piece(NamedTuple):
-    """Some bytes of a log, the open file that they were read from, and where they stand in it."""
+    """A chunk of a log, the open file that it was read from, and its position."""
 
     file: BinaryIO
     place: int
@@ -64,11 +64,11 @@ class Piece(NamedTuple):
 
 
 Shape = Callable[[Iterable[Piece], Path], Iterator[bytes]]
-"""Makes what is shown of what is read of a file."""
+"""Converts the pieces of a file into output."""
 
 
 class TrialFiles:
-    """Reads and removes the files of trials. Fits `katib.service.tuning.ports.TimedOutput`. Thread-safe."""
+    """Reads and removes the files of trials. Implements `katib.service.tuning.ports.TimedOutput`. Thread-safe."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -78,16 +78,16 @@ class TrialFiles:
         return self._layout.trial(trial.namespace, trial.name)
 
     def log_file(self, trial: Trial, replica: str = "", container: str = "") -> Path | None:
-        """Return the output of a container of a trial, None when it has not run.
+        """Return the output of a container of a trial, None if it has not run.
 
         Args:
-            trial: Whose output is read.
-            replica: Which pod, as `worker-1` or by its name, the newest of that name; empty: the one by which the trial
-                failed, else the primary one whose output counts.
-            container: Which container of it; empty: the primary one, or another where that has not run.
+            trial: The trial.
+            replica: The pod, such as `worker-1`, or its name, for the newest of that name; empty for the one whose
+                failure ended the trial, else the primary one that counts.
+            container: The container of it; empty for the primary one, or another if that has not run.
 
         Raises:
-            NotFoundError: There are replicas, and none of that name; or no such container in it.
+            NotFoundError: There are replicas, but not of that name; or it has no such container.
         """
         chosen = self._chosen_pods(trial, replica)
         logs = _logs_of(chosen)
@@ -95,16 +95,16 @@ class TrialFiles:
         paths = [path for path in logs if path.stem == wanted]
         if not paths and container and logs:
             names = [name for pod in chosen for name in pod.get("containers") or ()] or [path.stem for path in logs]
-            if container not in names:  # it does not only start later
+            if container not in names:  # otherwise it may only start later
                 raise no_container(container, sorted(set(names)), _title(trial, replica))
         elif not paths and (replica or failure_of(trial)):
             paths = logs
         return max(paths, key=_modified_at, default=None)
 
     def _chosen_pods(self, trial: Trial, replica: str) -> Sequence[Object]:
-        """Return the pods of a replica, or of the one by which the trial failed, or of the primary one that counts.
+        """Return the pods of a replica, or of the one whose failure ended the trial, or of the primary one that counts.
 
-        Of a job whose pods have no roles, any of them is a primary one.
+        If the pods of a job have no roles, any of them is a primary one.
         """
         found = self._noted_pods(trial)
         if replica:
@@ -119,7 +119,7 @@ class TrialFiles:
         return [pod for pod in primary if replica_name(pod) == replica_name(leading)]
 
     def past_pods(self, trial: Trial) -> Sequence[Object]:
-        """Return the pods of a job with several replicas as they ended, the newest of each name."""
+        """Return the final state of the pods of a job with several replicas, the newest of each name."""
         ended = [pod for pod in self._noted_pods(trial) if "status" in pod]
         return [
             {name: value for name, value in pod.items() if name not in _NOTES}
@@ -127,9 +127,9 @@ class TrialFiles:
         ]
 
     def _noted_pods(self, trial: Trial) -> list[Object]:
-        """Return what pods wrote down about themselves, the oldest first, each with its directory."""
+        """Return the pods from their own notes, oldest first, each with its directory."""
         key = key_of(trial)
-        with contextlib.suppress(FileNotFoundError):  # what an earlier try left is being removed
+        with contextlib.suppress(FileNotFoundError):  # files of an earlier attempt are being removed
             directories = [path for path in self.directory(key).glob("*/") if path.is_dir()]
             pods = [_noted_pod(path, key) for path in sorted(directories, key=lambda path: path.stat().st_ctime)]
             return [pod for pod in pods if pod is not None]
@@ -144,7 +144,7 @@ class TrialFiles:
         return self._read(trial, part, _plain)
 
     def read_timed(self, trial: Trial, lines: TimedLines, part: Part = ALL) -> Iterator[bytes]:
-        """Yield some lines of output: `katib.service.tuning.ports.TimedOutput`."""
+        """Yield selected lines of output: `katib.service.tuning.ports.TimedOutput`."""
         path = self.log_file(trial, part.replica, part.container)
         if path is not None and path.stat().st_size and not any(path.parent.glob(f"{path.stem}.times.*")):
             cause, remedy = "no times of its lines are kept", "leave out timestamps, since and previous"
@@ -174,7 +174,7 @@ class TrialFiles:
         raise missing
 
     def container_quoted(self, trial: Trial, text: str) -> str:
-        """Return which container printed the last line that a text quotes; empty for the primary one, or for none."""
+        """Return the container whose last line a text quotes; empty for the primary one, or for none."""
         newest = self.log_file(trial)
         if newest is not None and _is_quoted(newest, text):
             return ""
@@ -184,7 +184,7 @@ class TrialFiles:
         return "" if found is None or found.stem == trial.spec.primary_container_name else found.stem
 
     def tail(self, trial: Trial, lines: int, replica: str = "", container: str = "") -> tuple[str, ...]:
-        """Return the last lines of what a container printed, by default the primary one; none when it never ran."""
+        """Return the last lines of a container's output, by default the primary one's; none if it never ran."""
         try:
             path = self.log_file(trial, replica, container)
         except NotFoundError:
@@ -195,9 +195,9 @@ class TrialFiles:
         return tuple(data.decode(errors="replace").splitlines())
 
     def program(self, trial: Trial) -> tuple[str, bool]:
-        """Return the full path of the program that the primary container ran last, and whether it ran in its image.
+        """Return the full path of the primary container's last program, and whether it ran in its image.
 
-        The path is empty when unknown, and in an image, where it is that of the runtime's client.
+        The path is empty if unknown, and for an image, where it would be the path of the runtime's client.
         """
         container = trial.spec.primary_container_name
         path = self.log_file(trial)
@@ -213,17 +213,17 @@ class TrialFiles:
             return "", False
 
     def remove(self, trial: Key) -> None:
-        """Remove the files of a trial that is gone, and with the last one of an experiment its directory."""
+        """Remove the files of a deleted trial, and with the last one of an experiment its directory."""
         shutil.rmtree(self.directory(trial), ignore_errors=True)
         for folder in self._layout.checkpoints.glob(f"{trial.namespace}/*/"):
             remove_checkpoint(folder / trial.name)
-            with contextlib.suppress(OSError):  # others are in it
+            with contextlib.suppress(OSError):  # it is not empty
                 folder.rmdir()
 
     def _awaited_chunks(
         self, find: Callable[[], Path | None], missing: NotFoundError, part: Part, shape: Shape
     ) -> Iterator[bytes]:
-        """Wait until there is a file. Empty chunks meanwhile let a reader who has gone away be noticed."""
+        """Wait for the file. Empty chunks let a caller detect that its reader is gone."""
         goes_on = True
         while (path := find()) is None:
             if not goes_on:
@@ -239,12 +239,12 @@ class TrialFiles:
         try:
             try:
                 files = _opened(path)
-            except FileNotFoundError:  # what an earlier try left is being removed
+            except FileNotFoundError:  # files of an earlier attempt are being removed
                 return
             if part.tail_lines is not None:
                 files = _from_tail(files, part.tail_lines)
             while True:
-                goes_on = follow is not None and follow()  # asked first: what is written before the end is read below
+                goes_on = follow is not None and follow()  # asked first: output written before the end is read below
                 while files:
                     if follow is not None and len(files) == 1:  # asked before its end is read, as above
                         files += _following(path, files[0])
@@ -256,7 +256,7 @@ class TrialFiles:
                 if not goes_on:
                     return
                 time.sleep(_POLL_SECONDS)
-                yield Piece(files[0], 0, b"")  # lets a reader who has gone away be noticed while nothing is printed
+                yield Piece(files[0], 0, b"")  # lets a caller detect that its reader is gone
         finally:
             for file in files:
                 file.close()
@@ -267,10 +267,10 @@ def _plain(pieces: Iterable[Piece], _path: Path) -> Iterator[bytes]:
 
 
 class LocalAftermath:
-    """Fits `katib.service.tuning.ports.Aftermath`.
+    """Cleanup after deleted trials. Implements `katib.service.tuning.ports.Aftermath`.
 
     Args:
-        events: Notable moments.
+        events: Events.
         files: Output of trials.
         await_end: Waits until no process of a deleted trial is left; returns whether that was in time.
         clock: Measures the timeout.
@@ -297,18 +297,18 @@ class LocalAftermath:
 
 
 def _opened(path: Path) -> list[BinaryIO]:
-    """Return the files of a log, the oldest first, as they were at one moment, or a few bytes later."""
+    """Return the files of a log, oldest first, consistently, except for a few later bytes."""
     while True:
         try:
             newest = path.open("rb")
             break
-        except FileNotFoundError:  # it was renamed this moment, and the next one is not there yet
+        except FileNotFoundError:  # renamed just now, and the next one does not exist yet
             if len(log_parts(path)) == 1:
                 raise
             time.sleep(_MOMENT_SECONDS)
     files: list[BinaryIO] = []
     for part in log_parts(path)[:-1]:
-        with contextlib.suppress(FileNotFoundError):  # removed this moment
+        with contextlib.suppress(FileNotFoundError):  # removed just now
             files.append(part.open("rb"))
             if os.path.sameopenfile(files[-1].fileno(), newest.fileno()):
                 newest.close()
@@ -317,14 +317,14 @@ def _opened(path: Path) -> list[BinaryIO]:
 
 
 def _following(path: Path, file: BinaryIO) -> list[BinaryIO]:
-    """Return the file of a log that comes after an open one; none while that one is still written to."""
+    """Return the file of a log that follows an open one; none while that one is still written to."""
     status = os.fstat(file.fileno())
     parts, position = log_parts(path), -1
     for i, part in enumerate(parts):
         with contextlib.suppress(OSError):
             if os.path.samestat(part.stat(), status):
                 position = i
-    for part in parts[position + 1 :]:  # all of them when the open one was removed: it was read too slowly
+    for part in parts[position + 1 :]:  # all of them if the open one was removed because of a slow reader
         with contextlib.suppress(OSError):
             return [part.open("rb")]
     return []
@@ -336,7 +336,7 @@ def _is_quoted(log: Path, text: str) -> bool:
 
 
 def _logs_of(pods: Sequence[Object]) -> list[Path]:
-    """Return the logs of pods; of one that is removed this moment there is none."""
+    """Return the logs of pods, without those of a pod that is being removed."""
     logs: list[Path] = []
     for pod in pods:
         with contextlib.suppress(FileNotFoundError):
@@ -345,16 +345,16 @@ def _logs_of(pods: Sequence[Object]) -> list[Path]:
 
 
 def _modified_at(path: Path) -> float:
-    """Return when a file was modified last; 0 when it is removed this moment."""
+    """Return the modification time of a file; 0 if it is being removed."""
     with contextlib.suppress(FileNotFoundError):
         return path.stat().st_mtime
     return 0.0
 
 
 def _noted_pod(directory: Path, trial: Key) -> Object | None:
-    """Return what is known of a pod from its directory; labels are absent where they were not written down.
+    """Return a pod from the note in its directory; labels are absent if they were not written.
 
-    It is None while the pod has not begun.
+    It is None while the pod has not started.
     """
     note: Json = {}
     with contextlib.suppress(OSError, ValueError):
@@ -379,10 +379,10 @@ def _noted_pod(directory: Path, trial: Key) -> Object | None:
 
 
 def _rank(pod: Json, trial: Trial) -> tuple[bool, bool, bool, bool, int]:
-    """Return how little a pod of several says about its trial.
+    """Return a sort key of pods: the most informative one about its trial first.
 
-    While the trial runs, one that runs says most; afterwards one in which the objective was found, above all the value
-    of the trial. Of those that are alike it is the one with the lowest index, which is the first of its peers.
+    While the trial runs, a running pod is best; afterwards one with the objective in its output, especially the value
+    of the trial. Ties are resolved by the lowest index, which is the first of its peers.
     """
     is_active, value = not is_completed(trial), objective_value(trial)
     has_value = not is_active and value is not None and _prints(pod, trial, value)
@@ -391,7 +391,7 @@ def _rank(pod: Json, trial: Trial) -> tuple[bool, bool, bool, bool, int]:
 
 
 def _prints(pod: Json, trial: Trial, value: str) -> bool:
-    """Return whether a value of a metric stands in the output of the primary container."""
+    """Return whether the output of the primary container contains a value of a metric."""
     path = Path(pod["directory"]) / f"{trial.spec.primary_container_name}.log"
     with contextlib.suppress(OSError, ValueError), path.open("rb") as file:  # ValueError: it is empty
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -408,7 +408,7 @@ def _no_output(title: str, container: str) -> NotFoundError:
 
 
 def _from_tail(files: list[BinaryIO], lines: int) -> list[BinaryIO]:
-    """Return the files from the one on in which the last lines begin, at their begin; the others are closed.
+    """Return the files from the one in which the last lines begin, positioned there; the others are closed.
 
     They are read backwards, so that a huge log costs nothing.
     """
@@ -440,14 +440,14 @@ def _kept(files: list[BinaryIO], first: int) -> list[BinaryIO]:
 
 
 class _Times:
-    """When the bytes of one file of a log came, as far as that is known.
+    """Times of the bytes of one file of a log, as far as known.
 
     Args:
-        path: Of the log.
-        file: The file, open.
+        path: Path of the log.
+        file: The open file.
 
     Attributes:
-        begins: Where in it a run of the container begins.
+        begins: Positions at which a run of the container begins.
     """
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
@@ -457,7 +457,7 @@ class _Times:
         self.begins: list[int] = []
 
     def refresh(self) -> None:
-        """Read the records that were written meanwhile."""
+        """Read records written since."""
         with suppress(OSError), self._path.open("rb") as file:
             file.seek(len(self._places) * TIME_RECORD.size)
             data = file.read()
@@ -468,20 +468,20 @@ class _Times:
                     self.begins.append(place)
 
     def at(self, place: int) -> int:
-        """Return the microsecond since 1970 at which a byte came; 0 where nothing is known."""
+        """Return the time of a byte in microseconds since 1970; 0 if unknown."""
         return self._moments[max(0, bisect_right(self._places, place) - 1)] if self._moments else 0
 
 
 def timed_lines(
     pieces: Iterable[Piece], path: Path, *, since: datetime | None = None, shows: bool = False
 ) -> Iterator[bytes]:
-    """Yield the lines of a log that came at a moment or later.
+    """Yield the lines of a log from a time on.
 
     Args:
-        pieces: What is read of it, in order.
-        path: Of the log.
-        since: The moment; None: all lines are wanted.
-        shows: Whether the time stands before each, in the form of Kubernetes.
+        pieces: Its content, in order.
+        path: Path of the log.
+        since: The time; None for all lines.
+        shows: Whether to prefix each line with its time, in the form of Kubernetes.
     """
     earliest = 0 if since is None else int(since.timestamp() * 1e6)
     current: BinaryIO | None = None
@@ -507,11 +507,11 @@ def timed_lines(
 
 
 def previous_run(files: Sequence[BinaryIO], path: Path) -> Iterator[Piece]:
-    """Yield what a container printed in the run before its last one, as far as it is kept.
+    """Yield the output of a container's run before its last one, as far as it is kept.
 
     Args:
-        files: Those of its log, open, the oldest first.
-        path: Of the log.
+        files: The open files of its log, oldest first.
+        path: Path of the log.
     """
     begins: list[tuple[int, int]] = []
     for number, file in enumerate(files):

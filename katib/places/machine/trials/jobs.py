@@ -1,12 +1,12 @@
-"""Between trials and their jobs: what a job needs of its trial, and what the trial's controller reads of the job.
+"""Relation between trials and their jobs: input of a job from its trial, and state of a job for the trial's controller.
 
 Files of checkpoints on one machine: each trial's folder is `<data-dir>/checkpoints/<namespace>/<experiment>/<trial>/`.
-Those that no trial will start from are removed; see `katib.model.checkpoints.unneeded` for which these are. That begins
-with the folders that exist and with the store, not with caches, so what a crash left is removed at the next start, also
-of experiments that have ended. A folder is renamed before it is removed, so that none is ever half there.
+Folders that no trial will start from are removed; see `katib.model.checkpoints.unneeded`. The removal starts from the
+existing folders and from the store, not from caches, so remains of a crash are removed at the next start, even for
+experiments that have ended. A folder is renamed before it is removed, so that no half of one is ever visible.
 
-A suggestion that is on its way from the service has a parent that cannot be seen. So nothing is removed while one may
-be; one that waits to become a trial counts as running. The Suggestion is read before the trials.
+An assignment in transit from the service has a parent that is not visible yet. So nothing is removed while there may be
+one; an assignment that waits to become a trial counts as running. The Suggestion is read before the trials.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ _MINUTE_SECONDS = 60
 
 
 class TrialJobs:
-    """The trials that jobs belong to, each of which has the name of its job. Fits `JobOwner`.
+    """The trials of jobs, each with the name of its job. Implements `JobOwner`.
 
     Args:
-        files: What jobs leave; those of a job without a trial go with it.
-        layout: Where checkpoints are.
-        trials: Where the trial of a job is found.
-        experiments: Where its experiment is found.
-        events: Where fetches of images, in the words of a kubelet, and retries are noted.
-        wake: Has the controller look at a trial again.
-        went_on: Takes a trial whose programs ran on without an engine, and when they ended, on the monotonic clock.
+        files: Files of jobs; those of a job without a trial are removed with it.
+        layout: Layout of the data directory, for checkpoints.
+        trials: Cache of trials.
+        experiments: Cache of experiments.
+        events: Recorder of image pulls, in the words of a kubelet, and of retries.
+        wake: Enqueues a trial.
+        went_on: Receives a trial whose programs ran without an engine, and their end on the monotonic clock.
         is_interrupted: Returns whether an experiment is not for this engine.
     """
 
@@ -96,9 +96,9 @@ class TrialJobs:
         self._default_workspace = Path.cwd()
 
     def provision(self, job: Object) -> Provision:
-        """Return what the pods of a job are given.
+        """Return the input of a job's pods.
 
-        They run where its experiment was submitted from, else where the engine was started.
+        They run in the directory from which its experiment was submitted, by default that of the engine.
         """
         trial = self._trials.get(Key.of(job))
         name = "" if trial is None else trial.metadata.labels.get(EXPERIMENT_LABEL, "")
@@ -116,7 +116,7 @@ class TrialJobs:
         return Provision(Path(text) if text else self._default_workspace, checkpoint, name)
 
     def placement(self, job: Object, path: str) -> Mapping[str, str]:
-        """Return the options of Slurm, which may have changed since the job was made."""
+        """Return the options of Slurm, which may have changed since the job was created."""
         trial = self._trials.get(Key.of(job))
         name = "" if trial is None else trial.metadata.labels.get(EXPERIMENT_LABEL, "")
         experiment = None if trial is None else self._experiments.get(Key(trial.namespace, name))
@@ -128,23 +128,23 @@ class TrialJobs:
         try:
             for part in filter(None, re.split(r"[.\[\]]", path)):
                 found = found[int(part) if isinstance(found, list) else part]
-        except LookupError:  # it is made of a training runtime
+        except LookupError:  # it was created from a training runtime
             return {}
         annotations = (found.get("metadata") or {}).get("annotations") or {}
         return {SLURM_OPTIONS_ANNOTATION: str(annotations.get(SLURM_OPTIONS_ANNOTATION) or "")}
 
     def pod_labels(self, job: Object) -> Mapping[str, str]:
-        """Return what the pods of a trial's job are labelled with, as in a cluster."""
+        """Return the labels for the pods of a trial's job, as in a cluster."""
         trial = self._trials.get(Key.of(job))
         return {**(trial.metadata.labels if trial is not None else {}), TRIAL_LABEL: trial_name(job)}
 
     def may_start(self, job: Object) -> bool:
-        """Return whether a new job is to run; no when its trial is being stopped, or waits for another engine."""
+        """Return whether a new job may run: not if its trial is being stopped, or waits for another engine."""
         trial = self._trials.get(Key.of(job))
         return trial is None or not (is_stopping(trial) or self.is_cut_off(trial))
 
     def is_interrupted(self, job: Object) -> bool:
-        """Return whether a job waits for another engine, which runs it."""
+        """Return whether a job waits for another engine."""
         trial = self._trials.get(Key.of(job))
         return trial is not None and self.is_cut_off(trial)
 
@@ -160,34 +160,34 @@ class TrialJobs:
         return experiment is not None and is_stopped(experiment)
 
     def may_delete(self, job: Object) -> bool:
-        """Return whether a job that outlived its time to live may go; no while its trial is active."""
+        """Return whether a job past its time to live may be deleted: not while its trial is active."""
         trial = self._trials.get(Key.of(job))
         return trial is None or trial_state(trial) not in ACTIVE
 
     def stands(self, job: Object) -> None:
-        """Have the controller look at the trial: its job runs, or waits for something else."""
+        """Enqueue the trial of a job that runs, or waits for something else."""
         self._wake(Key.of(job))
 
     def went_on(self, job: Object, until: float | None) -> None:
-        """Count the time in which the programs of a job ran on without an engine."""
+        """Count the time in which the programs of a job ran without an engine."""
         if (trial := self._trials.get(Key.of(job))) is not None:
             self._went_on(trial, until)
 
     def gone(self, job: Object) -> None:
-        """Have the controller look at the trial: nothing of its deleted job runs any more."""
+        """Enqueue the trial of a deleted job whose programs have ended."""
         if trial_owner(job) is None and self._trials.get(Key.of(job)) is None:
             self._files.remove(Key.of(job))
         self._wake(Key.of(job))
 
     def pulled(self, job: Object, news: PullNews) -> None:
-        """Note what happened to an image of a job."""
+        """Record an event about an image of a job."""
         if (trial := self._trials.get(Key.of(job))) is not None:
             reason, message = _event(news)
             self._events.record(trial, warning=bool(news.problem), reason=reason, message=message)
             self._wake(Key.of(job))
 
     def retried(self, job: Object, how: str) -> None:
-        """Note how a try of a job failed."""
+        """Record a failed attempt of a job."""
         if (trial := self._trials.get(Key.of(job))) is not None:
             self._events.record(trial, warning=True, reason="JobRetrying", message=f"Job {trial.name}: {how}")
 
@@ -196,14 +196,14 @@ CUT_OFF = PodUpdate("its experiment is interrupted", is_trouble=False, runs=Fals
 
 
 class TrialPods:
-    """What the jobs of trials say of their pods. Fits `katib.engine.controllers.ports.PodWatcher`."""
+    """State of the pods of trials' jobs. Implements `katib.engine.controllers.ports.PodWatcher`."""
 
     def __init__(self, jobs: JobController, owner: TrialJobs) -> None:
         self._jobs = jobs
         self._owner = owner
 
     def update_of(self, trial: Trial) -> PodUpdate:
-        """Return whether a trial runs and what it waits for."""
+        """Return whether a trial runs, and its obstacle."""
         if (standing := self._jobs.standing(key_of(trial))) is None:
             return CUT_OFF if self._owner.is_cut_off(trial) else NO_UPDATE
         queued = HELD_WORDS if standing.waiting == HELD_WORDS else ""
@@ -214,12 +214,12 @@ class TrialPods:
         return self._jobs.runs(key_of(trial))
 
     def has_queues(self) -> bool:
-        """Return that jobs which name a queue start at once: nothing queues them here."""
+        """Return False: jobs with a queue start at once, as there are no queues here."""
         return False
 
 
 def _event(news: PullNews) -> tuple[str, str]:
-    """Return the reason and the message of the event that a kubelet would write."""
+    """Return the reason and the message of the corresponding kubelet event."""
     if news.seconds is None:
         return "Pulling", f'Pulling image "{news.image}"'
     if news.problem:
@@ -229,25 +229,25 @@ def _event(news: PullNews) -> tuple[str, str]:
 
 
 class CheckpointRetention:
-    """Looks for checkpoints that may go. Used by one thread at a time.
+    """Removes unneeded checkpoints. Used by one thread at a time.
 
     Args:
-        layout: Where checkpoints are.
-        store: Where experiments, suggestions and trials are.
-        events: Where it is noted what was removed, and the room that the others take.
+        layout: Layout of the data directory, for checkpoints.
+        store: Store of experiments, suggestions and trials.
+        events: Recorder of removals, with the space of the remaining checkpoints.
     """
 
     def __init__(self, layout: Layout, store: ObjectStore, events: EventRecorder) -> None:
         self._layout = layout
         self._store = store
         self._events = events
-        self._done: set[str] = set()  # uids of experiments that have ended and were looked at since
+        self._done: set[str] = set()  # uids of ended experiments that were cleaned since
 
     def look(self) -> None:
-        """Remove what may go.
+        """Remove unneeded checkpoints.
 
         Raises:
-            KatibError: The store cannot be read; what is left goes the next time.
+            KatibError: The store cannot be read; the rest is removed the next time.
         """
         for folder in sorted(self._layout.checkpoints.glob("*/*/")):
             key = Key(folder.parent.name, folder.name)
@@ -297,7 +297,7 @@ def _owner(trial: Trial) -> CheckpointOwner:
 
 
 def _size(folder: Path) -> int:
-    """Return the bytes of the files in a folder; what disappears meanwhile counts as nothing."""
+    """Return the bytes of the files in a folder; files that disappear concurrently count as 0."""
     total = 0
     for place, _, files in os.walk(folder):
         for name in files:

@@ -1,8 +1,8 @@
-"""Where the observation log of one machine is reached: by which callers, and how others are refused.
+"""Access to the observation log of one machine: addresses for permitted callers, and refusal of others.
 
-Our own services read it through a Unix socket that only this account can open. Programs that push their metrics, and
-services that are given a port, know addresses as `host:port` only: for them a port of the loopback interface is opened
-when the first one needs it, and anyone who calls there brings a token (`katib.wire.rpc.log_guard`).
+Built-in services read it through a Unix socket that only this account can open. Programs that push their metrics, and
+services that listen on a port, support addresses of the form `host:port` only: for them a port of the loopback
+interface is opened on first use, and every caller there needs a token (`katib.wire.rpc.log_guard`).
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _KEY_BYTES = 32
 
 
 class LogServers:
-    """Serves an observation log to those who may have it, from the moment when the first one asks. Thread-safe.
+    """Serves an observation log to permitted callers, from the first request on. Thread-safe.
 
     The key of the tokens lives as long as this object: no trial outlives its engine.
 
     Attributes:
-        on_stored: Takes the name of a trial of which pushed readings were just stored. Called on a thread of a server.
+        on_stored: Called with the name of a trial whose pushed readings were just stored, on a thread of a server.
 
     Args:
-        log: What is served; its owner closes it.
+        log: The log; closed by its owner.
         plans: Services that a user plugged in.
-        host: Name or address of this machine at which programs that push reach it.
+        host: Name or address of this machine for programs that push.
     """
 
     def __init__(self, log: ObservationLog, plans: Mapping[ServiceId, ServicePlan], host: str = LOOPBACK_HOST) -> None:
@@ -62,7 +62,7 @@ class LogServers:
         """The services, with the token that they need."""
 
     def address_for(self, plan: ServicePlan) -> str:
-        """Return where an early stopping service reads metrics, `unix:/path` or `host:port`."""
+        """Return the address from which an early stopping service reads metrics, `unix:/path` or `host:port`."""
         return self._port() if _needs_port(plan) else self._socket()
 
     def variables_of(self, trial_name: str, metrics: Collection[str] = (), *, pushes: bool = True) -> dict[str, str]:
@@ -70,8 +70,8 @@ class LogServers:
 
         Args:
             trial_name: Its name.
-            metrics: What is stored of a status of Kubeflow Trainer; empty: it is not told where to post one.
-            pushes: Whether it is told where to push metrics.
+            metrics: Metrics to store from a status of Kubeflow Trainer; empty to give it no address for the status.
+            pushes: Whether to give it the address for pushing metrics.
         """
         token = self._tokens.token_of(Claims(Role.TRIAL, "", trial_name))
         if metrics or pushes:
@@ -98,7 +98,7 @@ class LogServers:
         return found | {URL_VARIABLE: url, TOKEN_FILE_VARIABLE: str(file), AUTHORITIES_VARIABLE: certifi.where()}
 
     def end(self, trial_name: str) -> None:
-        """Take no more readings of a trial: it has ended, and its observation is made."""
+        """Close the log of an ended trial, whose observation is complete."""
         if trial_name not in self._pushing:
             return
         self._pushing.discard(trial_name)
@@ -107,7 +107,7 @@ class LogServers:
                 self._sockets.path(trial_name).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Take no more calls. Closing twice is fine; the next request starts a server again."""
+        """Refuse further calls. Idempotent; the next request starts a server again."""
         with self._lock:
             servers, self._own, self._others = (self._own, self._others), None, None
             sockets, self._sockets = self._sockets, None
@@ -154,7 +154,7 @@ class LogServers:
 
 
 class _OneAccount:
-    """All logs are those of the account that runs the engine. Fits `katib.wire.rpc.log_guard.AccessList`.
+    """All logs belong to the account that runs the engine. Implements `katib.wire.rpc.log_guard.AccessList`.
 
     Args:
         pushing: The trials that may push.
@@ -166,26 +166,26 @@ class _OneAccount:
         self._reads_without_token = reads_without_token
 
     def find(self, trial_name: str) -> LogAccess:
-        """Return what holds for a log."""
+        """Return the access rights of a log."""
         has_ended = trial_name not in self._pushing
         return LogAccess("", reads_without_token=self._reads_without_token, has_ended=has_ended)
 
     def find_all(self, trial_names: Collection[str]) -> Mapping[str, LogAccess]:
-        """Return what holds for each log."""
+        """Return the access rights of each log."""
         return {name: self.find(name) for name in trial_names}
 
     def keep(self, _trial_name: str, _access: LogAccess) -> None:
         """Do nothing: no caller here has the token of a controller."""
 
     def end(self, _trial_name: str) -> None:
-        """Do nothing, as above: it is the engine that ends it."""
+        """Do nothing: the engine ends it."""
 
     def forget(self, _trial_name: str) -> None:
-        """Do nothing, as above."""
+        """Do nothing: no caller here has the token of a controller."""
 
 
 def _needs_port(plan: ServicePlan) -> bool:
-    """Return whether a service calls a port: it was given one itself, or it is elsewhere and knows nothing else."""
+    """Return whether a service calls a port: it listens on one itself, or it is external."""
     given_port = any("{port}" in word for word in plan.command)
     elsewhere = bool(plan.address) and not plan.address.startswith("unix:")
     return plan.id.early_stopping and (given_port or elsewhere)

@@ -1,4 +1,4 @@
-"""From a pod to the observation log: one monitor for each primary container, of the kind that its trial asks for."""
+"""Monitors between pods and the observation log, one for each primary container."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from metrics_collector.sources.scraping import MetricsEndpoint, ScrapeResponse
 
 METRICS_PORT_VARIABLE = "KATIB_METRICS_PORT"
-"""Where a trial's program is to offer its metrics: trials run side by side, and one port serves one of them."""
+"""Port for a trial's program to expose its metrics on: trials run side by side, each with its own port."""
 
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
@@ -48,7 +48,7 @@ _LASTING = _READ_AGAIN | {CollectorKind.NONE}
 _STORE_SECONDS = 10.0
 
 METRICS_DIRECTORY = "metrics"
-"""Below a pod's directory: stands for the directory of metrics that the template names by an absolute path."""
+"""Subdirectory of a pod's directory, in place of the template's absolute directory of metrics."""
 
 S = TypeVar("S", ProgramOutput, MetricSource)
 M = TypeVar("M", bound="_TrialMonitor[Any]")
@@ -58,20 +58,20 @@ _log = logging.getLogger(__name__)
 
 
 class LogVariables(Protocol):
-    """Says in the environment of a trial where it sends metrics."""
+    """Returns the environment variables with the address for a trial's metrics."""
 
     def __call__(self, trial_name: str, metrics: Collection[str], /, *, pushes: bool) -> Mapping[str, str]:
         """Return the variables of a trial.
 
         Args:
             trial_name: Its name.
-            metrics: What is stored of a status of Kubeflow Trainer.
+            metrics: Metrics to store from a status of Kubeflow Trainer.
             pushes: Whether it may push, too.
         """
 
 
 class RewindableLog(Protocol):
-    """What a monitor wants of the observation log beside the reporter that writes to it."""
+    """The part of the observation log that a monitor needs beside the reporter."""
 
     def read(self, trial_name: str, /) -> Iterable[MetricLog]:
         """Return the readings of a trial."""
@@ -80,25 +80,25 @@ class RewindableLog(Protocol):
         """Remove the readings of a trial."""
 
     def rewind(self, trial_name: str, step: int, /) -> None:
-        """Remove the readings of a step and of all later ones."""
+        """Remove the readings from a step on."""
 
 
 class TrialMonitors:
-    """Makes monitors for the primary containers of trials.
+    """Creates monitors for the primary containers of trials.
 
     Attributes:
         followed: By name, the trials whose readings are collected here.
-        keeps_checkpoint: Returns whether a try of a job that failed leaves its checkpoint to the next one.
+        keeps_checkpoint: Returns whether a failed attempt of a job leaves its checkpoint to the next one.
 
     Args:
-        trials: Where the trial of a job is found.
-        reporter: Takes the readings.
-        log: Has those of before, which are read, or removed when they are reported again.
-        events: Records additional metrics that were not found.
-        clock: Stamps readings that carry no time of their own: a curve needs an axis.
-        log_variables: What the environment of a trial says about where to send metrics.
-        sdk_variables: What else is in the environment of a trial with the collector Push.
-        host_file: In the directory of a pod, the name of the machine where it runs; empty: it runs on this one.
+        trials: Cache of trials.
+        reporter: Stores the readings.
+        log: Log with the earlier readings, which are read, or removed if they are reported again.
+        events: Recorder of additional metrics that were not found.
+        clock: Stamps readings without a time of their own: a curve needs an axis.
+        log_variables: Returns the environment variables with the address for metrics.
+        sdk_variables: Further environment variables of a trial with the collector Push.
+        host_file: Name of the file in a pod's directory with the name of its machine; empty if pods run on this one.
     """
 
     def __init__(
@@ -128,9 +128,9 @@ class TrialMonitors:
         self._ports: dict[str, int] = {}
 
     def collection(self, job: Object, pod_labels: Mapping[str, str]) -> PodCollection:
-        """Return what is put into a pod with these labels.
+        """Return the environment and rewrites for a pod with these labels.
 
-        Metrics are written to one path of the template, and every trial running here needs a place of its own.
+        Metrics are written to one path in the template, but every trial running here needs a place of its own.
         """
         if (trial := self._trial_of(job)) is None:
             return PodCollection(NO_VARIABLES, {})
@@ -154,12 +154,12 @@ class TrialMonitors:
         return PodCollection(variables, rewrites, [(where, own)] if own else ())
 
     def needs_machine(self, job: Object) -> bool:
-        """Return whether metrics go to, or come from, an address of this machine."""
+        """Return whether metrics are sent to, or read from, an address of this machine."""
         trial = self._trial_of(job)
         return trial is not None and trial.spec.metrics_collector.kind not in PUSHES_NOTHING
 
     def open(self, job: Object, pod_labels: dict[str, str], container: str, directory: Path) -> Monitor | None:
-        """Return a monitor when this is the primary container of a primary pod and its trial has an objective."""
+        """Return a monitor if this is the primary container of a primary pod and its trial has an objective."""
         trial = self._trial_of(job)
         if trial is None or trial.spec.objective is None or container != trial.spec.primary_container_name:
             return None
@@ -173,7 +173,7 @@ class TrialMonitors:
         return None if source is None else self._monitor(SourceMonitor, source, job, trial, trial.spec.objective)
 
     def _source(self, trial: Trial, objective: ObjectiveSpec, directory: Path) -> MetricSource | None:
-        """Return what is polled beside the output; None for what the monitor leaves to others."""
+        """Return the source to poll beside the output; None for kinds that the monitor leaves to others."""
         spec = trial.spec.metrics_collector
         names = wanted_names(objective.metric_names, trial.spec.early_stopping_rules)
         if spec.kind == CollectorKind.FILE:
@@ -181,7 +181,7 @@ class TrialMonitors:
             path = directory / Path(_path(trial)).name
             return FileSource(FileTail(path), output_parser(trial.spec, objective), path.name)
         if spec.kind == CollectorKind.TENSORFLOW_EVENT:
-            # Imported late, as below: few trials need them, and every start of the engine would wait.
+            # Imported late, as below: few trials need them, and every start of the engine would be slower.
             from metrics_collector.sources.event_directory import EventDirectory
 
             return EventDirectory(directory, names, _path(trial))
@@ -200,7 +200,7 @@ class TrialMonitors:
         return None
 
     def try_again(self, job: Object, failed: Sequence[Mapping[str, str]], others: Sequence[Mapping[str, str]]) -> None:
-        """Have the next monitor set aside what the tries before it reported, if all primary pods have failed."""
+        """Let the next monitor set aside the earlier attempts' readings, if all primary pods have failed."""
         trial = self._trial_of(job)
         if trial is None or trial.name in self._reached or trial.spec.objective is None:
             return
@@ -216,18 +216,18 @@ class TrialMonitors:
     def may_outlive(self, job: Object) -> bool:
         """Return whether everything that a trial reports is in its output or in files.
 
-        What is pushed, or offered at an endpoint, is lost while no engine takes it.
+        Pushed metrics and those of an endpoint are lost without an engine.
         """
         trial = self._trial_of(job)
         return trial is not None and trial.spec.metrics_collector.kind in _LASTING
 
     def resume(self, job: Object) -> None:
-        """Read what is stored of a trial: its monitors find all of it again."""
+        """Read the stored readings of a trial: its monitors find all of them again."""
         if (trial := self._trial_of(job)) is not None:
             self._stored[trial.name] = StoredReadings(self._all_tries(trial.name))
 
     def _all_tries(self, trial_name: str) -> Iterator[MetricLog]:
-        """Yield the readings of a trial and of its earlier tries: its output has them all."""
+        """Yield the readings of a trial and of its earlier attempts: its output has them all."""
         yield from self._log.read(trial_name)
         number = 1
         while readings := list(self._log.read(log_of_try(trial_name, number))):
@@ -235,7 +235,7 @@ class TrialMonitors:
             number += 1
 
     def go_on(self, job: Object, cut_off: Path | None = None) -> None:
-        """Note which steps are stored of a run that the next one continues, and store the rest of one that was cut off.
+        """Record the stored steps of a run that the next one continues, and store the rest of an interrupted one.
 
         Raises:
             UnavailableError: The rest cannot be stored now.
@@ -248,7 +248,10 @@ class TrialMonitors:
             self._reached[trial.name] = max(steps, default=None)
 
     def _store_rest(self, job: Object, trial: Trial, objective: ObjectiveSpec, directory: Path) -> None:
-        """Store what the last primary pod had written when the engine was killed, but for a line without an end."""
+        """Store the rest of the output of the last primary pod before the engine was killed.
+
+        An incomplete last line is left out.
+        """
         pod = _last_primary_pod(trial, directory)
         if pod is None or trial.spec.metrics_collector.kind not in _READ_AGAIN:
             return
@@ -269,7 +272,7 @@ class TrialMonitors:
             raise UnavailableError(f"readings of {trial.name} cannot be stored; it goes on when they can")
 
     def discard(self, job: Object) -> None:
-        """Forget the readings of a run that was cut off or thrown away: the next run reports them again."""
+        """Forget the readings of an interrupted or discarded run: the next run reports them again."""
         trial = self._trial_of(job)
         if trial is not None:
             self._stored.pop(trial.name, None)
@@ -279,10 +282,10 @@ class TrialMonitors:
             self._log.delete(trial.name)
 
     def job_gone(self, job: Object) -> None:
-        """Forget what the last processes of a deleted job reported, if its trial is deleted too.
+        """Forget the readings of a deleted job's last processes, if its trial is deleted too.
 
-        They had their grace period, while the log of the trial was removed with the trial. Another trial may bear its
-        name next, and those readings are none of its own.
+        They had their grace period, while the log of the trial was removed with the trial. Another trial may get its
+        name, and must not inherit those readings.
         """
         for owner in job["metadata"].get("ownerReferences") or ():
             trial = self._trials.get(Key(job["metadata"].get("namespace", ""), owner["name"]))
@@ -292,13 +295,13 @@ class TrialMonitors:
                 self._log.delete(owner["name"])
 
     def readings_wait(self, trial_names: Sequence[str], cause: str) -> None:
-        """Say that readings of these trials cannot be stored now; they are kept, and tried again."""
+        """Record that readings of these trials cannot be stored now; they are kept, and retried."""
         for name in trial_names:
             if (trial := self.followed.get(name)) is not None:
                 self._events.record(trial, warning=True, reason="ObservationLogUnavailable", message=cause)
 
     def forget(self, trial_name: str) -> None:
-        """Forget a trial that is over."""
+        """Forget a completed trial."""
         self.followed.pop(trial_name, None)
         self._stored.pop(trial_name, None)
         self._reached.pop(trial_name, None)
@@ -310,7 +313,7 @@ class TrialMonitors:
         return None if name is None else self._trials.get(Key(job["metadata"].get("namespace", ""), name))
 
     def _next_try(self, job: Object, trial_name: str) -> Try:
-        """Return the try that a monitor reads: the one that waits for it, or that of the monitors beside it."""
+        """Return the attempt for a new monitor: a pending one, or that of the concurrent monitors."""
         current = self._tries.get(trial_name)
         if current is None:
             current = Try(self.keeps_checkpoint(job), None, partial(self._log.rewind, trial_name))
@@ -334,10 +337,10 @@ class TrialMonitors:
 
 
 def _scrape_at(host_file: Path, endpoint: MetricsEndpoint) -> ScrapeResponse:
-    """Ask an endpoint of the machine that a file names.
+    """Scrape an endpoint of the machine named in a file.
 
     Raises:
-        ScrapeError: There is no answer, or it is not known yet where the program runs.
+        ScrapeError: There is no response, or the program's machine is not known yet.
     """
     from metrics_collector.sources.scraping import LOCAL_HOST, ScrapeError, scrape
 
@@ -353,7 +356,7 @@ def _is_primary(trial: Trial, pod_labels: Mapping[str, str]) -> bool:
 
 
 def _last_primary_pod(trial: Trial, directory: Path) -> Path | None:
-    """Return the directory of the newest primary pod of a job; None where there was none."""
+    """Return the directory of the newest primary pod of a job; None if there was none."""
     found = []
     for pod in directory.glob("*/"):
         with suppress(OSError, ValueError):
@@ -363,13 +366,13 @@ def _last_primary_pod(trial: Trial, directory: Path) -> Path | None:
 
 
 def _path(trial: Trial) -> str:
-    """Return the path that the collector's source names; empty when it names none."""
+    """Return the path of the collector's source; empty if it has none."""
     source = trial.spec.metrics_collector.source
     return source.file_system_path.path if source is not None and source.file_system_path is not None else ""
 
 
 def _directory(trial: Trial) -> str:
-    """Return the directory that the template knows metrics to be in; empty when it names none."""
+    """Return the template's directory of metrics; empty if it has none."""
     source = trial.spec.metrics_collector.source
     place = None if source is None else source.file_system_path
     if place is None or not place.path:
@@ -379,12 +382,12 @@ def _directory(trial: Trial) -> str:
 
 @dataclass(slots=True)
 class Rewind:
-    """Has steps replaced that a run reports again which goes on from a checkpoint.
+    """Replaces the steps that a resumed run reports again.
 
     Attributes:
-        reached: The last step that is stored.
-        remove: Removes a step and all later ones from the log.
-        is_over: Whether it is known from which step the run goes on.
+        reached: The last stored step.
+        remove: Removes readings from a step on from the log.
+        is_over: Whether the first step of the resumed run is known.
     """
 
     reached: int
@@ -392,7 +395,7 @@ class Rewind:
     is_over: bool = False
 
     def before(self, readings: Sequence[MetricLog]) -> None:
-        """Remove what these readings, the first of the run with a step, replace."""
+        """Remove the readings that these, the first of the run with a step, replace."""
         steps = [reading.step for reading in readings if reading.step is not None]
         if self.is_over or not steps:
             return
@@ -406,16 +409,16 @@ class Rewind:
 
 @dataclass(slots=True)
 class Try:
-    """One try of a trial: the readings of the one that ends it are its value, and those before it are set aside.
+    """One attempt of a trial: the readings of the final one are its value, and earlier ones are set aside.
 
-    A try goes on with the series of the one before it where its first step is later than that one's, so that it has
-    read a checkpoint of its own; without steps, where the trial's checkpoint is kept here.
+    An attempt continues the series of the one before it if its first step is later than that one's, so that it has read
+    a checkpoint of its own; without steps, if the trial's checkpoint is kept here.
 
     Attributes:
-        keeps_checkpoint: Whether a checkpoint of the try before is there.
-        before: The one that failed; None: it is the first.
-        rewind: Removes a step and all later ones from the log.
-        monitors: How many read it.
+        keeps_checkpoint: Whether a checkpoint of the attempt before exists.
+        before: The failed one before; None for the first.
+        rewind: Removes readings from a step on from the log.
+        monitors: Number of its monitors.
         first: The first step that it reported.
         has_begun: Whether it has reported something, or ended.
     """
@@ -428,13 +431,13 @@ class Try:
     has_begun: bool = False
 
     def fail(self) -> None:
-        """Begin the next try with what reads this one."""
+        """Begin the next attempt with the monitors of this one."""
         if self.has_begun:
             self.before = replace(self)
         self.first, self.has_begun = None, False
 
     def begun(self, readings: list[MetricLog]) -> list[MetricLog]:
-        """Return the first readings, after what sets those of the try before aside, and note their first step."""
+        """Return the first readings, after a marker that sets earlier ones aside, and record their first step."""
         self.has_begun = True
         before, self.before = self.before, None
         self.first = min((reading.step for reading in readings if reading.step is not None), default=None)
@@ -452,7 +455,7 @@ class Try:
 
 
 def _shielded(method: Callable[[M, *Ts], None]) -> Callable[[M, *Ts], None]:
-    """Have a method of a monitor do nothing once one of them has raised."""
+    """Make a method of a monitor do nothing once one of them has raised."""
 
     @wraps(method)
     def shielded(monitor: M, *arguments: *Ts) -> None:
@@ -467,18 +470,18 @@ def _shielded(method: Callable[[M, *Ts], None]) -> Callable[[M, *Ts], None]:
 
 @dataclass(kw_only=True, slots=True)
 class _TrialMonitor(Generic[S]):
-    """Has the readings of a trial counted and stored.
+    """Counts the readings of a trial and has them stored.
 
     Attributes:
-        trial: Whose readings these are.
-        source: Where they are found.
+        trial: The trial.
+        source: Source of the readings.
         collector: Counts them.
         reporter: Stores them.
-        events: Records additional metrics that were not found.
-        current: The try that it reads.
-        stored: Those that an earlier engine stored; None: there are none.
-        rewind: What is done before the first ones of a run that goes on; None: it begins.
-        failure: Why nothing more is read; empty while all is well.
+        events: Recorder of additional metrics that were not found.
+        current: The attempt that it reads.
+        stored: Readings stored by an earlier engine; None if there are none.
+        rewind: Replaces the steps of a resumed run; None for a new run.
+        failure: Why reading has ended; empty if there is no problem.
     """
 
     trial: Trial
@@ -502,7 +505,7 @@ class _TrialMonitor(Generic[S]):
         return "" if self.failure else self.collector.verdict
 
     def report(self, readings: list[MetricLog]) -> None:
-        """Count readings, and have those stored that are not stored yet."""
+        """Count readings, and store those that are not stored yet."""
         taken = self.collector.take(readings)
         if self.rewind is not None:
             self.rewind.before(taken)
@@ -513,12 +516,12 @@ class _TrialMonitor(Generic[S]):
         self.reporter.report(self.trial.name, taken)
 
     def begin_again(self) -> None:
-        """Have the next readings set aside those of the program that failed, unless other pods report as well."""
+        """Let the next readings set aside those of the failed program, unless other pods report as well."""
         if self.current.monitors == 1:
             self.current.fail()
 
     def close(self, done: Callable[[str], None]) -> None:
-        """Read the rest, say what was not found, and call back when all is stored, or at once when that fails."""
+        """Read the rest, report missing metrics, and call back when all is stored, or at once on a failure."""
         try:
             problem = self._read_end()
             if not self.current.has_begun:
@@ -529,17 +532,17 @@ class _TrialMonitor(Generic[S]):
                 self.events.record(self.trial, warning=True, reason="MetricsMissing", message=missing)
             text = self.failure or "; ".join(filter(None, (explanation, problem)))
             self.reporter.flush(self.trial.name, partial(done, text))
-        except Exception as error:  # noqa: BLE001 - a thread of a source may call it, which has no other handler
+        except Exception as error:  # noqa: BLE001 - may run on a source's thread, which has no other handler
             self.fail(error)
             done(self.failure)
 
     def _read_end(self) -> str:
-        """Read what the end of the program completes; return what is wrong with the source."""
+        """Read the rest that the end of the program completes; return the problem of the source."""
         self.report(self.source.finish())
         return ""
 
     def fail(self, error: Exception) -> None:
-        """Read nothing more: the pod goes on, and the report says why."""
+        """Stop reading: the pod continues, and the report has the cause."""
         self.failure = f"reading the metrics failed: {error}"
         _log.error("Monitor failed", exc_info=error, extra={"trial": self.trial.name})
 
@@ -549,25 +552,24 @@ class OutputMonitor(_TrialMonitor[ProgramOutput]):
 
     @_shielded
     def feed(self, data: bytes) -> None:
-        """Read a chunk of output."""
         self.report(self.source.feed(data))
 
     def poll(self) -> None:
-        """Output comes by itself."""
+        """Do nothing: output is fed."""
 
     def hasten(self) -> None:
-        """Output stays when its program goes."""
+        """Do nothing: output outlives its program."""
 
 
 class SourceMonitor(_TrialMonitor[MetricSource]):
-    """Reads what a container writes or offers beside its output."""
+    """Reads a source beside the output of a container."""
 
     def feed(self, data: bytes) -> None:
-        """Leave the output alone."""
+        """Ignore the output."""
 
     @_shielded
     def poll(self) -> None:
-        """Read what is new, unless storing is behind: others wait on this thread."""
+        """Read new data, unless storing is behind: others wait on this thread."""
         for readings in self.source.poll():
             self.report(readings)
             if self.backlogged:
@@ -575,13 +577,13 @@ class SourceMonitor(_TrialMonitor[MetricSource]):
 
     @_shielded
     def hasten(self) -> None:
-        """Have the source read what goes with the program."""
+        """Read data that disappears with the program."""
         self.source.hasten()
 
     def close(self, done: Callable[[str], None]) -> None:
         """Read the rest and call back when all is stored.
 
-        An answer of the program that is under way is part of the rest: it may have ended as soon as it was sent.
+        A pending response of the program is part of the rest: it may have ended right after sending it.
         """
         self._read_all()
         self.source.settle(partial(super().close, done))
@@ -598,10 +600,10 @@ class SourceMonitor(_TrialMonitor[MetricSource]):
 
 
 class StoredReadings:
-    """What the log of a trial holds already. All monitors of the trial share it; used by one thread.
+    """Readings that the log of a trial already contains. Shared by all monitors of the trial; used by one thread.
 
-    A monitor reads everything from the beginning, in the order in which it was written, so the first readings of a
-    name, a value and a step are those that are stored. A reading with a time of its own is the one that has this time.
+    A monitor reads everything from the beginning, in the order of writing, so the first readings with a name, a value
+    and a step are the stored ones. A reading with a time of its own matches the stored one with this time.
     """
 
     def __init__(self, readings: Iterable[MetricLog]) -> None:
@@ -613,7 +615,7 @@ class StoredReadings:
         """Return the readings that are not stored yet.
 
         Args:
-            found: Readings as they were found.
+            found: Readings as found.
             taken: The same ones, or some of them in the same order, with times.
         """
         if not self._times:

@@ -1,7 +1,7 @@
-"""How long trials and experiments have run, beside the statuses that hold it: a crash loses no more than a second.
+"""Run times of trials and experiments on disk, beside the statuses that contain them: a crash loses at most a second.
 
-The file is replaced every second while anything runs, which costs no write of the database. With it the moment is kept
-up to which it counts, so that time can be added in which programs ran on without an engine.
+The file is replaced every second while anything runs, without a write to the database. It includes the time up to which
+it counts, so that the time without an engine can be added.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STEP_SECONDS = 1.0
 
 
 def noted_seconds(directory: Path) -> dict[str, float]:
-    """Return how long what was unfinished had run when the file in a directory was written, by uid."""
+    """Return the noted run times of unfinished objects in seconds, by uid."""
     return _read(directory)[0]
 
 
@@ -38,11 +38,11 @@ class RunTimeNote:
     """The file of one data directory.
 
     Attributes:
-        times: Measures; begins with what the last engine noted.
+        times: The run times, starting from the last engine's note.
 
     Args:
-        directory: Holds the file.
-        clock: Time; its monotonic readings are those of this boot of the machine.
+        directory: Directory of the file.
+        clock: The clock; its monotonic readings are those of this boot of the machine.
         is_elsewhere: Whether programs run on other machines, which do not sleep with this one.
     """
 
@@ -63,14 +63,14 @@ class RunTimeNote:
         self.times = RunTimes(clock, earlier)
 
     def seconds_without_engine(self, until: float | None) -> float:
-        """Return how long a program ran on after the last note: up to its end on the monotonic clock, or to now."""
+        """Return how long a program ran after the last note: up to its end on the monotonic clock, or to now."""
         monotonic, wall = self._began
         if self._is_elsewhere:
             return max(wall - self._wall, 0.0)
         return max((monotonic if until is None else until) - self._monotonic, 0.0)
 
     def write(self) -> None:
-        """Write down what has changed since; a disk that is full costs the precision of a crash, nothing else."""
+        """Write changes since; on a full disk only the precision after a crash is lost."""
         seconds = {uid: round(value, 3) for uid, value in self.times.totals().items()}
         if seconds == self._noted:
             return
@@ -80,6 +80,6 @@ class RunTimeNote:
             self._noted = seconds
 
     def has_stepped(self) -> bool:
-        """Return whether the wall clock was set, or the machine has slept, since this was asked before."""
+        """Return whether the wall clock was set, or the machine has slept, since the last call."""
         before, self._offset = self._offset, self._clock.now().timestamp() - self._clock.monotonic()
         return abs(self._offset - before) >= _STEP_SECONDS
