@@ -278,3 +278,14 @@ def test_a_program_without_a_metric_in_the_probe_is_said(tmp_path: Path, script:
     assert made.returncode == 2
     assert f"note: {said}\n" in made.stderr
     assert "error: metric: is not found in the script or its output; give --maximize METRIC" in made.stderr
+
+
+def test_a_metric_that_a_program_logs_is_found(tmp_path: Path) -> None:
+    """Logging writes to standard error."""
+    script = "import logging\nlogging.basicConfig(level=logging.INFO)\nlogging.info('epoch 1 - val_loss: 0.5')\n"
+    (tmp_path / "train.py").write_text(script)
+    made = katib_here("init", "-p", "lr=1,2", "--yes", "--", "python", "train.py", "{lr}", cwd=tmp_path)
+
+    assert made.returncode == 0, made.stderr
+    experiment = yaml.safe_load((tmp_path / "experiment.yaml").read_text())
+    assert experiment["spec"]["objective"]["objectiveMetricName"] == "val_loss"

@@ -160,11 +160,17 @@ def _metric_of(words: Sequence[str], space: Sequence[Json]) -> str:
 
 
 def _output(command: Sequence[str]) -> tuple[str, str]:
-    """Return what a command prints, as far as it runs, and why it did not end well; empty if it did."""
+    """Return the output of a command, of both streams as trials have it, and the cause of its failure, if any."""
     wide = {**os.environ, "COLUMNS": "500", "NO_COLOR": "1", "TERMINAL_WIDTH": "500"}  # help is not wrapped
     try:
         done = subprocess.run(  # noqa: S603 - the user's own command
-            command, capture_output=True, timeout=_TRY_SECONDS, check=False, stdin=subprocess.DEVNULL, env=wide
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_TRY_SECONDS,
+            check=False,
+            env=wide,
         )
     except subprocess.TimeoutExpired as error:
         return (error.stdout or b"").decode(errors="replace"), f"it was ended after {_TRY_SECONDS} s"
@@ -173,7 +179,7 @@ def _output(command: Sequence[str]) -> tuple[str, str]:
     output = done.stdout.decode(errors="replace")
     if not done.returncode:
         return output, ""
-    lines = (done.stderr.decode(errors="replace").strip() or output.strip()).splitlines()
+    lines = output.strip().splitlines()
     return output, f"it failed with exit code {done.returncode}" + (f": {lines[-1].strip()[:200]}" if lines else "")
 
 
