@@ -526,6 +526,9 @@ def read_file(path: str) -> tuple[str, str]:
     if path.endswith(".py"):
         remedy = f"`katib tune -p NAME=LOW..HIGH --minimize METRIC -- python {path}` tunes it"
         raise invalid(path, "it is a program, not an experiment file", remedy, "file-type")
+    if path.endswith(".ipynb"):
+        remedy = "call katib.tune in one of its cells"
+        raise invalid(path, "it is a notebook, not an experiment file", remedy, "file-type")
     try:
         with nullcontext(sys.stdin.buffer) if path == "-" else Path(path).open("rb") as file:
             data = file.read(MAX_BYTES + 1)

@@ -90,6 +90,7 @@ def test_files_of_other_tools_are_answered_with_the_command_for_them(katib: Kati
         "train.py: it is a program, not an experiment file; "
         "`katib tune -p NAME=LOW..HIGH --minimize METRIC -- python train.py` tunes it\n"
     )
+    assert "it is a notebook" in katib("validate", "train.ipynb").err
 
 
 def test_a_converted_sweep_says_what_is_read(katib: Katib, tmp_path: Path) -> None:

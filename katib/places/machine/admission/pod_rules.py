@@ -20,7 +20,7 @@ from katib.model.files.nearby import folders_near
 from katib.model.quantities import parse_quantity
 from katib.model.templates import has_placeholder
 from katib.model.templates.claims import MAPPED_TYPE
-from katib.model.wording import did_you_mean, shown
+from katib.model.wording import closest, did_you_mean, shown
 from katib.places.machine.admission.host import GIB, HostCapacity, Machine
 from katib.places.machine.findings import Part, containers_of, exists, is_directory, is_file, mapping, mapping_at
 from katib.places.machine.pods.environment import Rewriter
@@ -377,6 +377,8 @@ def _check_program(word: Part, directory: Path | None, search_path: str) -> None
             cause, remedy = "is a directory", "name the program in it"
         elif not is_path and directory is not None and is_file(file):
             cause, remedy = "is not on PATH", f"write ./{shlex.quote(program)} for the one of this directory"
+            if not os.access(file, os.X_OK):
+                remedy = f"start the one of this directory with its interpreter, as in: python {shlex.quote(program)}"
         elif program.startswith(_TEXT_QUOTES):
             remedy = "write plain quotes, which a shell takes away"
         elif program.startswith("~"):
@@ -392,13 +394,19 @@ def _check_script(words: list[Part], mounts: Collection[str], directory: Path | 
     word = next((word for word in words[1:] if not (options and options.fullmatch(word.value))), None)
     if options is None or word is None or word.value.startswith("-") or _is_unknown(word.value, mounts):
         return
-    if (Path(word.value).is_absolute() or directory is not None) and not exists(Path(directory or "/", word.value)):
+    if word.value.endswith(".ipynb"):
+        script = shlex.quote(word.value.removesuffix(".ipynb") + ".py")
+        remedy = f"save it as {script}: jupyter nbconvert --to script {shlex.quote(word.value)}"
+        word.error(f"{shown(word.value)} is a notebook, not a program", remedy, "command-not-executable")
+    elif (Path(word.value).is_absolute() or directory is not None) and not exists(Path(directory or "/", word.value)):
         cause, remedy = "is not on this machine", f"copy it here, use the path it has on this machine, or {OFFER}"
         if directory is not None and not Path(word.value).is_absolute():
             cause = f"is not in {directory}, in which the command starts"
             near = (folder / Path(word.value).name for folder in folders_near(directory))
             if (found := next(filter(is_file, near), None)) is not None:
                 remedy = f"write {shlex.quote(os.path.relpath(found, directory))}"
+            elif like := closest(word.value, (path.name for path in directory.glob(f"*{Path(word.value).suffix}"))):
+                remedy = f"did you mean {shlex.quote(like)}?"
         word.error(f"{shown(word.value)} {cause}", remedy, "command-not-found")
 
 

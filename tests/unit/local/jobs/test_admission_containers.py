@@ -370,6 +370,26 @@ def test_relative_paths_start_at_the_workspace(tmp_path: Path) -> None:
     assert check_there(workingDir="data") == ["working-directory-missing"]
 
 
+@pytest.mark.parametrize(
+    ("command", "origin", "remedy"),
+    [
+        pytest.param(["train.py"], "command-not-found", "python train.py", id="a script alone"),
+        pytest.param(["python", "trian.py"], "command-not-found", "did you mean train.py?", id="misspelt"),
+        pytest.param(["python", "a.ipynb"], "command-not-executable", "jupyter nbconvert", id="a notebook"),
+    ],
+)
+def test_the_file_of_the_workspace_that_was_meant_is_named(
+    tmp_path: Path, command: list[str], origin: str, remedy: str
+) -> None:
+    for name in ("train.py", "a.ipynb"):
+        (tmp_path / name).touch()
+
+    (error,), _ = check_job(a_job(command=command), PATH, host=HOST, workspace=tmp_path)
+
+    assert error.origin == origin
+    assert remedy in error.remedy
+
+
 def test_what_an_init_container_may_write_is_not_looked_for() -> None:
     late = {"name": "training", "command": ["python", "/no/such.py"], "workingDir": "/no/such"}
     first = {"name": "fetch", "command": ["sh", "-c", "make /no/such"]}
