@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -48,6 +48,7 @@ from katib.service.tuning.replicas import (
     state_words,
 )
 from katib.service.tuning.service import Diagnosis, RecordedEvent, TuningService
+from katib.service.tuning.trial_pages import MOST_GENERATIONS, generations_of
 
 
 @click.command(
@@ -137,7 +138,10 @@ def _experiment(service: TuningService, experiment: Experiment) -> Iterator[str]
             yield _line("Savings", savings)
     yield _line("Budget", _budget(spec))
     yield _line("Progress", _progress(experiment))
-    yield from _last_failure(service, experiment)
+    for failed in experiment.status.failed_trial_list[-1:]:
+        with suppress(NotFoundError):
+            cause = failure_of(service.get(Trial, namespace, failed)) or "no reason was recorded"
+            yield _line("Last failure", f"{failed} failed: {cause}")
     yield from parameter_lines(spec.parameters)
     best = service.best(namespace, name)
     if best is not None:
@@ -163,13 +167,6 @@ def _suggestion(service: TuningService, experiment: Experiment) -> Iterator[str]
         yield _line("Warm start", str(status.earlier_trials))
     if waiting := held_condition(suggestion, "WaitingForTrials").message:
         yield _line("Waiting", waiting)
-
-
-def _last_failure(service: TuningService, experiment: Experiment) -> Iterator[str]:
-    for name in experiment.status.failed_trial_list[-1:]:
-        with suppress(NotFoundError):
-            trial = service.get(Trial, experiment.namespace, name)
-            yield _line("Last failure", f"{name} failed: {failure_of(trial) or 'no reason was recorded'}")
 
 
 def _trial(service: TuningService, trial: Trial) -> Iterator[str]:
@@ -282,10 +279,6 @@ def _events(events: Sequence[RecordedEvent]) -> Iterator[str]:
 # --- the lineage of a trial -------------------------------------------------------------------------------------------
 
 
-_SHOWN_GENERATIONS = 30
-"""What a screen holds."""
-
-
 def lineage_lines(service: TuningService, trial: Trial) -> Iterator[str]:
     """Yield the trials whose checkpoints led to that of a trial, itself first; nothing for a trial without a parent.
 
@@ -297,28 +290,15 @@ def lineage_lines(service: TuningService, trial: Trial) -> Iterator[str]:
         return
     yield ""
     yield "Lineage, each trial from the checkpoint of the next one:"
-    youngest: Trial | None = trial
-    for _ in range(_SHOWN_GENERATIONS):
-        if youngest is None:
-            return
-        metric = metric_of(youngest)
-        value = f"{metric}={short(objective_value(youngest) or '-')}"
-        generation = f"generation {_label(youngest, GENERATION_LABEL) or '0'}"
-        yield f"  {generation:<14}  {youngest.name}  {value}  {parameters_of(youngest)}"
-        youngest = yield from _parent(service, youngest)
-    if youngest is not None:
-        yield f"  and {int(_label(youngest, GENERATION_LABEL) or 0) + 1} before them"
-
-
-def _parent(service: TuningService, trial: Trial) -> Generator[str, None, Trial | None]:
-    parent = _label(trial, PARENT_LABEL)
-    if not parent:
-        return None
-    try:
-        return service.get(Trial, trial.namespace, parent)
-    except NotFoundError:
-        yield f"  {parent}, which was deleted"
-        return None
+    generations = generations_of(service, trial)
+    for one in generations:
+        value = f"{metric_of(one)}={short(objective_value(one) or '-')}"
+        generation = f"generation {_label(one, GENERATION_LABEL) or '0'}"
+        yield f"  {generation:<14}  {one.name}  {value}  {parameters_of(one)}"
+    if parent := _label(generations[-1], PARENT_LABEL):
+        is_full = len(generations) == MOST_GENERATIONS
+        older = _label(generations[-1], GENERATION_LABEL) or "some"
+        yield f"  and {older} before them" if is_full else f"  {parent}, which was deleted"
 
 
 def _label(trial: Trial, label: str) -> str:

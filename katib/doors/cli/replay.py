@@ -16,7 +16,6 @@ from katib.service.tuning.reading import short, state_of
 from katib.service.tuning.replay_report import HARMLESS, Compared, Cut, ReplayReport, compared, recommended, report_of
 
 if TYPE_CHECKING:
-    from katib.engine.algorithm_services.replay import EarlyStop
     from katib.model.metrics import MetricLog
     from katib.model.types import AlgorithmSetting, AlgorithmSpec, Experiment, ObjectiveSpec, Trial
     from katib.service.tuning.service import TuningService
@@ -120,7 +119,17 @@ class _Replayed:
 
         recorded = [RecordedTrial(t.name, state_of(t) == "Succeeded", self.curves[t.name]) for t in self.trials]
         stops = early_stops(chosen.algorithm_name, chosen.algorithm_settings, self.objective, recorded)
-        return report_of(self.objective, self.trials, self.curves, {stop.trial_name: _cut(stop) for stop in stops})
+        return report_of(
+            self.objective,
+            self.trials,
+            self.curves,
+            {
+                stop.trial_name: Cut(
+                    f"{'reading' if stop.by_number else 'step'} {stop.resource}", stop.reason, stop.readings, stop.time
+                )
+                for stop in stops
+            },
+        )
 
 
 def _print_comparison(table: Sequence[Compared], read: Sequence[_Replayed]) -> None:
@@ -175,11 +184,6 @@ def _setting(text: str) -> AlgorithmSetting:
 def _curve(readings: Sequence[MetricLog]) -> list[MetricLog]:
     """Return the readings by step, then by time."""
     return sorted(readings, key=lambda reading: (-1 if reading.step is None else reading.step, reading.time))
-
-
-def _cut(stop: EarlyStop) -> Cut:
-    place = f"{'reading' if stop.by_number else 'step'} {stop.resource}"
-    return Cut(place, stop.reason, stop.readings, stop.time)
 
 
 def _print(algorithm: str, experiment: str, metric: str, found: ReplayReport) -> None:

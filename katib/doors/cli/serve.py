@@ -152,7 +152,9 @@ def serve(
     options.set_up_logging(verbose, quiet=quiet)
     if on_cluster:
         options.refuse_beside("--cluster", "data_dir", "config", "containers", "on", "orphans")
-        headers = _headers(user_header, user_prefix, groups_header) if gateway else None
+        from katib.service.tuning.users import UserHeaders
+
+        headers = UserHeaders(user_header, user_prefix, groups_header) if gateway else None
         no_token = no_token or gateway or not (cluster or "KUBERNETES_SERVICE_HOST" not in os.environ)
         access = _access(host, token, account_directory(), no_token=no_token)
         return _serve_cluster(host, port, access, cluster, headers, quiet=quiet)
@@ -211,12 +213,6 @@ def _check_gateway(*, gateway: bool, on_cluster: bool) -> None:
     for name in ("user_header", "user_prefix", "groups_header"):
         if not gateway and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name.replace('_', '-')} needs --gateway", context)
-
-
-def _headers(user: str, prefix: str, groups: str) -> UserHeaders:
-    from katib.service.tuning.users import UserHeaders
-
-    return UserHeaders(user, prefix, groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +369,8 @@ def _run(
                 engine.start()
             announce(server, access, f"data in {data_dir}")
             if announce is not _ignore and (left := engine.interrupted()):
-                click.echo(f"interrupted:  {', '.join(left)}; `katib resume {left[0]}` lets {_first_of(left)} go on")
+                first = "it" if len(left) == 1 else "the first"
+                click.echo(f"interrupted:  {', '.join(left)}; `katib resume {left[0]}` lets {first} go on")
             with (
                 _answering_optuna(engine, data_dir, quiet=announce is _ignore),
                 _answering_kubernetes(engine, data_dir, host, access, pages, quiet=announce is _ignore),
@@ -390,10 +387,6 @@ def _run(
             engine.leave()
         engine.stop()
     return stop.exit_code
-
-
-def _first_of(names: Sequence[str]) -> str:
-    return "it" if len(names) == 1 else "the first"
 
 
 @contextmanager

@@ -22,7 +22,6 @@ from katib.doors.ui.trial_reading import (
     points_of_each,
     read_curves,
     read_experiment,
-    read_generations,
     read_metric_names,
     started_at,
 )
@@ -44,6 +43,7 @@ from katib.model.thinning import thinned
 from katib.model.types import Experiment, Trial
 from katib.service.tuning.reading import metric_rows
 from katib.service.tuning.service import NOW, Diagnosis, Json, RecordedEvent, TuningService
+from katib.service.tuning.trial_pages import generations_of
 
 
 def trial_pages() -> APIRouter:
@@ -84,7 +84,7 @@ def trial_values(service: TuningService, trial: Trial, experiment: Experiment | 
         "replicas_problem": pods.problem,
         "events": event_rows(events.value),
         "events_problem": events.problem,
-        "lineage": lineage_rows(read_generations(service, trial)),
+        "lineage": lineage_rows(generations_of(service, trial)),
     }
 
 

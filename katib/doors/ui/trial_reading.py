@@ -5,21 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Generic, TypeVar
 
-from katib.doors.ui.trial_views import experiment_name, label_of, metric_names
+from katib.doors.ui.trial_views import experiment_name, metric_names
 from katib.errors import KatibError, UnavailableError
 from katib.figures.curves import curve_of
 from katib.figures.data import Curve
 from katib.figures.trial_curves import MOST_READINGS
-from katib.model.names import PARENT_LABEL
 from katib.model.types import Experiment, Trial
 from katib.service.tuning.service import NOW, TuningService
 
 T = TypeVar("T")
 
-MOST_GENERATIONS = 30
 MOST_METRICS = 60
 _ALL_POINTS = 12_000
 """Readings drawn of all metrics of a trial together, so that an answer stays below some hundred kilobytes."""
@@ -63,21 +60,6 @@ def read_experiment(service: TuningService, trial: Trial) -> Experiment | None:
         raise
     except KatibError:
         return None
-
-
-def read_generations(service: TuningService, trial: Trial) -> list[Trial]:
-    """Return a trial and those whose checkpoints led to its own, the youngest first, as far as they are there."""
-    found = [trial]
-    while (parent := label_of(found[-1], PARENT_LABEL)) and len(found) < MOST_GENERATIONS:
-        older = attempt(partial(_find_trial, service, trial.namespace, parent), None).value
-        if older is None:
-            break
-        found.append(older)
-    return found
-
-
-def _find_trial(service: TuningService, namespace: str, name: str) -> Trial | None:
-    return service.get(Trial, namespace, name)
 
 
 def started_at(trial: Trial) -> float:

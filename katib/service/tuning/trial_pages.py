@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from katib.engine.controllers.kinds import TRIAL
 from katib.engine.runtime.objects import Key, Object, ObjectStore
 from katib.engine.runtime.search import Facts, FactsOf, Found, Order, Query, SearchableStore, search_in
+from katib.errors import KatibError
 from katib.model import types
-from katib.model.names import EXPERIMENT_LABEL
+from katib.model.names import EXPERIMENT_LABEL, PARENT_LABEL
 from katib.model.trials import ELIGIBLE, cost, is_feasible, may_be_best, objective_number, ran_seconds
 from katib.service.tuning.service import Page, TrialOrder, TuningService
 
@@ -94,3 +95,17 @@ def _facts_of(obj: Object) -> Facts:
 TRIAL_FACTS = FactsOf(4, {TRIAL: _facts_of})
 """What a store keeps beside trials. Raise the version whenever a state, an objective value or a time is read in another
 way: at its next opening, a store derives all of it again."""
+
+
+MOST_GENERATIONS = 30
+
+
+def generations_of(service: TuningService, trial: Trial) -> list[Trial]:
+    """Return a trial and those whose checkpoints led to its own, the youngest first, up to one that was deleted."""
+    found = [trial]
+    while len(found) < MOST_GENERATIONS and (parent := found[-1].metadata.labels.get(PARENT_LABEL)):
+        try:
+            found.append(service.get(types.Trial, trial.namespace, parent))
+        except KatibError:
+            break
+    return found

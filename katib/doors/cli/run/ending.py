@@ -56,7 +56,8 @@ def ended_lines(
             yield f"{lost_sentence(experiment)} Look at {example.name}: {cause_of_loss(example, evidence)}"
         found = f"{best.name} with {objective_text(best, longest=_LONGEST_BEST)} ({parameters_of(best)})"
         yield f"Pareto set: {pareto_words(experiment)}" if pareto_trials(experiment) else f"Best trial: {found}"
-        page = "" if _is_cluster(place) else f", katib ui {name}{place}"
+        is_cluster = " --context " in place or " --kubeconfig " in place  # whose page is where the cluster has it
+        page = "" if is_cluster else f", katib ui {name}{place}"
         yield f"Next: katib trials {name} --sort objective{place}, katib why {name}{place}{page}"
         return
     if infeasible := infeasible_words(experiment):
@@ -69,8 +70,3 @@ def ended_lines(
             yield from diagnose_trial(example, evidence).remedies[:1]
     logs = f"katib logs {example.name}{place}, " if example is not None else ""
     yield f"Next: {logs}katib why {name}{place}"
-
-
-def _is_cluster(place: str) -> bool:
-    """Return whether options choose a cluster, whose page is where the cluster has it."""
-    return " --context " in place or " --kubeconfig " in place
