@@ -1,1 +1,1 @@
-"""Benchmarks: each runs our code and its rival or its physical limit in one run and prints the ratio."""
+"""Benchmarks: each measures our code and a rival or a physical limit in the same run and prints the ratio."""

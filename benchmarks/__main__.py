@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 METRICS = sorted(Path(__file__).parent.glob("metrics_*.py"))
-"""What metrics cost from the program to the answers, a row each."""
+"""Costs of metrics from the program to queries, one row each."""
 
 BENCHMARKS = (
     ("start-up", ["benchmarks.startup"]),

@@ -1,13 +1,13 @@
-"""How many trials a second ask and tell gives, against Optuna in the same run.
+"""Throughput of ask and tell in trials per second, against Optuna in the same run.
 
     python -m benchmarks.ask_tell                 in process, and over REST with 1 and 50 clients
     python -m benchmarks.ask_tell --trials 300    with fewer trials each
     python -m benchmarks.ask_tell --long 100000 --algorithm tpe    one experiment of many trials: time and memory
 
-`random` with one double; nothing is evaluated. Optuna stores in SQLite and in its journal, in process. The server of
-REST is a process of its own, and all clients are threads of this one, which keep their connections. The time of a trial
-is from its ask to the answer of its tell, without the pause of clients that have one: fifty of them without a pause are
-a queue of fifty, in which a trial takes fifty times as long as the server works on it.
+`random` with one double; nothing is evaluated. Optuna stores in SQLite and in its journal, in process. The REST server
+is a separate process, and all clients are threads of this one, which keep their connections. The time of a trial is
+from its ask to the answer of its tell, without the pause of clients that have one: fifty clients without a pause are a
+queue of fifty, in which a trial takes fifty times as long as the server works on it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CLIENTS = 50
 
 
 WANTED = 300
-"""Trials a second of all clients with pauses together."""
+"""Total trials per second of all clients with pauses."""
 
 
 def document(name: str, trials: int, parallel: int, algorithm: str = "random") -> str:
@@ -59,7 +59,7 @@ def document(name: str, trials: int, parallel: int, algorithm: str = "random") -
 
 
 def one_client(service: TuningService, name: str, times: list[float], limit: int, period: float = 0.0) -> None:
-    """Ask and tell until the experiment has ended, or so many times; a trial each period where there is one."""
+    """Ask and tell until the experiment has ended, or up to the limit; a trial per period if there is one."""
     due = time.perf_counter() + period * random.random()
     for _ in range(limit):
         time.sleep(max(due - time.perf_counter(), 0.0))
@@ -73,7 +73,7 @@ def one_client(service: TuningService, name: str, times: list[float], limit: int
 
 
 def given(service: TuningService, name: str) -> Trial | None:
-    """Return the next trial; None when the experiment has ended."""
+    """Return the next trial; None if the experiment has ended."""
     request_id = uuid.uuid4().hex
     while True:
         answer = service.ask("default", name, request_id=request_id, wait_seconds=20)
@@ -84,10 +84,10 @@ def given(service: TuningService, name: str) -> Trial | None:
 def race(
     services: list[TuningService], keeper: TuningService, name: str, trials: int, period: float = 0.0
 ) -> tuple[float, list[float]]:
-    """Return the trials a second of all clients together, and the seconds of each ask with its tell."""
+    """Return the trials per second of all clients together, and the seconds of each ask with its tell."""
     keeper.submit(document(name, trials, max(len(services), 4)), source=name)
     warm: list[float] = []
-    one_client(services[0], name, warm, 5)  # the suggestion service is up
+    one_client(services[0], name, warm, 5)  # starts the suggestion service
     times: list[float] = []
     threads = [threading.Thread(target=one_client, args=(service, name, times, trials, period)) for service in services]
     began = time.perf_counter()
@@ -99,7 +99,7 @@ def race(
 
 
 def optuna_pace(storage: Any, trials: int) -> float:
-    """Return the trials a second of Optuna's own ask and tell."""
+    """Return the trials per second of Optuna's own ask and tell."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(storage=storage, sampler=optuna.samplers.RandomSampler())
     began = time.perf_counter()
@@ -151,7 +151,7 @@ def main() -> None:
 
 
 def long_run(trials: int, algorithm: str, seconds: float) -> None:
-    """Show how time and memory grow with the trials of one experiment, for at most so long."""
+    """Show how time and memory grow with the trials of one experiment, for a limited time."""
     with tempfile.TemporaryDirectory() as directory, open_engine(data_dir=Path(directory)) as engine:
         engine.start()
         engine.service.submit(document("long", trials, 4, algorithm), source="long")
@@ -168,7 +168,7 @@ def long_run(trials: int, algorithm: str, seconds: float) -> None:
 
 @contextmanager
 def served(directory: Path) -> Iterator[str]:
-    """Run a server as a process of its own; yield its address."""
+    """Run a server in a separate process; yield its address."""
     command = [sys.executable, "-m", "benchmarks.ask_tell", "--serve", str(directory)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdin is not None

@@ -1,11 +1,11 @@
-"""What the controller costs on a real API server, without pods: jobs are ended at once by a stand-in.
+"""Cost of the controller on a real API server, without pods: a stand-in ends jobs at once.
 
     KUBEBUILDER_ASSETS=... python -m benchmarks.cluster                  all of it
     KUBEBUILDER_ASSETS=... python -m benchmarks.cluster --only restart   one part: pace, crowd, size, restart or large
     KUBECONFIG=... python -m benchmarks.cluster --only pod               a trial in a real pod
 
-The physical limit is what the API server itself takes for the same writes, sent by as many threads as the controller
-has workers: it is measured in the same run.
+The physical limit is the time of the API server itself for the same writes, sent by as many threads as the controller
+has workers, in the same run.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def main() -> int:
 
 
 def pace(plane: ControlPlane) -> None:
-    """500 trials, 50 at once: trials a second, writes per trial, first hundred against last hundred."""
+    """500 trials, 50 at once: trials per second, writes per trial, first hundred against last hundred."""
     namespace = plane.namespace("pace")
     bare = bare_writes(plane, namespace)
     controller = started(plane, "pace")
@@ -138,7 +138,7 @@ def size(plane: ControlPlane) -> None:
 
 
 def restart(plane: ControlPlane) -> None:
-    """A controller that starts over 2,000 finished trials: seconds until nothing moves, and what it writes."""
+    """Restart with 2,000 finished trials: seconds until the controller is idle, and its writes."""
     namespace = plane.namespace("restart")
     first = started(plane, "before")
     plane.submit("restart", namespace, maxTrialCount=RESTART_TRIALS, parallelTrialCount=PACE_PARALLEL)
@@ -155,7 +155,7 @@ def restart(plane: ControlPlane) -> None:
 
 
 def large(plane: ControlPlane) -> None:
-    """5,000 trials of 20 KB, every second one running: memory of a controller that starts, and after an expiry."""
+    """5,000 trials of 20 KB, every second one running: memory of a controller after its start, and after an expiry."""
     namespace = plane.namespace("large")
     plane.stand_ins.outcome = lambda _job: None
     owner = plane.submit("large", namespace, maxTrialCount=LARGE_TRIALS, parallelTrialCount=LARGE_TRIALS)
@@ -168,7 +168,7 @@ def large(plane: ControlPlane) -> None:
     print_memory("memory after the start", controller)
     lists = requests_of(controller, "list")
     plane.server.expire()
-    plane.store.create(a_pod(namespace, 0))  # compaction is noticed by who watches from before it
+    plane.store.create(a_pod(namespace, 0))  # a watch from before a compaction notices it
     while requests_of(controller, "list") == lists:
         time.sleep(0.2)
     until_quiet(controller)
@@ -222,7 +222,7 @@ def trial_seconds(store: KubernetesStore, room: Room, number: int) -> float:
 
 
 def seconds_until(watch: Watch, name: str, condition: str, began: float) -> float:
-    """Return the seconds until the object of that name ended well."""
+    """Return the seconds until the object of that name succeeded."""
     while (event := watch.next(120)) is not None:
         if event.object["metadata"]["name"] == name and is_true(dict(event.object), condition):
             return time.perf_counter() - began
@@ -262,7 +262,7 @@ def writes_of(controller: ControllerProcess) -> int:
 
 
 def until_quiet(controller: ControllerProcess, quiet_seconds: float = 2.0) -> float:
-    """Return when the last write or list was made, once none has been for a while."""
+    """Return the time of the last write or list, once there was none for a while."""
     seen, since = -1, time.perf_counter()
     while time.perf_counter() - since < quiet_seconds:
         now = requests_of(controller, *WRITE_VERBS, "list")
@@ -283,7 +283,7 @@ def in_threads(numbers: Iterable[int], act: Callable[[int], None], threads: int 
 
 
 def create_large_trial(plane: ControlPlane, owner: Object, number: int) -> None:
-    """Create a trial as the controller would have; every second one has ended, the others have a job that runs."""
+    """Create a trial as the controller would; every second one has ended, the others have a running job."""
     made = plane.store.create(large_trial(owner, number))
     if number % 2:
         plane.store.update_status({**made, "status": running()})
@@ -347,7 +347,7 @@ def succeeded(value: str) -> dict[str, Any]:
 
 
 def bare_writes(plane: ControlPlane, namespace: str, threads: int = 8, each: int = 60) -> float:
-    """Return how many writes a second the API server takes: objects created, given a status, deleted."""
+    """Return the writes per second of the API server: objects created, given a status, deleted."""
     numbers = count()
     took: list[float] = []
 
@@ -381,7 +381,7 @@ def bare_writes(plane: ControlPlane, namespace: str, threads: int = 8, each: int
 
 
 def crowd_seconds(plane: ControlPlane, namespace: str, algorithms: list[str]) -> float:
-    """Return the seconds until all experiments but those of the silent service are over."""
+    """Return the seconds until all experiments except those of the silent service have ended."""
     began = time.perf_counter()
     waiting = []
     for number, algorithm in enumerate(algorithms):
@@ -424,7 +424,7 @@ class Silent:
 
 
 def a_pod(namespace: str, number: int) -> dict[str, object]:
-    """Return a pod of a trial as large as real ones are."""
+    """Return a trial's pod of realistic size."""
     container = {
         "name": "main",
         "image": "example/training:1",

@@ -1,14 +1,14 @@
-"""How fast the collector reads a large log, and how much memory it takes.
+"""Speed of the collector on a large log, and its memory.
 
     python -m benchmarks.collector [--size-mb 1000] [--metric-lines 0.01] [--file PATH]
 
-Writes a log of that size from a seed (or uses the file), of which one line in a hundred holds metrics, and reads it:
+Writes a log of that size from a seed (or uses the file), with metrics in one of a hundred lines, and reads it:
 
 - `read`: the file alone, as an upper limit;
 - `collector`: read and collected, with the default filter, a rule and a stamp for each reading;
-- `loop`: `for line in file` with the same pattern in `re`, what one would write in an afternoon.
+- `loop`: `for line in file` with the same pattern in `re`, the simplest implementation.
 
-Each runs in a process of its own, so that its peak memory is its own. The target is 100 MB/s on one core.
+Each runs in a separate process to measure its own peak memory. The target is 100 MB/s on one core.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _WORDS = [b"step", b"epoch", b"batch", b"loader", b"INFO", b"saved", b"checkpoin
 
 
 def write_log(path: Path, size: int, metric_lines: float) -> None:
-    """Write a log of about so many bytes; the same arguments give the same bytes."""
+    """Write a log of about the given size; deterministic in the arguments."""
     rng = random.Random(20240304)
     block: list[bytes] = []
     for number in range(50_000):

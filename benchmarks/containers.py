@@ -1,4 +1,4 @@
-"""What a container trial costs beyond `podman run` of the same, in turns, one after the other.
+"""Cost of a container trial beyond `podman run` of the same, in turns, one after the other.
 
 Prints milliseconds per Job of one container that prints a metric, and of the bare command. Needs podman; the image is
 that of the tests.

@@ -1,9 +1,9 @@
-"""What a search costs that weighs what trials promise against their duration, against one that does not.
+"""Cost of a search that weighs expected improvement against duration, relative to one that does not.
 
 `python -m benchmarks.cost_aware [--algorithm gp] [--seeds 10] [--problems PATTERN]` prints a row for each problem. The
-value to reach is what the search without has after 15 evaluations, the median over seeds; a row says what each search
-has paid when it gets there, in seconds that follow from the parameters, so that a busy machine changes nothing. The
-budget is 50 trials. Target: at most 0.8 times the cost where it varies, and the same search where it does not.
+goal is the value of the search without it after 15 evaluations, the median over seeds; a row has the cost of each
+search up to the goal, in seconds computed from the parameters, so that the load of the machine does not matter. The
+budget is 50 trials. Target: at most 0.8 times the cost if it varies, and the same search if it does not.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ PROBLEMS: Mapping[str, tuple[Function, Function]] = {
     "boosted trees": (boosted_trees, lambda x: 0.01 * _trees(x[0]) * _depth(x[2])),
     "hartmann, alike": (hartmann, lambda _x: 30.0),
 }
-"""What is minimized, and what a trial costs in seconds."""
+"""The function to minimize, and the cost of a trial in seconds."""
 
 
 def search(algorithm: str, problem: tuple[Function, Function], seed: int, *, aware: bool) -> list[PastTrial]:
@@ -80,7 +80,7 @@ def search(algorithm: str, problem: tuple[Function, Function], seed: int, *, awa
 
 
 def cost_to(goal: float, trials: Sequence[PastTrial]) -> float:
-    """Return what was paid when a value was reached; infinite where it was not."""
+    """Return the cost up to a value; infinite if it was not reached."""
     paid = accumulate(trial.seconds for trial in trials)
     return next((cost for cost, trial in zip(paid, trials, strict=True) if trial.objective <= goal), math.inf)
 

@@ -1,8 +1,8 @@
-"""What a trial costs the engine, counted instead of timed: calls of our functions, and conversions of models.
+"""Work of the engine per trial, counted instead of timed: calls of our functions, and conversions of models.
 
     python -m benchmarks.flow              the difference of 260 and 60 trials, divided by 200
-    python -m benchmarks.flow --rooms      and which rooms they are in
-    python -m benchmarks.flow --conversions    and who converts
+    python -m benchmarks.flow --rooms      and the rooms of these functions
+    python -m benchmarks.flow --conversions    and the callers of conversions
     python -m benchmarks.flow --functions 60   and the sixty functions that are called most often
 
 `katib run` of an experiment that does nothing runs twice under a profile on every thread, so the figures don't depend
@@ -31,12 +31,12 @@ TYPES = str(ROOT / "katib" / "model" / "types") + os.sep
 CONVERSIONS = ("convert", "json_decode", "replace", "to_builtins")
 # `Model.encode` writes text and reads it: one conversion, counted where it reads.
 TRIALS = (60, 260)
-# A function that runs at least in every second trial belongs to the flow; one that a timer calls does not.
+# A function that runs at least in every second trial belongs to the flow; one called by a timer does not.
 OFTEN = 0.5
 
 
 def profiled(path: str, counts_path: str) -> None:
-    """Run the experiment in this process and write how often each function was called."""
+    """Run the experiment in this process and write the number of calls of each function."""
     counts: Counter[CodeType] = Counter()
     conversions: Counter[tuple[str, CodeType]] = Counter()
 
@@ -76,7 +76,7 @@ def name_of(function: CodeType) -> str:
 
 
 def caller_of(frame: FrameType) -> CodeType:
-    """Return who has an object converted: the first function on the way that is not of the types themselves."""
+    """Return the caller of a conversion: the first function on the stack outside of the types themselves."""
     caller: FrameType | None = frame
     while caller is not None and caller.f_code.co_filename.startswith(TYPES):
         caller = caller.f_back
@@ -84,7 +84,7 @@ def caller_of(frame: FrameType) -> CodeType:
 
 
 def counted(trials: int) -> dict[str, int]:
-    """Return how often each function was called in a run of so many trials."""
+    """Return the number of calls of each function in a run of this many trials."""
     with tempfile.TemporaryDirectory() as directory:
         path = experiment(Path(directory), ":; echo loss=1", trials=trials, parallel=2)
         counts = Path(directory) / "counts.json"

@@ -1,9 +1,9 @@
-"""How many epochs it saves that promoted trials go on from checkpoints, on a real training.
+"""Epochs saved by promoted trials that continue from checkpoints, on a real training.
 
 `python -m benchmarks.going_on` trains small networks on scikit-learn's digits, one epoch at a time, in one round of
 `hyperband` up to 27 epochs, and with `asha` until three trials have had all of them. It prints the epochs and the best
-accuracy, medians over seeds: with promoted trials that train from the beginning, and with those that go on from the
-checkpoint named by their label. The programs are this process, and a checkpoint is a copy of the network.
+accuracy, medians over seeds: with promoted trials that train from scratch, and with those that continue from the
+checkpoint named by their label. The programs run in this process, and a checkpoint is a copy of the network.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from katib.model.types import ObjectiveSpec
 FULL = 27
 ETAS = (3, 2)
 ENDED = 3
-"""Trials with all epochs after which `asha`, which has no end of its own, is ended here."""
+"""Trials with all epochs after which `asha`, which has no end of its own, is stopped."""
 _CLASSES = np.arange(10)
 
 

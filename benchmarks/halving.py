@@ -1,12 +1,11 @@
-"""How much work hyperband and bohb need for what random search and tpe reach with full trainings.
+"""Work that hyperband and bohb need for the results of random search and tpe with full trainings.
 
 `python -m benchmarks.halving` prints, for each problem and algorithm, the median over seeds of the true loss of the
 trial with the best final value, by the work done: one full training is 27 epochs.
 
-Both problems are synthetic. `network` has five parameters, one of them a category. A configuration has a loss that it
-would reach in the end, a speed at which it gets there (a better one is not always a faster one) and noise that falls
-with the epochs. `bowl` is smooth, of three numbers, with much noise: a standard deviation of 1 after one epoch, where
-the median of the loss is 9.
+Both problems are synthetic. `network` has five parameters, one of them a category. A configuration has a limit of its
+loss, a speed of convergence (a better one is not always a faster one) and noise that falls with the epochs. `bowl` is
+smooth, of three numbers, with much noise: a standard deviation of 1 after one epoch, with a median loss of 9.
 """
 
 from __future__ import annotations
@@ -44,9 +43,9 @@ class Training:
     """A synthetic training.
 
     Attributes:
-        parameters: All but the epochs.
-        final: What a configuration reaches with endless training; 0 is the least.
-        missing: What it lacks after some epochs.
+        parameters: All parameters except the epochs.
+        final: Limit of a configuration's loss; 0 is the least.
+        missing: Distance from the limit after some epochs.
         noise: Standard deviation after one epoch.
     """
 
@@ -56,7 +55,7 @@ class Training:
     noise: float
 
     def loss_after(self, point: Mapping[str, str], epochs: int, seed: int) -> float:
-        """Return what is measured after some epochs."""
+        """Return the measured loss after some epochs."""
         text = f"{seed}/{epochs}/{sorted((k, v) for k, v in point.items() if k != 'epochs')}"
         noise = Random(hashlib.sha256(text.encode()).digest()).gauss(0, self.noise)
         return self.final(point) + self.missing(point, epochs) + noise / math.sqrt(epochs)
@@ -98,10 +97,10 @@ def search(training: Training, row: str, seed: int, most: float) -> list[tuple[f
     """Return the work done and the true loss of the best trial so far, after each full training.
 
     Args:
-        training: What is searched.
-        row: Of `ROWS`.
-        seed: Of the algorithm and of the noise.
-        most: Full trainings.
+        training: The training.
+        row: A key of `ROWS`.
+        seed: Seed of the algorithm and of the noise.
+        most: Number of full trainings.
     """
     algorithm, settings = ROWS[row]
     parameters = list(training.parameters)

@@ -5,7 +5,7 @@
     KUBECTLS=/path/to/kubectl python -m benchmarks.kubernetes_api --only kubectl
     python -m benchmarks.kubernetes_api --only watch | client | crowd         one part
 
-The server has a process of its own. The rival is the API server of Kubernetes with etcd (without fsync), on the same
+The server runs in a separate process. The rival is the API server of Kubernetes with etcd (without fsync), on the same
 machine and in the same run, called by the same client.
 """
 
@@ -74,7 +74,7 @@ def serve(directory: Path, *, starts: bool) -> int:
 
 
 class Server:
-    """A server of a data directory in a process of its own."""
+    """A server of a data directory in a separate process."""
 
     def __init__(self, process: subprocess.Popen[str], kubeconfig: Path) -> None:
         self.kubeconfig = kubeconfig
@@ -86,12 +86,12 @@ class Server:
         self.http = httpx.Client(base_url=url, verify=trusted, headers=headers, timeout=60.0)
 
     def a_trial(self) -> str:
-        """Return the name of a trial that it has."""
+        """Return the name of one of its trials."""
         (trial,) = self.http.get(TRIALS_PATH, params={"limit": "1"}).json()["items"]
         return str(trial["metadata"]["name"])
 
     def memory_mb(self) -> float:
-        """Return what it has in memory now."""
+        """Return its present memory."""
         return memory_mb(self._process.pid)
 
 
@@ -201,7 +201,7 @@ def real_server() -> Any:
 
 
 def client_calls(kubeconfig: Path) -> dict[str, Callable[[], object]]:
-    """Return the calls to measure, each a function that makes one."""
+    """Return the calls to measure, as functions."""
     from kubernetes import client, config
 
     core = client.CoreV1Api(config.new_client_from_config(str(kubeconfig)))
@@ -269,7 +269,7 @@ def watch_an_experiment() -> None:
 
 
 def follow(server: Server, ready: threading.Semaphore, stop: threading.Event) -> None:
-    """Read a watch as fast as it comes, without looking at it."""
+    """Read a watch as fast as possible, without decoding it."""
     with (
         httpx.Client(
             base_url=server.http.base_url,

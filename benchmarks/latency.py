@@ -1,23 +1,23 @@
-"""How long a suggestion takes, and what a service costs: start, memory.
+"""Latency of suggestions, and costs of a service: start, memory.
 
     python -m benchmarks.latency [--algorithms tpe,gp] [--trials 100,1000,10000] [--rounds 9]
 
 For every algorithm and number of past trials (six doubles), medians in milliseconds, of `gRPC` also the fastest:
 
-- `gRPC`: one GetSuggestions through a Unix socket to a process of its own, with the whole history in the request, each
-  time one trial more, as in a running experiment and encoded as the controller does. Algorithms that read no history
-  get none, as from the controller.
+- `gRPC`: one GetSuggestions through a Unix socket to a separate process, with the whole history in the request, each
+  time one trial more, as in a running experiment and encoded as by the controller. Algorithms that read no history get
+  none, as from the controller.
 - `service`: the processor time of that process for the request: decoding, the algorithm, the reply.
-- `alone`: the algorithm itself in this process, handed the decoded history.
-- `library`: the library called directly, where the algorithm is built on one, with the same trials in its own storage.
+- `alone`: the algorithm in this process, with the decoded history.
+- `library`: the library called directly, if the algorithm uses one, with the same trials in its own storage.
 
-Only `gRPC` is time on the wall; the others are processor time, which other work on the machine lengthens less. Targets
-are for `gRPC`; on a busy machine its fastest answer says more than the median. `start` is the processor time of the
-process, in seconds, until its first health check says SERVING, before any library is imported; `memory` is its largest
-resident memory after it has answered.
+Only `gRPC` is wall time; the others are processor time, which depends less on other work on the machine. Targets are
+for `gRPC`; on a busy machine its fastest answer is more meaningful than the median. `start` is the processor time of
+the process, in seconds, until its first health check returns SERVING, before any library is imported; `memory` is its
+peak resident memory after it has answered.
 
-Histories are random points, but those of algorithms that read labels, whose own search they are, a hundred trials at a
-time.
+Histories are random points, except for algorithms that read labels: theirs are their own searches, a hundred trials at
+a time.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ TARGETS: dict[str, dict[int, float]] = {
     "gp": MODEL,
 }
 MOST_TRIALS = {"bayesianoptimization": 100, "gp": 1_000, "auto": 1_000, "bohb": 1_000}
-"""Beyond, a suggestion takes seconds, or another algorithm should be used."""
+"""Maximum trials: beyond, a suggestion takes seconds, or another algorithm should be used."""
 LABELLED = ("cmaes", "nsga2", "hyperband", "bohb", "asha", "pbt")
-"""Their histories say nothing without the labels of their suggestions."""
+"""Algorithms that need the labels of their suggestions in the history."""
 BATCH = 100
 SKIPPED = ("enas", "darts")
-"""Their search spaces are architectures."""
+"""Algorithms that search architectures."""
 START_SECONDS, MEMORY_MB = 0.5, 250.0
 
 
@@ -75,7 +75,7 @@ def history(n: int) -> list[dict[str, float]]:
 
 
 def experiment(algorithm: str) -> pb.Experiment:
-    """Return an experiment over six doubles, with a step where a grid is to be listed, or a resource to be shared."""
+    """Return an experiment over six doubles, with a step for grids, or a resource."""
     step = {"step": "0.015625"} if algorithm == "grid" else {}
     parameters = [a_parameter(name, min="0", max="1", **step) for name in NAMES]
     settings: dict[str, object] = {"random_state": 1}
@@ -108,7 +108,7 @@ def suggested(found: Point | Proposal) -> tuple[dict[str, str], Mapping[str, str
 
 @cache
 def past_trials(algorithm: str, n: int) -> tuple[pb.Trial, ...]:
-    """Return a history; empty where the algorithm reads none."""
+    """Return a history; empty if the algorithm reads none."""
     entry = find_entry(algorithm)
     if not entry.info.reads_history:
         return ()
@@ -128,7 +128,7 @@ def past_trials(algorithm: str, n: int) -> tuple[pb.Trial, ...]:
 
 @contextmanager
 def served(algorithm: str) -> Iterator[tuple[Service, int, float]]:
-    """Serve an algorithm in another process; yield the service, its process's id and its processor time until then."""
+    """Serve an algorithm in another process; yield the service, its process id and its processor time so far."""
     with tempfile.TemporaryDirectory() as folder:
         address = f"unix:{folder}/{algorithm}.sock"
         command = [sys.executable, "-m", "suggestion_services", "--algorithm", algorithm, "--address", address]
@@ -143,13 +143,13 @@ def served(algorithm: str) -> Iterator[tuple[Service, int, float]]:
 
 
 def median_ms(ask: Callable[[], Any], rounds: int) -> float:
-    """Return the median processor time of so many rounds, after one that warms up."""
+    """Return the median processor time of some rounds, after one for warming up."""
     ask()
     return statistics.median(times_of(ask, rounds, time.process_time)) * 1000
 
 
 def through_grpc(service: Service, pid: int, algorithm: str, n: int, rounds: int) -> tuple[float, float, float]:
-    """Return median and least time of a call, and the service's processor time; requests are made outside of it."""
+    """Return median and least time of a call, and the service's processor time; building requests is not counted."""
     reads_history = find_entry(algorithm).info.reads_history
     call = service.channel.unary_unary("/api.v1.beta1.Suggestion/GetSuggestions")
     trials = [pb.GetSuggestionsRequest(trials=[one]).SerializeToString() for one in past_trials(algorithm, n)]
@@ -187,7 +187,7 @@ def alone(algorithm: str, n: int, rounds: int) -> float:
 
 
 def of_library(algorithm: str, n: int, rounds: int) -> float | None:
-    """Return the median time of the library that the algorithm is built on; None without one."""
+    """Return the median time of the library that the algorithm uses; None without one."""
     task = Task("latency", "latency", doubles(" ".join(NAMES), 0.0, 1.0), loss, 0.0)  # type: ignore[arg-type]  # floats only
     setting = Setting(seed=1, evaluations=n + rounds + 1, parallel=1)
     if algorithm == "bayesianoptimization":

@@ -1,4 +1,4 @@
-"""What the first process of a trial's container costs: `python -m benchmarks.launcher`.
+"""Cost of the first process of a trial's container: `python -m benchmarks.launcher`.
 
 Below the launcher, below a shell that does nothing but run it, and bare, in turns: a program that ends at once, and one
 that prints 400,000 lines, whose output goes to a pipe as a container's does, and below the launcher to a file as well.
@@ -19,7 +19,7 @@ from tests.support.launcher import launcher_binary
 ROUNDS = 200
 LINES = 400_000
 LIMIT_MS = 2.0
-"""More than bare: the 35 lines of shell that stood in its place before took so long."""
+"""Limit of the difference to a bare start: that of the 35 lines of shell that the launcher replaced."""
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""What a Job costs beyond its command: one after the other, from creating the object to its Complete condition.
+"""Cost of a Job beyond its command: one after the other, from creating the object to its Complete condition.
 
 Prints milliseconds per job of `sh -c 'echo loss=1'` in memory and in SQLite, beside a bare loop of the same command.
 """
@@ -26,7 +26,7 @@ COMMAND = ["sh", "-c", "echo loss=1"]
 
 
 class NoMonitors(Monitors):
-    """Nobody reads the output."""
+    """Ignores the output."""
 
     def open(self, _job: Object, _labels: dict[str, str], _container: str, _directory: Path) -> None:
         """Return nothing."""

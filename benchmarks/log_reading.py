@@ -1,9 +1,9 @@
-"""What the newest reading, the number of readings and the summary of a long log cost.
+"""Cost of the newest reading, the number of readings and the summary of a long log.
 
     python -m benchmarks.log_reading [--readings 1000000]
 
-A SQLite file holds so many readings of one trial, of two metrics. Rivals: the bare SQL queries by the driver, without
-SQLAlchemy, and reading the whole log, which is what a live table did once.
+A SQLite file holds that many readings of one trial, of two metrics. Rivals: the bare SQL queries by the driver, without
+SQLAlchemy, and reading the whole log, as a live table once did.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Data directories with one experiment of many trials, for what measures reading: it has ended, or goes on."""
+"""Data directories with one experiment of many trials, ended or running, for benchmarks of reading."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from katib.service.tuning.trial_pages import TRIAL_FACTS
 NAME = "many"
 API = "kubeflow.org/v1beta1"
 START = datetime(2024, 1, 1, tzinfo=UTC)
-"""Long ago: what ended a moment ago is looked after once more by an engine that starts."""
+"""A time long ago: an engine that starts checks recently ended trials once more."""
 SECONDS_APART = 3
 _OBJECTIVE = {
     "type": "minimize",
@@ -52,15 +52,15 @@ def fill(
     command: str = "echo loss=1",
     parallel: int = 2,
 ) -> None:
-    """Make a data directory with an experiment of four parameters.
+    """Create a data directory with an experiment of four parameters.
 
     Args:
-        directory: Where.
-        count: Trials that have ended.
+        directory: The directory.
+        count: Number of ended trials.
         goes_on: Whether a server that opens it runs trials.
-        is_taken_up: Whether its controllers see it all the same, as one that lacks what they add to it.
-        command: What each trial runs.
-        parallel: How many run at once.
+        is_taken_up: Whether its controllers process it anyway, because additions of theirs are missing.
+        command: Command of each trial.
+        parallel: Number of parallel trials.
     """
     layout = Layout(directory)
     layout.create()
@@ -95,7 +95,7 @@ def conditions(second: int, *states: tuple[str, str]) -> list[dict[str, str]]:
 
 
 def values(directory: Path) -> list[tuple[dict[str, str], float | None, str]]:
-    """Return the parameters, the value and the state of each trial, for a rival to have the same."""
+    """Return the parameters, the value and the state of each trial, for a rival with the same trials."""
     with open_database(Layout(directory).database) as database:
         store = SqlStore(database, STATUS_KINDS, facts=TRIAL_FACTS)
         found = store.list(Kind(API, "Trial")).items

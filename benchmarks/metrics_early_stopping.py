@@ -1,10 +1,10 @@
-"""What early stopping saves: the digits example, 30 epochs, and power laws of 300 epochs; four trials at a time.
+"""Savings by early stopping: the digits example, 30 epochs, and power laws of 300 epochs; four trials at a time.
 
-60 random trials, three seeds. All curves are computed once, each trial to its end. Then every algorithm decides over
-them as they would have come: four trials at a time, an epoch each per tick, and the slot of a stopped trial is filled
-at once. Optuna's `MedianPruner` decides over the same curves. Prints the share of the epochs that were run and the best
-accuracy, against the same search without early stopping. Targets: at most 0.5 % below the best accuracy, and of the
-epochs `asha` at most 40 %, `medianstop` at most 70 %, `median` at most 35 % of the power laws.
+60 random trials, three seeds. All curves are computed once, each trial to its end. Then every algorithm judges them as
+if they were running: four trials at a time, an epoch each per tick, and the slot of a stopped trial is filled at once.
+Optuna's `MedianPruner` judges the same curves. Prints the share of the epochs that were run and the best accuracy,
+against the same search without early stopping. Targets: at most 0.5 % below the best accuracy, and of the epochs `asha`
+at most 40 %, `medianstop` at most 70 %, `median` at most 35 % of the power laws.
 
 Run: python -m benchmarks.metrics_early_stopping [--trials 60] [--epochs 30] [--seeds 3] [--parallel 4] [--curves FILE]
 """
@@ -53,7 +53,7 @@ MOST_LOST = 0.005
 
 
 class Outcome(NamedTuple):
-    """What a search took and what it found."""
+    """Epochs and best accuracy of a search."""
 
     epochs: int
     best: float
@@ -87,7 +87,7 @@ def record(seed: int, trials: int, epochs: int) -> Curves:
 
 
 def power_laws(seed: int, trials: int, epochs: int) -> Curves:
-    """Return accuracies that approach what a trial can reach with a power of the epochs, and some noise."""
+    """Return accuracies that approach each trial's limit with a power of the epochs, with some noise."""
     source = random.Random(seed)
     curves = []
     for _ in range(trials):
@@ -97,7 +97,7 @@ def power_laws(seed: int, trials: int, epochs: int) -> Curves:
 
 
 def simulate_optuna(recorded: Curves, parallel: int) -> Outcome:
-    """Run the trials in their order under Optuna's median pruner with its defaults."""
+    """Run the trials in order under Optuna's median pruner with its defaults."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(direction="maximize", pruner=optuna.pruners.MedianPruner())
     waiting, epochs, best = list(recorded)[::-1], 0, 0.0
@@ -117,7 +117,7 @@ def simulate_optuna(recorded: Curves, parallel: int) -> Outcome:
 
 
 def simulate(algorithm: StoppingAlgorithm | None, recorded: Curves, parallel: int) -> Outcome:
-    """Run the trials in their order; return the epochs that were run and the best accuracy that was seen."""
+    """Run the trials in order; return the epochs that were run and the best observed accuracy."""
     waiting = list(enumerate(recorded))[::-1]
     running: dict[str, list[float]] = {}
     curves: dict[str, CostCurve] = {}
@@ -127,9 +127,9 @@ def simulate(algorithm: StoppingAlgorithm | None, recorded: Curves, parallel: in
             i, values = waiting.pop()
             running[f"trial-{i:03}"] = values
             curves[f"trial-{i:03}"] = CostCurve(f"trial-{i:03}")
-        for name, values in list(running.items()):  # one after the other, as readings come
+        for name, values in list(running.items()):  # one after the other, as readings arrive
             if name not in running:
-                continue  # another one's reading has stopped it
+                continue  # stopped by the reading of another one
             done = len(curves[name])
             curve = curves[name].extended([CurvePoint(done + 1, -values[done])])
             epochs += 1

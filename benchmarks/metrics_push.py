@@ -1,6 +1,6 @@
-"""What a call of `katib.report` costs the training program, against a bare `print` of the same line.
+"""Cost of a call of `katib.report` for the training program, against a bare `print` of the same line.
 
-Both write to a pipe that somebody reads, as a trial does. Run it with `python -m benchmarks.metrics_push`.
+Both write to a pipe with a reader, as a trial does. Run it with `python -m benchmarks.metrics_push`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ print(json.dumps(found), file=sys.stderr)
 
 
 class _Discarded:
-    """A log that takes everything at once."""
+    """A log that accepts everything at once."""
 
     def __init__(self) -> None:
         self.count_all = 0
@@ -50,7 +50,7 @@ class _Discarded:
 
 
 def measure(kind: str, calls: int, environment: dict[str, str]) -> tuple[float, float]:
-    """Return the median and the 99 % of what a call takes, in microseconds."""
+    """Return the median and the 99th percentile of the time of a call, in microseconds."""
     program = subprocess.Popen(
         [sys.executable, "-c", _PROGRAM, kind, str(calls)],
         env={**os.environ, **environment},

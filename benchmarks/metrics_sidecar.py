@@ -1,8 +1,8 @@
-"""What a collector costs beside a program that has nothing to say: `python -m benchmarks.metrics_sidecar`.
+"""Cost of a collector beside an idle program: `python -m benchmarks.metrics_sidecar`.
 
 For each kind the sidecar runs as in a pod, on a program that sleeps. Its processor time and its memory are the kernel's
-figures; starting up is left out. Prometheus is scraped once a second all the same, a small endpoint with 50 samples;
-TensorFlowEvent looks at 100 event files.
+figures, without its start. Prometheus is scraped once a second anyway, a small endpoint with 50 samples;
+TensorFlowEvent polls 100 event files.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def measure(kind: str, seconds: float) -> tuple[float, float]:
-    """Return the share of a core and the megabytes that a collector at rest takes."""
+    """Return the share of a core and the megabytes of an idle collector."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         pid = stack.enter_context(sidecar(kind, directory, stack.enter_context(endpoint())))

@@ -1,9 +1,9 @@
-"""From a hopeless reading to the end of the program, on one machine.
+"""Delay from a hopeless reading to the end of the program, on one machine.
 
-Programs print one value that `threshold` stops them for, and the time at which they printed it; they write down when
-SIGTERM came. Another value comes first, for the first call of `katib.report` connects. Rows: a program that prints, and
-one that calls `katib.report`. The bare signal, from its call to the handler of such a program, is beside
-them. The limit is a tenth of a second.
+Programs print one value for which `threshold` stops them, with its time; they record the time of SIGTERM. Another value
+comes first, since the first call of `katib.report` connects. Rows: a program that prints, and one that calls
+`katib.report`. For comparison, the bare signal is measured from its call to the handler of such a program. The limit is
+a tenth of a second.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ WAYS = {
 
 
 def delays(directory: Path, collector: str, report: str) -> list[float]:
-    """Return how many seconds each program had from its reading to its SIGTERM."""
+    """Return the seconds from the reading to the SIGTERM of each program."""
     folder = directory / "told"
     folder.mkdir(parents=True)
     program = directory / "program.py"
@@ -64,7 +64,7 @@ def delays(directory: Path, collector: str, report: str) -> list[float]:
 
 
 def bare() -> list[float]:
-    """Return how many seconds each signal took from its call to the handler."""
+    """Return the seconds from the call to the handler of each signal."""
     program = (
         "import signal, sys, time\n"
         "signal.signal(signal.SIGTERM, lambda *_: (print(time.time(), flush=True), sys.exit(0)))\n"

@@ -1,15 +1,15 @@
-"""What the observation log costs: storing readings, and asking it questions when it is long.
+"""Cost of the observation log: storing readings, and querying a long log.
 
     python -m benchmarks.metrics_store [insert] [questions] [latency] [--readings 10000000] [--only sqlite]
 
 - insert: a million readings of a hundred trials, in reports of 5,000, against the driver's bulk insert of the same rows
   into the same table, whole, in one transaction. Limit: half its speed.
-- questions: the best of 10,000 trials, the newest reading, a curve of 1,000 points, with so many readings and with a
-  tenth of them. Limit: 20 ms each, and no slower than with a tenth. `SELECT 1` shows what any question takes just now.
-- latency: fifty trials print ten values a second each; from the moment when a line is printed to the moment when its
-  reading can be read. Limits: 200 ms in the median, 1 s for 99 of 100.
+- questions: the best of 10,000 trials, the newest reading, a curve of 1,000 points, with that many readings and with a
+  tenth of them. Limit: 20 ms each, and no slower than with a tenth. `SELECT 1` shows the present time of any query.
+- latency: fifty trials print ten values a second each; from printing a line to the time at which its reading can be
+  read. Limits: 200 ms in the median, 1 s for 99 of 100.
 
-PostgreSQL is started from the packages of this machine, in a directory of its own, where there is one.
+PostgreSQL is started from the packages of this machine, in a directory of its own, if installed.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ DATABASES = {"sqlite": sqlite, "postgresql": postgresql}
 
 
 def readings_of(count: int, trials: int) -> Iterator[tuple[str, list[MetricLog]]]:
-    """Yield the reports of so many readings."""
+    """Yield the reports of some number of readings."""
     for trial in range(trials):
         logs = (
             MetricLog(START + timedelta(seconds=n), "loss", str(n * 37 % 1009 / 1009), n)
@@ -102,13 +102,13 @@ def insert(name: str) -> None:
 
 
 def our_insert(_database: Transactions, log: SqlObservationLog, reports: list[tuple[str, list[MetricLog]]]) -> None:
-    """Report."""
+    """Report all readings."""
     for trial, logs in reports:
         log.report(trial, logs)
 
 
 def raw_insert(database: Any, _log: SqlObservationLog, reports: list[tuple[str, list[MetricLog]]]) -> None:
-    """Give all rows to the driver at once."""
+    """Pass all rows to the driver at once."""
     rows = (
         (trial, log.time.replace(tzinfo=None).isoformat(" ", "microseconds"), log.name, log.value, log.step)
         for trial, logs in reports
@@ -148,7 +148,7 @@ _VALUE = {
 
 
 def fill(database: Transactions, name: str, count: int) -> None:
-    """Lay out a long log by the database itself, and the extremes as reports would have left them."""
+    """Fill a long log by the database itself, and the extremes as reports would have left them."""
     each = count // TRIALS
     part = 1_000_000
     for first in range(0, count, part):
@@ -182,7 +182,7 @@ def fill(database: Transactions, name: str, count: int) -> None:
 
 
 def questions(name: str, count: int) -> None:
-    """Ask with so many readings, and with a tenth of them."""
+    """Query with all readings, and with a tenth of them."""
     took: list[dict[str, tuple[float, float]]] = []
     for readings in (count // 10, count):
         with tempfile.TemporaryDirectory() as directory, DATABASES[name](Path(directory)) as database:
@@ -213,13 +213,13 @@ def _ask_nothing(database: Transactions) -> None:
 
 
 def milliseconds(action: Callable[[], object]) -> tuple[float, float]:
-    """Return the median time of an action, and the shortest, in which other work of the machine counts least."""
+    """Return the median time of an action, and the shortest, which other work of the machine affects least."""
     times = times_of(action, RUNS)
     return statistics.median(times) * 1e3, min(times) * 1e3
 
 
 def verdict(is_met: bool) -> str:
-    """Return what is said of a limit that is not met."""
+    """Return a note for an exceeded limit."""
     return "" if is_met else "  MISSED"
 
 
@@ -227,7 +227,7 @@ def verdict(is_met: bool) -> str:
 
 
 def latency() -> None:
-    """Follow the output of fifty programs through collector, reporter and log, and watch what can be read."""
+    """Follow the output of fifty programs through collector, reporter and log, and poll the stored readings."""
     from katib.wire.rpc.db_manager import serve_db_manager
     from katib.wire.rpc.db_manager_client import DbManagerClient
     from metrics_collector.parsers import parser_for

@@ -1,17 +1,18 @@
-"""How fast event files of TensorBoard are read, against TensorBoard's own loaders, and what an idle directory costs.
+"""Speed of reading TensorBoard's event files, against TensorBoard's own loaders, and the cost of an idle directory.
 
     python -m benchmarks.metrics_tf_events [--events 1000000] [--rival-python PYTHON]
 
-Writes an event file with so many scalars of four tags, in the old form and in that of TensorFlow 2, and reads each with
-all four tags wanted:
+Writes an event file with that many scalars of four tags, in the old form and in that of TensorFlow 2, and reads each
+for
+all four tags:
 
 - `ours`: from bytes to readings, with checksums verified; also with the table that is used without google-crc32c;
-- `EventFileLoader`, `EventAccumulator`: those of TensorBoard, in a process of their own. One yields events, the other
-  keeps the scalars of each tag. Where TensorFlow is installed they use its reader, which is written in C++.
+- `EventFileLoader`, `EventAccumulator`: those of TensorBoard, in a separate process. One yields events, the other
+  stores the scalars of each tag. If TensorFlow is installed they use its reader, which is written in C++.
 
-The rival runs in PYTHON, an interpreter that has tensorboard (and perhaps TensorFlow); without it the row says so. It
-reads an eighth of the events, for it takes minutes. All figures are processor time. The target is a tenth of that of
-EventFileLoader as `pip install tensorboard` brings it.
+The rival runs in PYTHON, an interpreter with tensorboard (and perhaps TensorFlow); otherwise its row is marked as
+missing. It reads an eighth of the events, for it takes minutes. All figures are processor time. The target is a tenth
+of that of EventFileLoader as installed by `pip install tensorboard`.
 
 Then a hundred files at rest are polled five times a second, as on one machine, and once, as in a pod. The limit is half
 a percent of a core.
@@ -76,7 +77,7 @@ def tensor_form(tag: str, value: float) -> bytes:
 
 
 def write_events(path: Path, count: int, form: Callable[[str, float], bytes]) -> None:
-    """Write an event file with so many scalars; the same arguments give the same bytes."""
+    """Write an event file with that many scalars; deterministic in the arguments."""
     rng = random.Random(20240304)
     with path.open("wb") as file:
         file.write(VERSION)
@@ -103,7 +104,7 @@ def measured(path: Path, count: int) -> float:
 
 
 def rival(python: str, path: Path) -> tuple[str, float, float] | None:
-    """Return which reader TensorBoard used, and microseconds for each event of its two loaders; None without it."""
+    """Return TensorBoard's reader, and microseconds per event of its two loaders; None without it."""
     done = subprocess.run([python, "-c", RIVAL, str(path)], capture_output=True, text=True, check=False)
     if done.returncode:
         return None

@@ -1,17 +1,17 @@
-"""How many epochs searches with a resource need for what random search reaches with full trainings.
+"""Epochs that searches with a resource need for the results of random search with full trainings.
 
 `python -m benchmarks.multi_fidelity [--split final] [--seeds 3] [--problems PATTERN] [--rows asha,bohb]` prints the
 epochs until a full training, 27 epochs, has the value that random search reaches with forty of them: the median over
-three seeds, in `GOALS`; `--goals` measures those again. A search that does not get there within `--most` epochs counts
-with as many. What is promoted goes on where it paused; one trial runs at a time.
+three seeds, in `GOALS`; `--goals` measures those again. A search that does not reach it within `--most` epochs counts
+with that number. Promoted trials continue from their pause; one trial runs at a time.
 
 Problems: Hartmann's functions of three and six dimensions, whose heights are off by up to 0.4 with little training,
-with four levels of noise; their value is the true one. And eight trainings with scikit-learn, whose loss on held-out
-data is the value. The development split is for tuning algorithms, the final one for figures.
+with four levels of noise; their value is the true one. And eight trainings with scikit-learn, with the loss on held-out
+data as the value. The development split is for tuning algorithms, the final one for figures.
 
 Rivals: `top-k` trains 27 random configurations for one epoch each, then in full, the best first; Optuna's TPESampler
-with its SuccessiveHalvingPruner, which is ASHA, from one epoch with a reduction factor of 3 as ours. The limit of all
-that draws configurations by chance is `foresight`: one epoch each, and all epochs for the first that reaches the goal.
+with its SuccessiveHalvingPruner, which is ASHA, from one epoch with a reduction factor of 3 as ours. The limit for all
+that draw random configurations is `foresight`: one epoch each, and all epochs for the first that reaches the goal.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ROWS = ("foresight", "random", "top-k", "Optuna", *OURS)
 
 Values = Mapping[str, float]
 Curve = Callable[[int], float]
-"""The loss after some epochs; asked with growing numbers it trains no epoch twice."""
+"""The loss after some epochs; queried with increasing numbers it trains no epoch twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Variable:
     whole: bool = False
 
     def spec(self) -> ParameterSpec:
-        """Return it as the algorithms get it."""
+        """Return its specification for the algorithms."""
         return number(self.name, self.low, self.high, log=self.log, whole=self.whole)
 
     def value(self, unit: float) -> float:
@@ -80,12 +80,12 @@ class Variable:
 
 @dataclass(frozen=True)
 class Task:
-    """What is searched.
+    """A search problem.
 
     Attributes:
-        variables: All parameters but the epochs.
-        start: Begins the training of a configuration; the seed is of noise and weights.
-        final: The value that counts after all epochs, if it is not the last loss.
+        variables: All parameters except the epochs.
+        start: Starts the training of a configuration; the seed is of noise and weights.
+        final: The value that counts after all epochs, unless it is the last loss.
     """
 
     variables: tuple[Variable, ...]
@@ -298,7 +298,7 @@ GOALS: Mapping[str, float] = {
     "boosting-hastie": 0.48998,
     "descent-digits": 0.27354,
 }
-"""The value that random search reaches, by problem."""
+"""The value reached by random search, by problem."""
 
 Step = tuple[int, float]
 """Epochs so far, and the value of a full training that ended then."""
@@ -313,7 +313,7 @@ class Trainer:
         self._curves: dict[tuple[tuple[str, float], ...], tuple[Curve, int]] = {}
 
     def loss(self, point: Values, epochs: int) -> float:
-        """Return the loss after so many epochs, going on from those that the configuration has had."""
+        """Return the loss after this many epochs, continuing from those of the configuration."""
         key = tuple(sorted(point.items()))
         curve, done = self._curves.get(key) or (self._task.start(point, self._seed), 0)
         self.epochs += max(epochs - done, 0)
@@ -321,7 +321,7 @@ class Trainer:
         return curve(epochs)
 
     def step(self, point: Values) -> Step:
-        """Return what counts of a configuration that has had all epochs."""
+        """Return the step of a configuration that has had all epochs."""
         value = self._task.final(point) if self._task.final else self.loss(point, FULL)
         return self.epochs, value
 
@@ -341,7 +341,7 @@ def at_random(task: Task, seed: int, _most: int) -> Iterator[Step]:
 
 
 def with_foresight(task: Task, seed: int, _most: int) -> Iterator[Step]:
-    """Yield what random configurations are worth in full; each costs one epoch, and one of them all epochs."""
+    """Yield the full values of random configurations; each costs one epoch, and one of them all epochs."""
     trainer = Trainer(task, seed)
     for count, point in enumerate(_random_points(task, seed)):
         trainer.loss(point, FULL)
@@ -418,7 +418,7 @@ def goal_of(task: Task) -> float:
 
 
 def epochs_to(goal: float, steps: Iterator[Step], most: int) -> int:
-    """Return the epochs until a value is at least as good as the goal, at most so many."""
+    """Return the epochs until a value is at least as good as the goal, at most `most`."""
     for epochs, value in steps:
         if epochs >= most:
             break

@@ -1,11 +1,11 @@
-"""How fast the object store writes, lists and tells, against bare sqlite3 on the same file system.
+"""Speed of the object store for writes, lists and notifications, against bare sqlite3 on the same file system.
 
     python -m benchmarks.object_store [--objects 2000]
 
-- `sqlite3`: what no store can beat: the JSON text of a Trial inserted or updated in one table, one commit each.
+- `sqlite3`: the lower limit of any store: the JSON text of a Trial inserted or updated in one table, one commit each.
 - `sql store`: create, status update, metadata update, get and delete of Trials with labels and an owner.
 - `list`: 10 Trials of one experiment found among all others by label, and all of them.
-- `told`: from a write's begin to the worker that reconciles it, through watch, informer and work queue, when idle.
+- `told`: from the start of a write to the worker that reconciles it, through watch, informer and work queue, when idle.
 
 A write of the store also compares revisions, counts the revision up, keeps labels and owners searchable and looks for
 garbage; the target is 0.3 ms for each.
@@ -55,7 +55,7 @@ def trial(number: int, owner: Object) -> dict[str, Any]:
 
 
 def per_call(action: Callable[[int], object], count: int) -> float:
-    """Return the median over tenths of the mean time of a call, in ms: what others do on the machine weighs less."""
+    """Return the median over tenths of the mean time of a call, in ms, which reduces the effect of other load."""
     means = []
     for tenth in range(10):
         numbers = range(tenth * count // 10, (tenth + 1) * count // 10)

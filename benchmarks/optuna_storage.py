@@ -1,11 +1,11 @@
-"""How many trials a second Optuna's own client gets through our endpoint, against Optuna's own server on SQLite.
+"""Throughput of Optuna's own client through our endpoint, against Optuna's own server on SQLite.
 
     .venv-optuna/bin/python -m benchmarks.optuna_storage                  1 and 4 processes, two samplers
     .venv-optuna/bin/python -m benchmarks.optuna_storage --trials 200     with fewer trials each
     .venv-optuna/bin/python -m benchmarks.optuna_storage --long 100000    one study of many trials: time and memory
 
-Five parameters and one report a trial; nothing is evaluated. Both servers are processes of their own, in the same run,
-and clients have imported Optuna before the clock starts. `make test-optuna` makes the environment: the client needs a
+Five parameters and one report per trial; nothing is evaluated. Both servers are separate processes in the same run, and
+clients have imported Optuna before the clock starts. `make test-optuna` creates the environment: the client needs a
 newer protobuf than the other tests.
 """
 
@@ -58,7 +58,7 @@ def work(place: Place, name: str, sampler: str, trials: int, start: Any) -> None
 
 
 def pace(place: Place, sampler: str, processes: int, trials: int) -> float:
-    """Return the trials a second of all processes together."""
+    """Return the trials per second of all processes together."""
     name = f"{sampler}-{processes}"
     optuna.create_study(study_name=name, storage=client(place))
     spawn = multiprocessing.get_context("spawn")
@@ -82,7 +82,7 @@ def quiet() -> None:
 
 @contextmanager
 def served(directory: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a server as a process of its own: Optuna's at a port, ours where there is none."""
+    """Run a server in a separate process: Optuna's if there is a port, else ours."""
     command = [sys.executable, "-m", "benchmarks.optuna_storage", "--serve", str(directory), "--port", str(port)]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as server:
         try:

@@ -1,10 +1,10 @@
-"""What the service costs per trial, against a bare loop that spawns the same commands.
+"""Overhead of the service per trial, against a bare loop that spawns the same commands.
 
     python -m benchmarks.overhead             500 trials against the loop
     python -m benchmarks.overhead --trials 10000   and the last hundred against the first, with memory
-    python -m benchmarks.overhead --lines 200000   how long so many metric lines hold the end of a trial back
+    python -m benchmarks.overhead --lines 200000   delay of a trial's end by that many metric lines
 
-A trial's moment is the time stamp of its output file, so nothing has to be added to what is measured.
+The time of a trial is the time stamp of its output file, so nothing is added to the measured code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WINDOW = 100
 
 
 def bare_loop(count: int) -> float:
-    """Return the seconds that spawning the commands takes, two at a time."""
+    """Return the seconds for spawning the commands, two at a time."""
     began = time.perf_counter()
     running: list[subprocess.Popen[bytes]] = []
     for _ in range(count):
@@ -38,7 +38,7 @@ def bare_loop(count: int) -> float:
 
 
 def service(count: int, directory: Path) -> tuple[float, float, list[float]]:
-    """Run the experiment; return its seconds, the peak memory in MB, and the moments of all trials in order."""
+    """Run the experiment; return its seconds, the peak memory in MB, and the times of all trials in order."""
     path = experiment(directory, COMMAND, trials=count, parallel=PARALLEL)
     began = time.perf_counter()
     process = subprocess.Popen([*KATIB, "run", str(path), "-q"], cwd=directory, env=ROOT_ENVIRONMENT)
@@ -60,7 +60,7 @@ open("printed", "w").write(f"{{time.time() - began}} {{time.time()}}")
 
 
 def held_back(lines: int, directory: Path) -> tuple[float, float, float]:
-    """Return the seconds of printing so many readings by itself and in a trial, and from there to the run's end."""
+    """Return the seconds of printing the readings alone and in a trial, and from there to the run's end."""
     (directory / "print.py").write_text(PRINTING.format(lines=lines))
     alone = [sys.executable, "-u", "print.py"]
     subprocess.run(alone, cwd=directory, stdout=subprocess.DEVNULL, check=True)

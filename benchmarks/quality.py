@@ -1,15 +1,15 @@
-"""How good searches are: ours and the libraries called directly, on the same problems with the same seeds.
+"""Quality of searches: ours and the libraries called directly, on the same problems with the same seeds.
 
     python -m benchmarks.quality --rows random,katib:tpe,optuna:tpe --results FILE
 
-runs what FILE does not hold yet, appends it there, and prints the comparison of the rows over the cells (problem and
-seed) that all of them have; `--report-only` runs nothing. `random` is always among the rows: the others are measured
-against it (`benchmarks/search/report.py` defines score and rank). Run it again with other rows, seeds or problems to
-add to FILE. A library that is not installed here can be measured from another environment: start this same command with
-that environment's interpreter (Optuna's GPSampler needs torch, `hebo` needs its package) and the same FILE.
+runs the combinations missing in FILE, appends them there, and prints the comparison of the rows over the common cells
+(problem and seed); `--report-only` runs nothing. `random` is always among the rows: the others are measured against it
+(`benchmarks/search/report.py` defines score and rank). Run it again with other rows, seeds or problems to add to FILE.
+A library that is not installed here can be measured from another environment: start this same command with that
+environment's interpreter (Optuna's GPSampler needs torch, `hebo` needs its package) and the same FILE.
 
-A run of 150 evaluations also counts at 60, by its beginning, where the search does not look at its budget; `katib:auto`
-does, so it is run with each budget. Problems are listed by `--list`. Never tune on `--split final`.
+A run of 150 evaluations also counts at 60, by its beginning, if the search ignores its budget; `katib:auto` uses it, so
+it is run with each budget. Problems are listed by `--list`. Never tune on `--split final`.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def _run_missing(
     budgets: list[int],
     parallels: list[int],
 ) -> None:
-    """Run what the file lacks: all rows of a cell together, in an order that mixes the kinds of problems.
+    """Run the missing combinations: all rows of a cell together, in an order that mixes the kinds of problems.
 
-    So an interrupted comparison compares the same cells, and those it has stand for all.
+    So an interrupted comparison compares the same cells, which are representative.
     """
     warnings.simplefilter("ignore")
     done = {run.key for run in runs.read(options.results)}

@@ -1,11 +1,11 @@
-"""What it costs to read an experiment of many trials, and to keep it: against the bare query on the same file.
+"""Cost of reading an experiment of many trials, and of keeping it in memory, against the bare query on the same file.
 
     python -m benchmarks.reading [--trials 30000]
 
 - `five best`: the whole command `katib trials --sort objective --limit 5`, of a data directory and of a server, beside
-  `sqlite3` in a process of its own that runs the same query, and `katib version`, which is the start of Python.
-- `all as JSON`: `katib trials -o json`, with the most memory that the command took.
-- `memory`: what a server holds that has taken up the experiment, above what it holds with one trial.
+  `sqlite3` in a separate process that runs the same query, and `katib version`, which is the start of Python.
+- `all as JSON`: `katib trials -o json`, with the peak memory of the command.
+- `memory`: memory of a server with the experiment, above that with one trial.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def seconds(command: list[str], runs: int = 3) -> tuple[float, float]:
 
 @contextmanager
 def server(directory: Path, port: int) -> Iterator[float]:
-    """Serve a directory; give what the server holds in MB once it rests."""
+    """Serve a directory; yield the server's memory in MB once it is idle."""
     command = [*KATIB, "serve", "--data-dir", str(directory), "--port", str(port)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=ROOT_ENVIRONMENT)
     try:

@@ -4,11 +4,11 @@
 
 Sources: [Zitzler2000] Comparison of multiobjective evolutionary algorithms: empirical results, Evolutionary Computation
 8(2); [Deb2005] Scalable test problems for evolutionary multiobjective optimization. All functions are minimized over
-the unit cube. The hypervolume is measured from (1.1, ...), in shares of what the true front covers; higher is better.
+the unit cube. The hypervolume is measured from (1.1, ...), in shares of the true front's; higher is better.
 
 The real problems are trainings of scikit-learn on 400 digits: the error on 400 others against the cost of a prediction,
-the logarithm of a number of operations, which no busy machine changes. Their true fronts are unknown, so the shares are
-those of a model without error and cost, which there is not.
+the logarithm of a number of operations, which is independent of the machine. Their true fronts are unknown, so the
+shares are those of an ideal model without error and cost.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from katib.model.types import ObjectiveSpec, ObjectiveTerm
 
 _FRONT_POINTS = 2000
 RIVALS = ("Optuna NSGAIISampler", "Optuna TPESampler", *["Optuna GPSampler"] * (find_spec("torch") is not None))
-"""Optuna's GPSampler needs torch, which is no dependency of anything here."""
+"""Optuna's GPSampler needs torch, which is not a dependency here."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class SeveralObjectives:
     """A function to minimize.
 
     Attributes:
-        name: What it is called.
-        parameters: How many it has, each between 0 and 1.
-        objectives: How many values it returns.
+        name: Its name.
+        parameters: Number of parameters, each between 0 and 1.
+        objectives: Number of values.
         values: Computes them.
-        reference: Where its hypervolume is measured from.
+        reference: Reference point of the hypervolume.
         front: Points of its true front.
     """
 
@@ -145,7 +145,7 @@ PROBLEMS = (
 
 
 def searched_by_us(problem: SeveralObjectives, algorithm: str, *, seed: int, budget: int, parallel: int) -> list[Point]:
-    """Return the values of the trials of one of our algorithms; `parallel` of them are asked for at a time."""
+    """Return the values of the trials of one of our algorithms; `parallel` of them are requested at a time."""
     searching = Searching(
         algorithm,
         [number(f"x{i}", 0, 1) for i in range(problem.parameters)],
@@ -182,7 +182,7 @@ def searched_by_optuna(
 
 
 def share_covered(problem: SeveralObjectives, found: Sequence[Point]) -> float:
-    """Return the hypervolume of what was found as a share of that of the true front."""
+    """Return the hypervolume of the found points as a share of the true front's."""
     return hypervolume(found, problem.reference) / hypervolume(problem.front, problem.reference)
 
 

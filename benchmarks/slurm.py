@@ -1,12 +1,12 @@
 """Trials as jobs of a Slurm cluster of three nodes on this machine, beside a bare loop of `sbatch` and `squeue`.
 
-`jobs` (the default) prints the seconds of 200 trials that do nothing, both ways in turns, the commands of Slurm that
-were called and the files that a trial leaves; then the seconds of submitit with Optuna, where they are installed.
-`steps` does the same inside an allocation of all nodes, beside bare steps of `srun`, and says how many of these run at
-once and how long a place is empty between two of them. `survive` kills katib 20 times,
-and slurmd and slurmctld 10 times each, while 200 trials run, and says what became of them; it fails where that is not
-200 trials with their values and no job. `follow` prints what it takes to follow 2,000 pending jobs for a minute:
-commands in 5 seconds, the share of a core and the growth of memory.
+`jobs` (the default) prints the seconds of 200 trials that do nothing, both ways in turns, the calls of Slurm's commands
+and the files left by a trial; then the seconds of submitit with Optuna, if they are installed. `steps` does the same
+inside an allocation of all nodes, beside bare steps of `srun`, and prints how many of these run at once and how long a
+place is empty between two of them. `survive` kills katib 20 times, and slurmd and slurmctld 10 times each, while 200
+trials run, and prints their outcome; it fails unless there are 200 trials with their values and no job. `follow` prints
+the cost of following 2,000 pending jobs for a minute: commands in 5 seconds, the share of a core and the growth of
+memory.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TRIALS, PARALLEL, ROUNDS = 200, 12, 3
 COMMAND = "echo loss=${trialParameters.learningRate}"
 PROGRAMS = ("sbatch", "squeue", "scancel", "srun")
 SEED, LAST_SECONDS = 1, 60.0
-"""Of `survive`: the order of kills; how long what Slurm shows of jobs that have ended may last."""
+"""For `survive`: the order of kills; maximum time for which Slurm shows ended jobs."""
 
 PENDING, FOLLOWED_SECONDS = 2_000, 60.0
 _PAUSE_SECONDS = 0.1
@@ -69,7 +69,7 @@ def bare_loop(cluster: SlurmCluster, directory: Path) -> float:
 
 
 def with_submitit(cluster: SlurmCluster, directory: Path) -> float | None:
-    """Return the seconds of Optuna with submitit, as many jobs at once; None where they are not installed."""
+    """Return the seconds of Optuna with submitit, as many jobs at once; None if they are not installed."""
     try:
         import optuna
         import submitit
@@ -77,7 +77,7 @@ def with_submitit(cluster: SlurmCluster, directory: Path) -> float | None:
         return None
     os.environ |= cluster.environment
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    logging.getLogger("submitit").setLevel(logging.ERROR)  # of `sacct`, which this cluster has not
+    logging.getLogger("submitit").setLevel(logging.ERROR)  # about `sacct`, which this cluster lacks
     began = time.perf_counter()
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler())
     executor = submitit.SlurmExecutor(directory / "submitit")
@@ -127,7 +127,7 @@ def experiment(directory: Path, trials: int, parallel: int, command: str = COMMA
 
 
 def counting(base: Mapping[str, str], directory: Path) -> Mapping[str, str]:
-    """Return an environment in which each call of a program of Slurm, and its end, is noted in the file `calls`."""
+    """Return an environment that records each call of a Slurm program, and its end, in the file `calls`."""
     shims = directory / "shims"
     shims.mkdir()
     for name in PROGRAMS:
@@ -138,7 +138,7 @@ def counting(base: Mapping[str, str], directory: Path) -> Mapping[str, str]:
 
 
 def katib_run(base: Mapping[str, str], directory: Path) -> tuple[float, Counter[str], float]:
-    """Return the seconds of `katib run`, how often each program of Slurm was called, and the files of a trial."""
+    """Return the seconds of `katib run`, the calls of each Slurm program, and the files of a trial."""
     argv = [
         sys.executable,
         "-m",
@@ -158,7 +158,7 @@ def katib_run(base: Mapping[str, str], directory: Path) -> tuple[float, Counter[
 
 
 def _calls(directory: Path) -> list[tuple[str, float]]:
-    """Return what was called, and when, in seconds."""
+    """Return the calls, with their times in seconds."""
     lines = (directory / "calls").read_text().splitlines()
     return [(name, float(at)) for name, at in map(str.split, lines)]
 
@@ -170,7 +170,7 @@ def _pace(directory: Path) -> float:
 
 
 def _slots(directory: Path) -> tuple[float, float]:
-    """Return how many steps run at once until the last one starts, and the milliseconds between two of a place."""
+    """Return the number of concurrent steps until the last one starts, and the milliseconds between two of a place."""
     steps = sorted((at, name) for name, at in _calls(directory) if name in {"srun", "/srun"})
     last = max(at for at, name in steps if name == "srun")
     running, ended, empty, area = 0, list[float](), list[float](), 0.0
@@ -204,7 +204,7 @@ def steps(cluster: SlurmCluster) -> None:
 def in_turns(base: Mapping[str, str], rival: Callable[[Path], float]) -> None:
     ratios = []
     with tempfile.TemporaryDirectory() as compiled:
-        base = {**base, "PYTHONPYCACHEPREFIX": compiled, "PYTHONDONTWRITEBYTECODE": ""}  # as where it is installed
+        base = {**base, "PYTHONPYCACHEPREFIX": compiled, "PYTHONDONTWRITEBYTECODE": ""}  # as in an installation
         for number in range(ROUNDS + 1):
             with tempfile.TemporaryDirectory() as bare, tempfile.TemporaryDirectory() as ours:
                 loop, of_loop = _timed(partial(rival, Path(bare)))
@@ -223,7 +223,7 @@ def in_turns(base: Mapping[str, str], rival: Callable[[Path], float]) -> None:
 
 
 def _timed(run: Callable[[], T]) -> tuple[T, float]:
-    """Return what a function returns, and the processor time of the processes that it has waited for."""
+    """Return a function's result, and the processor time of the processes that it has waited for."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     found, after = run(), resource.getrusage(resource.RUSAGE_CHILDREN)
     return found, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -308,7 +308,7 @@ def survive(cluster: SlurmCluster) -> None:
 
 
 def _as_administrator(cluster: SlurmCluster) -> None:
-    """Give nodes back that Slurm has drained; the controller may be away, and an administrator comes again."""
+    """Return drained nodes to service; the controller may be unavailable, and the call is repeated."""
     with suppress(subprocess.SubprocessError):
         cluster.resume_nodes()
 

@@ -1,4 +1,4 @@
-"""What it costs to start a process through the guard, against subprocess.Popen.
+"""Cost of starting a process through the guard, against subprocess.Popen.
 
 Prints milliseconds per start (call to running child) and per whole round (start to exit notice) of `/bin/true`.
 """

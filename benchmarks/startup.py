@@ -1,4 +1,4 @@
-"""How long one waits: for `katib --help`, for the first trial's process, and between two trials.
+"""Waiting times: for `katib --help`, for the first trial's process, and between two trials.
 
 Rivals: the interpreter's own start, and the same command spawned without a service.
 """
@@ -26,7 +26,7 @@ def seconds_of(command: list[str], directory: Path) -> float:
 
 
 def to_first_process() -> float:
-    """Return the median time from `katib run` to the moment at which the first trial's process runs."""
+    """Return the median time from `katib run` to the start of the first trial's process."""
     times = []
     for _ in range(RUNS):
         with tempfile.TemporaryDirectory() as text:

@@ -1,8 +1,8 @@
 """One GetSuggestions of tpe with 1,000 past trials, against Optuna's own ask in this process.
 
 Prints both medians and their ratio. The request goes through gRPC on loopback to another process and carries all
-trials; each time one trial more, as in a running experiment. Optuna's study has the same trials, and its answer is told
-back to it. Target: a ratio of 1.2 at most for tpe. The joint variant is printed beside it: Optuna needs half the time
+trials; each time one trial more, as in a running experiment. Optuna's study has the same trials, and gets the value of
+its answer. Target: a ratio of 1.2 at most for tpe. The joint variant is printed beside it: Optuna needs half the time
 for it, so the transport of a thousand trials weighs more.
 
 Run: python -m benchmarks.suggestion_tpe [--trials 1000] [--rounds 50]
@@ -50,7 +50,7 @@ class OptunaAlone:
         self._study.add_trials([create(params=p, distributions=dict(self._space), value=loss(p)) for p in points])
 
     def ask(self) -> float:
-        """Ask once and return the seconds it took; then tell the answer's value."""
+        """Ask once and return the seconds; then tell the answer's value."""
         start = time.perf_counter()
         trial = self._study.ask(dict(self._space))
         seconds = time.perf_counter() - start
@@ -67,7 +67,7 @@ class OurService:
         self._trials = [a_trial(f"t{i:06}", {k: repr(v) for k, v in p.items()}, loss(p)) for i, p in enumerate(points)]
 
     def ask(self) -> float:
-        """Ask once and return the seconds it took; then add the answer to the history."""
+        """Ask once and return the seconds; then add the answer to the history."""
         n = len(self._trials)
         request = pb.GetSuggestionsRequest(
             experiment=self._experiment, trials=self._trials, current_request_number=1, total_request_number=n + 1
@@ -80,7 +80,7 @@ class OurService:
 
 
 def compare(algorithm: str, trials: int, rounds: int, *, multivariate: bool) -> float:
-    """Print the medians of turns taken one after the other, so that other load hits both, and return their ratio."""
+    """Print the medians of alternating turns, which balances other load, and return their ratio."""
     points = history(trials)
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()

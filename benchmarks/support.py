@@ -1,4 +1,4 @@
-"""What the benchmarks share."""
+"""Shared helpers of the benchmarks."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def wait_with_memory(process: subprocess.Popen[bytes]) -> tuple[int, float]:
 
 
 def times_of(action: Callable[[], object], runs: int, clock: Callable[[], float] = time.perf_counter) -> list[float]:
-    """Return the seconds that each of some calls takes."""
+    """Return the seconds of each of some calls."""
     moments = [clock()]
     for _ in range(runs):
         action()
@@ -69,11 +69,11 @@ def times_of(action: Callable[[], object], runs: int, clock: Callable[[], float]
 
 
 def processor_seconds(pid: int) -> float:
-    """Return the processor time of another process until now."""
-    return time.clock_gettime(~pid << 3 | 2)  # its clock, as clock_getcpuclockid(3) makes it
+    """Return the processor time of another process so far."""
+    return time.clock_gettime(~pid << 3 | 2)  # its clock, as in clock_getcpuclockid(3)
 
 
 def memory_mb(pid: int, field: str = "VmRSS") -> float:
-    """Return the memory of another process: what it has now, or with `VmHWM` the most that it had."""
+    """Return the memory of another process: the present one, or with `VmHWM` the peak."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024

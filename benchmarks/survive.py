@@ -1,15 +1,15 @@
-"""What becomes of an experiment whose `katib run` and whose algorithm service are killed again and again.
+"""Fault injection: an experiment while `katib run` and the algorithm service are killed again and again.
 
 `python -m benchmarks.survive [--algorithm NAME]... [--kills 20]` runs 30 short trials with each algorithm of the
-product in a directory of its own, three at a time. At random moments, some of them within its start, `katib run` is
+product in a separate directory, three at a time. At random moments, some of them within its start, `katib run` is
 killed (SIGKILL) and started again, or only its services are killed; now and then a running trial, or the experiment
-with all that run, is paused first and goes on later. Trials of algorithms that promote or exploit keep checkpoints of
-many files, which every program checks before it goes on.
+with all running ones, is paused first and resumed later. Trials of algorithms that promote or exploit keep checkpoints
+of many files, which every program verifies before it continues.
 
-At the end it reads the store, the directories and the processes, and prints for each algorithm what is not as it would
-be without a kill: the trials, their names, assignments and readings, whose checkpoint they went on from and at which
-step, and what is left behind. Where suggestions do not depend on results, and with `--parallel 1` wherever they do not
-depend on times, an undisturbed run in another directory must have the same trials.
+At the end it reads the store, the directories and the processes, and prints for each algorithm all differences from an
+undisturbed run: the trials, their names, assignments and readings, the checkpoint and step from which they continued,
+and leftovers. If suggestions do not depend on results, and with `--parallel 1` if they do not depend on times, an
+undisturbed run in another directory must have the same trials.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LONGEST_SECONDS = 300.0
 _NAME = "demo"
 _SERVICES = "suggestion_services"
 _BY_TIME = ("auto",)
-"""Whose choice depends on how long trials and suggestions take."""
+"""Algorithms that depend on the duration of trials and suggestions."""
 
 _LADDER = {"r_l": 9, "resource_name": "epochs", "suggestion_trial_dir": "/checkpoints"}
 SETTINGS: dict[str, dict[str, object]] = {
@@ -58,7 +58,7 @@ SETTINGS: dict[str, dict[str, object]] = {
     "pbt": {"suggestion_trial_dir": "/checkpoints", "n_population": 5},
     "nsga2": {"population_size": 5},
 }
-"""Of suggestion algorithms, for searches of this size."""
+"""Settings of suggestion algorithms, for searches of this size."""
 
 STOPPING: dict[str, dict[str, object]] = {
     "medianstop": {"min_trials_required": 3, "start_step": 2},
@@ -69,8 +69,8 @@ STOPPING: dict[str, dict[str, object]] = {
     "threshold": {"bound": 3, "step": 4},
 }
 
-# Prints readings that follow from its assignments and the steps before; checks the checkpoint that it finds, of which
-# all files have to fit together, and leaves one of its own in the moment that it is complete.
+# Prints readings that follow from its assignments and the steps before; verifies the checkpoint that it finds, of which
+# all files have to match, and publishes one of its own atomically.
 PROGRAM = """
 import hashlib, json, os, shutil, sys, time, zlib
 from pathlib import Path
@@ -138,12 +138,12 @@ note("ends", before=before, steps=steps)
 
 @dataclass(frozen=True)
 class Case:
-    """An algorithm, and what is asked of it.
+    """An algorithm with its parameters of the test.
 
     Attributes:
-        entry: Of the registry.
-        trials: How many are wanted.
-        parallel: How many run at once.
+        entry: Its entry in the registry.
+        trials: Number of trials.
+        parallel: Number of parallel trials.
     """
 
     entry: ListedAlgorithm
@@ -206,7 +206,7 @@ class Case:
 
 @dataclass
 class Run:
-    """An experiment in a directory of its own, and what is done to it."""
+    """An experiment in a separate directory, and the faults injected into it."""
 
     case: Case
     directory: Path
@@ -239,7 +239,7 @@ class Run:
         return self.process is None or self.process.poll() is not None
 
     def noted(self, what: str) -> list[dict[str, Any]]:
-        """Return what programs noted: faults, starts or ends; half a line is that of one that was killed then."""
+        """Return the programs' notes: faults, starts or ends; half a line is from a killed one."""
         file, found = self.directory / what, []
         for line in file.read_text().splitlines() if file.exists() else ():
             with suppress(json.JSONDecodeError):
@@ -247,7 +247,7 @@ class Run:
         return found
 
     def disturb(self, kills: int) -> None:
-        """Run to the end; kill `katib` and its services until so many kills are done, or everything has ended."""
+        """Run to the end; kill `katib` and its services until all kills are done, or everything has ended."""
         self.start()
         until = time.monotonic() + LONGEST_SECONDS
         # Another trial takes the place of a paused one, so the next suggestion would learn from other trials.
@@ -295,7 +295,7 @@ class Run:
         return katib_here(what, name, "--data-dir", ".katib", cwd=self.directory)
 
     def pause(self) -> None:
-        """Pause the trial that began last, if it runs, and every second time the experiment with all that run."""
+        """Pause the last started trial, if it runs, and every second time the experiment with all running ones."""
         ended = {end["trial"] for end in self.noted("ends")} | self.paused
         running = [start["trial"] for start in self.noted("starts") if start["trial"] not in ended]
         if not running:
@@ -311,14 +311,14 @@ class Run:
             time.sleep(0.05)  # a `katib run` that has just started answers a moment after its programs run
 
     def resume(self) -> None:
-        """Let trials that are paused go on, as far as a `katib run` answers."""
+        """Resume paused trials, as far as a `katib run` answers."""
         for name in sorted(self.paused):
             asked = self.ask("resume", name)
             if asked.returncode == 0 or "has ended" in asked.stderr:
                 self.paused.discard(name)
 
     def end(self) -> None:
-        """End what is left, by the numbers of processes that carry the mark of this run."""
+        """Kill the remaining processes of this run, found by its mark."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
@@ -326,7 +326,7 @@ class Run:
             with suppress(ProcessLookupError):
                 kill(pid, SIGKILL)
 
-    # --- what came of it ----------------------------------------------------------------------------------------------
+    # --- results -------------------------------------------------------------------------------------------------------
 
     def stored(self, *what: str) -> dict[str, Any]:
         """Return objects of the data directory, whatever servers run on this machine."""
@@ -337,7 +337,7 @@ class Run:
         return {trial["metadata"]["name"]: trial for trial in self.stored("trials")["items"]}
 
     def faults(self, reference: Run | None) -> Iterator[str]:
-        """Yield what is not as it should be, one line each."""
+        """Yield the differences from the expected state, one line each."""
         assert self.process is not None
         if self.process.poll() != 0:
             last = (self.directory / "katib.log").read_text().strip().rpartition("\n")[2]
@@ -359,7 +359,7 @@ class Run:
                 yield f"{len(differ)} trials are not those of an undisturbed run"
 
     def _wrong_counts(self, experiment: dict[str, Any], trials: dict[str, dict[str, Any]]) -> Iterator[str]:
-        """The trials are those that were wanted, all ended well, and experiment and suggestion count them."""
+        """Check that the trials are complete and succeeded, and that experiment and suggestion count them."""
         names = {trial_name("default", _NAME, number) for number in range(self.case.trials)}
         if missing := names - trials.keys():
             yield f"{len(missing)} trials missing"
@@ -386,14 +386,14 @@ class Run:
         yield from (f"process left: {command[:80]}" for _, command in left)
         for path in (self.directory / "leases").glob("*.lock"):
             with path.open() as file, suppress(BlockingIOError):
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody holds what stands in it
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no process holds its content
                 continue
             yield f"lease left: {path.name}"
         for path in (self.directory / ".katib" / "checkpoints").glob("**/.*"):
             yield f"left of a copy: {path.name}"
 
     def _wrong_programs(self, trials: dict[str, dict[str, Any]]) -> Iterator[str]:
-        """Programs ran with the assignments of their trials, and the readings are those of one whole run."""
+        """Check that programs ran with their trials' assignments, and readings are those of one whole run."""
         yield from (f"{fault['trial']}: {fault['fault']}" for fault in self.noted("faults"))
         starts = self.noted("starts")
         if strange := {start["trial"] for start in starts} - trials.keys():
@@ -422,7 +422,7 @@ class Run:
                 yield f"{name}: its value is {value}, the least reading {min(found)}"
 
     def _wrong_assignments(self, trials: dict[str, dict[str, Any]]) -> Iterator[str]:
-        """No point is tried twice, but where a trial goes on; each goes on with its parent's values and more epochs."""
+        """Check that no point is tried twice except by a continuation, with its parent's values and more epochs."""
         info = self.case.entry.info
         parents = {name: parent for name, trial in trials.items() if (parent := parent_of(_labels(trial)))}
         if not info.graph_fields and self.case.title != "pbt":
@@ -440,7 +440,7 @@ class Run:
                 yield f"{name}: does not continue {parent}"
 
     def _wrong_checkpoints(self, trials: dict[str, dict[str, Any]]) -> Iterator[str]:
-        """Each trial went on from the whole of its parent's training; what is needed is there, and nothing else."""
+        """Check that each trial continued its parent's whole training, and exactly the needed checkpoints exist."""
         chains: dict[str, list[Any]] = {}
         for start in self.noted("starts"):
             chains[start["trial"]] = [*start["before"], [start["trial"], start["steps"]]]
@@ -476,7 +476,7 @@ def _labels(trial: dict[str, Any]) -> dict[str, str]:
 
 
 def survive(case: Case, kills: int, seed: int, place: Path, say: Callable[[str], object]) -> list[str]:
-    """Run a case, undisturbed first where that tells what should come of it; print a line; return the faults."""
+    """Run a case, undisturbed first if that determines the result; print a line; return the faults."""
     title = case.title.replace(" ", "-")
     reference = None
     if case.repeats:
@@ -508,7 +508,7 @@ def cases(names: Sequence[str], trials: int = TRIALS, parallel: int = PARALLEL) 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table; return 1 where something is not as without kills."""
+    """Print the table; return 1 if there is a difference from an undisturbed run."""
     parser = argparse.ArgumentParser(prog="benchmarks.survive", description=__doc__)
     parser.add_argument("--algorithm", action="append", default=[], help="such as asha, or 'early stopping asha'")
     parser.add_argument("--kills", type=int, default=KILLS)

@@ -1,8 +1,8 @@
-"""What replicas cost beyond their processes: from creating the job objects until every process has begun.
+"""Cost of replicas beyond their processes: from creating the job objects until every process has started.
 
 Three sizes: a PyTorchJob of a master and two workers (median of several), one job of 200 replicas, and 50 jobs of 4
-replicas at once. Beside each the same processes started with `subprocess`, and the memory that we grew by. A process
-has begun when it has made its file.
+replicas at once. For comparison the same processes started with `subprocess`, and the growth of our memory. A process
+has started when it has created its file.
 """
 
 from __future__ import annotations

@@ -5,15 +5,15 @@
 - `paint`: from the navigation to the useful page (head with state and best value, first rows of the table painted), and
   to the history drawn, with the server and the browser's cache warm; before that the first visit of a fresh server.
 - `table`: from the event of the input to the painted rows, at the largest size: sort, search, filter, brush.
-- `reading`: from the moment at which a trial prints a line to the moment at which its page shows the number.
+- `reading`: from the time at which a trial prints a line to the time at which its page shows the number.
 - `weight`: bytes on the wire of a first visit, without Plotly and with it.
 - `size`: a server of 100,000 trials: its start, its memory, its first page; then 20 open pages, and a client that reads
-  everything as JSON. Of an experiment that has ended, and of one that goes on. A page is a client that asks what our
-  scripts ask, because a browser keeps six connections to a server.
+  everything as JSON. For an ended experiment and for a running one. A page is simulated by a client that makes the
+  requests of our scripts, because a browser keeps six connections to a server.
 - `export`: `katib export --to html`: seconds, memory and bytes.
 
-`--rival` is a Python that has optuna-dashboard; without it ours is measured alone. `--keep` takes a directory whose
-data is used again. The browser is the system's Chromium; everything stays on this machine.
+`--rival` is a Python with optuna-dashboard; without it ours is measured alone. `--keep` names a directory whose data
+are reused. The browser is the system's Chromium; everything stays on this machine.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ LIMIT_MS = 240_000.0
 EXPERIMENT = f"/katib/experiments/default/{NAME}"
 
 WEIGHED = (("experiments", "/katib/", 0), ("experiment", EXPERIMENT, 2), ("analysis", f"{EXPERIMENT}?tab=analysis", 1))
-"""Pages by name, with their addresses and how many figures a window shows of them."""
+"""Pages by name, with their addresses and the number of figures in a window."""
 
 MARKS = """
 (() => {
@@ -86,7 +86,7 @@ MARKS = """
   });
 })();
 """
-"""Times of what is painted: checked at every frame, and noted by a message that comes after the frame was painted."""
+"""Times of painted elements: checked at every frame, and recorded by a message after the frame was painted."""
 
 OURS = """{
   useful: () => document.querySelector("#head .state") && document.querySelector("#head .best .value")
@@ -103,7 +103,7 @@ _DRAWN = """(count) => [...document.querySelectorAll("[data-figure]")].slice(0, 
 
 @contextmanager
 def serve(directory: Path, probe: str = "healthz") -> Iterator[tuple[str, int]]:
-    """Serve a data directory; give its address and the id of the process."""
+    """Serve a data directory; yield its address and the id of the process."""
     port = free_port()
     command = [*KATIB, "serve", "--data-dir", str(directory), "--port", str(port), "--no-token"]
     with _process(command, f"http://127.0.0.1:{port}/{probe}") as process:
@@ -130,7 +130,7 @@ def _process(command: Sequence[str], probe: str) -> Iterator[int]:
 
 
 def data_of(root: Path, count: int, **options: Any) -> Path:
-    """Return a data directory of so many trials; it is made once."""
+    """Return a data directory of this many trials, created once."""
     directory = root / f"{'running' if options else 'ended'}-{count}"
     if not (directory / "filled").exists():
         fill(directory, count, **options)
@@ -139,7 +139,7 @@ def data_of(root: Path, count: int, **options: Any) -> Path:
 
 
 def visit(page: Page, url: str) -> dict[str, float]:
-    """Open a page; return when its parts were painted, in seconds after the navigation began."""
+    """Open a page; return the paint times of its parts, in seconds after the start of the navigation."""
     page.goto(url, wait_until="commit")
     page.wait_for_function("() => window.benchDone?.()", timeout=LIMIT_MS, polling=100)
     marks: dict[str, float] = page.evaluate("window.benchMarks")
@@ -148,9 +148,9 @@ def visit(page: Page, url: str) -> dict[str, float]:
 
 @contextmanager
 def marked_page(browser: BrowserType, checks: str) -> Iterator[Page]:
-    """Give a page that notes when its parts are painted.
+    """Yield a page that records the paint times of its parts.
 
-    It is one of a browser with a new profile on disk, as a person has it: only there a browser keeps compiled scripts.
+    Its browser has a new profile on disk, as users have: only there a browser caches compiled scripts.
     """
     sandbox = [] if os.geteuid() else ["--no-sandbox"]
     with tempfile.TemporaryDirectory() as profile:
@@ -208,7 +208,7 @@ def _rival_paint(browser: BrowserType, root: Path, rival: Path, count: int) -> t
 
 @contextmanager
 def _rival(root: Path, rival: Path, count: int) -> Iterator[str]:
-    """Serve a study of the same trials by optuna-dashboard; give its address."""
+    """Serve a study of the same trials by optuna-dashboard; yield its address."""
     database, source = root / f"rival-{count}.db", root / f"rival-{count}.json"
     script = str(Path(__file__).with_name("ui_rival.py"))
     if not source.exists():
@@ -225,7 +225,7 @@ def _written(root: Path, path: Path, count: int) -> Path:
 
 
 def table(browser: BrowserType, root: Path, _rival: Path | None) -> bool:
-    """Measure how soon the table follows what somebody asks of it."""
+    """Measure the response time of the table."""
     with serve(data_of(root, 100_000)) as (url, _):
         figures: dict[str, list[float]] = {}
         with marked_page(browser, OURS) as page:
@@ -274,14 +274,14 @@ def _table_actions(page: Page) -> dict[str, tuple[Callable[[], Any], Callable[[]
 
 
 def _until_swapped(page: Page, act: Callable[[], Any]) -> float:
-    page.evaluate("void (window.benchWaits = window.benchSwap('#trials'))")  # a promise would be waited for
+    page.evaluate("void (window.benchWaits = window.benchSwap('#trials'))")  # a promise would be awaited
     act()
     milliseconds: float = page.evaluate("window.benchWaits")
     return milliseconds
 
 
 def reading(browser: BrowserType, _root: Path, _rival: Path | None) -> bool:
-    """Measure how soon what a trial prints is on its page."""
+    """Measure the delay from a trial's print to its page."""
     count, pause = 150, 0.2
     with tempfile.TemporaryDirectory() as place:
         printed = Path(place) / "printed"

@@ -1,6 +1,6 @@
-"""Problems with known optima, searches that try them, and the comparison: what `benchmarks.quality` is made of.
+"""Problems with known optima, searches on them, and their comparison: the parts of `benchmarks.quality`.
 
-Nothing here imports Katib except `own`, so that libraries can be measured from an environment where Katib is not.
+Only `own` imports Katib, so that libraries can be measured from an environment without Katib.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""Functions some of whose variables exist only beside certain values of others.
+"""Functions with variables that exist only for certain values of others.
 
-Searches that know no conditions get all variables, and the function passes over those that do not exist.
+Searches without support for conditions get all variables, and the function ignores absent ones.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _models(instance: int) -> Task:
 
 
 def _network(instance: int) -> Task:
-    """Return a network: widths for as many layers as there are, and what only one optimizer has, nested."""
+    """Return a network: a width for each layer, and variables of one optimizer only, nested."""
     random = Random(f"network {instance}")
     best_layers = random.randint(2, 3)
     widths = [random.uniform(4, 7.5) for _ in range(4)]

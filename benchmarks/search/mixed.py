@@ -25,7 +25,7 @@ def tasks(split: str) -> Iterator[Task]:
 
 
 def _shifted(instance: int) -> Task:
-    """Return a bowl whose place depends on two categories, over three doubles, two ints and a list of numbers."""
+    """Return a bowl whose center depends on two categories, over three doubles, two ints and a list of numbers."""
     random = Random(f"shifted {instance}")
     places = {pair: [random.uniform(0.15, 0.85) for _ in range(5)] for pair in itertools.product(_LETTERS, "xyz")}
     base = [random.uniform(0.25, 0.75) for _ in range(5)]
@@ -39,7 +39,7 @@ def _shifted(instance: int) -> Task:
     def evaluate(values: Values) -> float:
         pair = str(values["shape"]), str(values["side"])
         point = [float(values[f"x{i}"]) for i in range(3)] + [float(values["n"]) / 12, float(values["m"]) / 30]
-        # The ints' optimum is moved onto a value they can take.
+        # The ints' optimum is moved to a feasible value.
         center = [0.6 * b + 0.4 * p for b, p in zip(base, places[pair], strict=True)]
         center[3:] = [round(center[3] * 12) / 12, round(center[4] * 30) / 30]
         bowl = sum(w * (x - c) ** 2 for w, x, c in zip(weights, point, center, strict=True))
@@ -74,7 +74,7 @@ def _interacting(instance: int) -> Task:
 
 
 def _training_like(instance: int) -> Task:
-    """Return what a loss often looks like: rates on a logarithmic axis that interact, cliffs, and choices."""
+    """Return a typical training loss: interacting rates on a logarithmic axis, cliffs, and choices."""
     random = Random(f"training {instance}")
     optimizers = ("sgd", "adam", "rmsprop", "adagrad")
     rates = {name: random.uniform(-4.0, -1.5) for name in optimizers}

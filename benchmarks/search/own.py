@@ -1,6 +1,6 @@
-"""Our algorithms, in process: the object that the service holds, asked with the history that a request would carry.
+"""Our algorithms, in process: the object in the service, called with the history that a request would carry.
 
-What the transport adds is time, which `benchmarks.latency` measures; the suggestions are the same.
+The transport only adds time, which `benchmarks.latency` measures; the suggestions are the same.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ LOSS = ObjectiveSpec(type=ObjectiveType.MINIMIZE, objective_metric_name="loss")
 
 
 class Searching:
-    """One of our algorithms over some parameters, and the trials that it has had.
+    """One of our algorithms over some parameters, with its trials.
 
     Args:
         algorithm: Its name.
-        parameters: What is searched.
-        settings: Of the algorithm, `random_state` among them.
-        objective: What is measured.
-        budget: How many trials there will be; None: no one says.
-        parallel: How many at once; 0: no one says.
+        parameters: The search space.
+        settings: Settings of the algorithm, including `random_state`.
+        objective: The metric.
+        budget: Number of trials; None: unknown.
+        parallel: Number of parallel trials; 0: unknown.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Searching:
         self.trials: list[PastTrial] = []
 
     def suggest(self, count: int = 1, earlier: Sequence[PastTrial] = ()) -> list[Proposal]:
-        """Return the next suggestions; none at the end of the search, and before others have ended."""
+        """Return the next suggestions; none at the end of the search, or before others have ended."""
         try:
             found = list(self.algorithm.suggest([*earlier, *self.trials], first=len(self.trials), count=count))
         except AwaitingTrials:
@@ -84,19 +84,19 @@ class Searching:
         return [one if isinstance(one, Proposal) else Proposal(self.problem.space.format(one)) for one in found]
 
     def add(self, proposal: Proposal, *values: float, seconds: float = math.nan) -> None:
-        """Take the values that a suggestion came to."""
+        """Add the values of a suggestion."""
         name, point, labels = f"t{len(self.trials):06}", proposal.assignments, proposal.labels
         trial = PastTrial(name, TrialOutcome.MEASURED, point, values[0], seconds, others=values[1:], labels=labels)
         self.trials.append(trial)
 
 
 def number(name: str, low: float, high: float, *, log: bool = False, whole: bool = False) -> ParameterSpec:
-    """Return a parameter that is a double, or a whole number."""
+    """Return a parameter that is a double, or an integer."""
     return parameter(Variable(name, "int" if whole else "double", low, high, log))
 
 
 class OwnSearch:
-    """One of our algorithms, which sees its trials in the order of their names, and those that run."""
+    """One of our algorithms, with its trials in the order of their names, including running ones."""
 
     def __init__(self, name: str, task: Task, setting: Setting) -> None:
         self._task = task
@@ -112,7 +112,7 @@ class OwnSearch:
 
     def ask(self) -> tuple[str, Values] | None:
         k = len(self._trials)
-        # Names of trials are random, and so is the order in which an algorithm sees them.
+        # Names of trials are random, and so is their order for an algorithm.
         name = hashlib.sha256(f"{self._problem.seed} {k}".encode()).hexdigest()[:8]
         trials = [self._trials[other] for other in sorted(self._trials)]
         found = next(iter(self._algorithm.suggest(trials, first=k, count=1)), None)
@@ -132,12 +132,12 @@ class OwnSearch:
         self._trials[handle] = replace(self._trials[handle], outcome=TrialOutcome.MEASURED, objective=value)
 
     def explain(self) -> str:
-        """Return what the algorithm says of its choice."""
+        """Return the algorithm's explanation of its choice."""
         return self._algorithm.explain()
 
 
 def parameter(variable: Variable) -> ParameterSpec:
-    """Return a variable as an experiment has it."""
+    """Convert a variable to a parameter of an experiment."""
     distribution = Distribution.LOG_UNIFORM if variable.log else Distribution.UNIFORM
     if variable.values:
         space = FeasibleSpace(list=variable.values)

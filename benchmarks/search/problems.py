@@ -1,7 +1,7 @@
-"""What is searched: variables, a function to be minimized, its optimum; and the two splits.
+"""Problems: variables, a function to minimize, and its optimum; and the two splits.
 
 `development` is for choosing and tuning. `final` has other instances and mostly other functions, and is only for
-figures that are published: whoever looks at it while tuning makes it worthless.
+published figures: looking at it while tuning makes it worthless.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Values = Mapping[str, Value]
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """One dimension.
+    """A dimension of a problem.
 
     Attributes:
         name: Unique in its problem.
@@ -24,7 +24,7 @@ class Variable:
         high: Upper bound, included.
         log: Whether it is searched on a logarithmic axis.
         values: Texts of a list.
-        when: It exists only when the variable of this name has one of these values.
+        when: The variable exists only if the one of this name has one of these values.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Variable:
     when: tuple[str, tuple[str, ...]] | None = None
 
     def is_active(self, values: Values) -> bool:
-        """Return whether it exists beside these values of the variables before it."""
+        """Whether it exists for these values of the variables before it."""
         return self.when is None or values.get(self.when[0]) in self.when[1]
 
 
@@ -46,10 +46,10 @@ class Task:
 
     Attributes:
         name: Unique in its split.
-        group: What it is reported with.
+        group: Group in reports.
         variables: In order; conditions look back only.
-        evaluate: The function; it passes over variables that do not exist at a point.
-        optimum: Its least value; for trainings a little below the least that is known.
+        evaluate: The function; it ignores absent variables.
+        optimum: Its least value; for trainings a little below the least known one.
         resolution: Gaps below this share of random search's count as equal.
     """
 
@@ -63,12 +63,12 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a search is given beside the problem.
+    """Input of a search besides the problem.
 
     Attributes:
-        seed: Of the search.
+        seed: Seed of the search.
         evaluations: Its budget.
-        parallel: How many evaluations are under way at once.
+        parallel: Number of parallel evaluations.
     """
 
     seed: int

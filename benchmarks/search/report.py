@@ -44,11 +44,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows over the cells (problem, seed) that all of them have.
+    """Rows over their common cells (problem, seed).
 
     Attributes:
-        evaluations: After how many evaluations.
-        parallel: How many at once.
+        evaluations: Number of evaluations.
+        parallel: Number of parallel ones.
         rows: Best score first.
         tasks: Number of problems compared.
         cells: Number of pairs of a problem and a seed.
@@ -64,7 +64,7 @@ class Table:
 def compare(
     runs: Iterable[Run], tasks: Sequence[Task], searches: Sequence[str], evaluations: int, parallel: int
 ) -> Table | None:
-    """Return the comparison of these searches; None when they have no cell in common.
+    """Compare searches; None if they have no cell in common.
 
     A run with a larger budget counts with its beginning, unless there is one with exactly this budget.
     """

@@ -1,4 +1,4 @@
-"""Runs: one search on one problem with one seed, and the file in which they are kept.
+"""Runs: one search on one problem with one seed, and the file that stores them.
 
 The file has one JSON object per line and only grows, so a comparison can be interrupted, continued, and computed in
 pieces by several processes and Python environments.
@@ -22,17 +22,17 @@ from benchmarks.search.searches import build
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run that has ended.
+    """A completed run.
 
     Attributes:
         search: Name of the search.
-        split: Of the problems.
+        split: Split of the problem.
         task: Name of the problem.
-        seed: Of the search.
-        parallel: Evaluations under way at once.
-        evaluations: The budget that the search was told.
-        values: Of the evaluations, in the order in which they were asked for; fewer when the search ended by itself.
-        milliseconds: Median time of a suggestion, over the second half: of asking and of telling the result before it,
+        seed: Seed of the search.
+        parallel: Number of parallel evaluations.
+        evaluations: The budget given to the search.
+        values: Values of the evaluations, in the order of requests; fewer if the search ended by itself.
+        milliseconds: Median time of a suggestion, over the second half: of asking and of telling the previous result,
             since some libraries fit their model here and some there.
     """
 
@@ -47,18 +47,18 @@ class Run:
 
     @property
     def key(self) -> tuple[str, str, str, int, int, int]:
-        """What tells it from other runs."""
+        """The identity of a run."""
         return self.search, self.split, self.task, self.seed, self.parallel, self.evaluations
 
     def best(self, evaluations: int) -> float:
-        """Return the least value among the first so many."""
+        """Return the least value among the first `evaluations`."""
         return min(self.values[:evaluations])
 
 
 def run(search: str, split: str, task: Task, setting: Setting) -> Run:
     """Run a search on a problem.
 
-    With several evaluations at once the oldest ends first, and the next point is asked for while the others run.
+    With parallel evaluations the oldest ends first, and the next point is requested while the others run.
     """
     searching = build(search, task, setting)
     values: list[float] = []
@@ -89,7 +89,7 @@ def run(search: str, split: str, task: Task, setting: Setting) -> Run:
 
 
 def read(path: Path) -> Iterator[Run]:
-    """Yield the runs of a file; a line that was cut off is passed over."""
+    """Yield the runs of a file; a truncated line is skipped."""
     if not path.exists():
         return
     for line in path.read_text().splitlines():

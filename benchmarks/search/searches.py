@@ -17,22 +17,22 @@ OWN = "katib:"
 
 
 class Search(Protocol):
-    """A search at work on one problem."""
+    """A search on one problem."""
 
     def ask(self) -> tuple[Any, Values] | None:
-        """Return a handle and the next point; None when there are no more."""
+        """Return a handle and the next point; None if there are no more."""
 
     def tell(self, handle: Any, value: float) -> None:
-        """Take the value of a point."""
+        """Report the value of a point."""
 
 
 def names() -> list[str]:
-    """Return the names of all searches that can be asked for here, whether or not their library is installed."""
+    """Return the names of all searches, whether or not their library is installed."""
     return [*_RIVALS, *own_names()]
 
 
 def own_names() -> list[str]:
-    """Return the names of ours; none where Katib is not installed."""
+    """Return the names of ours; none if Katib is not installed."""
     try:
         from suggestion_services.algorithms import ENTRIES
     except ImportError:
@@ -50,7 +50,7 @@ def build(name: str, task: Task, setting: Setting) -> Search:
 
 
 class RandomSearch:
-    """Independent draws: what all others are measured against."""
+    """Independent draws, the baseline for all others."""
 
     def __init__(self, task: Task, setting: Setting) -> None:
         self._variables = task.variables
@@ -65,7 +65,7 @@ class RandomSearch:
         return None, values
 
     def tell(self, handle: None, value: float) -> None:
-        """Pass over it."""
+        """Do nothing."""
 
 
 def _at(variable: Variable, u: float) -> Value:
@@ -79,7 +79,7 @@ def _at(variable: Variable, u: float) -> Value:
 
 
 class OptunaSearch:
-    """A sampler of Optuna, with a space that is defined while it is asked."""
+    """A sampler of Optuna, with a define-by-run space."""
 
     def __init__(self, sampler: Callable[[Any, Setting], Any], task: Task, setting: Setting) -> None:
         import optuna
@@ -104,7 +104,7 @@ class OptunaSearch:
                 return trial.suggest_float(name, low, high, log=log)
             case "int":
                 return trial.suggest_int(name, int(low), int(high), log=log)
-            case "discrete":  # as a user does who knows that neighbors are alike
+            case "discrete":  # as by a user who knows that neighbors are alike
                 return variable.values[trial.suggest_int(name, 0, len(variable.values) - 1)]
             case _:
                 return trial.suggest_categorical(name, list(variable.values))
@@ -114,7 +114,7 @@ class OptunaSearch:
 
 
 class SkoptSearch:
-    """The optimizer of scikit-optimize with its defaults, which is what its `gp_minimize` runs."""
+    """The optimizer of scikit-optimize with its defaults, as used by its `gp_minimize`."""
 
     def __init__(self, task: Task, setting: Setting) -> None:
         import skopt
@@ -149,7 +149,7 @@ class SkoptSearch:
     def _point(self) -> Any:
         if not (self._liar and self._pending and self._optimizer.models):
             return self._optimizer.ask()
-        # The library's way for parallel work: believe that the running ones give the least value so far.
+        # The library's strategy for parallel work: believe that the running ones give the least value so far.
         copy = self._optimizer.copy()
         copy.tell(list(self._pending), [min(self._optimizer.yi)] * len(self._pending))
         return copy.ask()
@@ -159,12 +159,12 @@ class SkoptSearch:
         self._optimizer.tell(handle, value)
 
     def tell_all(self, points: list[Any], values: list[float]) -> None:
-        """Take points that it did not ask for."""
+        """Report points that it did not suggest."""
         self._optimizer.tell(points, values)
 
 
 class HeboSearch:
-    """HEBO with its defaults; running points are not known to it, as its interface has no place for them."""
+    """HEBO with its defaults; its interface does not support running points."""
 
     def __init__(self, task: Task, setting: Setting) -> None:
         import numpy as np

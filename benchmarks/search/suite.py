@@ -15,7 +15,7 @@ def tasks(split: str) -> tuple[Task, ...]:
 
 
 def main() -> None:
-    """Look for losses below the optima that `trainings` has, by random search and TPE, and print what was found."""
+    """Search for losses below the optima of `trainings`, by random search and TPE, and print the result."""
     for split in ("final", "development"):
         for task in trainings.tasks(split):
             found = [

@@ -1,6 +1,6 @@
-"""Real trainings on the data that scikit-learn brings along, each far below a second; the loss of held-out data.
+"""Real trainings on scikit-learn's data sets, each far below a second; the loss of held-out data.
 
-The optimum is a little below the least loss that long searches found; `python -m benchmarks.search.suite` looks for
+The optimum is a little below the least loss found in long searches; `python -m benchmarks.search.suite` searches for
 better ones.
 """
 
@@ -199,6 +199,6 @@ def _quietly(train: Callable[[Values], float]) -> Callable[[Values], float]:
             try:
                 return train(values)
             except (ValueError, FloatingPointError):
-                return 10.0  # diverged, which scikit-learn refuses to go on with
+                return 10.0  # diverged, at which scikit-learn fails
 
     return evaluate
