@@ -326,7 +326,7 @@ class Run:
             with suppress(ProcessLookupError):
                 kill(pid, SIGKILL)
 
-    # --- results -------------------------------------------------------------------------------------------------------
+    # --- results ------------------------------------------------------------------------------------------------------
 
     def stored(self, *what: str) -> dict[str, Any]:
         """Return objects of the data directory, whatever servers run on this machine."""

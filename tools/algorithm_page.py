@@ -1,7 +1,7 @@
-"""What docs/reference/algorithms.md takes from the list of algorithms (`tools.golden` writes it).
+"""Generated parts of docs/reference/algorithms.md, from the list of algorithms (`tools.golden` writes it).
 
 Of each algorithm's section it writes the summary and the table of settings, and between the markers the overview of
-what each one knows; all other text is left alone. An algorithm without a section gets one behind its predecessor's.
+features of each; all other text is left alone. An algorithm without a section gets one after its predecessor's.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _sentences(spec: SettingSpec) -> list[str]:
 
 
 def overview(infos: Sequence[AlgorithmInfo]) -> str:
-    """Return which algorithm makes use of what, as a table in Markdown."""
+    """Return the features of each algorithm, as a table in Markdown."""
     rows = [
         f"| [`{info.name}`](#{info.name}) | {'yes' if info.reads_history else 'no'} | "
         + " | ".join("yes" if feature in info.features else "" for feature in _FEATURES)

@@ -3,7 +3,7 @@
 The sources are copied to build/docs/source first, together with the pages that are generated (`tools.reference_pages`)
 and the pages of the repository that belong to the site, such as the changelog. A link to a file that is not a page of
 the site becomes a link into the repository at $KATIB_DOCS_REPOSITORY, such as https://example.com/katib/blob/main, or
-plain text where that is not set. Every warning of Sphinx is an error: a broken link, a page that no list of pages has.
+plain text if that is not set. Every warning of Sphinx is an error: a broken link, a page that no list of pages has.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def relinked(text: str, source: str, places: Mapping[str, str]) -> str:
 
 
 def main() -> int:
-    """Write the sources of the site, build it, and print where it is."""
+    """Write the sources of the site, build it, and print its path."""
     source, html = BUILD / "source", BUILD / "html"
     wanted = {source / name: text.encode() for name, text in site_pages().items()}
     others = (file for file in DOCS.rglob("*") if file.is_file() and file.suffix != ".md")

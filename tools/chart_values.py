@@ -22,7 +22,7 @@ class Value:
     """One value.
 
     Attributes:
-        default: What it is if nobody sets it.
+        default: The default.
         schema: The values that it may have.
         note: For the reader of `values.yaml`.
     """
@@ -44,7 +44,7 @@ def sections(defaults: Mapping[str, Any]) -> Section:
     """Return all values.
 
     Args:
-        defaults: Those that stand in the components, by their paths.
+        defaults: Those in the components, by their paths.
     """
     return Section(
         "Values of the chart katib.",
@@ -243,7 +243,7 @@ def _parts(section: Section, indent: int) -> Iterator[str]:
 
 
 def schema(root: Section) -> Json:
-    """Return `values.schema.json`, which refuses what is not in the table."""
+    """Return `values.schema.json`, which refuses values outside the table."""
     whole = _schema(root)
     whole["properties"]["global"] = {"type": "object", "description": "Of a chart that has this one as a part."}
     return {"$schema": "http://json-schema.org/draft-07/schema#", "definitions": _DEFINITIONS, **whole}

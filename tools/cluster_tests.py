@@ -7,9 +7,9 @@ half of the time, and run while images are built and the first pods run. Pods ru
 2. The toolkit beside the checkout, `../shared/kube/kube` (or `KUBE_TOOLKIT`): a cluster on this machine. Needs root.
 
 Without binaries the tests of an API server use the cluster as well; with `KUBEBUILDER_ASSETS` alone, tests with pods
-are left out. A cluster that runs already is left running, and what is installed there stays. What is started here is
+are left out. A cluster that runs already is left running, and installed software stays. A cluster started here is
 taken down. Arguments go to pytest for the tests with pods. `KEEP_CLUSTER=1` leaves everything as it is after the tests,
-`IMAGES="controller suggestion"` builds just these (or none, when empty) for somebody who changed little, and
+`IMAGES="controller suggestion"` builds just these (or none, when empty) after a small change, and
 `ONLY_PODS=1` leaves out the tests of an API server. `INSTALL=postgres` tests with pods against that one of
 `manifests/installs`; the image of its database has to be on the node. With `SECOND_CHANCE=1` a few tests that
 fail run once more (`tools/second_chance.py`), while the cluster is there. Tests that want the cluster for themselves
@@ -53,16 +53,16 @@ READY_SECONDS = 180
 NODE_IP = os.environ.get("KUBE_NODE_IP", "10.213.0.1")  # the toolkit's own default
 DNS_SECONDS = 30
 INSTALLED = "KATIB_IS_INSTALLED"
-"""Variable that tells the tests with pods that what they need is there: none may be left out for want of it."""
+"""Variable set for tests with pods if all prerequisites exist: none may be skipped for a missing one."""
 WORKERS = ("--dist", "worksteal", "-n")
 WITHOUT_PODS = ("tests/contract", "tests/integration")
-"""Where the tests are that need an API server and no pods."""
+"""Tests that need an API server and no pods."""
 NO_TESTS = pytest.ExitCode.NO_TESTS_COLLECTED
 BASE_IMAGE = "docker.io/library/python:3.11-slim"
 
 
 class UnusableError(Exception):
-    """There is nothing to run the tests in; the message says what to do."""
+    """There is no usable cluster; the message names the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +118,12 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _test_pods(arguments: Sequence[str], variables: Mapping[str, str], beside: Future[int] | None = None) -> int:
-    """Run the tests with pods: three at a time, since they mostly wait for the kubelet, then those that need peace.
+    """Run the tests with pods: three at a time, since they mostly wait for the kubelet, then exclusive ones.
 
     Args:
-        arguments: For pytest.
-        variables: For the tests.
-        beside: Other tests that run, and give their exit code; those that need peace wait for them.
+        arguments: Arguments for pytest.
+        variables: Environment for the tests.
+        beside: Exit code of other tests in progress; exclusive ones wait for them.
     """
     with timed("tests with pods beside each other"):
         codes = [_pytest(["tests/cluster", "-m", "not alone", *WORKERS, "3", *arguments], variables)]
@@ -143,13 +143,13 @@ def _run_beside() -> int:
 
 
 def _test_api_server(arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> int:
-    """Run the tests that need no pods, in two processes with an API server each: they wait half of the time."""
+    """Run the tests without pods, in two processes with an API server each: they wait half of the time."""
     with timed("tests with an API server"):
         return _pytest(["-m", "cluster", *WITHOUT_PODS, *WORKERS, "2", *arguments], variables or {})
 
 
 def _assets() -> Path | None:
-    """Return the folder of binaries to start an API server from, None when there is none."""
+    """Return the folder of binaries for an API server; None if there is none."""
     if named := os.environ.get("KUBEBUILDER_ASSETS"):
         return Path(named)
     return None if _why_no_toolkit() else _binaries()
@@ -157,7 +157,7 @@ def _assets() -> Path | None:
 
 @contextmanager
 def timed(what: str) -> Iterator[None]:
-    """Say how long something took."""
+    """Print the duration of a step."""
     started = time.monotonic()
     yield
     print(f"{what}: {time.monotonic() - started:.0f} s", flush=True)
@@ -168,7 +168,7 @@ def timed(what: str) -> Iterator[None]:
 
 @contextmanager
 def found_cluster() -> Iterator[Cluster]:
-    """Give the cluster to test in, with images where they can be built; take down what was started."""
+    """Yield the cluster to test in, with images if they can be built; stop it if it was started here."""
     _check_kubectl()
     if named := os.environ.get("KUBECONFIG"):
         kubeconfig = Path(named)
@@ -190,7 +190,7 @@ def found_cluster() -> Iterator[Cluster]:
 
 
 def why_there_is_none() -> str:
-    """Return why the tests cannot run here; empty when they can."""
+    """Return why the tests cannot run here; empty if they can."""
     if os.environ.get("KUBECONFIG") or os.environ.get("KUBEBUILDER_ASSETS"):
         return ""
     return _why_no_toolkit()
@@ -215,12 +215,12 @@ def _check_kubectl() -> None:
 
 
 def is_running() -> bool:
-    """Return whether the toolkit's cluster runs."""
+    """Whether the toolkit's cluster runs."""
     return _runs(STATE / "run" / "kubelet.pid")
 
 
 def _runs(pid_file: Path) -> bool:
-    """Return whether the process of a pid file is still that of the toolkit: others get the numbers of ended ones."""
+    """Whether the process of a pid file is still the toolkit's: process ids are reused."""
     try:
         command_line = Path(f"/proc/{int(pid_file.read_text())}/cmdline").read_bytes().decode(errors="replace")
     except (OSError, ValueError):
@@ -241,7 +241,7 @@ def _start() -> None:
 
 
 def _await_names() -> None:
-    """Wait until the cluster's DNS knows a Service, which the toolkit does not."""
+    """Wait until the cluster's DNS resolves a Service, for which the toolkit does not wait."""
     question = b"\0\7\1\0\0\1\0\0\0\0\0\0" + b"".join(
         bytes([len(label)]) + label for label in (*b"kubernetes.default.svc.cluster.local".split(b"."), b"")
     )
@@ -267,13 +267,13 @@ def _await_names() -> None:
 
 
 def _start_dns() -> None:
-    """Start the cluster's DNS again, deaf to SIGHUP until it says what that means to it.
+    """Restart the cluster's DNS so that it ignores SIGHUP until it has a handler.
 
-    The toolkit sends one when it has the first list of Services. It ends a server that is still starting, as on a
-    machine that reads the program from a cold disk.
+    The toolkit sends one with the first list of Services. It would kill a server that is still starting, for example
+    if the program is read from a cold disk.
     """
     keeper = STATE / "run" / "dns-sync.pid"
-    if _runs(keeper):  # it sends its list once, and the new server would never get it
+    if _runs(keeper):  # it sends its list once, and the new server would not receive it
         os.kill(int(keeper.read_text()), signal.SIGTERM)
     keeper.unlink(missing_ok=True)
     _toolkit("node", before=("env", "--ignore-signal=HUP"))
@@ -294,7 +294,7 @@ def _toolkit(*arguments: str, before: Sequence[str] = ()) -> None:
 
 
 def _build_images(state: Path) -> None:
-    """Build what changed, and hand it to the toolkit's node."""
+    """Build changed images, and copy them to the toolkit's node."""
     storage = _storage(state)
     certificates = "/etc/ssl/certs:/etc/ssl/certs:ro"
     options = ["--layers", "--isolation", "chroot", "--network", "host", "--pull-never", "--volume", certificates]
@@ -320,7 +320,7 @@ def _build_images(state: Path) -> None:
 
 
 def _storage(state: Path) -> list[str]:
-    """Return where images are built: in a storage of our own that keeps layers cheaply, or else in the toolkit's.
+    """Return options for the image storage: our own, which stores layers cheaply, or else the toolkit's.
 
     The toolkit's storage, which has the base image, copies all files for every layer.
     """
@@ -352,7 +352,7 @@ def _do(command: Sequence[str]) -> str:
 
 @contextmanager
 def installation(cluster: Cluster) -> Iterator[None]:
-    """Install what users install, wait until it works, and remove it unless it was there before."""
+    """Install the product, wait until it is ready, and remove it unless it was installed before."""
     was_there = cluster.kubectl("-n", NAMESPACE, "get", "deployment", "katib-controller", check=False).returncode == 0
     with timed("installation"):
         _give_volumes(cluster)
@@ -368,7 +368,7 @@ def installation(cluster: Cluster) -> Iterator[None]:
 
 
 def _give_volumes(cluster: Cluster) -> None:
-    """Make the volumes that a cluster with a storage class would make for the claims of the installation."""
+    """Create the volumes that a storage class would create for the claims of the installation."""
     classes = json.loads(cluster.kubectl("get", "storageclasses", "-o", "json").stdout)["items"]
     if classes or not cluster.is_toolkits:
         return
@@ -380,7 +380,7 @@ def _give_volumes(cluster: Cluster) -> None:
 def _give_volume(cluster: Cluster, claim: str, storage: str) -> None:
     directory = cluster.kubeconfig.parent / claim
     directory.mkdir(exist_ok=True)
-    directory.chmod(0o777)  # anyone who writes there is no root, and volumes of this type know no group
+    directory.chmod(0o777)  # writers are not root, and volumes of this type know no group
     volume = {
         "apiVersion": "v1",
         "kind": "PersistentVolume",

@@ -1,6 +1,6 @@
-"""Generate `manifests/chart` from `manifests/components` (run by `make chart`), except for what is Helm's alone.
+"""Generate `manifests/chart` from `manifests/components` (run by `make chart`), except for Helm's own files.
 
-Each component becomes a file of templates under the condition that its install has: a value in place of a list of
+Each component becomes a file of templates under the condition that its install has: a value instead of a list of
 components. Patches of a component are merged into the objects of others, as kustomize merges them, under its condition.
 A contract test compares the results of both ways.
 """
@@ -46,7 +46,7 @@ CONDITIONS = {
     "kubeflow": 'eq .Values.server.access "kubeflow"',
     "optimization-jobs": ".Values.optimizationJobs.enabled",
 }
-"""The condition of each component; an install has those without one. Helm makes the namespace."""
+"""The condition of each component; an install has those without one. Helm creates the namespace."""
 
 MERGE_KEYS = {
     "containers": "name",
@@ -56,7 +56,7 @@ MERGE_KEYS = {
     "volumeMounts": "mountPath",
     "ports": "containerPort",
 }
-"""Lists of a pod that patches add to, and the field that tells their items apart; a patch replaces other lists."""
+"""Lists of a pod that patches extend, and the field that identifies their items; a patch replaces other lists."""
 
 PARTS = {
     "katib-controller": "controller",
@@ -82,19 +82,19 @@ _KEPT = {"helm.sh/resource-policy": "keep"}
 
 
 class Bare(str):
-    """Text of a template that gives a value of YAML."""
+    """Text of a template with a YAML value."""
 
     __slots__ = ()
 
 
 class Quoted(str):
-    """Text of a template that gives a string."""
+    """Text of a template with a string."""
 
     __slots__ = ()
 
 
 class Block(str):
-    """An expression that gives the text of a mapping or a list."""
+    """An expression for the text of a mapping or a list."""
 
     __slots__ = ()
 
@@ -108,7 +108,7 @@ _BY_KEY = {
 
 @dataclass(frozen=True, slots=True)
 class Cases:
-    """A value that depends on conditions: the first that holds decides; `""` always does."""
+    """A value that depends on conditions: the first true one decides; `""` is always true."""
 
     branches: tuple[tuple[str, Any], ...]
 
@@ -118,8 +118,8 @@ class Object:
     """An object of a component.
 
     Attributes:
-        body: What it is.
-        conditions: All of them hold if the chart has it, beside that of its component.
+        body: Its content.
+        conditions: The chart has it if all of them are true, in addition to its component's.
     """
 
     component: str
@@ -127,12 +127,12 @@ class Object:
     conditions: list[str] = field(default_factory=list)
 
     def is_meant(self, kind: str, name: str) -> bool:
-        """Return whether a patch for a kind and name, which are patterns, is for this object."""
+        """Whether a patch for a kind and name, which are patterns, applies to this object."""
         return bool(re.fullmatch(kind, self.body["kind"]) and re.fullmatch(name, self.body["metadata"]["name"]))
 
 
 def main() -> int:
-    """Write all files; with `--check` compare instead and return 1 when one is stale."""
+    """Write all files; with `--check` compare instead and return 1 if one is stale."""
     wanted = files()
     there = {str(path.relative_to(CHART)) for path in CHART.rglob("*") if path.is_file()} - BY_HAND
     stale = sorted(name for name in there | set(wanted) if name not in there or _text(name) != wanted.get(name))
@@ -212,13 +212,13 @@ def _resources(component: str) -> Iterator[Object]:
 
 
 def _configuration() -> str:
-    """Return the KatibConfig as a template that others include."""
+    """Return the KatibConfig as a template to include."""
     text = _with_names((COMPONENTS / "config" / "katib-config.yaml").read_text())
     return f'{_head("config")}\n{{{{- define "katib.shippedConfiguration" -}}}}\n{text}{{{{ end }}}}\n'
 
 
 def _with_names(node: Any, key: str = "") -> Any:
-    """Return a part of an object with expressions for what depends on the release: namespace, images and Secrets."""
+    """Return a part of an object with expressions for namespace, images and Secrets."""
     if isinstance(node, dict):
         return {name: _with_names(value, name) for name, value in node.items()}
     if isinstance(node, list):
@@ -240,7 +240,7 @@ def _included(template: str, image: str) -> str:
 
 
 def _put_values(one: Object, defaults: Json) -> None:
-    """Put values into an object, and what they replace into the defaults."""
+    """Put values into an object, and the replaced ones into the defaults."""
     kind, metadata, spec = one.body["kind"], one.body["metadata"], one.body.get("spec", {})
     if kind == "CustomResourceDefinition":
         metadata["annotations"] = _if(".Values.crds.keep", _KEPT)
@@ -281,7 +281,7 @@ def _if(condition: str, value: Any) -> Cases:
 
 
 def _given(part: str, name: str, value: Any) -> Cases:
-    """Return a field that is there if its value is not empty, which is `.` meanwhile."""
+    """Return a field that exists if its value, available as `.`, is not empty."""
     return Cases(((f"with .Values.{part}.{name}", value),))
 
 
@@ -289,7 +289,7 @@ def _given(part: str, name: str, value: Any) -> Cases:
 
 
 def _patch(objects: list[Object], component: str, patch: Json) -> None:
-    """Apply a patch of a kustomization to the objects that it is for, under the condition of its component."""
+    """Apply a patch of a kustomization to its target objects, under the condition of its component."""
     condition = CONDITIONS[component]
     text = (COMPONENTS / component / patch["path"]).read_text() if "path" in patch else patch["patch"]
     for change in yaml.safe_load_all(text):
@@ -308,7 +308,7 @@ def _patch(objects: list[Object], component: str, patch: Json) -> None:
 
 
 def _as_merge(operations: list[Json]) -> Json:
-    """Return operations of a JSON patch, which only add, as a patch that is merged."""
+    """Convert the operations of a JSON patch, which only add, to a merge patch."""
     merged: Json = {}
     for operation in operations:
         *parents, last = operation["path"].strip("/").split("/")
@@ -322,7 +322,7 @@ def _as_merge(operations: list[Json]) -> Json:
 
 
 def _merge(base: Any, patch: Any, opener: str, name: str = "") -> Any:
-    """Return a value with a patch that holds under a condition; new items of lists come first, as in kustomize."""
+    """Merge a conditional patch into a value; new items of lists come first, as in kustomize."""
     if isinstance(patch, dict) and patch.get("$patch") == "replace":
         return Cases(((opener, {key: value for key, value in patch.items() if key != "$patch"}), ("", base)))
     if isinstance(base, dict) and isinstance(patch, dict):
@@ -388,7 +388,7 @@ def _openers(entry: tuple[str, Any]) -> tuple[str, ...]:
 
 
 def _entry(head: str, value: Any, margin: str) -> Iterator[str]:
-    """Yield the lines of one entry, whose first line begins with its name or a dash."""
+    """Yield the lines of one entry, whose first line starts with its name or a dash."""
     if isinstance(value, Block):
         yield f"{margin}{head} {{{{- {value} | nindent {len(margin) + 2} }}}}"
     elif isinstance(value, str) and "\n" in value:
@@ -417,7 +417,7 @@ def _scalar(value: Any) -> str:
 
 
 def _literal(text: str) -> str:
-    """Return text for a template that gives it unchanged."""
+    """Escape text for a template."""
     return text.replace("{{", '{{ "{{" }}')
 
 

@@ -1,4 +1,4 @@
-"""Generate what `manifests/components` has from the code: definitions and trial templates (run by `make crds`).
+"""Generate definitions and trial templates of `manifests/components` from the code (run by `make crds`).
 
 The types are the one source of the schema (`katib.model.types.structural`).
 """
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 COMPONENTS = ROOT / "manifests" / "components"
 TARGET = COMPONENTS / "crds"
 TRAINERS = COMPONENTS / "optimization-jobs"
-"""The kind of Kubeflow Trainer, for clusters where Trainer does not bring it."""
+"""The kind of Kubeflow Trainer, for clusters without Trainer's own definition."""
 
 Json = dict[str, Any]
 
@@ -56,7 +56,7 @@ KINDS: dict[type[Resource], list[Json]] = {
 
 
 def main() -> int:
-    """Write all files; with `--check` compare instead and return 1 when one is stale."""
+    """Write all files; with `--check` compare instead and return 1 if one is stale."""
     check = "--check" in sys.argv[1:]
     stale = []
     TARGET.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ def definition(model: type[Resource], columns: list[Json]) -> Json:
 
 
 def with_rules(experiments: Json) -> Json:
-    """Add the rules about changes, which the API server checks also while no webhook answers."""
+    """Add the rules about changes, which the API server also checks while no webhook answers."""
     (version,) = experiments["spec"]["versions"]
     schema = version["schema"]["openAPIV3Schema"]
     schema["x-kubernetes-validations"] = [*OBJECT_RULES]
@@ -128,7 +128,7 @@ def with_rules(experiments: Json) -> Json:
 
 
 def _trainers() -> Json:
-    """Return the definition of OptimizationJob, which has no words and no columns."""
+    """Return the definition of OptimizationJob, which has no short names and no columns."""
     found = definition(OptimizationJob, [])
     found["spec"]["names"].pop("categories")
     (version,) = found["spec"]["versions"]

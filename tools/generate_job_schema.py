@@ -1,8 +1,8 @@
 """Generate `katib/model/templates/job_schema/job.json` from the models of the official Kubernetes client.
 
-Run `python tools/generate_job_schema.py` after an update of the client (`pip install kubernetes`), read the difference,
-and give every new field a verdict in `katib/places/machine/admission/check.py`: a test asks for it. At run time the
-JSON is all there is.
+Run `python tools/generate_job_schema.py` after an update of the client (`pip install kubernetes`), review the
+difference, and give every new field a verdict in `katib/places/machine/admission/check.py`: a test requires it. At run
+time only the JSON is used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def generate() -> str:
-    """Return the schema of a Job and of everything in it, one model a line."""
+    """Return the schema of a Job and of everything in it, one model per line."""
     models: dict[str, Any] = {}
     pending = [ROOT_MODEL]
     while pending:
@@ -47,7 +47,7 @@ def generate() -> str:
 
 
 def describe(name: str) -> dict[str, Any]:
-    """Return the fields of a model with their types, and those that must be given."""
+    """Return the fields of a model with their types, and the required ones."""
     model = getattr(client, name)
     fields = {
         json_name: type_of(name, json_name, model.openapi_types[attribute])
@@ -58,7 +58,7 @@ def describe(name: str) -> dict[str, Any]:
 
 
 def type_of(model: str, field: str, python_type: str) -> str:
-    """Return the type in our words: a scalar, `[]` or `{}` before the type of the items, or the name of a model."""
+    """Return the type in the schema's notation: a scalar, `[]` or `{}` before the item type, or the name of a model."""
     if field in QUANTITIES:
         return "quantity"
     if (model, field) in INTEGERS_OR_TEXT:

@@ -1,6 +1,6 @@
 """Generate `katib/wire/rpc/_generated` from `proto/` (run by `make proto`).
 
-The stubs get a descriptor pool of their own. With the default pool, importing them next to the official Katib SDK,
+The stubs use a descriptor pool of their own. With the default pool, importing them next to the official Katib SDK,
 which registers the same message names, would fail.
 """
 
@@ -18,7 +18,7 @@ TARGET = ROOT / "katib" / "wire" / "rpc" / "_generated"
 PACKAGE = "katib.wire.rpc._generated"
 
 _IMPORT = re.compile(r"^import (\w+_pb2 as)", re.MULTILINE)
-"""How the compiler has one stub import another: as a module of its own, which ours are not."""
+"""The compiler's form of an import of another stub: as a top-level module, which ours are not."""
 
 
 def main() -> int:

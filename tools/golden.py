@@ -1,7 +1,7 @@
-"""Write the files that follow from the code (run by `make golden`), or with `--check` list those that are out of date.
+"""Write the files derived from the code (run by `make golden`), or with `--check` list the stale ones.
 
-A golden file shows a reviewer every change of what the outside sees: the REST interface, the command line, and what it
-says of wrong files. The page of algorithms and the stub of the figures are written here, too.
+A golden file shows a reviewer every change of the external interface: REST, the command line, and messages about wrong
+files. The page of algorithms and the stub of the figures are written here, too.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _help(words: list[str]) -> str:
 
 
 def wrong_files() -> str:
-    """Return what `katib validate` says of a file with each of many mistakes."""
+    """Return the output of `katib validate` for files with one of many mistakes each."""
     sys.path.insert(0, str(ROOT))
     from tests.support.cli import katib_here
     from tests.support.wrong_files import WRONG_FILES
@@ -84,7 +84,7 @@ FILES: dict[str, Callable[[], str]] = {
 
 
 def stale() -> Iterator[tuple[Path, str]]:
-    """Yield each file whose content is no longer what the code says, with what it should be."""
+    """Yield each stale file, with its expected content."""
     os.environ["COLUMNS"] = "100"
     for name, make in FILES.items():
         path, text = ROOT / name, make()
@@ -93,7 +93,7 @@ def stale() -> Iterator[tuple[Path, str]]:
 
 
 def main() -> int:
-    """Write or check; return 1 when a check found something."""
+    """Write or check; return 1 if a check found something."""
     outdated = list(stale())
     for path, text in outdated:
         if "--check" in sys.argv:

@@ -1,7 +1,7 @@
-"""Build the container images (run by `make images`), with docker, podman or buildah, whichever is there.
+"""Build the container images (run by `make images`), with docker, podman or buildah, whichever is installed.
 
-`python -m tools.images [NAME...]` builds all images, or those named. What a builder needs to know of this machine goes
-into `IMAGE_BUILD_OPTIONS`, such as `--build-arg BASE=registry.example.com/python:3.11-slim`.
+`python -m tools.images [NAME...]` builds all images, or the named ones. Options for the builder on this machine go into
+`IMAGE_BUILD_OPTIONS`, such as `--build-arg BASE=registry.example.com/python:3.11-slim`.
 """
 
 # ruff: noqa: S603  # the programs are the developer's own
@@ -23,22 +23,22 @@ from katib.model.version import __version__
 ROOT = Path(__file__).resolve().parent.parent
 TAG = __version__
 NAMES = ("metrics-collector", "suggestion", "controller", "db-manager", "early-stopping")
-"""In the order of building: the quickest first, whose layers the others share, then what takes longest."""
+"""In the order of building: the quickest first, with layers that the others share, then the slowest."""
 
 BUILDERS = {"docker": ("docker", "build"), "podman": ("podman", "build"), "buildah": ("buildah", "bud", "--layers")}
 AT_ONCE = 3
 """Builds wait for the network half of the time."""
 
 Deliver = Callable[[str], None]
-"""Brings a built image to where it is to run."""
+"""Delivers a built image to the place of its use."""
 
 
 class BuildError(Exception):
-    """An image could not be built, or no builder is there."""
+    """An image could not be built, or there is no builder."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Build what is named, or everything."""
+    """Build the named images, or all."""
     unknown = sorted(set(arguments) - set(NAMES))
     if unknown:
         print(f"no image {', '.join(unknown)}; there are {', '.join(NAMES)}", file=sys.stderr)
@@ -52,12 +52,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def reference(name: str) -> str:
-    """Return the name of an image as manifests use it."""
+    """Return the name of an image in manifests."""
     return f"katib/{name}:{TAG}"
 
 
 def find_builder() -> list[str]:
-    """Return the command that builds a Dockerfile here."""
+    """Return the command of an installed builder."""
     for program, command in BUILDERS.items():
         if shutil.which(program):
             return list(command)
@@ -67,11 +67,11 @@ def find_builder() -> list[str]:
 def build_all(builder: Sequence[str], names: Iterable[str], deliver: Deliver | None = None) -> None:
     """Build the first image, then the others, a few at once; the first failure is raised when all have ended.
 
-    All images have the stage of our own code. A builder that keeps layers then makes it once, not five times at once.
+    All images have the stage of our own code. A builder that caches layers then builds it once, not five times at once.
 
     Args:
         builder: Command and its options.
-        names: Of the images.
+        names: Names of the images.
         deliver: Called for each built image, one at a time for all.
     """
     with ThreadPoolExecutor(AT_ONCE) as pool, ThreadPoolExecutor(1) as deliveries:

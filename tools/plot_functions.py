@@ -1,4 +1,4 @@
-"""The text of katib/sdk/plots.pyi: signatures of what `katib.sdk.plots` makes (`tools.golden` writes it)."""
+"""The text of katib/sdk/plots.pyi: signatures of the functions of `katib.sdk.plots` (`tools.golden` writes it)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The pages of the reference that are generated from the code: commands, experiment fields, REST routes, examples.
 
-`tools.build_docs` writes them when it builds the site. They are not checked in: what they say is tested where it comes
-from (the help of commands and the description of the REST interface by golden files, the fields by `make crds`).
+`tools.build_docs` writes them when it builds the site. They are not checked in: their content is tested at its source
+(the help of commands and the description of the REST interface by golden files, the fields by `make crds`).
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _PROBES: tuple[tuple[str, Json], ...] = (
     ("`TensorFlowEvent`: ", {"collector": {"kind": "TensorFlowEvent"}}),
     ("`PrometheusMetric`: ", {"collector": {"kind": "PrometheusMetric"}}),
 )
-"""Collectors whose defaults differ, each with what stands before its defaults."""
+"""Collectors with different defaults, each with the text before its defaults."""
 _OF_THE_PROBE = frozenset({"spec.objective.metricStrategies[].name"})
-"""What is filled in from other fields of the experiment that is used to find the defaults."""
+"""Values derived from other fields of the experiment that is used to find the defaults."""
 _DEPENDING = {
     "spec.objective.metricStrategies[].value": "to minimize: ",
     "spec.trialTemplate.successCondition": "of a Job: ",
     "spec.trialTemplate.failureCondition": "of a Job: ",
 }
-"""Defaults that depend on the experiment, with what stands before the one of the experiment used here."""
+"""Defaults that depend on the experiment, with the text before the one of the experiment used here."""
 
 _ABOUT_FIELDS = (
     "`[]` stands for each element of a list. Rules beyond the type are in [Errors](errors.md); what algorithms read "
@@ -111,7 +111,7 @@ def _epilog(text: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """Return text of a help message as Markdown: its words, none of which formats anything; code stays code."""
+    """Convert the text of a help message to Markdown: its words are escaped; code stays code."""
     if text.startswith("\b"):
         return "```text\n" + "\n".join(line.strip() for line in text.strip("\b\n").splitlines()) + "\n```"
     parts = re.split(r"(`[^`]+`)", " ".join(text.split()))
@@ -119,7 +119,7 @@ def _prose(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return text without code: options become code, and what would format something is escaped."""
+    """Convert text without code: options become code, and formatting characters are escaped."""
     parts = re.split(r"((?<![\w-])--?[a-zA-Z][\w-]*)", text)
     escaped = (re.sub(r"([\\*_<>\[\]{}$#])", r"\\\1", part) for part in parts)
     return "".join(f"`{parts[n]}`" if n % 2 else part for n, part in enumerate(escaped))
@@ -129,7 +129,7 @@ def _plain(text: str) -> str:
 
 
 def experiment_page() -> str:
-    """Return every field of an Experiment: its type, its default and what it means."""
+    """Return every field of an Experiment: its type, its default and its meaning."""
     schema = definition(Experiment, [])["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
     parts = ["# Fields of an experiment", _ABOUT_FIELDS, *_section("spec", schema["spec"], defaults())]
     parts += _section("status", schema["status"], {})
@@ -137,7 +137,7 @@ def experiment_page() -> str:
 
 
 def _section(path: str, schema: Json, known: dict[str, str]) -> Iterator[str]:
-    """Yield the table of a mapping's fields, then a section for each that has fields of its own."""
+    """Yield the table of a mapping's fields, then a section for each nested mapping."""
     fields = schema["properties"]
     yield f"## {path}"
     yield schema.get("description", "")
@@ -180,7 +180,7 @@ def _type(schema: Json) -> str:
 
 
 def defaults() -> dict[str, str]:
-    """Return the default of each field that has one, by its path: what an experiment gets that leaves it out."""
+    """Return the default of each field that has one, by its path: its value in an experiment that omits it."""
     found: dict[str, list[str]] = {}
     for label, collector in _PROBES:
         given = Experiment.decode(_probe(collector))
@@ -195,7 +195,7 @@ def defaults() -> dict[str, str]:
 
 
 def _yaml(value: Any) -> str:
-    """Return a plain value, or a mapping of plain values, as a file has it."""
+    """Format a plain value, or a mapping of plain values, as YAML."""
     if isinstance(value, dict):
         return f"{{{', '.join(f'{name}: {_yaml(inner)}' for name, inner in value.items())}}}"
     return str(value)
@@ -214,7 +214,7 @@ def _probe(collector: Json) -> Json:
 
 
 def _filled(path: str, before: Any, after: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the plain values that `after` has and `before` has not, by path."""
+    """Yield the plain values that are in `after` but not in `before`, by path."""
     if isinstance(after, Struct):
         for field in structs.fields(type(after)):
             old = getattr(before, field.name) if isinstance(before, type(after)) else None
@@ -231,7 +231,7 @@ def _filled(path: str, before: Any, after: Any) -> Iterator[tuple[str, Any]]:
 
 
 _LISTS = "Items_"
-"""Begin of the names of types that only wrap a list."""
+"""Prefix of the names of types that only wrap a list."""
 
 
 def rest_page(description: Json) -> str:
@@ -253,7 +253,7 @@ def rest_page(description: Json) -> str:
 
 
 def _with_lists(part: Any, schemas: Json) -> Any:
-    """Return a part of the description with lists in place of references to types that only wrap one."""
+    """Replace references to types that only wrap a list by lists."""
     if isinstance(part, list):
         return [_with_lists(element, schemas) for element in part]
     if not isinstance(part, dict):
@@ -299,7 +299,7 @@ def _anchor(name: str) -> str:
 
 
 def _json_type(schema: Json) -> str:
-    """Return a JSON schema in a few words, with links to the types that it names."""
+    """Return a JSON schema in a few words, with links to the types in it."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{_anchor(name)})"
@@ -360,5 +360,5 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def cell(text: str) -> str:
-    """Return text that does not end its cell."""
+    """Escape text for a table cell."""
     return " ".join(text.replace("|", "\\|").split())

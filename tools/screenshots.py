@@ -1,9 +1,9 @@
-"""Make the pictures of the page in docs/images, with the Chromium of the system.
+"""Create the pictures of the page in docs/images, with the Chromium of the system.
 
-The experiment of README.md and the notebook are run for it, which takes a minute; the others are made up.
+The experiment of README.md and the notebook are run for it, which takes a minute; the others are synthetic.
 
-`python -m tools.screenshots [NAME...]` makes all pictures, or those named. `--look DIRECTORY` makes pictures of whole
-pages at two widths, light and dark, for a person who changes the page.
+`python -m tools.screenshots [NAME...]` creates all pictures, or the named ones. `--look DIRECTORY` creates pictures of
+whole pages at two widths, light and dark, for reviewing changes of the page.
 """
 
 # ruff: noqa: S310, S603  # the developer's own programs and addresses
@@ -65,10 +65,10 @@ class Shot:
     """One picture.
 
     Attributes:
-        page: Below the root.
-        size: Of the window.
+        page: Path below the root.
+        size: Size of the window.
         scheme: Light or dark.
-        keys: That are pressed before.
+        keys: Keys pressed before.
         example: Whether the experiment is the one of README.md, which is run.
     """
 
@@ -164,14 +164,14 @@ def example_root(stack: ExitStack) -> str:
 
 
 def shoot(browser: Browser, root: str, shot: Shot, path: Path, *, whole: bool = False) -> None:
-    """Make one picture, of the window or of the whole page."""
+    """Create one picture, of the window or of the whole page."""
     width, height = shot.size
     page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=shot.scheme)  # type: ignore[arg-type]  # a literal
     page.goto(root + shot.page)
     settle(page)
     for key in shot.keys:
         page.keyboard.press(key)
-    if whole:  # figures are drawn where they are seen
+    if whole:  # figures are drawn when they are visible
         page.set_viewport_size({"width": width, "height": page.evaluate(HEIGHT)})
         settle(page)
         page.set_viewport_size({"width": width, "height": page.evaluate(HEIGHT)})
@@ -186,7 +186,7 @@ def settle(page: Page, milliseconds: int = 4_000) -> None:
 
 
 def look(browser: Browser, root: str, directory: Path) -> None:
-    """Make pictures of pages whole, at two widths, light and dark."""
+    """Create pictures of whole pages, at two widths, light and dark."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, page in LOOKED.items():
         for scheme, size in (("light", LAPTOP), ("dark", PHONE), ("dark", LAPTOP), ("light", PHONE)):
@@ -196,7 +196,7 @@ def look(browser: Browser, root: str, directory: Path) -> None:
 
 
 def shoot_notebook(browser: Browser, path: Path) -> None:
-    """Run a notebook, and make a picture of its cells and outputs."""
+    """Run a notebook, and create a picture of its cells and outputs."""
     import nbclient
     import nbformat
 
@@ -220,7 +220,7 @@ def shoot_notebook(browser: Browser, path: Path) -> None:
 
 
 def output_html(output: Any) -> str:
-    """Return what a notebook shows of an output."""
+    """Return the display of an output in a notebook."""
     data = output.get("data", {})
     if figure := data.get("application/vnd.plotly.v1+json"):
         return f'<div data-figure="{html.escape(json.dumps(figure))}"></div>'
@@ -251,7 +251,7 @@ def shrink(browser: Browser, path: Path) -> None:
 
 
 def _spread(parts: Any, counts: Any) -> Any:
-    """Return which colours stand for all: the most frequent of each small part of the space of colours."""
+    """Return representative colours: the most frequent of each small part of the colour space."""
     order = np.argsort(-counts, kind="stable")
     for size in range(1, 65):
         cells = (parts[order] // size) @ np.array([65_536, 256, 1])

@@ -1,10 +1,11 @@
-"""Run pytest, and a few tests that fail once more, alone (used by `.ci/run`; nothing else sets `SECOND_CHANCE`).
+"""Run pytest, and rerun a few failed tests alone (used by `.ci/run`; nothing else sets `SECOND_CHANCE`).
 
-`python -m tools.second_chance ARGUMENT...` runs pytest with these arguments. When at most three tests fail, just
-these run again: in one process, when nothing else runs any more, with the same seed. Tests that pass then do not fail
-the run. They are a defect of the test or of the product all the same: a section at the end lists them, and `SAVED`,
-or the file that `SAVED_TESTS` names, keeps them, one a line. A test that fails again, more failures, and errors of
-collection are final: `failed.txt` beside that file keeps them.
+`python -m tools.second_chance ARGUMENT...` runs pytest with these arguments. When at most three tests fail, these are
+rerun: in one process, when nothing else runs any more, with the same seed. Tests that pass then do not fail the run.
+They are a defect of the test or of the product nevertheless: a section at the end lists them, and `SAVED`, or the file
+that `SAVED_TESTS` names, stores them, one per line. A test that fails again, more failures, and errors of collection
+are
+final: `failed.txt` beside that file stores them.
 """
 
 # ruff: noqa: S603  # the arguments are the developer's own
@@ -20,22 +21,22 @@ from pathlib import Path
 import pytest
 
 MOST = 3
-"""More tests than these do not fail because a machine was busy for a moment."""
+"""If more tests fail, a briefly busy machine is not the reason."""
 
 SAVED = "saved-tests/tests.txt"
-"""Where the ids of saved tests are added, below the working directory, unless `SAVED_TESTS` names another file."""
+"""File for the ids of saved tests, below the working directory, unless `SAVED_TESTS` names another one."""
 
 VARIABLE = "SECOND_CHANCE"
-"""When it is set, the targets of the Makefile that run tests run pytest through this module."""
+"""If it is set, the targets of the Makefile that run tests run pytest through this module."""
 
 
 class Failures:
-    """A plugin of pytest that notes what fails, in whichever process.
+    """A pytest plugin that records failures, in any process.
 
     Attributes:
         tests: Ids of the tests that failed, in order.
         outside: Files that could not be collected.
-        repeated: Options of the run that the second try needs as well.
+        repeated: Options of the run that the second run needs as well.
     """
 
     def __init__(self) -> None:
@@ -44,17 +45,17 @@ class Failures:
         self.repeated: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note a test that failed, be it before, in or after its call."""
+        """Record a failed test, in any phase."""
         if report.failed and report.nodeid not in self.tests:
             self.tests.append(report.nodeid)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Note what could not be collected."""
+        """Record a file that could not be collected."""
         if report.failed:
             self.outside.append(report.nodeid)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Note the seed, that nothing runs side by side, and whether `conftest.py` files were left out."""
+        """Record the seed, that nothing runs in parallel, and whether `conftest.py` files were left out."""
         config = session.config
         seed = config.getoption("randomly_seed", None)
         self.repeated = [
@@ -83,7 +84,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def is_worth_another_look(code: int, failures: Failures) -> bool:
-    """Return whether a run failed because of a few tests, and of nothing else."""
+    """Whether a run failed because of a few tests only."""
     return code == pytest.ExitCode.TESTS_FAILED and not failures.outside and 0 < len(failures.tests) <= MOST
 
 

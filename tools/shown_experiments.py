@@ -1,7 +1,7 @@
-"""The experiments of the pictures in docs/images: small, of 1,000 trials, of two objectives, one that runs, and others.
+"""The experiments of the pictures in docs/images: small ones, one of 1,000 trials, of two objectives, a running one.
 
-Nothing runs: values follow from formulas that behave like trainings, with a fixed seed, so pictures differ only where
-the page does.
+Nothing runs: values follow from formulas that resemble trainings, with a fixed seed, so pictures differ only if the
+page does.
 """
 
 # ruff: noqa: PLR2004  # numbers of made-up trainings
@@ -40,15 +40,15 @@ class Shown:
 
     Attributes:
         name: Its name.
-        count: Trials that there are.
-        limit: Its budget; as many trials as there are: it has ended.
+        count: Number of trials.
+        limit: Its budget; it has ended if all of it is used.
         objective: As in an experiment file.
         measure: Returns the metrics of a trial from its parameters and random numbers.
         epochs: Readings of a complete trial.
-        seconds: That a trial takes.
-        algorithm: What proposes.
+        seconds: Duration of a trial.
+        algorithm: The algorithm.
         stops: Whether hopeless trials are stopped.
-        marks: What is noted on it.
+        marks: Its marks.
     """
 
     name: str
