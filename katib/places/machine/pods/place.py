@@ -8,14 +8,19 @@ needs to know about pods that outlive this one.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from katib.places.machine.pods.objects import PodPlan
+from katib.engine.runtime.clock import SteadyTime
+from katib.places.machine.pods.loop import Loop, Timer
+from katib.places.machine.pods.objects import PodPlan, note_end
 from katib.places.machine.pods.output import Monitor
 from katib.places.machine.pods.pulls import PullNews
-from katib.places.machine.pods.records import PodRecord
+from katib.places.machine.pods.records import Phase, PodRecord
 from katib.places.machine.processes.connection import KeptProcess
 
 OpenMonitor = Callable[[dict[str, str], str, Path], Monitor | None]
@@ -49,24 +54,116 @@ class PodListener(NamedTuple):
     pulled: Callable[[PullNews], None] = lambda _news: None
 
 
-class AnyPod(Protocol):
-    """One pod, wherever it runs. Its attributes may be read from any thread, its methods belong to the loop.
+class AnyPod(ABC):
+    """One pod, wherever it runs: its record, its monitors, and its end.
+
+    It ends in this order: nothing of it runs any more, every monitor has stored its readings, and the record is
+    Succeeded or Failed. So its metrics are there when the job is judged. Attributes may be read from any thread;
+    methods belong to the loop.
+
+    Args:
+        plan: The decisions about it.
+        listener: Callbacks.
+        loop: Its loop.
+        steady: Time of its record.
 
     Attributes:
-        plan: What was decided about it.
-        record: How it is.
+        plan: The decisions about it.
+        record: Its current state.
         is_storing: Whether nothing of it runs any more, and its readings are being stored.
     """
 
-    plan: PodPlan
-    record: PodRecord
-    is_storing: bool
+    def __init__(self, plan: PodPlan, listener: PodListener, loop: Loop, steady: SteadyTime) -> None:
+        self.plan = plan
+        self.record = PodRecord(plan.name, plan.index, role=plan.role, replica=plan.replica)
+        self.is_storing = False
+        self._listener = listener
+        self._loop = loop
+        self._steady = steady
+        self._monitors: list[Monitor] = []
+        self._verdict = ""
+        self._kill_timer: Timer | None = None
 
     def refuse(self, cause: str) -> None:
         """Fail without having started: it can never start."""
+        if not self.record.is_finished:
+            self._finish(Phase.FAILED, cause, cannot_start=cause)
 
     def stop(self, grace_seconds: float | None = None) -> None:
         """End it politely (SIGTERM), then firmly (SIGKILL after the grace period). Twice is fine."""
+        if self.record.stopping or self.record.is_finished or self.is_storing:
+            return
+        self._note(stopping=True)
+        for monitor in self._monitors:
+            monitor.hasten()
+        self._end_programs(self.plan.grace_seconds if grace_seconds is None else grace_seconds)
+
+    @abstractmethod
+    def _end_programs(self, grace_seconds: float) -> None:
+        """End the programs that run, and start none again."""
+
+    @abstractmethod
+    def _release(self) -> None:
+        """Give back the resources; called once, at the end."""
+
+    def _open_monitor(self, container: str) -> Monitor | None:
+        """Return a monitor for a main container that is about to start; None if its output is not read."""
+        monitor = self._listener.open_monitor(self.plan.labels, container, self.plan.directory)
+        if monitor is not None:
+            self._monitors.append(monitor)
+        return monitor
+
+    def _judge(self) -> None:
+        """End the pod when a monitor has decided to stop its trial early."""
+        if not self._verdict and not self.record.stopping:
+            self._verdict = next((monitor.verdict for monitor in self._monitors if monitor.verdict), "")
+            if self._verdict:
+                self._note(verdict=self._verdict)
+                self.stop()
+
+    def _store(self, conclude: Callable[[str], None]) -> None:
+        """Close the monitors, as nothing of the pod runs any more.
+
+        Args:
+            conclude: Called with the explanation of missing metrics when all readings are stored.
+        """
+        if self._kill_timer is not None:
+            self._kill_timer.cancel()
+        self.is_storing = True
+        self._listener.changed(self, self.record)
+        closed: list[Future[str]] = [Future() for _ in self._monitors]
+        for monitor, future in zip(self._monitors, closed, strict=True):
+            monitor.close(future.set_result)
+
+        def stored() -> None:
+            self._verdict = self._verdict or next((m.verdict for m in self._monitors if m.verdict), "")
+            conclude("; ".join(filter(None, (future.result() for future in closed))))
+
+        self._loop.when_all(closed, stored)
+
+    def _finish(self, phase: Phase, message: str, *, explanation: str = "", **changes: Any) -> None:
+        """Write the end into the record, and into the note of a replica, which outlives the pods of its job."""
+        self._release()
+        end = {
+            "phase": phase,
+            "message": message,
+            "waiting": "",
+            "verdict": self._verdict,
+            "explanation": explanation,
+            "finished_at": self._steady.now(),
+            **changes,
+        }
+        if self.plan.role or self.plan.replica:
+            is_measured = self.is_storing and bool(self._monitors) and not explanation
+            note_end(self.plan, replace(self.record, **end), self._steady, is_measured=is_measured)
+        self._note(**end)
+
+    def _note(self, **changes: Any) -> None:
+        """Change the record."""
+        before, record = self.record, replace(self.record, **changes)
+        if record != before:
+            self.record = record
+            self._listener.changed(self, before)
 
 
 class KeptGroup(NamedTuple):

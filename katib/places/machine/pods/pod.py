@@ -19,15 +19,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from typing_extensions import override
+
 from katib.errors import KatibError
 from katib.places.machine.pods.container import Container
 from katib.places.machine.pods.disk_use import sizes_of
 from katib.places.machine.pods.log_file import LogFile
 from katib.places.machine.pods.loop import Timer
-from katib.places.machine.pods.objects import NOTE_FILE, ContainerPlan, PodPlan, Role, note_end, note_processes
-from katib.places.machine.pods.place import KeptGroup, PodListener
+from katib.places.machine.pods.objects import NOTE_FILE, ContainerPlan, PodPlan, Role, note_processes
+from katib.places.machine.pods.place import AnyPod, KeptGroup, PodListener
 from katib.places.machine.pods.pulls import PullNews
-from katib.places.machine.pods.records import ContainerExit, ContainerState, Phase, PodRecord
+from katib.places.machine.pods.records import ContainerExit, ContainerState, Phase
 from katib.places.machine.pods.tokens import VISIBLE_CARDS, Lease, Request, card_words
 from katib.places.machine.pods.tools import PodTools
 from katib.places.machine.processes.client import Keep
@@ -40,35 +42,28 @@ _LOGS = ("log", "times.")
 _LARGE_BYTES = 1 << 16
 
 
-class Pod:
-    """Runs one pod. `record` may be read from any thread, everything else belongs to the loop."""
+class Pod(AnyPod):
+    """Runs one pod as processes or containers of this machine.
+
+    Args:
+        plan: The decisions about it.
+        tools: Shared by all pods.
+        listener: Callbacks.
+
+    Attributes:
+        evicted: Why it is ended for what it takes from others; empty otherwise.
+    """
 
     def __init__(self, plan: PodPlan, tools: PodTools, listener: PodListener) -> None:
-        """Prepare; nothing runs before `start`.
-
-        `is_storing` says that nothing of it runs any more, and its readings are being stored; `evicted`, for what it
-        is ended that it takes from others.
-
-        Args:
-            plan: What to run.
-            tools: Shared by all pods.
-            listener: What it calls.
-        """
-        self.plan = plan
-        self.record = PodRecord(plan.name, plan.index, role=plan.role, replica=plan.replica)
+        super().__init__(plan, listener, tools.loop, tools.steady)
+        self.evicted = ""
         self._tools = tools
-        self._listener = listener
         self._containers: list[Container] = []
         self._lease: Lease | None = None
         self._free_cards: tuple[str, ...] = ()
         self._ticket = ""
         self._advancing = False
-        self._stopping = False
         self._ending = False
-        self.evicted = ""
-        self.is_storing = False
-        self._verdict = ""
-        self._kill_timer: Timer | None = None
         self._poll_timer: Timer | None = None
         self._when_started: list[Callable[[], None]] = []
 
@@ -78,15 +73,11 @@ class Pod:
         """Start as soon as the resources it requests are free."""
         if self.plan.cannot_start:
             self.refuse(self.plan.cannot_start)
-        elif not self._stopping:
+        elif not self.record.stopping:
             waits = partial(self.wait_for, self.plan.uid)
             self._tools.tokens.ask(self.plan.uid, self.plan.request, self.granted, holder=self.plan.holder, waits=waits)
             if self._lease is None:
                 waits()
-
-    def refuse(self, cause: str) -> None:
-        """Fail: it can never start on this machine."""
-        self._finish(Phase.FAILED, cause, cannot_start=cause)
 
     def wait_for(self, ticket: str) -> None:
         """Say that it waits for a lease that was asked for under this name, unless it has it."""
@@ -101,12 +92,8 @@ class Pod:
         else:
             then()
 
-    def stop(self, grace_seconds: float | None = None) -> None:
-        """End it politely (SIGTERM), then firmly (SIGKILL after the grace period). Twice is fine."""
-        if self._stopping or self.record.is_finished or self.is_storing:
-            return
-        self._stopping = True
-        self._note(stopping=True)
+    @override
+    def _end_programs(self, grace_seconds: float) -> None:
         self._tools.tokens.withdraw(self._ticket)
         self._end_containers([c for c in self._containers if c.is_started and not c.is_over], grace_seconds)
         self.advance()
@@ -116,7 +103,7 @@ class Pod:
 
         What it printed is cut down to its end. As on Kubernetes it loses what it wrote into its own directory.
         """
-        if self._stopping or self.evicted or self.record.is_finished:
+        if self.record.stopping or self.evicted or self.record.is_finished:
             return
         self.evicted, self._ending = cause, True
         if self.is_storing:  # nothing of it runs any more
@@ -192,8 +179,7 @@ class Pod:
             plan = replace(plan, command=replace(plan.command, env=env))
         name = plan.command.name
         limits, log, group = self._tools.log_limits, self.plan.directory / f"{name}.log", self.plan.group
-        is_main, labels = plan.role is Role.MAIN, self.plan.labels
-        monitor = self._listener.open_monitor(labels, name, self.plan.directory) if is_main else None
+        monitor = self._open_monitor(name) if plan.role is Role.MAIN else None
         log_file = LogFile(log, limits, self._tools.evictions.disk_full)
         keep = Keep(group, (self.plan.uid, name, *leased), log, limits.total_bytes) if group else None
         return Container(plan, self._tools, log_file, monitor, self, keep)
@@ -201,15 +187,8 @@ class Pod:
     # --- what containers say ------------------------------------------------------------------------------------------
 
     def output_read(self) -> None:
-        """End the pod when a monitor says that its trial is to be stopped early."""
-        if self._verdict or self._stopping:
-            return
-        for container in self._containers:
-            if container.monitor is not None:
-                self._verdict = self._verdict or container.monitor.verdict
-        if self._verdict:
-            self._note(verdict=self._verdict)
-            self.stop()
+        """Look at the monitors: one has read something."""
+        self._judge()
 
     def pulled(self, news: PullNews) -> None:
         """Pass on that an image has to be fetched, or that this has ended."""
@@ -223,7 +202,7 @@ class Pod:
             return
         self._advancing = True
         try:
-            if not self._stopping and not self._ending:
+            if not self.record.stopping and not self._ending:
                 self._start_next()
             self._update_record()
             if self._is_through():
@@ -244,7 +223,7 @@ class Pod:
 
     def _is_through(self) -> bool:
         """Return whether nothing is left but to clean up."""
-        if self._stopping or self.evicted:
+        if self.record.stopping or self.evicted:
             return True
         mains_run = False
         for container in self._containers:
@@ -261,13 +240,11 @@ class Pod:
         """Stop what still runs; when nothing does any more, clean up once."""
         open_ = [c for c in self._containers if c.is_started and not c.is_over]
         if open_:
-            if not self._ending and not self._stopping:
+            if not self._ending and not self.record.stopping:
                 self._ending = True
-                self._end_containers(open_, None)
+                self._end_containers(open_, self.plan.grace_seconds)
                 self._tools.loop.call_soon(self.advance)  # one that waits to be started again is over already
             return
-        if self._kill_timer is not None:
-            self._kill_timer.cancel()
         if self._poll_timer is not None:
             self._poll_timer.cancel()
         containers, self._containers = self._containers, []
@@ -277,9 +254,8 @@ class Pod:
                 killed += map(self._tools.processes.kill_tree, container.remains)
             self._tools.loop.when_all(killed, partial(self._close_monitors, containers))
 
-    def _end_containers(self, containers: Sequence[Container], grace_seconds: float | None) -> None:
-        grace = self.plan.grace_seconds if grace_seconds is None else grace_seconds
-        self._kill_timer = self._tools.loop.call_later(grace, partial(_kill_all, containers))
+    def _end_containers(self, containers: Sequence[Container], grace_seconds: float) -> None:
+        self._kill_timer = self._tools.loop.call_later(grace_seconds, partial(_kill_all, containers))
         for container in containers:
             if container.monitor is not None:
                 container.monitor.hasten()
@@ -291,51 +267,24 @@ class Pod:
                 container.log.shrink()
             self._free()
             self._tools.evictions.running.pop(self.plan.uid, None)
-        self.is_storing = True
-        self._listener.changed(self, self.record)
-        closed: list[Future[str]] = []
-        for container in containers:
-            if container.monitor is not None:
-                closed.append(Future())
-                container.monitor.close(closed[-1].set_result)
-        self._tools.loop.when_all(closed, partial(self._conclude, containers, closed))
+        self._store(partial(self._conclude, containers))
 
-    def _conclude(self, containers: list[Container], reports: list[Future[str]]) -> None:
-        explanation = "; ".join(filter(None, map(Future.result, reports)))
-        ends: list[bool] = []  # of main containers: whether they succeeded
-        failure: KatibError | None = None
-        for container in containers:
-            if container.monitor is not None:
-                self._verdict = self._verdict or container.monitor.verdict
-            if container.plan.role is Role.MAIN:
-                ends.append(container.has_succeeded)
-            failure = failure or container.failure
+    def _conclude(self, containers: list[Container], explanation: str) -> None:
+        ends = [container.has_succeeded for container in containers if container.plan.role is Role.MAIN]
+        failure = next((container.failure for container in containers if container.failure is not None), None)
         self._finish(
             Phase.SUCCEEDED if ends and all(ends) and not self.evicted else Phase.FAILED,
             self.evicted or self.record.message,
             cannot_start=self.record.message if isinstance(failure, SpawnError) else "",
+            evicted=self.evicted,
             explanation=explanation,
-            is_measured=bool(reports) and not explanation,
         )
 
-    def _finish(
-        self, phase: Phase, message: str, *, cannot_start: str = "", explanation: str = "", is_measured: bool = False
-    ) -> None:
+    @override
+    def _release(self) -> None:
         if self._lease is not None:
             self._tools.tokens.give_back(self._lease)
         self._tools.evictions.running.pop(self.plan.uid, None)
-        changes: dict[str, Any] = {
-            "phase": phase,
-            "message": message,
-            "cannot_start": cannot_start,
-            "evicted": self.evicted,
-            "verdict": self._verdict,
-            "explanation": explanation,
-            "finished_at": self._tools.steady.now(),
-        }
-        if self.plan.role or self.plan.replica:
-            note_end(self.plan, replace(self.record, **changes), self._tools.steady, is_measured=is_measured)
-        self._note(**changes)
 
     # --- monitors -----------------------------------------------------------------------------------------------------
 
@@ -343,7 +292,7 @@ class Pod:
         for container in self._containers:
             if container.monitor is not None and container.is_running:
                 container.monitor.poll()
-        self.output_read()
+        self._judge()
         self._poll_timer = self._tools.loop.call_later(POLL_SECONDS, self._poll)
 
     # --- the record ---------------------------------------------------------------------------------------------------
@@ -393,11 +342,9 @@ class Pod:
             address_in_use=address_in_use,
         )
 
+    @override
     def _note(self, **changes: Any) -> None:
-        before, record = self.record, replace(self.record, **changes)
-        if record != before:
-            self.record = record
-            self._listener.changed(self, before)
+        super()._note(**changes)
         if self.record.phase is not Phase.PENDING:
             waiting, self._when_started = self._when_started, []
             for then in waiting:

@@ -20,11 +20,12 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+from typing_extensions import override
 
 from katib.engine.runtime.clock import Clock, SteadyTime
 from katib.errors import KatibError
@@ -32,10 +33,10 @@ from katib.model.checkpoints import DIRECTORY_VARIABLE
 from katib.model.failure_text import OUT_OF_MEMORY, last_line
 from katib.model.files.disks import has_room
 from katib.places.machine.pods.log_file import TAIL_BYTES, LogFile, LogLimits, names_address_in_use, read_end
-from katib.places.machine.pods.loop import Loop, Timer
-from katib.places.machine.pods.objects import PodPlan, Role, note_end, note_processes
+from katib.places.machine.pods.loop import Loop
+from katib.places.machine.pods.objects import PodPlan, Role, note_processes
 from katib.places.machine.pods.output import Monitor
-from katib.places.machine.pods.place import PodListener
+from katib.places.machine.pods.place import AnyPod, PodListener
 from katib.places.machine.pods.records import (
     ALLOCATION_ENDED,
     PREEMPTED,
@@ -43,7 +44,6 @@ from katib.places.machine.pods.records import (
     ContainerState,
     EarlierEnd,
     Phase,
-    PodRecord,
 )
 from katib.places.machine.pods.tokens import card_words
 from katib.places.machine.processes.peek import end_of_lines
@@ -110,48 +110,34 @@ class SlurmTools:
     steady: SteadyTime
 
 
-class SlurmPod:
-    """Runs one pod. `record` may be read from any thread, everything else belongs to the loop."""
+class SlurmPod(AnyPod):
+    """Runs one pod as a job of Slurm.
+
+    Args:
+        plan: The decisions about it.
+        listener: Callbacks.
+        tools: Shared by all pods.
+        state_file: The file in which its script keeps its progress.
+    """
 
     def __init__(self, plan: PodPlan, listener: PodListener, tools: SlurmTools, state_file: Path) -> None:
-        """Prepare; nothing runs before `follow`.
-
-        Args:
-            plan: What to run.
-            listener: What it calls.
-            tools: Shared by all pods.
-            state_file: Where its script keeps how far it is.
-        """
-        self.plan = plan
+        super().__init__(plan, listener, tools.loop, tools.steady)
         self.state_file = state_file
-        self.record = PodRecord(plan.name, plan.index, role=plan.role, replica=plan.replica)
-        self.is_storing = False
-        self._listener = listener
+        self.look_at = 0.0
         self._tools = tools
         self._submission: Submission | None = None
         self._gang: Sequence[SlurmPod] = (self,)
         self._is_signalled = False
         self._progress: Progress | None = None
-        self._monitors: list[Monitor] = []
         self._logs: list[_Log] = []
         self._seen: dict[int, tuple[float, float | None]] = {}  # when a container was seen to begin and to end
-        self._stopping = False
-        self._closing = False
-        self._verdict = ""
         self._over_since: float | None = None
-        self._kill_timer: Timer | None = None
         self._looks_wanted: int | None = None
         self._since = 0.0  # when it was submitted, or seen to begin
-        self.look_at = 0.0
         self._ran_out_of_memory = self._lacked_room = False
         self._main = next((c.command.name for c in plan.containers if c.role is Role.MAIN), "")
 
     # --- commands -----------------------------------------------------------------------------------------------------
-
-    def refuse(self, cause: str) -> None:
-        """Fail: it can never start."""
-        if not self.record.is_finished:
-            self._finish(Phase.FAILED, cause, cannot_start=cause)
 
     def follow(self, submission: Submission, gang: Sequence[SlurmPod]) -> None:
         """Go on with a job that is being submitted or runs, from its beginning.
@@ -172,25 +158,18 @@ class SlurmPod:
             note_processes(self.plan)
         self.look()
 
-    def stop(self, grace_seconds: float | None = None) -> None:
-        """End its job."""
-        if self._stopping or self.record.is_finished or self._closing:
-            return
-        self._stopping = True
-        self._note(stopping=True)
-        for monitor in self._monitors:
-            monitor.hasten()
+    @override
+    def _end_programs(self, grace_seconds: float) -> None:
         if self._submission is None:
             self._finish(Phase.FAILED, "")
             return
-        grace = self.plan.grace_seconds if grace_seconds is None else grace_seconds
         self._read_progress()  # `srun` would not pass SIGTERM on to what has begun since the last look
         may_be_job = not (self._is_step and self.is_started)
         if may_be_job and all(pod.record.stopping or pod.record.is_finished for pod in self._gang):
             self._tools.scheduler.end(self._submission)
-            self._kill_timer = self._tools.loop.call_later(grace, self._kill)
+            self._kill_timer = self._loop.call_later(grace_seconds, self._kill)
         else:
-            self._kill_timer = self._tools.loop.call_later(grace, partial(self._signal_step, "KILL"))
+            self._kill_timer = self._loop.call_later(grace_seconds, partial(self._signal_step, "KILL"))
             self._end_step()
 
     def _kill(self) -> None:
@@ -230,7 +209,7 @@ class SlurmPod:
 
     def look(self) -> None:
         """Look at its files and at what is known of its job, and do what follows."""
-        if self._closing or self.record.is_finished or self._submission is None:
+        if self.is_storing or self.record.is_finished or self._submission is None:
             return
         if self._submission.refusal is not None:
             self.refuse("; ".join(map(str, self._submission.refusal.errors)))
@@ -239,7 +218,7 @@ class SlurmPod:
         self._read_progress()
         self._since = self._since if had_begun == self.is_started else now
         self.look_at = now + min(max((now - self._since) * _LOOK_SHARE, _LOOK_SECONDS[0]), _LOOK_SECONDS[1])
-        if self._stopping:
+        if self.record.stopping:
             self._end_step()
         if self._progress is not None:
             for log in self._logs:
@@ -267,7 +246,7 @@ class SlurmPod:
             return False
         submission, scheduler, progress = self._submission, self._tools.scheduler, self._progress
         ended_well = self._exit_code() == 0 and progress is not None and progress.is_over and not progress.was_asked
-        if self._stopping or ended_well or submission is None or not isinstance(scheduler, StepScheduler):
+        if self.record.stopping or ended_well or submission is None or not isinstance(scheduler, StepScheduler):
             return True
         if submission.is_cut_off is None:
             scheduler.ask(submission)
@@ -284,7 +263,7 @@ class SlurmPod:
         if progress is not None and progress.is_over:
             shares_step = self._is_step and len(self._gang) > 1  # which goes on with the others
             ended_well = self._exit_code() == 0 and not progress.was_asked
-            if self._stopping or submission.is_over or shares_step or ended_well:
+            if self.record.stopping or submission.is_over or shares_step or ended_well:
                 return True
             if self._looks_wanted is None:
                 self._looks_wanted = submission.looks + 1
@@ -300,7 +279,7 @@ class SlurmPod:
         may_go_on = self._state().state == "COMPLETED" or (
             submission.is_unknown and progress is not None and not (self._is_step or progress.in_allocation)
         )
-        late = _LATEST_SECONDS if may_go_on and not self._stopping else _LATE_SECONDS
+        late = _LATEST_SECONDS if may_go_on and not self.record.stopping else _LATE_SECONDS
         is_over = (progress is None and submission.is_unknown) or now - self._over_since >= late
         was_refused = submission.problem or self._state().nodes
         if is_over and was_refused and self._state().state in _NOT_LAUNCHED and self._submit_again():
@@ -314,7 +293,7 @@ class SlurmPod:
         was cancelled before it had nodes was not wanted.
         """
         submission, began = self._submission, any(pod.is_started for pod in self._gang)
-        if submission is None or began or self._stopping or submission.launches >= _LAUNCHES:
+        if submission is None or began or self.record.stopping or submission.launches >= _LAUNCHES:
             return False
         self._over_since = None
         if not has_room(self.plan.directory, _LEAST_BYTES):
@@ -322,14 +301,6 @@ class SlurmPod:
             return True
         self._tools.scheduler.submit_again(submission)
         return True
-
-    def _judge(self) -> None:
-        """End the pod when a monitor says that its trial is to be stopped early."""
-        if not self._verdict and not self._stopping:
-            self._verdict = next((monitor.verdict for monitor in self._monitors if monitor.verdict), "")
-            if self._verdict:
-                self._note(verdict=self._verdict)
-                self.stop()
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -339,28 +310,19 @@ class SlurmPod:
             return  # there is more; the next look goes on
         for log in self._logs:
             log.close()
-        self._closing = self.is_storing = True
-        if self._exit_code() != 0 and not self._stopping:
+        self.is_storing = True
+        if self._exit_code() != 0 and not self.record.stopping:
             end = self._end_of_log(self._main)
             self._ran_out_of_memory = _MEMORY_LIMIT.search(end) is not None
             self._lacked_room = _NO_SPACE in end
-        if self._kill_timer is not None:
-            self._kill_timer.cancel()
         self._update_record()
-        self._listener.changed(self, self.record)
-        closed: list[Future[str]] = []
         for monitor in self._monitors:
             monitor.poll()
-            future: Future[str] = Future()
-            closed.append(future)
-            monitor.close(future.set_result)
-        self._tools.loop.when_all(closed, lambda: self._conclude([future.result() for future in closed]))
+        self._store(self._conclude)
 
-    def _conclude(self, explanations: Sequence[str]) -> None:
-        self._verdict = self._verdict or (self._monitors[0].verdict if self._monitors else "")
+    def _conclude(self, explanation: str) -> None:
         is_through = self._exit_code() == 0 and self._progress is not None and self._progress.is_over
         succeeded = is_through and not self._was_cut_off()
-        explanation = "; ".join(filter(None, explanations))
         reason = _REASONS.get(self._state().state, "")
         if self._is_lost():
             reason = ALLOCATION_ENDED if self._progress and self._progress.in_allocation else "JobLost"
@@ -371,25 +333,14 @@ class SlurmPod:
             self._message(),
             last_output="" if succeeded else self._last_output(),
             address_in_use=not succeeded and names_address_in_use(self._end_of_log(self._main)),
-            reason="" if succeeded or self._stopping else reason,
+            reason="" if succeeded or self.record.stopping else reason,
             explanation=explanation,
-            is_measured=bool(self._monitors) and not explanation,
         )
 
-    def _finish(self, phase: Phase, message: str, *, is_measured: bool = False, **changes: Any) -> None:
+    @override
+    def _release(self) -> None:
         if self._submission is not None and all(pod is self or pod.record.is_finished for pod in self._gang):
             self._tools.scheduler.forget(self._submission)
-        end = {
-            "phase": phase,
-            "message": message,
-            "waiting": "",
-            "verdict": self._verdict,
-            "finished_at": self._tools.steady.now(),
-            **changes,
-        }
-        if self.plan.role or self.plan.replica:
-            note_end(self.plan, replace(self.record, **end), self._tools.steady, is_measured=is_measured)
-        self._note(**end)
 
     # --- what is known ------------------------------------------------------------------------------------------------
 
@@ -407,7 +358,7 @@ class SlurmPod:
 
     def _was_cut_off(self) -> bool:
         """Return whether it is to begin again, or to go on from its checkpoint, as its program was not at fault."""
-        if self._stopping:
+        if self.record.stopping:
             return False
         asked = self._progress is not None and (self._progress.was_asked or not self._progress.is_over)
         state, keeps_checkpoint = self._state().state, DIRECTORY_VARIABLE in environment_of(self.plan)
@@ -426,7 +377,7 @@ class SlurmPod:
         it is not needed.
         """
         submission, progress, code = self._submission, self._progress, self._exit_code()
-        if submission is None or progress is None or self._stopping:
+        if submission is None or progress is None or self.record.stopping:
             return False
         if code not in _BY_SIGNAL and not progress.was_asked and (code is not None or progress.is_over):
             return False
@@ -440,7 +391,7 @@ class SlurmPod:
 
     def _message(self) -> str:
         """Return which container failed and how, or what Slurm did to the job."""
-        if self._stopping:
+        if self.record.stopping:
             return ""
         if self._progress is not None and self._is_lost():
             how = "was forgotten by Slurm when its controller was started again"
@@ -478,7 +429,7 @@ class SlurmPod:
         exits = {} if self._progress is None else self._progress.exits
         state = self._state().state
         found = []
-        if self._closing and self._was_cut_off():
+        if self.is_storing and self._was_cut_off():
             return (ContainerExit(self._main, _SIGNAL_BASE + signal.SIGKILL, "was ended by Slurm", lost=True),)
         if not exits and self._progress is not None and (code := self._progress.step_code):  # killed with its script
             return (ContainerExit(self._main, code, exit_text(code)),)
@@ -538,20 +489,12 @@ class SlurmPod:
                 first_has_ended = first_has_ended and bool(codes) and codes[-1] == 0
         return found
 
-    def _note(self, **changes: Any) -> None:
-        before, record = self.record, replace(self.record, **changes)
-        if record != before:
-            self.record = record
-            self._listener.changed(self, before)
-
     def _open_monitors(self) -> None:
         for i, container in enumerate(self.plan.containers):
             if container.role is not Role.MAIN:
                 continue
             name = container.command.name
-            monitor = self._listener.open_monitor(self.plan.labels, name, self.plan.directory)
-            if monitor is not None:
-                self._monitors.append(monitor)
+            monitor = self._open_monitor(name)
             log, streams = self.plan.directory / f"{name}.log", [*stream_files(self.state_file, i)]
             if log.exists() and not streams[0].exists():  # a job of an earlier version, which writes it itself
                 log, streams = Path(os.devnull), [log]
