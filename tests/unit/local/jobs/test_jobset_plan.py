@@ -96,24 +96,6 @@ class TestSuccess:
         assert s.conditions() == [("Completed", "AllJobsCompleted")]
         assert s.unstopped == []
 
-    def test_an_early_stop_ends_everything_well(self) -> None:
-        s = started(replicated("a", 2))
-
-        s.change("p0", phase=Phase.FAILED, verdict="rule met", stopping=True)
-        s.step()
-
-        assert s.conditions() == [("Completed", "EarlyStopped")]
-        assert s.unstopped == []
-
-    def test_the_end_is_final(self) -> None:
-        s = started(replicated("a", 2), successPolicy={"operator": "Any"})
-        s.end("a-0")
-        before = s.status
-
-        s.advance(100)
-
-        assert s.status == before
-
 
 class TestOrder:
     def test_a_job_waits_until_another_is_complete(self) -> None:
@@ -253,21 +235,6 @@ class TestLife:
         s.step()
         assert s.conditions() == []
         assert s.roles() == ["a-0-0", "a-1-0"]
-
-    def test_it_is_removed_when_its_time_is_up(self) -> None:
-        s = started(replicated("a"), ttlSecondsAfterFinished=5)
-        s.end("a-0")
-        assert not s.step().delete
-
-        s.advance(5)
-
-        assert s.step().delete
-
-    def test_one_of_another_controller_is_left_alone(self) -> None:
-        s = started(replicated("a"), managedBy="kueue.x-k8s.io/multikueue")
-
-        assert s.pods == []
-        assert s.status == {}
 
 
 def test_a_pod_carries_the_labels_of_the_jobset_and_of_its_job() -> None:

@@ -58,18 +58,6 @@ class TestStart:
         assert t.running == ["j-master-0", "j-worker-0"]
         assert set(t.status["replicaStatuses"]) == {"Master", "Worker"}
 
-    def test_a_job_of_another_controller_is_left_alone(self) -> None:
-        t = pytorch(managedBy="kueue.x-k8s.io/multikueue")
-
-        assert (t.pods, t.status) == ([], {})
-
-    def test_nothing_changes_while_nothing_happens(self) -> None:
-        t = pytorch()
-        before = t.status
-        t.advance(10)
-
-        assert t.status == before
-
 
 class TestSuccess:
     def test_the_master_decides_and_late_workers_have_a_moment(self) -> None:
@@ -189,25 +177,6 @@ class TestFailure:
         t.end("j-worker-0", 143)
 
         assert "j-worker-1" in t.message("Failed")
-
-    def test_the_end_waits_for_pods_that_still_end(self) -> None:
-        t = pytorch()
-        t.polite = False
-
-        t.end("j-master-0", 1)
-        assert not t.is_over
-        for name in ("j-worker-0", "j-worker-1"):
-            t.end(name, 143)
-
-        assert t.is_over
-
-    def test_a_pod_that_can_never_start_fails_the_job(self) -> None:
-        t = pytorch()
-
-        t.change("j-worker-0", phase=Phase.FAILED, cannot_start="no such program", finished_at=t.now)
-
-        assert t.holding()["Failed"] == "PodCannotStart"
-        assert t.message("Failed") == "no such program"
 
     def test_a_trial_that_is_stopped_early_ends_the_job_as_succeeded(self) -> None:
         t = pytorch()
@@ -331,19 +300,6 @@ class TestOnFailure:
 
 
 class TestDeadline:
-    def test_it_ends_the_job_on_time(self) -> None:
-        t = pytorch(activeDeadlineSeconds=30)
-        wake_at = t.plan().wake_at
-        assert wake_at is not None
-        assert (wake_at - t.now).total_seconds() == 30
-        t.advance(29)
-        assert not t.is_over
-
-        t.advance(1)
-
-        assert t.holding()["Failed"] == "PyTorchJobFailed"
-        assert t.message("Failed") == "the job was active for longer than its deadline of 30 s"
-
     def test_it_counts_from_the_start_even_when_ports_change(self) -> None:
         t = pytorch(activeDeadlineSeconds=30)
         t.advance(20)
@@ -382,25 +338,6 @@ class TestSuspension:
         assert (suspended["status"], suspended["reason"]) == ("False", "PyTorchJobResumed")
         assert t.status["startTime"] == "2024-01-01T00:00:20Z"
 
-    def test_a_job_that_is_suspended_from_the_start_runs_nothing(self) -> None:
-        t = pytorch(suspend=True)
-
-        assert (t.pods, t.plan().waiting) == ([], "its job is suspended")
-
-    def test_resuming_waits_until_the_old_processes_are_gone(self) -> None:
-        t = pytorch()
-        t.polite = False
-        t.job["spec"]["runPolicy"] = {"suspend": True}
-        t.step()
-        t.job["spec"]["runPolicy"] = {}
-        t.step()
-        assert t.running == []
-
-        for name in ("j-master-0", "j-worker-0", "j-worker-1"):
-            t.end(name, 143)
-
-        assert len(t.running) == 3
-
     def test_failures_before_it_are_forgotten(self) -> None:
         t = pytorch("ExitCode", backoffLimit=2)
         t.end("j-worker-0", 137)
@@ -426,17 +363,6 @@ class TestNewTries:
         assert "all replicas start again with new ports" in t.message("Retrying")
         assert (t.counts("Master"), t.counts("Worker")) == ({"active": 1}, {"active": 2})
         assert (in_place.rewired, len(in_place.running)) == ([3], 3)
-
-    def test_the_new_ports_are_chosen_when_nothing_runs_any_more(self) -> None:
-        t = pytorch()
-        t.polite = False
-        t.end("j-master-0", 1, in_use=True)
-        t.end("j-worker-0", 143)
-        assert (t.rewired, t.running) == ([], [])
-
-        t.end("j-worker-1", 143)
-
-        assert (t.rewired, len(t.running)) == ([3], 3)
 
     @pytest.mark.parametrize(
         ("kind", "roles", "first", "taken"),
@@ -518,16 +444,3 @@ class TestNewTries:
         t.advance(DOUBT.total_seconds())
 
         assert "Failed" in t.holding()
-
-
-class TestAfterTheEnd:
-    @pytest.mark.parametrize("seconds", [0, 60])
-    def test_it_is_removed_when_it_has_outlived_its_time(self, seconds: int) -> None:
-        t = pytorch(ttlSecondsAfterFinished=seconds)
-        t.end("j-master-0", 1)
-        t.advance(max(0, seconds - 1))
-        assert t.deleted == (seconds == 0)
-
-        t.advance(1)
-
-        assert t.deleted
