@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from katib.places.machine.processes.client import Processes
+from katib.places.machine.processes.handle import Command
 
 ROUNDS = 300
 
@@ -37,7 +38,9 @@ def main() -> None:
 
     def by_guard() -> Callable[[], object]:
         ended = threading.Event()
-        processes.spawn(["/bin/true"], dict(os.environ), Path.cwd(), null, on_exit=lambda _handle, _exit: ended.set())
+        processes.spawn(
+            Command(["/bin/true"], dict(os.environ), Path.cwd()), null, on_exit=lambda _handle, _exit: ended.set()
+        )
         return ended.wait
 
     def by_popen() -> Callable[[], object]:

@@ -123,6 +123,7 @@ from pathlib import Path
 from katib.places.machine.pods.leases import LeaseTable
 from katib.places.machine.pods.tokens import Capacity, Request, Tokens
 from katib.places.machine.processes.client import Processes
+from katib.places.machine.processes.handle import Command
 from katib.engine.runtime.clock import SystemClock
 
 directory, leases = Path(sys.argv[1]), Path(sys.argv[2])
@@ -133,7 +134,7 @@ tokens = Tokens(capacity, LeaseTable(leases, capacity, processes.hold, SystemClo
 tokens.ask("pod", Request(gpus=1), lambda lease: None, holder="experiment killed")
 null = os.open(os.devnull, os.O_RDWR)
 program = ["sh", "-c", f"echo $$ >{directory}/pid.new; mv {directory}/pid.new {directory}/pid; sleep 600"]
-processes.spawn(program, dict(os.environ), Path("/"), null, on_exit=lambda *_: None)
+processes.spawn(Command(program, dict(os.environ)), null, on_exit=lambda *_: None)
 print("ready", flush=True)
 threading.Event().wait()
 """

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from katib.places.machine.processes import proc
 from katib.places.machine.processes.client import Processes
-from katib.places.machine.processes.handle import Exit, ProcessHandle
+from katib.places.machine.processes.handle import Command, Exit, ProcessHandle
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.support.warm import popen
 
@@ -45,6 +45,7 @@ import os, sys, threading
 from pathlib import Path
 from typing import Any, Protocol
 from katib.places.machine.processes.client import Processes
+from katib.places.machine.processes.handle import Command
 
 directory, pid_file, daemon = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 processes = Processes(directory)
@@ -54,7 +55,7 @@ if sys.argv[4]:
     last.__enter__()
 null = os.open(os.devnull, os.O_RDWR)
 argv = [sys.executable, "-c", daemon, pid_file, "stay"]
-processes.spawn(argv, dict(os.environ), Path("/"), null, on_exit=lambda *_: None)
+processes.spawn(Command(argv, dict(os.environ)), null, on_exit=lambda *_: None)
 print("ready", flush=True)
 threading.Event().wait()
 """
@@ -128,9 +129,7 @@ def start(
     fd = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
         handle = processes.spawn(
-            argv,
-            dict(os.environ) if env is None else env,
-            cwd,
+            Command(argv, dict(os.environ) if env is None else env, cwd),
             fd,
             on_exit=lambda _handle, exit_: ended.set_result(exit_),
         )

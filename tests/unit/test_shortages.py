@@ -8,7 +8,7 @@ import os
 import pytest
 
 from katib.errors import ConflictError, InternalError, code_of, shortage_in, shortage_of
-from katib.places.machine.processes.handle import spawn_error
+from katib.places.machine.processes.handle import Command, spawn_error
 
 
 def os_error(number: int) -> OSError:
@@ -79,7 +79,7 @@ def test_an_error_that_happened_while_a_shortage_was_handled_is_a_bug() -> None:
 
 
 def test_a_program_that_cannot_be_started_for_want_of_processes_may_be_started_later() -> None:
-    error = spawn_error("fork", errno.EAGAIN, "", argv=["train"], env={}, cwd="/")
+    error = spawn_error("fork", errno.EAGAIN, "", Command(["train"], {}))
 
     assert shortage_of(error) is error
     assert str(error).startswith('cannot start "train" now: no more processes or threads can be started: ')

@@ -20,7 +20,7 @@ from katib.places.machine.pods.records import ContainerExit, ContainerState, Ear
 from katib.places.machine.pods.tools import PodTools
 from katib.places.machine.processes.client import ANSWER_SECONDS, Keep, Start, no_answer
 from katib.places.machine.processes.connection import KeptProcess
-from katib.places.machine.processes.handle import Exit, ProcessHandle
+from katib.places.machine.processes.handle import Command, Exit, ProcessHandle
 
 _SHORTAGE = Backoff(0.5, 15.0)
 """Pauses between the starts of a program while the machine is short of something."""
@@ -202,11 +202,11 @@ class Container:
 
     def _launch(self) -> None:
         plan = self.plan
-        command, directory, made = plan.command, plan.directory, plan.volumes
+        program = Command(plan.command.argv, plan.command.env, plan.directory, plan.volumes)
         if self._image is not None:
             command = self._image.next_command()
             directory = Path(command.working_directory or self.log.path.parent)
-            made = (*plan.volumes, directory)
+            program = Command(command.argv, command.env, directory, (*plan.volumes, directory))
             self._log_start = self.log.size
         if self.has_run and self.monitor is not None:
             self.monitor.begin_again()
@@ -220,12 +220,9 @@ class Container:
         self._output = output
         try:
             self._start = start = self._processes.launch(
-                command.argv,
-                command.env,
-                directory,
+                program,
                 output.write_fds[0],
                 errors_fd=output.write_fds[1],
-                directories=made,
                 keep=self._keep and self._keep._replace(outputs=output.pipes),
                 on_exit=self._process_ended,
             )

@@ -22,7 +22,7 @@ from katib.model.failure_text import OUT_OF_MEMORY
 from katib.places.machine.pods.environment import ContainerCommand
 from katib.places.machine.pods.loop import Loop
 from katib.places.machine.processes.client import Processes
-from katib.places.machine.processes.handle import Exit, SpawnError
+from katib.places.machine.processes.handle import Command, Exit, SpawnError
 
 HOST_NETWORK = "host"
 
@@ -248,7 +248,7 @@ def execute(command: ContainerCommand, processes: Processes, then: Callable[[boo
     output = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     try:
         start = processes.launch(
-            command.argv, command.env, Path("/"), output, on_exit=lambda _handle, exit_: then(exit_.code == 0)
+            Command(command.argv, command.env), output, on_exit=lambda _handle, exit_: then(exit_.code == 0)
         )
     except KatibError:
         then(False)

@@ -10,7 +10,6 @@ import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import IO, NamedTuple
 
 from katib.engine.runtime.clock import Clock
@@ -18,7 +17,7 @@ from katib.errors import KatibError, UnavailableError
 from katib.places.machine.pods.images import ImageRun, ImageRuntime, Pull, execute
 from katib.places.machine.pods.loop import Loop
 from katib.places.machine.processes.client import Processes, Start
-from katib.places.machine.processes.handle import Exit
+from katib.places.machine.processes.handle import Command, Exit
 
 _TAIL_BYTES = 8192
 
@@ -140,9 +139,7 @@ class ImagePulls:
         try:
             fetch.output = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the program has ended
             fetch.start = self._processes.launch(
-                command.argv,
-                command.env,
-                Path("/"),
+                Command(command.argv, command.env),
                 fetch.output.fileno(),
                 on_exit=lambda _handle, exit_: self._loop.call_soon(lambda: self._ended(fetch, exit_)),
             )

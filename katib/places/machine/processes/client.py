@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +25,7 @@ from katib.engine.runtime.clock import Clock, SystemClock
 from katib.errors import Backoff, KatibError, UnavailableError
 from katib.places.machine.processes import proc, wire
 from katib.places.machine.processes.connection import GuardConnection, HandOver, KeptProcess, listening_socket
-from katib.places.machine.processes.handle import Exit, ProcessHandle, spawn_error
+from katib.places.machine.processes.handle import Command, Exit, ProcessHandle, spawn_error
 from katib.places.machine.processes.remains import (
     RECORD_FILE,
     EngineRecord,
@@ -92,10 +91,9 @@ class _Process:
 
     message: bytes
     fds: tuple[int, ...]
-    cwd: str
+    command: Command
     answer: Future[ProcessHandle]
     on_exit: ExitCallback
-    error_of: Callable[[str, int, str], KatibError]
     attempts: int = 0
 
     def fail(self, error: KatibError) -> None:
@@ -303,13 +301,10 @@ class Processes:
 
     def launch(
         self,
-        argv: Sequence[str],
-        env: Mapping[str, str],
-        cwd: Path,
+        command: Command,
         output_fd: int,
         *,
         errors_fd: int | None = None,
-        directories: Sequence[Path] = (),
         keep: Keep | None = None,
         on_exit: ExitCallback,
     ) -> Start:
@@ -322,20 +317,17 @@ class Processes:
           the start was withdrawn.
 
         Args:
-            argv: Program, looked up in the PATH of `env`, and its arguments.
-            env: Its whole environment; two marks are added.
-            cwd: Its working directory.
+            command: The program; two marks are added to its environment.
             output_fd: Its standard output; its input is empty.
             errors_fd: Its standard error; None for `output_fd`.
-            directories: Directories to create first if missing.
             keep: How it outlives this engine, or its output does; None for neither.
             on_exit: Called once when the running process ended, or was lost together with the guard.
 
         Raises:
             UnavailableError: This process has no descriptors left, or the engine is stopping.
         """
-        key, command = next(self._keys), list(argv)
-        marked = {**env, proc.ENGINE_ID: self.engine_id, proc.PROCESS_ID: f"{self.engine_id}.{key}"}
+        key, cwd = next(self._keys), str(command.directory)
+        marked = {**command.env, proc.ENGINE_ID: self.engine_id, proc.PROCESS_ID: f"{self.engine_id}.{key}"}
         encoded = {os.fsencode(name): os.fsencode(value) for name, value in marked.items()}
         kept, fds = None, []
         try:
@@ -345,10 +337,10 @@ class Processes:
                 fds += [os.dup(output) for output in keep.outputs]
         except OSError as error:
             _close(fds)
-            raise spawn_error("dup", error.errno or errno.EMFILE, "", argv=command, env=env, cwd=str(cwd)) from error
-        message = wire.pack(("spawn", key, command, encoded, str(cwd), tuple(map(str, directories)), kept))
-        error_of = partial(spawn_error, argv=command, env=env, cwd=str(cwd))
-        process = _Process(message, tuple(fds), str(cwd), Future(), on_exit, error_of)
+            raise spawn_error("dup", error.errno or errno.EMFILE, "", command) from error
+        argv, makes = list(command.argv), tuple(map(str, command.makes))
+        message = wire.pack(("spawn", key, argv, encoded, cwd, makes, kept))
+        process = _Process(message, tuple(fds), command, Future(), on_exit)
         with self._lock:
             stopping, connection = self._stopping, self._connection
             if not stopping:
@@ -362,16 +354,14 @@ class Processes:
             self._send_start(connection, key, process)
         return Start(key, process.answer)
 
-    def spawn(
-        self, argv: Sequence[str], env: Mapping[str, str], cwd: Path, output_fd: int, *, on_exit: ExitCallback
-    ) -> ProcessHandle:
+    def spawn(self, command: Command, output_fd: int, *, on_exit: ExitCallback) -> ProcessHandle:
         """Start a program as `launch` does, and return when it runs.
 
         Raises:
             SpawnError: It cannot be started, with cause and remedy.
             UnavailableError: It cannot be started now.
         """
-        start = self.launch(argv, env, cwd, output_fd, on_exit=on_exit)
+        start = self.launch(command, output_fd, on_exit=on_exit)
         try:
             return start.answer.result(ANSWER_SECONDS)
         except TimeoutError:
@@ -499,7 +489,7 @@ class Processes:
     def _send_start(self, connection: GuardConnection, key: int, process: _Process) -> None:
         process.attempts += 1
         if len(process.message) > wire.LARGEST_BYTES:
-            error: KatibError = process.error_of("exec", errno.E2BIG, "")
+            error: KatibError = spawn_error("exec", errno.E2BIG, "", process.command)
         elif process.attempts > _ATTEMPTS:
             error = UnavailableError("the guard process ended three times while starting a program")
         else:
@@ -541,7 +531,7 @@ class Processes:
                         process = self._starting.pop(key)
                     _close(process.fds)
                     if process.answer.set_running_or_notify_cancel():
-                        program = os.path.join(process.cwd, path)  # noqa: PTH118 - "." stays
+                        program = os.path.join(process.command.directory, path)  # noqa: PTH118 - "." stays
                         started = ProcessHandle(key, pid, start_time, program)
                         with self._lock:
                             self._running[key] = (started, process.on_exit)
@@ -551,7 +541,7 @@ class Processes:
                 case ("failed", key, step, number, path):
                     with self._lock:
                         process = self._starting.pop(key)
-                    process.fail(process.error_of(step, number, path))
+                    process.fail(spawn_error(step, number, path, process.command))
                 case ("exited", key, status, remains):
                     exit_ = Exit.of_status(status, remains=remains)
                     with self._lock:

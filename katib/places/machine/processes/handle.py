@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from katib.errors import KatibError, ShortageError, TerminalError, UnavailableError, shortage_by
 
@@ -141,9 +141,27 @@ class SpawnError(TerminalError):
         super().__init__(f"{cause}; {remedy}")
 
 
-def spawn_error(
-    step: str, number: int, path: str, *, argv: Sequence[str], env: Mapping[str, str], cwd: str
-) -> KatibError:
+_ROOT = Path("/")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A program to start, as the guard gets it.
+
+    Attributes:
+        argv: The program, looked up in the PATH of `env`, and its arguments.
+        env: Its whole environment.
+        directory: Its working directory.
+        makes: Directories that are made first if they are missing.
+    """
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    directory: Path = _ROOT
+    makes: Sequence[Path] = ()
+
+
+def spawn_error(step: str, number: int, path: str, started: Command) -> KatibError:
     """Return the error for a failed start.
 
     It is an UnavailableError if a retry may help, a SpawnError otherwise. No file is accessed: the file system may be
@@ -154,10 +172,9 @@ def spawn_error(
             one in its first line).
         number: The errno.
         path: Path of that step.
-        argv: Program and arguments.
-        env: The environment.
-        cwd: The working directory.
+        started: The program.
     """
+    argv, env, cwd = started.argv, started.env, str(started.directory)
     command, text = (argv[0] if argv else ""), os.strerror(number)
     if number == errno.ECANCELED:
         return UnavailableError(f'"{command}" was stopped before it ran')

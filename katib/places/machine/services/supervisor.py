@@ -28,6 +28,7 @@ from katib.engine.algorithm_services.plan import ServicePlan, resolve_command
 from katib.engine.algorithm_services.states import Phase, ServiceState, Timing, User
 from katib.engine.runtime.clock import Clock
 from katib.errors import Backoff, ShortageError, TerminalError, UnavailableError, shortage_in, shortage_of
+from katib.places.machine.processes.handle import Command
 from katib.places.machine.services.files import ServiceLog, SocketDirectory
 
 
@@ -290,9 +291,9 @@ class Supervisor:
         inherited = {name: value for name, value in os.environ.items() if name != "KATIB_TOKEN"}
         try:
             return self._processes.spawn(
-                command,
-                {**inherited, **self._plan.environment},
-                self._plan.directory or self._log.path.parent,
+                Command(
+                    command, {**inherited, **self._plan.environment}, self._plan.directory or self._log.path.parent
+                ),
                 output,
                 on_exit=exited,
             )

@@ -16,7 +16,7 @@ import pytest
 from katib.errors import UnavailableError
 from katib.places.machine.processes import connection, proc, wire
 from katib.places.machine.processes.client import Processes, Start
-from katib.places.machine.processes.handle import Exit
+from katib.places.machine.processes.handle import Command, Exit
 from katib.places.machine.processes.proc import is_running
 from tests.support.processes import DAEMON, hanging_program, marked, read_pid, start
 from tests.support.waiting import eventually
@@ -41,9 +41,7 @@ def launch(processes: Processes, program: Path, ends: Future[Exit] | None = None
     ends = ends or Future()
     with Path(os.devnull).open("wb") as output:
         return processes.launch(
-            [str(program)],
-            dict(os.environ),
-            Path("/"),
+            Command([str(program)], dict(os.environ)),
             output.fileno(),
             on_exit=lambda _handle, exit_: ends.set_result(exit_),
         )
@@ -98,6 +96,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from katib.errors import UnavailableError
 from katib.places.machine.processes.client import Processes
+from katib.places.machine.processes.handle import Command
 
 limits = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (36, limits[1]))
@@ -108,7 +107,7 @@ null = os.open(os.devnull, os.O_RDWR)
 
 def launch(*argv, ended=None):
     on_exit = lambda _, exit_: ended and ended.set_result(exit_)
-    return processes.launch(argv, dict(os.environ), Path("/"), null, on_exit=on_exit)
+    return processes.launch(Command(argv, dict(os.environ)), null, on_exit=on_exit)
 
 ended = Future()
 running = launch("sleep", "600", ended=ended).answer.result(60)
@@ -200,7 +199,7 @@ class TestNonsense:
 
     def test_an_error_of_one_exit_callback_does_not_reach_the_others(self, processes: Processes) -> None:
         with Path(os.devnull).open("wb") as output:
-            processes.spawn(["true"], dict(os.environ), Path("/"), output.fileno(), on_exit=lambda *_: 1 / 0)
+            processes.spawn(Command(["true"], dict(os.environ)), output.fileno(), on_exit=lambda *_: 1 / 0)
 
         assert start(processes, "sh", "-c", "exit 3").wait().code == 3
 

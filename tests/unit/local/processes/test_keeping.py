@@ -25,6 +25,7 @@ ENGINE = """
 import os, sys, threading
 from pathlib import Path
 from katib.places.machine.processes.client import Keep, Processes
+from katib.places.machine.processes.handle import Command
 
 directory, log, limit, grace = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
 processes = Processes(directory, grace_seconds=grace)
@@ -34,7 +35,7 @@ for script in sys.argv[5:]:
     read, write = os.pipe()
     keep = Keep("job" if "KEPT" in script else "other", ("pod", script), log, limit, (read,))
     start = processes.launch(
-        ["sh", "-c", script], dict(os.environ), Path("/"), write, keep=keep, on_exit=lambda *_: None
+        Command(["sh", "-c", script], dict(os.environ)), write, keep=keep, on_exit=lambda *_: None
     )
     start.answer.result(60)
     os.close(write)

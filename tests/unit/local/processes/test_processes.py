@@ -361,10 +361,11 @@ def test_a_copy_of_the_socket_in_a_forked_child_does_not_keep_the_guard_alive(tm
 import os, sys, time
 from pathlib import Path
 from katib.places.machine.processes.client import Processes
+from katib.places.machine.processes.handle import Command
 processes = Processes(Path({str(tmp_path / "engine")!r}))
 processes.start()
 null = os.open(os.devnull, os.O_RDWR)
-processes.spawn(["sleep", "600"], dict(os.environ), Path("/"), null, on_exit=lambda *_: None)
+processes.spawn(Command(["sleep", "600"], dict(os.environ)), null, on_exit=lambda *_: None)
 if os.fork() == 0:
     Path({str(pid_file)!r}).write_text(str(os.getpid()))
     time.sleep(60)
