@@ -1,7 +1,7 @@
-"""A `batch/v1` Job on this machine: what the Job controller does on a cluster.
+"""Jobs on this machine: the work of the controllers of jobs on a cluster.
 
 Belongs here: from a Job's spec to the pods it needs and the conditions it gets. Does not belong here: running one pod
 (`katib.places.machine.pods`), trials and metrics (a `Monitor` reads the output).
 
-Read in this order: a kind decides (pure), `controller` applies, `dependencies` is what it needs of trials.
+Read in this order: a kind decides (pure), `controller` applies, `dependencies` has its interfaces to trials.
 """

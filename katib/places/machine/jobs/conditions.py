@@ -1,6 +1,6 @@
-"""How a job ends, and the conditions in its status that say so, as far as that is the same for every kind. Pure.
+"""The end of a job and the conditions in its status, as far as they are the same for every kind. Pure.
 
-The plans of a Job, of a training job and of a JobSet share it. They differ in what counts as success and failure, in
+The plans of a Job, of a training job and of a JobSet share it. They differ in the rules of success and failure, in
 which pods are tried again, and in the words of their status.
 """
 
@@ -101,7 +101,7 @@ def end_of(status: Object) -> dict[str, Any] | None:
 def with_condition(
     conditions: Conditions, type_: str, *, holds: bool = True, reason: str, message: str, now: datetime
 ) -> Conditions:
-    """Return the list with the condition set, the very same list when it already says so."""
+    """Return the list with the condition set, the very same list if it is already set."""
     status, others = str(holds), []
     for old in conditions:
         if old["type"] != type_:
@@ -121,13 +121,13 @@ def with_condition(
 
 
 def with_suspension(
-    conditions: Conditions, what: str, reasons: tuple[str, str], now: datetime, *, suspended: bool
+    conditions: Conditions, subject: str, reasons: tuple[str, str], now: datetime, *, suspended: bool
 ) -> Conditions:
     """Return the list with the condition Suspended, which stays and does not hold once the job is resumed.
 
     Args:
         conditions: The list.
-        what: Begins the messages, as `jobset is`.
+        subject: Begins the messages, as `jobset is`.
         reasons: Of a job that is suspended, and of one that is resumed.
         now: The time.
         suspended: Whether the job is suspended now.
@@ -136,7 +136,7 @@ def with_suspension(
     if not suspended and true_condition(conditions, type_) is None:
         return conditions
     reason, state = (reasons[0], "suspended") if suspended else (reasons[1], "resumed")
-    return with_condition(conditions, type_, holds=suspended, reason=reason, message=f"{what} {state}", now=now)
+    return with_condition(conditions, type_, holds=suspended, reason=reason, message=f"{subject} {state}", now=now)
 
 
 def without_probes(conditions: Conditions) -> list[dict[str, Any]]:
@@ -187,7 +187,7 @@ class Outcome(NamedTuple):
 
 
 class _Ending(Protocol):
-    """What a spec says about who acts on the job, and about its removal."""
+    """The fields of a spec about the managing controller and about removal."""
 
     @property
     def managed_elsewhere(self) -> bool: ...
@@ -197,7 +197,7 @@ class _Ending(Protocol):
 
 
 def settled(observed: Observed, spec: _Ending) -> Plan | None:
-    """Return what follows for a job that another controller manages, or that is over; None for all others.
+    """Return the plan of a job that another controller manages, or that is over; None for all others.
 
     One that is over is removed once it has outlived its time.
     """
@@ -223,7 +223,7 @@ def without_port(pods: Iterable[PodRecord]) -> PodRecord | None:
 
 
 def may_yet_fail(pods: Iterable[PodRecord]) -> bool:
-    """Return whether a pod goes on that may be about to end because its port is taken."""
+    """Return whether a running pod may be about to end because its port is taken."""
     return any(not p.failures for p in going(pods))
 
 

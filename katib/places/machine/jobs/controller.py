@@ -1,4 +1,4 @@
-"""The controller of all kinds of jobs on this machine: what their operators and the kubelet of a cluster do.
+"""The controller of all kinds of jobs on this machine: the work of operators and the kubelet on a cluster.
 
 It observes, asks the kind of the job for a plan (`katib.places.machine.jobs.kind`), and applies it.
 
@@ -76,7 +76,7 @@ _log = logging.getLogger(__name__)
 
 
 def _open_peek() -> Peek | None:
-    """Return what looks into pipes; None where the kernel does not allow it: they are read as they are then."""
+    """Return a reader of pipes; None if the kernel does not allow it, and pipes are read directly."""
     if sys.platform != "linux":
         return None
     try:
@@ -90,14 +90,14 @@ class JobController:
     """Runs the jobs of a store as local processes. Stopping twice, or without a start, is fine.
 
     Args:
-        store: Where the jobs are.
-        machine: What they run on.
+        store: The store with the jobs.
+        machine: The machine that they run on.
         settings: Settings and limits of all jobs.
         kinds: Which jobs.
         jobs: Shows the jobs of these kinds; its owner starts it before us and stops it after us.
         owner: The trials that the jobs belong to.
         metrics: How metrics get out of pods.
-        thread: Where the jobs are reconciled, between the turns of others.
+        thread: Reconciles the jobs, between the turns of others.
     """
 
     def __init__(
@@ -150,9 +150,9 @@ class JobController:
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start; jobs that an earlier engine left unfinished go on, or are restarted where their pods have ended.
+        """Start; jobs that an earlier engine left unfinished go on, or are restarted if their pods have ended.
 
-        Of a job that is for another engine, processes of this machine end, and what runs elsewhere is left.
+        Of a job that is for another engine, processes of this machine end, and pods elsewhere are left.
         """
         self._loop.start()
         unwanted = [group for group in list(self._place.kept()) if not self._adopt(group)]
@@ -168,9 +168,9 @@ class JobController:
         """End all pods, politely, then after the grace period firmly; their jobs stay unfinished and resume later.
 
         Args:
-            grace_seconds: The grace period; that of its pods, where a trial keeps its checkpoint, if that is longer.
+            grace_seconds: The grace period; if a trial keeps its checkpoint, at least that of its pods.
             leaves: Whether pods that can outlive this engine go on.
-            leaves_checkpointed: Whether they do where their trial keeps a checkpoint, from which it can go on.
+            leaves_checkpointed: Whether they do if their trial keeps a checkpoint to continue from.
 
         Returns:
             How many jobs end whose trials keep a checkpoint, and how many go on.
@@ -210,13 +210,13 @@ class JobController:
         return sum(self._keeps_checkpoint(run.job) for run in ending), len(left)
 
     def _grace_of(self, run: JobRun, least: float) -> float:
-        """Return how long the pods of a job have to end: as long as they want where they keep a checkpoint."""
+        """Return how long the pods of a job have to end: their own grace period if they keep a checkpoint."""
         if not self._keeps_checkpoint(run.job):
             return least
         return max([least, *(pod.plan.grace_seconds for pod in run.unfinished_pods())])
 
     def _keeps_checkpoint(self, job: Object) -> bool:
-        """Return whether a trial goes on from its checkpoint however it was cut off."""
+        """Return whether a trial continues from its checkpoint after any interruption."""
         checkpoint = self._owner.provision(job).checkpoint
         return checkpoint is not None and checkpoint.is_kept
 
@@ -258,7 +258,7 @@ class JobController:
         return True
 
     def _held_key(self, kept: KeptGroup) -> Key | None:
-        """Return the job that a group belongs to where that is for another engine; else None."""
+        """Return the job that a group belongs to if it is for another engine; else None."""
         if (note := decoded(kept.note)) is None:
             return None
         with contextlib.suppress(NotFoundError):
@@ -268,14 +268,14 @@ class JobController:
         return None
 
     def _release_held(self, key: Key, job: Object | None) -> None:
-        """End what runs elsewhere of a job that was deleted; go on with it once the job is for this engine."""
+        """End the pods elsewhere of a deleted job; follow them once the job is for this engine."""
         if job is not None and self._owner.is_interrupted(job):
             return
         if (kept := self._held.pop(key, None)) is not None and (job is None or not self._adopt(kept)):
             self._place.end([kept])
 
     def _keep(self, run: JobRun) -> None:
-        """Leave for the next engine what it has to know to go on with a job."""
+        """Leave a note with which the next engine can continue a job."""
         if not run.is_kept or not run.pods or not is_plain(run.memory):
             return
         now = (
@@ -312,7 +312,7 @@ class JobController:
         self._loop.call_soon(partial(evictions.disk_full, evictions.files()))
 
     def standing(self, key: Key) -> Standing | None:
-        """Return whether a job runs and what it waits for, as it has held for a moment; None for one that is not known.
+        """Return the standing of a job that has held for a moment; None for an unknown job.
 
         An image that is fetched for it now comes before anything else. For any thread.
         """
@@ -418,7 +418,7 @@ class JobController:
         return JobRun(job, kind, wiring, directory, network, has_several)
 
     def _release(self, run: JobRun) -> None:
-        """Give back what the pods of a job shared; none of them is left."""
+        """Release the resources that the pods of a job shared, after all have ended."""
         run.wiring.release()
         if run.network != HOST_NETWORK and self._machine.images is not None:
             execute(self._machine.images.remove_network(run.network), self._pods.processes)
@@ -492,7 +492,7 @@ class JobController:
     def _records(self, run: JobRun) -> tuple[PodRecord, ...]:
         """Return the records of a job's pods. As on Kubernetes, one that a Job has stopped may still have succeeded.
 
-        Unless its trial keeps a checkpoint: then it ends well with its work undone, and goes on from there.
+        Unless its trial keeps a checkpoint: then it ends well with its work undone, and continues from there.
         """
         records = tuple(map(_RECORD, run.pods))
         ended_well = [one.name for one in records if one.stopping and one.phase is Phase.SUCCEEDED and not one.reason]
@@ -513,9 +513,9 @@ class JobController:
             self._place.forget(run.uid)
 
     def _goes_on(self, run: JobRun) -> bool:
-        """Return whether the next pod continues what the last one has reported.
+        """Return whether the next pod continues the readings of the last one.
 
-        That one was suspended: where no folder of ours keeps a checkpoint, the program may keep one itself. Or it was
+        That one was suspended: without a folder of ours, the program may keep a checkpoint itself. Or it was
         preempted or lost, and there is such a folder.
         """
         if not run.pods or is_suspended({"status": run.status}) or self._keeps_checkpoint(run.job):
@@ -524,7 +524,7 @@ class JobController:
         return last.reason in RESUMED and self._owner.provision(run.job).checkpoint is not None
 
     def _tell(self, run: JobRun) -> float | None:
-        """Say whether a job runs and what it waits for once that has held; return in how many seconds to look again."""
+        """Report the standing of a job once it has held; return the seconds until the next look."""
         if run.is_over or (standing := run.standing) == run.reported:
             run.unreported = None
             return None
@@ -539,7 +539,7 @@ class JobController:
         return None
 
     def _tell_retries(self, run: JobRun, observed: Observed, decision: Plan) -> None:
-        """Tell of failed tries that were followed by another one before the status had settled that says so."""
+        """Report failed tries that were followed by another one before their status had settled."""
         if not run.restarted and not run.retrying and not retry_words({"status": decision.status}):
             return
         decisions = []
@@ -680,7 +680,7 @@ class JobController:
         self._with_retry(run, annotate)
 
     def _with_retry(self, run: JobRun, write: Callable[[Object], Object]) -> None:
-        """Write a change of the job; when it was changed meanwhile, once more on what it is now.
+        """Write a change of the job; if it was changed meanwhile, once more on its newest version.
 
         Raises:
             ConflictError: It keeps changing.

@@ -1,4 +1,4 @@
-"""What the controller of jobs is given: a machine with its limits, the trials that own jobs, how metrics get out."""
+"""The interfaces of the controller of jobs: a machine with its limits, the owners of jobs, and metrics."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NOTE = "checkpoint.origin"
 
 @dataclass(frozen=True, slots=True)
 class TrialCheckpoint:
-    """Where a trial keeps its checkpoint.
+    """The checkpoint folder of a trial.
 
     Attributes:
         mount_path: As its template knows it.
@@ -48,7 +48,7 @@ class TrialCheckpoint:
     is_kept: bool = False
 
     def note(self, job_directory: Path) -> Path:
-        """Return the file that says what the folder was made from."""
+        """Return the file that names the origin of the folder."""
         return self.directory.with_name(f".{self.directory.name}.origin") if self.is_kept else job_directory / _NOTE
 
 
@@ -71,7 +71,7 @@ def checkpoint_container(checkpoint: TrialCheckpoint, job_directory: Path) -> Co
 
 SETTLE_SECONDS = 0.1
 """How long a status that is not final must hold before it is worth a write: a tiny trial is over by then, on a machine
-that is busy, too. A write costs a turn of every watcher of jobs, and none of them needs it."""
+that is busy, too. A write costs a turn of every watcher of jobs, without need."""
 
 
 def always_inherits(_annotations: Mapping[str, str]) -> bool:
@@ -85,16 +85,16 @@ PlaceMaker = Callable[[Loop, SteadyTime], PodPlace[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What pods run on.
+    """The machine that pods run on.
 
     Attributes:
         processes: Starts processes; its owner starts it before the jobs and stops it after them.
         clock: Time.
-        capacity: What pods may lease.
+        capacity: The resources that pods may lease.
         images: Runs containers in their images; None: they are processes of this machine.
-        leases: What other engines hold of this machine; None: there are none.
-        place: Makes where pods run otherwise than here, from the loop and the time of all pods; None: they run here.
-        node_images: There, what a node executes for an image that is to run, our environment and a container of a
+        leases: The leases of other engines on this machine; None: there are no others.
+        place: Makes the place of pods, such as Slurm, from their loop and clock; None: they run here.
+        node_images: At that place, returns the command of a node for an image, our environment and a container of a
             template; None: the command is a process of the node.
         inherits: Whether a pod with these annotations starts from our environment. Raises InvalidError.
     """
@@ -120,12 +120,12 @@ class JobSettings:
 
     Attributes:
         root: Directory of the pods' directories: `root/<namespace>/<job>/<pod>/`.
-        inherited: What the environment of processes starts from.
+        inherited: The base of the environment of processes.
         visible: Files of ours that a variable of a container may name.
         delays: How long failures make wait.
         log_limits: How much of the output of a container is kept.
         settle_seconds: How long a passing status must hold before it is written.
-        reserve: A file that takes room for what is stored about the end of a pod that has filled the disk.
+        reserve: A file that reserves room for the record of a pod that has filled the disk.
         is_lost: Returns whether the root was moved or removed. Then jobs stay as they are, and nothing is written.
     """
 
@@ -140,11 +140,11 @@ class JobSettings:
 
 
 class Provision(NamedTuple):
-    """What a trial gives the pods of its job.
+    """The provision of a trial for the pods of its job.
 
     Attributes:
         workspace: The working directory of containers that name none; the user's files are found there.
-        checkpoint: Where it keeps its checkpoint; None where it keeps none.
+        checkpoint: Its checkpoint; None if it keeps none.
         experiment: To which experiment it belongs; empty for a job without one.
     """
 
@@ -154,12 +154,12 @@ class Provision(NamedTuple):
 
 
 class Collection(NamedTuple):
-    """What the collection of metrics puts into a pod.
+    """The additions of metrics collection to a pod.
 
     Attributes:
         variables: Further variables of the containers' environment.
         rewrites: Absolute path prefixes as containers know them, and the directory of the pod that stands for each.
-        companions: Containers that run beside those of the template, and where each is described. They start before
+        companions: Containers beside those of the template, each with its path. They start before
             those of the template and are ended after them.
     """
 
@@ -169,13 +169,13 @@ class Collection(NamedTuple):
 
 
 class JobOwner(Protocol):
-    """The trial of each job: where it runs, whether it may, and what is reported of it."""
+    """The trial of each job: its place, its permission to run, and reports about it."""
 
     def provision(self, job: Object) -> Provision:
-        """Return what the pods of a job are given."""
+        """Return the provision for the pods of a job."""
 
     def placement(self, job: Object, path: str) -> Mapping[str, str]:
-        """Return annotations that say where the pods of the template at a path run, as its experiment has them now."""
+        """Return the annotations for the placement of the pods of a template, as its experiment has them now."""
 
     def pod_labels(self, job: Object) -> Mapping[str, str]:
         """Return the labels that the pods of a job have in the store besides their own."""
@@ -205,14 +205,14 @@ class JobOwner(Protocol):
         """Take note that processes of a job ran on without an engine, and when they ended; None while they run."""
 
     def gone(self, job: Object) -> None:
-        """Take note that none of the processes is left of a job that was deleted before its end."""
+        """Take note that the last process has ended of a job that was deleted before its end."""
 
 
 class PodMetrics(Protocol):
-    """How metrics get out of the pods of a job: what their containers find, and who reads what they write."""
+    """The metrics of the pods of a job: variables of their containers, and monitors of their output."""
 
     def collection(self, job: Object, pod_labels: Mapping[str, str]) -> Collection:
-        """Return what is put into a pod with these labels."""
+        """Return the additions to a pod with these labels."""
 
     def needs_machine(self, job: Object) -> bool:
         """Return whether the pods call the engine, or it calls them, at an address of this machine."""
@@ -234,18 +234,18 @@ class PodMetrics(Protocol):
         """Prepare for pods that went on without an engine: their monitors find everything that they reported again."""
 
     def go_on(self, job: Object, cut_off: Path | None = None) -> None:
-        """Keep what an earlier run of this job reported: the next one continues it from a checkpoint.
+        """Keep the readings of an earlier run of this job: the next one continues from a checkpoint.
 
-        What that reports of a step again takes the place of what is there of this step and of later ones.
+        A repeated step replaces the readings of this step and of later ones.
 
         Args:
             job: The job object as stored.
-            cut_off: Of a run that an end of the engine cut off, where its pods have their directories: what they wrote
+            cut_off: The directory of the pods of a run that was cut off by an end of the engine: their output
                 in the last moment before is stored first.
         """
 
     def try_again(self, job: Object, failed: Sequence[Mapping[str, str]], others: Sequence[Mapping[str, str]]) -> None:
-        """Have what is reported next set aside what failed tries reported, unless it goes on from a checkpoint.
+        """Let the next readings replace those of failed tries, unless the next try continues from a checkpoint.
 
         Args:
             job: The job object as stored.
@@ -254,10 +254,10 @@ class PodMetrics(Protocol):
         """
 
     def discard(self, job: Object) -> None:
-        """Forget what an earlier run of this job reported: it was cut off and starts from scratch."""
+        """Discard the readings of an earlier run of this job: it was cut off and starts from scratch."""
 
     def job_gone(self, job: Object) -> None:
-        """Forget what the last processes of a deleted job reported, if its trial is deleted too.
+        """Discard the readings of the last processes of a deleted job, if its trial is deleted too.
 
-        What this raises is tried again.
+        After an error, the call is repeated.
         """

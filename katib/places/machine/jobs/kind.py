@@ -1,8 +1,8 @@
-"""What the controller asks of a kind of job, and the values between them. Pure.
+"""The protocol between the controller and a kind of job, and its values. Pure.
 
 A kind decides with `plan`, and describes each pod that it wants with `pod`. It sees no process, no clock and no file:
-the controller observes, acts, and hands back what the kind wants to remember. Names of peers become addresses through a
-`Wiring`, so the same kind serves processes of one machine and containers that have a network of their own.
+the controller observes, acts, and returns the memory of the kind at the next plan. Names of peers become addresses
+through a `Wiring`, so the same kind serves processes of one machine and containers that have a network of their own.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from katib.places.machine.pods.records import Delays, PodRecord
 
 
 class Moment(NamedTuple):
-    """This moment, twice: as conditions have it, and as deadlines and pauses are measured.
+    """This moment, twice: on the clock of conditions, and on the one of deadlines and pauses.
 
-    The second is shown to people too, as when a job began: what was said once must not change with the wall clock.
+    The second is shown to people too, as the begin of a job, which must not change with the wall clock.
     """
 
     wall: datetime
@@ -40,7 +40,7 @@ class PodStart:
         role: Replica type, or name and index of the replicated job; empty for a Job, whose pods are all alike.
         after: Role of a pod that starts at the same time, whose containers must have started before those of this one;
             empty for none.
-        details: What the plan knows of it that does not stand in the job object, for who describes the pod.
+        details: Further knowledge of the plan for the description of the pod.
     """
 
     index: int | None = None
@@ -51,7 +51,7 @@ class PodStart:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What follows for a job.
+    """The next actions and the status of a job.
 
     Attributes:
         start: Pods to start, in this order.
@@ -61,13 +61,13 @@ class Plan:
         wake_at: When to plan again even if nothing happens, in steady time.
         waiting: Why nothing more is started, for people.
         delete: The job object has outlived its time.
-        memory: What the kind wants to know at the next plan and does not show in the status.
+        memory: The state of the kind at the next plan, besides the status.
         new_addresses: The pods that start now and later get other ports than those before them.
         restarts_log: All pods begin again, with those that start now, for a reason of this machine: a port that was
-            taken, a guard that died; or they were suspended. That try never counted, so what it reported is removed
-            first, unless the next one goes on from a checkpoint, or may do so after a suspension. A try that the
-            author of the job asked for (backoffLimit, restartPolicy, maxRestarts) is none of these: what was reported
-            before it stays, as it does on a cluster. Such a program usually goes on from its checkpoint, and without
+            taken, a guard that died; or they were suspended. That try never counted, so its readings are removed
+            first, unless the next one continues from a checkpoint, or may do so after a suspension. A try that the
+            author of the job asked for (backoffLimit, restartPolicy, maxRestarts) is different: the readings
+            before it stay, as on a cluster. Such a program usually continues from its checkpoint, and without
             the earlier readings its curve would begin in the middle.
     """
 
@@ -105,7 +105,7 @@ class Observed:
 
 
 class Address(NamedTuple):
-    """Where a pod is reached."""
+    """Host and port of a pod."""
 
     host: str
     port: int
@@ -115,7 +115,7 @@ class Wiring(Protocol):
     """Turns the names by which the pods of a job know each other into addresses."""
 
     def address(self, name: str, port: int, port_name: str = "") -> Address:
-        """Return where a pod of the job listens; the same answer for as long as the pods of this try live.
+        """Return the address of a pod of the job; the same answer for as long as the pods of this try live.
 
         Args:
             name: The name that its operator gives the others, as `demo-worker-0` or `demo-worker-0.default.svc`.
@@ -134,17 +134,17 @@ class NewPod:
     Attributes:
         name: As on a cluster; ends with a dash when a random suffix is to follow.
         template: The pod template.
-        path: Where the template stands in the job object, for errors.
+        path: The path of the template in the job object, for errors.
         labels: Besides those of the template, which they replace.
         annotations: Besides those of the template, which they replace.
         hostname: Its own name in its network; empty: its name.
-        aliases: Further names that lead to it on a cluster, for those who share a network with it.
-        variables: By the name of a container, what the operator sets; the user cannot change these.
+        aliases: Further names that lead to it on a cluster, for pods that share a network with it.
+        variables: Variables of the operator by the name of a container; the user cannot change these.
         defaults: Variables of all containers that a user's entry of the same name replaces.
         files: Text of files in the pod's directory, by relative path. A script is executable when it begins with `#!`.
         rewrites: Absolute path prefixes as the containers know them, and the directory of the pod that stands for each.
         restarts_on_failure: Whether a container that failed is started again in its pod.
-        processes: How many processes a container starts that share what it requests.
+        processes: How many processes of a container share its request.
         slots: How many processes a launcher of MPI starts, on all hosts of its host file; 0: it is none.
     """
 
@@ -165,7 +165,7 @@ class NewPod:
 
 
 LabelValues = str | range | None
-"""What a label will be: a text, which may hold placeholders; one of these numbers; or not known before the job runs."""
+"""The value of a label: a text, which may hold placeholders; one of these numbers; or unknown before the job runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class PodLabels:
     """The labels of pods that a job will have, as far as they are known before it runs.
 
     Attributes:
-        own: Those by which its author distinguishes pods: what the template says, roles and indexes.
+        own: Those that distinguish pods for its author: labels of the template, roles and indexes.
         others: All further ones, such as those that are known only when the job runs.
     """
 
@@ -184,7 +184,7 @@ class PodLabels:
 class JobKind(Protocol):
     """A kind of job that runs on this machine.
 
-    What passed admission is planned; any other object may be malformed or hold placeholders.
+    Only jobs that passed admission are planned; any other object may be malformed or hold placeholders.
     """
 
     @property
@@ -192,7 +192,7 @@ class JobKind(Protocol):
         """Its apiVersion and kind."""
 
     def plan(self, observed: Observed) -> Plan:
-        """Decide what follows for a job that passed admission."""
+        """Plan a job that passed admission."""
 
     def pod(self, job: Object, start: PodStart, wiring: Wiring) -> NewPod:
         """Describe a pod that the plan wants to start.
@@ -202,27 +202,27 @@ class JobKind(Protocol):
         """
 
     def check(self, job: Part) -> None:
-        """Find what keeps a job from running here and what will be different, but for its pod templates."""
+        """Find obstacles for a job on this machine, and differences, but for its pod templates."""
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the pod templates of a job by their paths in it, each with the number of pods that run together.
 
-        What is not understood is left out.
+        Malformed parts are left out.
         """
 
     def pod_labels(self, job: Object) -> Sequence[PodLabels]:
         """Return the labels that the pods of a job will have, one entry for pods that have the same.
 
-        Empty where too little of it is understood.
+        Empty if too little of it is understood.
         """
 
 
 @runtime_checkable
 class Composed(Protocol):
-    """An ability of a kind: what its pods are depends on what its job refers to, such as a runtime."""
+    """An ability of a kind: its pods depend on objects that its job refers to, such as a runtime."""
 
     def written_at(self, job: Object, place: str) -> str:
-        """Return where its author wrote what stands at a place of a template; empty for what they never saw.
+        """Return the place in the author's document of a place in a template; empty if there is none.
 
         Args:
             job: The object.
@@ -230,7 +230,7 @@ class Composed(Protocol):
         """
 
     def primary_labels(self, job: Object) -> Mapping[str, str]:
-        """Return the labels of the pod that prints metrics; empty where the kind's default holds, or none is known."""
+        """Return the labels of the pod that prints metrics; empty for the kind's default, or if unknown."""
 
 
 @runtime_checkable
@@ -249,7 +249,7 @@ def names_in_domain(name: str, *domain: str) -> tuple[str, ...]:
 
     Args:
         name: A host or a service.
-        domain: Where it is: the namespace, for a host of a service the name of that service before it.
+        domain: Its domain: the namespace, for a host of a service the name of that service before it.
     """
     parts, first = (*domain, "svc", "cluster.local"), len(domain)
     return tuple(".".join((name, *parts[:count])) for count in range(1, first + 3))
@@ -262,7 +262,7 @@ def template_labels(template: Mapping[str, Any]) -> dict[str, str]:
 
 
 def container_names(template: Mapping[str, Any], *, init: bool = False) -> tuple[str, ...]:
-    """Return the names of the containers of a pod template, those of its init containers first where asked for."""
+    """Return the names of the containers of a pod template, those of its init containers first on request."""
     spec = template.get("spec") or {}
     containers = [*(spec.get("initContainers") or () if init else ()), *(spec.get("containers") or ())]
     return tuple(container.get("name", "") for container in containers)
@@ -275,13 +275,13 @@ PER_TRIAL: Final = frozenset(
         "training.kubeflow.org/job-name",
     }
 )
-"""Labels that operators set to another value in each trial, also where the template has them."""
+"""Labels that operators set to another value in each trial, even if the template has them."""
 
 _LONGEST_NUMBER: Final = 10
 
 
 def check_pod_labels(pods: Sequence[PodLabels], labels: Part) -> None:
-    """Find that labels select none of the pods of a job; nothing where it is not known what these will have."""
+    """Find that labels select no pod of a job; nothing if the labels of its pods are unknown."""
     given = ", ".join(f"{name}: {value}" for name, value in labels.value.items())
     what = "label" if len(labels.value) == 1 else "labels"
     if has_placeholder(given):
@@ -329,9 +329,9 @@ Workers = Iterable[tuple[Mapping[str, Any], int]]
 
 
 def with_resources_of(launcher: Mapping[str, Any], workers: Workers) -> Mapping[str, Any]:
-    """Return the pod spec of a launcher whose first container requests what all workers do besides its own.
+    """Return the pod spec of a launcher whose first container requests the resources of all workers besides its own.
 
-    Where that container has a limit, the limit grows as the request does.
+    A limit of that container grows as its request does.
 
     Args:
         launcher: The spec of its pod; may be malformed or hold placeholders.
@@ -368,7 +368,7 @@ def _add(amounts: dict[str, Decimal], container: Mapping[str, Any], times: int) 
 
 
 def amount_of(value: object) -> Decimal:
-    """Return a quantity, 0 for what is none: admission reports it where it stands."""
+    """Return a quantity, 0 if it is malformed, which admission reports."""
     try:
         return parse_quantity(value)
     except (ValueError, ArithmeticError):

@@ -44,7 +44,7 @@ class JobKinds(Mapping[Kind, JobKind]):
     """The kinds by apiVersion and kind, each made when it is first looked up.
 
     Args:
-        find: Where stored objects are; a kind may depend on others, as a TrainJob does on its runtime.
+        find: Finds stored objects; a kind may depend on others, as a TrainJob does on its runtime.
     """
 
     def __init__(self, find: Find = nothing_stored) -> None:

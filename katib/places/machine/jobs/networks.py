@@ -1,7 +1,7 @@
 """The network of the pods of a job, and the addresses that they have in it.
 
 A cluster gives every pod an address of its own, so the pods of any number of jobs listen on the same port. Pods in
-their images may have a network of their own, too. All others share the loopback interface, where no two of them may
+their images may have a network of their own, too. All others share the loopback interface, on which no two of them may
 have the same port, whichever job they are of.
 """
 
@@ -45,8 +45,8 @@ def network_of(
         job: The job.
         kind: Pods of a Job do not know each other.
         templates: Of its pods. Containers of one pod reach each other at 127.0.0.1, and each has a network address of
-            its own: so where several run side by side, all are on the machine's network.
-        images: What runs them.
+            its own: if several run side by side, all are on the machine's network.
+        images: The runtime of the images.
         needs_machine: Whether something in the pods calls the engine, or is called by it, at 127.0.0.1.
     """
     if not images.has_names or needs_machine or not may_be_named(kind, templates):
@@ -124,7 +124,7 @@ class PortTable:
 
 
 class LocalWiring:
-    """Where the pods of one job listen, decided when it is first asked. Fits `katib.places.machine.jobs.kind.Wiring`.
+    """The addresses of the pods of one job, chosen at their first use. Fits `katib.places.machine.jobs.kind.Wiring`.
 
     Args:
         ports: Of all jobs.
@@ -135,7 +135,7 @@ class LocalWiring:
         self._addresses: dict[tuple[str, str], Address] = {}
 
     def address(self, name: str, _port: int, port_name: str = "") -> Address:
-        """Return where a pod listens; the same answer until `release`."""
+        """Return the address of a pod; the same answer until `release`."""
         key = (name, port_name)
         if key not in self._addresses:
             self._addresses[key] = Address(self.host(name), self._ports.take())
@@ -146,11 +146,11 @@ class LocalWiring:
         return LOOPBACK
 
     def ports(self) -> tuple[tuple[str, str, int], ...]:
-        """Return what was decided: the name of a pod, that of its port, and the port."""
+        """Return the chosen ports: the name of a pod, that of its port, and the port."""
         return tuple((name, port_name, address.port) for (name, port_name), address in self._addresses.items())
 
     def restore(self, ports: Iterable[tuple[str, str, int]]) -> None:
-        """Take over what an earlier engine decided."""
+        """Take over the ports that an earlier engine chose."""
         for name, port_name, port in ports:
             self._ports.promise(port)
             self._addresses[name, port_name] = Address(self.host(name), port)
@@ -172,7 +172,7 @@ class PlacedWiring(LocalWiring):
         super().__init__(_NodePorts())
 
     def host(self, name: str) -> str:
-        """Return what stands for its node."""
+        """Return the mark of its node."""
         return node_mark(name)
 
 

@@ -1,12 +1,12 @@
 """Pods of jobs as objects in the store, so that people and programs see them as on a cluster.
 
-Level-triggered: what is written is how a pod is at that moment, read from its record, and a write that fails is tried
+Level-triggered: a pod is written as its record is at that moment, and a write that fails is tried
 again. Nothing here decides anything, and no job waits for it:
 
 - a pod that is gone with its job within a moment is never written, so that a trial of milliseconds costs nothing more;
 - several changes within a tenth of a second are one write;
-- the last state of a pod is written before the end of its job, so that those who watch it see how it ended;
-- objects go with their job, by their owner. What an engine left that was killed is removed when the next one starts.
+- the last state of a pod is written before the end of its job, so that watchers see how it ended;
+- objects go with their job, by their owner. Objects of an engine that was killed are removed by the next one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CHANGE_SECONDS = 0.1
 """How long changes are collected; also when the pods of a job with several roles appear, which are always worth it."""
 
 _ALL = Key("", "")
-"""Stands for what is stored of all jobs."""
+"""Stands for the stored pods of all jobs."""
 
 _OVER = frozenset({Phase.SUCCEEDED, Phase.FAILED})
 
@@ -44,7 +44,7 @@ Labels = Callable[[Object], Mapping[str, str]]
 
 @dataclass(slots=True)
 class _Followed:
-    """A job with the pods it had, and what is stored of them.
+    """A job with its pods and their stored objects.
 
     Attributes:
         appears_at: When its pods are written first, on the monotonic clock.
@@ -63,11 +63,11 @@ class PodObjects:
     """Writes the pods of jobs to the store. `changed` may be called from any thread, the rest from one.
 
     Args:
-        store: Where they are written.
+        store: The store of the objects.
         clock: Measures the pauses.
-        steady: Where the times of pods were measured.
+        steady: The clock of the times of pods.
         labels: Labels that the pods of a job have besides their own.
-        thread: Where it is written, between the turns of others.
+        thread: Writes the objects, between the turns of others.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class PodObjects:
                     self._write(key)
 
     def discard(self, job: Object) -> None:
-        """Remove what is stored of the pods of a job that was cut off and starts from scratch.
+        """Remove the objects of the pods of a job that was cut off and starts from scratch.
 
         Raises:
             UnavailableError: The store does not answer.

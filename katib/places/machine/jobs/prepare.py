@@ -1,7 +1,7 @@
 """From a pod as its job wants it to a pod that is ready to start: names, labels, directories, commands.
 
 On disk jobs and their pods are in `root/<namespace>/<job>/<pod>/`. A pod that takes the place of one of the same name
-has a directory with a number behind it, so that what the earlier one printed stays. For a container that runs in its
+has a directory with a number behind it, so that the output of the earlier one stays. For a container that runs in its
 image nothing is rewritten: all that it knows is mounted.
 """
 
@@ -54,7 +54,7 @@ DEFAULT_GRACE_SECONDS = 30
 TRIAL_KIND = "Trial"
 
 _EARLIER_NOTE = "job.json"
-"""In the directory of a job, where earlier versions kept its uid."""
+"""The file in the directory of a job in which earlier versions kept its uid."""
 _SUFFIX_LENGTH = 5
 _RANDOM = random.SystemRandom()  # whatever a program that embeds us seeds
 _OWN_WORKSPACE = "workspace"
@@ -64,7 +64,7 @@ _WRITES_PROGRAM = re.compile(r'printf "%s" "\$SCRIPT" > "[^$/]')
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """What pods are made with: the store has the ConfigMaps and Secrets that they refer to."""
+    """The tools for making pods; the store has the ConfigMaps and Secrets that they refer to."""
 
     store: ObjectStore
     machine: Machine
@@ -84,7 +84,7 @@ def begun_by(directory: Path) -> str | None:
 
 
 def clear_directory(directory: Path) -> None:
-    """Remove what an earlier run or an older job of that name left.
+    """Remove the files of an earlier run or an older job of that name.
 
     Raises:
         UnavailableError: The disk cannot be written.
@@ -103,7 +103,7 @@ def trial_name(job: Object) -> str:
 
 
 def trial_owner(job: Object) -> str | None:
-    """Return the name of the Trial that controls a job; None where none does."""
+    """Return the name of the Trial that controls a job; None if there is none."""
     for owner in job["metadata"].get("ownerReferences") or ():
         if owner.get("controller") and owner.get("kind") == TRIAL_KIND:
             return str(owner["name"])
@@ -294,7 +294,7 @@ def _containers(
 def _in_order(
     spec: Mapping[str, Any], spec_path: str, companions: Sequence[tuple[str, Mapping[str, Any]]]
 ) -> Iterator[tuple[Mapping[str, Any], str, Role]]:
-    """Yield the containers of a pod in the order in which they start, with where each is described, and its role."""
+    """Yield the containers of a pod in the order in which they start, each with its path and its role."""
     for i, container in enumerate(spec.get("initContainers") or ()):
         is_sidecar = container.get("restartPolicy") == "Always"
         yield container, f"{spec_path}.initContainers[{i}]", Role.SIDECAR if is_sidecar else Role.INIT
@@ -333,11 +333,11 @@ _SYSTEM = frozenset(
 def image_container(
     container: Mapping[str, Any], path: str, context: PodContext, volumes: Mapping[str, Path]
 ) -> tuple[ContainerCommand, ImageRun]:
-    """Return what a container runs.
+    """Return the command of a container, and its image.
 
     Args:
         container: As in the template.
-        path: Where it stands in the job, for errors.
+        path: Its path in the job, for errors.
         context: Its pod.
         volumes: The directories of its volumes, by the paths that it knows them by.
 

@@ -1,6 +1,6 @@
-"""What the controller remembers of one job, and what it leaves of it for the next engine when its pods go on.
+"""The controller's state of one job, and its note for the next engine if pods outlive this one.
 
-The place where the pods run keeps the note of a job as long as they run. A later version may read it: fields that it
+The place of the pods keeps the note of a job as long as they run. A later version may read it: fields that it
 does not know are ignored, fields that are missing have their defaults.
 """
 
@@ -27,7 +27,7 @@ from katib.places.machine.pods.records import PodRecord
 
 
 class Standing(NamedTuple):
-    """Whether anything of a job runs, what it waits for, and on which nodes and cards it runs."""
+    """Whether a job runs, the reason if it waits, and its nodes and cards."""
 
     runs: bool = False
     waiting: str = ""
@@ -44,8 +44,8 @@ class JobRun:
     Attributes:
         job: The newest object we know, as watched or as our last write returned it, without fields that are null: they
             mean the same as absent ones.
-        kind: Decides what it needs.
-        directory: Where its pods have their directories.
+        kind: Its kind.
+        directory: The directory of the directories of its pods.
         uid: Of the job.
         pods: All pods it had, oldest first; emptied when the job is over.
         status: As it should be; the next plan starts from it, whatever the cache says. `take_status` sets it.
@@ -53,21 +53,21 @@ class JobRun:
         started_at: From when the deadline counts, in steady time.
         unwritten_since: When the status began to differ from the stored one, on the monotonic clock.
         waiting: Why nothing is started, for people.
-        reported: What was last reported: whether it runs, and what it waits for.
-        unreported: What is to be said once it has held for a moment, and since when it has, on the monotonic clock.
-        explanation_written: Whether what the monitors say stands on the job.
-        memory: What its kind asked us to remember.
+        reported: The standing that was last reported.
+        unreported: The standing to report once it has held for a moment, and its begin, on the monotonic clock.
+        explanation_written: Whether the explanation of the monitors is written into the job.
+        memory: The memory of its kind.
         wiring: Addresses of its pods.
-        network: Of its pods where they run in their images.
+        network: Of its pods if they run in their images.
         has_several: Whether it has several pods on purpose.
         is_connected: Whether that network was made; like the next one, it belongs to the loop of the pods.
         unconnected: Pods that wait for it, and how they start.
         restarted: Pods as they were when a container of them had failed and was started again; the loop adds to it.
-        retrying: What the status says of a failed try, until that is stored.
+        retrying: The words of the status about a failed try, until it is stored.
         is_kept: Whether its pods outlive this engine.
-        first_kept: Position of the first pod that the next engine has to know: those before it have ended, and what
-            they reported was thrown away, or stays as it is.
-        kept: What the next engine was left to know, to see when that changes.
+        first_kept: Position of the first pod for the note: those before it have ended, and the readings that
+            they reported were discarded, or stay as they are.
+        kept: The content of the last note, to see changes.
         stopped: Names of pods that it ended.
         is_interrupted: Whether its pods end so that it begins again from its checkpoint, also by the next engine.
         is_held: Whether nothing of it is to begin, as its experiment is stopped.
@@ -171,7 +171,7 @@ class RunNote:
         name: Likewise.
         uid: Likewise.
         began: From when its deadline counts, on the monotonic clock of the machine.
-        memory: What its kind remembers.
+        memory: The memory of its kind.
         addresses: Ports of its pods.
         pods: Those that it had since its log began or went on, oldest first.
         stopped: Names of pods that it ended.
@@ -222,12 +222,12 @@ class RunNote:
 
 
 def is_plain(memory: Mapping[str, Any]) -> bool:
-    """Return whether what a kind remembers can be left in a note."""
+    """Return whether the memory of a kind can be written into a note."""
     return all(isinstance(value, _PLAIN) for value in memory.values())
 
 
 def decoded(data: bytes) -> RunNote | None:
-    """Return what an engine left of a job; None where it cannot be read."""
+    """Return the note that an engine left of a job; None if it cannot be read."""
     try:
         return msgspec.msgpack.decode(
             data, type=RunNote, dec_hook=lambda type_, value: Path(value) if type_ is Path else value

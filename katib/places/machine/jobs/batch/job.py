@@ -61,7 +61,7 @@ class BatchJob:
         )
 
     def check(self, job: Part) -> None:
-        """Find what keeps a Job from running here, but for its pod template."""
+        """Find obstacles for a Job on this machine, but for its pod template."""
         check_job_rules(job["spec"])
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:

@@ -1,4 +1,4 @@
-"""What to do about a job now. Pure: the job, its pods and the time in; pods to start and stop and the true status out.
+"""The plan of a Job. Pure: the job, its pods and the time in; pods to start and stop and the true status out.
 
 The rules are those of the Kubernetes Job controller, evaluated in its order: an outcome that was decided before, then
 podFailurePolicy, backoffLimit, deadline, limits per index, successPolicy, completions. Two outcomes are ours and come

@@ -57,7 +57,7 @@ class SuccessRule:
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """What a Job asks for. `completions` is None for a work queue."""
+    """The spec of a Job. `completions` is None for a work queue."""
 
     parallelism: int
     completions: int | None
@@ -157,7 +157,7 @@ class MatchedRule:
 
 
 class PodCounts:
-    """The pods of a job, sorted by what they mean to it. How one ended that the job itself stopped counts for nothing.
+    """The pods of a job, sorted by what they mean to it. The end of a pod that the job itself stopped does not count.
 
     A program whose trial keeps a checkpoint ends with 0 when it is asked to end, with its work undone.
 
@@ -219,7 +219,7 @@ class PodCounts:
 
     @property
     def is_lost(self) -> bool:
-        """Whether nothing is left of the job: none of its pods goes on or has succeeded, and the last one was lost.
+        """Whether nothing is left of the job: no pod is active or has succeeded, and the last one was lost.
 
         Or the job itself stopped it, as when it is suspended.
         """

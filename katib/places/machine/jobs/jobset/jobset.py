@@ -1,6 +1,6 @@
 """JobSet as a kind of job, and TrainJob: a JobSet made of it and its runtime, and the variables of its nodes.
 
-The runtime is looked up when the job starts and remembered: what becomes of it later changes nothing for the job.
+The runtime is looked up when the job starts, and remembered: later changes of it do not affect the job.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class JobSet:
     kind = JOB_SET
 
     def plan(self, observed: Observed) -> Plan:
-        """Decide what follows for a JobSet."""
+        """Plan a JobSet."""
         return plan_gang(gang_of(observed.job), observed, partial(jobset_status, observed.job))
 
     def pod(self, job: Object, start: PodStart, wiring: Wiring) -> NewPod:
@@ -114,7 +114,7 @@ class JobSet:
         )
 
     def check(self, job: Part) -> None:
-        """Find what keeps a JobSet from running here, but for its pod templates."""
+        """Find obstacles for a JobSet on this machine, but for its pod templates."""
         check_jobset_rules(job["spec"])
 
     def variables_with_addresses(self, _job: Object) -> str:
@@ -168,7 +168,7 @@ class TrainJob:
     """The kind TrainJob. Fits `katib.places.machine.jobs.kind.JobKind`.
 
     Args:
-        find: Where users' runtimes are.
+        find: Finds users' runtimes.
     """
 
     kind = TRAIN_JOB
@@ -177,7 +177,7 @@ class TrainJob:
         self._find = find
 
     def plan(self, observed: Observed) -> Plan:
-        """Decide what follows for a TrainJob."""
+        """Plan a TrainJob."""
         status = dict(observed.job.get("status") or {})
         if observed.job["spec"].get("managedBy", TRAIN_JOB_MANAGER) != TRAIN_JOB_MANAGER or end_of(status):
             return Plan(status, memory=observed.memory)
@@ -201,7 +201,7 @@ class TrainJob:
         return _with_variables(JobSet().pod(training.jobset, start, wiring), training, start, wiring)
 
     def check(self, job: Part) -> None:
-        """Find what keeps a TrainJob from running here, but for its pod templates."""
+        """Find obstacles for a TrainJob on this machine, but for its pod templates."""
         check_train_job(job, runtime_of(job.value, self._find))
 
     def variables_with_addresses(self, job: Object) -> str:
@@ -216,12 +216,12 @@ class TrainJob:
             check_node_names(training, job["spec"])
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
-        """Return the pod templates that its runtime has with what the TrainJob says."""
+        """Return the pod templates of its runtime with the changes of the TrainJob."""
         training = self._resolve(job)
         return {} if training is None else JobSet().templates(training.jobset)
 
     def written_at(self, job: Object, place: str) -> str:
-        """Return where its author wrote what stands at a place of a template; empty for what a runtime brings."""
+        """Return the place in the TrainJob of a place in a template; empty if the runtime brings it."""
         training = self._resolve(job)
         return place if training is None else written_at(job, training, place)
 
@@ -231,7 +231,7 @@ class TrainJob:
         return () if training is None else JobSet().pod_labels(training.jobset)
 
     def primary_labels(self, job: Object) -> Mapping[str, str]:
-        """Return the labels of the launcher where its runtime uses MPI, else of the first node that trains."""
+        """Return the labels of the launcher if its runtime uses MPI, else of the first node that trains."""
         training = self._resolve(job)
         if training is None or not training.trainer:
             return {}

@@ -1,10 +1,10 @@
-"""How a TrainJob and its runtime become a JobSet, and what its nodes find in their environment about each other.
+"""The JobSet of a TrainJob and its runtime, and the variables by which its nodes find each other.
 
 Pure but for the ports that a wiring gives: on a cluster the first node listens on port 29500 of its own address, here
 on the port of this job.
 
-The order is that of Kubeflow Trainer: the template of the runtime, the patches of the TrainJob, then what its trainer
-and its initializers say. Everything is read so that malformed parts count as not given; admission reports them.
+The order is that of Kubeflow Trainer: the template of the runtime, the patches of the TrainJob, then the fields of its
+trainer and its initializers. Everything is read so that malformed parts count as not given; admission reports them.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def pod_of(job: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def container_of(job: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-    """Return a container of a replicated job, None when it has none of this name."""
+    """Return a container of a replicated job, None if there is no container of this name."""
     return next((c for c in containers_of(pod_of(job)) if c.get("name") == name), None)
 
 
@@ -218,7 +218,7 @@ def _merged_list(base: Sequence[Any], patch: Sequence[Any], key: str, *, whole: 
 
     Args:
         base: The list.
-        patch: What is laid over it.
+        patch: The entries to merge into it.
         key: The field that says which entries are the same.
         whole: Entries replace each other instead of being merged.
     """
@@ -234,7 +234,7 @@ def _merged_list(base: Sequence[Any], patch: Sequence[Any], key: str, *, whole: 
 
 
 def _name_of(item: object, key: str) -> str:
-    """Return the text under a key; empty where there is none, as in a malformed list."""
+    """Return the text under a key; empty if there is none, as in a malformed list."""
     value = item.get(key) if isinstance(item, Mapping) else None
     return value if isinstance(value, str) else ""
 
@@ -314,7 +314,7 @@ def _waits_for_launcher(job: Mapping[str, Any]) -> bool:
 def _without_idle(
     jobs: Sequence[Mapping[str, Any]], idle: Sequence[str], launcher: str, per_node: Mapping[str, Any]
 ) -> list[Mapping[str, Any]]:
-    """Leave out the replicated jobs that only hold hosts; the launcher requests what all their nodes do."""
+    """Leave out the replicated jobs that only hold hosts; the launcher requests the resources of their nodes."""
     nodes = []
     for job in jobs:
         node = container_of(job, NODE)
@@ -383,17 +383,17 @@ def _processes(
 PORT: Final = 29500
 HOST_FILE: Final = "mpi/hostfile"
 HOST_DIRECTORY: Final = "/etc/mpi"
-"""Where the host file of a launcher is in a container; all its slots are on this machine."""
+"""The directory of the host file of a launcher in a container; all its slots are on this machine."""
 
 _MPI_ALIKE: Final = ("OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile", "HYDRA_HOST_FILE")
-"""The same for OpenMPI up to 4, for OpenMPI 5, and for what descends from MPICH."""
+"""The same for OpenMPI up to 4, for OpenMPI 5, and for descendants of MPICH."""
 
 ADDRESSES: Final[Mapping[str, str]] = {
     "torch": "PET_MASTER_ADDR and PET_MASTER_PORT",
     "jax": "JAX_COORDINATOR_ADDRESS",
     "xgboost": "DMLC_TRACKER_URI and DMLC_TRACKER_PORT",
 }
-"""By policy, where a node finds the address of the first one."""
+"""By policy, the variables with the address of the first node."""
 
 RESERVED: Final[Mapping[str, tuple[str, ...]]] = {
     "torch": ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT"),
@@ -405,7 +405,7 @@ RESERVED: Final[Mapping[str, tuple[str, ...]]] = {
         "OMPI_MCA_plm_rsh_args",
     ),
 }
-"""By policy, what a user cannot set."""
+"""By policy, the variables that a user cannot set."""
 
 
 def node_variables(training: TrainingSet, index: int, wiring: Wiring) -> dict[str, str]:
@@ -414,7 +414,7 @@ def node_variables(training: TrainingSet, index: int, wiring: Wiring) -> dict[st
     Args:
         training: The TrainJob.
         index: Which node.
-        wiring: Knows where the first node listens.
+        wiring: Knows the address of the first node.
     """
     if training.policy == "torch":
         host, port = _first(training, wiring)

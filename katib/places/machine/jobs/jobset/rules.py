@@ -1,4 +1,4 @@
-"""The structures and the rules of JobSets, TrainJobs and training runtimes, and what they mean on one machine."""
+"""The structures and the rules of JobSets, TrainJobs and training runtimes, and their meaning on one machine."""
 
 from __future__ import annotations
 
@@ -156,8 +156,8 @@ def check_spelled_out(container: Part, pattern: re.Pattern[str], whose: str, rem
     Args:
         container: The container.
         pattern: Its group finds the name.
-        whose: What the pod is, in words.
-        remedy: What to do.
+        whose: The kind of pod, in words.
+        remedy: The remedy.
     """
     values = [value for entry in container["env"] if isinstance(value := entry["value"].value, str)]
     words = {field: [word.value for word in container[field].words] for field in ("command", "args")} | {"env": values}
@@ -287,11 +287,11 @@ def check_train_job(job: Part, runtime: Runtime | None) -> None:
 
 
 def check_runtime(runtime: Object, findings: Findings) -> None:
-    """Check a training runtime by itself. What depends on the TrainJob is checked with that.
+    """Check a training runtime by itself. Rules that depend on the TrainJob are checked with it.
 
     Args:
         runtime: The object; may be malformed.
-        findings: Takes what is found, with paths in the object.
+        findings: Collects findings, with paths in the object.
     """
     whole = Part(runtime, "", findings)
     check_structure(whole, RUNTIME, "training runtime")
@@ -423,7 +423,7 @@ def check_node_names(training: TrainingSet, spec: Part) -> None:
 
 
 def written_at(job: Object, training: TrainingSet, place: str) -> str:
-    """Return where a TrainJob says what stands at a place of its pod templates.
+    """Return the place in a TrainJob of a place in its pod templates.
 
     Args:
         job: The TrainJob.
@@ -431,7 +431,7 @@ def written_at(job: Object, training: TrainingSet, place: str) -> str:
         place: Below the JobSet, such as `spec.replicatedJobs[0].template.spec.template.spec.containers[0].command`.
 
     Returns:
-        A path in the TrainJob, or one behind the name of its runtime; empty for what a shipped runtime says.
+        A path in the TrainJob, or one behind the name of its runtime; empty for fields of a shipped runtime.
     """
     spec, match = Part(job, "")["spec"], _CONTAINER.match(place)
     trainer = spec["trainer"]

@@ -53,7 +53,7 @@ def runtime_of(train_job: Object, find: Find) -> Runtime | None:
 
     Args:
         train_job: The TrainJob; may be malformed.
-        find: Where stored objects are.
+        find: Finds stored objects.
     """
     reference = mapping_at(train_job, "spec.runtimeRef")
     name, kind = text(reference.get("name")), RUNTIME_KINDS.get(str(reference.get("kind") or CLUSTER_RUNTIME.kind))
@@ -89,7 +89,7 @@ def unknown_runtime(train_job: Object, path: str) -> FieldError | None:
 
     Args:
         train_job: The TrainJob; may be malformed.
-        path: Where its reference stands.
+        path: The path of its reference.
     """
     reference = mapping_at(train_job, "spec.runtimeRef")
     name, kind, group = (text(reference.get(field)) for field in ("name", "kind", "apiGroup"))

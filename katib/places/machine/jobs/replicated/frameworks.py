@@ -69,7 +69,7 @@ class TFJob(ReplicatedJob):
         return tuple(name for name in container_names(template) if name == self.container)
 
     def check_spec(self, spec: Part) -> None:
-        """Check that the job can end, and what needs a cluster."""
+        """Check that the job can end, and refuse fields that need a cluster."""
         given, replicas = replicas_of(self, spec), spec[self.replicas_field]
         if "Chief" in given and "Master" in given:
             replicas.error("Chief and Master are the same role", "keep one of them", "replica-type")
@@ -139,7 +139,7 @@ class XGBoostJob(ReplicatedJob):
         }
 
     def check_spec(self, spec: Part) -> None:
-        """Check that there is one master, and say what LightGBM needs here."""
+        """Check that there is one master, and explain the ports for LightGBM."""
         check_single(self, spec, "Master", required=True)
         worker = replicas_of(self, spec).get("Worker")
         count = 0 if worker is None or worker.value is None else worker["replicas"].integer
@@ -175,10 +175,10 @@ class PaddleJob(ReplicatedJob):
         return Success(spec.places(MASTER) or spec.places(WORKER))
 
     def variables(self, peers: Peers, role: str, index: int) -> Mapping[str, str]:
-        """Return what `paddle.distributed.launch` reads.
+        """Return the variables of `paddle.distributed.launch`.
 
-        The operator leaves it to the launchers that the first worker becomes rank 0: the others are not where the
-        rendezvous is. Here all are, and one of them would win by chance, so each gets its rank.
+        The operator leaves it to the launchers that the address first worker becomes rank 0: the others are not at the
+        of the rendezvous. Here all are, and one of them would win by chance, so each gets its rank.
         """
         spec = peers.spec
         host, port = peers.address(MASTER if spec.count(MASTER) else WORKER, 0)
@@ -196,14 +196,14 @@ class PaddleJob(ReplicatedJob):
         return variables
 
     def complete(self, pod: NewPod, _peers: Peers, _role: str, _index: int) -> NewPod:
-        """Return a pod whose launcher has a directory of its own for what its processes print.
+        """Return a pod whose launcher has a directory of its own for the output of its processes.
 
         The launcher prints that again: replicas and trials that share a directory print each other's metrics.
         """
         return replace(pod, defaults={**pod.defaults, "PADDLE_LOG_DIR": f"log/{pod.name}"})
 
     def check_spec(self, spec: Part) -> None:
-        """Check that there is a replica, and what needs a cluster."""
+        """Check that there is a replica, and note fields that need a cluster."""
         check_some(self, spec, *self.types)
         elastic = spec["elasticPolicy"]
         elastic.at_least(maxReplicas=1, maxRestarts=0, minReplicas=1)
@@ -230,7 +230,7 @@ class JAXJob(ReplicatedJob):
         return Success(spec.places(WORKER))
 
     def variables(self, peers: Peers, _role: str, index: int) -> Mapping[str, str]:
-        """Return what a program hands to `jax.distributed.initialize`."""
+        """Return the arguments of `jax.distributed.initialize`."""
         host, port = peers.address(WORKER, 0)
         return {
             "PYTHONUNBUFFERED": "1",
@@ -339,7 +339,7 @@ def _processes(spec: TrainingSpec, role: str) -> str:
 
 
 def _nodes(spec: TrainingSpec, elastic: Mapping[str, Any]) -> str:
-    """Return the number of nodes; an elastic job keeps its form where it means this number."""
+    """Return the number of nodes; an elastic job keeps its form if it means this number."""
     workers = spec.count(WORKER)
     low = elastic.get("minReplicas") or elastic.get("maxReplicas") or workers
     high = elastic.get("maxReplicas") or low

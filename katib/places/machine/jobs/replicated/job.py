@@ -1,4 +1,4 @@
-"""What training jobs of all kinds have in common as kinds of jobs. Fits `katib.places.machine.jobs.kind.JobKind`."""
+"""The common part of all kinds of training jobs. Fits `katib.places.machine.jobs.kind.JobKind`."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ RENEWALS: Final = 2
 
 
 class ReplicatedJob(TrainingKind):
-    """A kind of training job that runs on this machine: what is its own, and what is the same for all of them."""
+    """A kind of training job that runs on this machine: its own part, and the common one."""
 
     check = check_training_job
     check_peer_names = check_peer_names
 
     def plan(self, observed: Observed) -> Plan:
-        """Decide what follows for a training job: it is a gang whose pods share one fate."""
+        """Plan a training job: it is a gang whose pods share one fate."""
         job, spec = observed.job, spec_of(observed.job, self)
         name = str(job["metadata"]["name"])
         return plan_gang(self.gang(name, spec), observed, lambda now: TrainingStatus(self, name, spec, now).status())

@@ -2,7 +2,7 @@
 
 On a cluster `mpirun` enters the pods of the workers. Here there is one host, so the launcher gets a host file with one
 line for it and the slots of all workers, and starts every process itself. Workers that only wait to be entered are not
-started; what they request is leased to the launcher, whose processes do their work. In Slurm, its job writes the nodes
+started; their requests are leased to the launcher, whose processes do their work. In Slurm, its job writes the nodes
 that it was given into that file.
 
 Two operators have this kind: the training operator (`kubeflow.org/v1`), and the MPI operator (`kubeflow.org/v2beta1`).
@@ -48,7 +48,7 @@ _HOST_FILE_VARIABLES: Final = {
     "HYDRA_HOST_FILE": f"{MOUNT}/hydra-hostfile",
     "I_MPI_HYDRA_HOST_FILE": f"{MOUNT}/hydra-hostfile",
 }
-"""Where each implementation looks for its host file: OpenMPI up to 4 and from 5 on, MPICH, Intel MPI."""
+"""The variables for the host file of each implementation: OpenMPI up to 4 and from 5 on, MPICH, Intel MPI."""
 
 _WAITING_PROGRAMS = frozenset({"sleep", "sshd"})
 _HOST_OPTIONS = frozenset({"-host", "--host", "-H", "-hosts", "--hosts"})
@@ -115,11 +115,11 @@ class MPIJob(ReplicatedJob):
         return tuple(container.get("name", "") for container in containers[:1])
 
     def variables(self, _peers: Peers, role: str, _index: int) -> Mapping[str, str]:
-        """Return where the launcher finds the host file. No agent for remote starts is named: all slots are here."""
+        """Return the variables with the host file of the launcher. None names an agent: all slots are here."""
         return _HOST_FILE_VARIABLES if role == LAUNCHER else {}
 
     def complete(self, pod: NewPod, peers: Peers, role: str, _index: int) -> NewPod:
-        """Return a pod with what the operator mounts at `/etc/mpi`."""
+        """Return a pod with the files that the operator mounts at `/etc/mpi`."""
         slots = self.slots(peers.spec) if role == LAUNCHER else 0
         return replace(pod, files=_files(slots), rewrites={MOUNT: DIRECTORY}, processes=max(1, slots), slots=slots)
 
@@ -137,7 +137,7 @@ class MPIJob(ReplicatedJob):
         return any(str(name).endswith(".com/gpu") or "gpu" in str(name) for given in limits for name in given)
 
     def check_spec(self, spec: Part) -> None:
-        """Check the launcher, its commands, and what workers do."""
+        """Check the launcher, its commands, and the work of workers."""
         replicas, slots = spec[self.replicas_field], spec["slotsPerWorker"]
         launcher, worker = replicas["Launcher"], replicas["Worker"]
         if replicas.fields and "Launcher" not in replicas.fields:
@@ -180,7 +180,7 @@ class MPIOperatorJob(MPIJob):
         return {**found, **of_job, OPERATOR_NAME: "mpi-operator", JOB_ROLE: role}
 
     def variables(self, peers: Peers, role: str, _index: int) -> Mapping[str, str]:
-        """Return the role and where the host file is."""
+        """Return the role and the variables with the host file."""
         return {"K_MPI_JOB_ROLE": role, **super().variables(peers, role, _index)}
 
     def complete(self, pod: NewPod, peers: Peers, role: str, index: int) -> NewPod:
@@ -194,7 +194,7 @@ class MPIOperatorJob(MPIJob):
         return spec.fields.get("runLauncherAsWorker") is True
 
     def check_spec(self, spec: Part) -> None:
-        """Check what this operator has beyond the other one."""
+        """Check the further fields of this operator."""
         super().check_spec(spec)
         spec["mpiImplementation"].spelled(("OpenMPI", "Intel", "MPICH"), "mpi-implementation")
         spec["sshAuthMountPath"].note("no keys are made: mpirun starts all processes on this machine")

@@ -1,4 +1,4 @@
-"""What keeps a training job from running here, found when it is submitted: the operator's rules and ours."""
+"""The admission of training jobs: the operator's rules and ours."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 def check_training_job(kind: TrainingKind, job: Part) -> None:
-    """Check a training job but for what is inside its pod templates."""
+    """Check a training job but for its pod templates."""
     whole = structure(text="apiVersion kind", map="metadata status", spec=spec_structure(kind))
     check_structure(job, whole, kind.kind.kind)
     name, spec = job["metadata.name"], job["spec"]

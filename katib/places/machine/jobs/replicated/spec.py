@@ -13,7 +13,7 @@ class ReplicaSpec:
 
     Attributes:
         type: As the API writes it, as `Worker`.
-        key: As the user wrote it; where the replicas stand in the spec.
+        key: As the user wrote it; the key of the replicas in the spec.
         count: How many there are.
         restart_policy: Never, OnFailure or ExitCode.
         template: Their pod template.
@@ -28,12 +28,12 @@ class ReplicaSpec:
 
 @dataclass(frozen=True, slots=True)
 class TrainingSpec:
-    """What a training job asks for.
+    """The spec of a training job.
 
     Attributes:
         roles: Replicas by role (the type in lower case), in the order of the kind.
         backoff_limit: None: restarts are not limited by the user.
-        fields: The spec as written, for what is a kind's own.
+        fields: The spec as written, for a kind's own fields.
     """
 
     roles: Mapping[str, ReplicaSpec]
@@ -64,6 +64,6 @@ class TrainingSpec:
 
 
 def replicas_by_type(given: Mapping[str, Any], types: Sequence[str]) -> dict[str, tuple[str, Any]]:
-    """Return for each known type how the user wrote it and what stands there; letter case does not count."""
+    """Return for each known type its spelling in the job and its replicas; letter case does not count."""
     by_lower = {type_.lower(): type_ for type_ in types}
     return {by_lower[str(key).lower()]: (key, value) for key, value in given.items() if str(key).lower() in by_lower}

@@ -1,4 +1,4 @@
-"""What a kind of training job has to say about itself; the rest is the same for all of them.
+"""The protocol of a kind of training job: its own part; the rest is the same for all of them.
 
 A kind is a class with a few values and a few pure functions. It inherits the rest from
 `katib.places.machine.jobs.replicated.job.ReplicatedJob`.
@@ -32,11 +32,11 @@ class Port(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """A job and where its replicas are reached.
+    """A job and the addresses of its replicas.
 
     Attributes:
         job: The job object.
-        spec: What it asks for.
+        spec: Its spec.
         port: The default port of its kind.
         container: The default container of its kind.
         wiring: Knows the addresses.
@@ -49,12 +49,12 @@ class Peers:
     wiring: Wiring
 
     def address(self, role: str, index: int, domain: str = "") -> Address:
-        """Return where a replica listens.
+        """Return the address of a replica.
 
         Args:
             role: Its type, in lower case.
             index: Its number.
-            domain: What the operator appends to its name, as `.default.svc`.
+            domain: The suffix that the operator appends to its name, as `.default.svc`.
         """
         number = listening_port(self.spec.roles[role].template, self.container, self.port)
         return self.wiring.address(pod_name(self.job, role, index) + domain, number, self.port.name)
@@ -65,7 +65,7 @@ class TrainingKind(Protocol):
 
     kind: ClassVar[Kind]
     replicas_field: ClassVar[str]
-    """Where the spec has its replicas, as `tfReplicaSpecs`."""
+    """The field of the spec with the replicas, as `tfReplicaSpecs`."""
     types: ClassVar[tuple[str, ...]]
     """Types of replicas as the API writes them, in the order in which they start and in which ties are decided."""
     container: ClassVar[str]
@@ -74,15 +74,15 @@ class TrainingKind(Protocol):
     """Whether the operator refuses a replica without a container of that name."""
     port: ClassVar[Port]
     address_variables: ClassVar[str]
-    """Which variables tell a program where its peers are, for errors."""
+    """The variables with the addresses of peers, for errors."""
     gives_ports: ClassVar[bool] = True
     """Whether they are variables, in which replicas find ports of their own."""
     restart_policy: ClassVar[str] = "Never"
-    """What a replica that says nothing does when its program fails."""
+    """The restart policy of a replica without one."""
     fields: ClassVar[Structure] = {}
     """Further fields of the spec."""
     older_operator: ClassVar[str] = ""
-    """What the labels of the operator that the kind once had of its own begin with; empty where there was none."""
+    """The prefix of the labels of the kind's former operator; empty if there was none."""
     endless: ClassVar[frozenset[str]] = frozenset()
     """Roles whose programs never end by themselves: a job that has succeeded does not wait for them."""
 
@@ -108,7 +108,7 @@ class TrainingKind(Protocol):
         return ""
 
     def as_run(self, roles: Roles) -> Roles:
-        """Return what runs on this machine: without roles that have nothing to run here.
+        """Return the roles that run on this machine: all but those with nothing to run.
 
         Replicas of those count as active while the job runs.
         """
@@ -120,7 +120,7 @@ class TrainingKind(Protocol):
         return frozenset(given.keys() - self.as_run(given).keys())
 
     def variables(self, peers: Peers, role: str, index: int) -> Mapping[str, str]:
-        """Return what a replica finds in its environment, in the operator's order."""
+        """Return the variables of a replica, in the operator's order."""
 
     def receivers(self, template: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the names of the containers that get these variables: all but init containers."""
@@ -143,7 +143,7 @@ class TrainingKind(Protocol):
         return {**role_labels(self.kind.kind, job, role), REPLICA_INDEX: str(index), **marks}
 
     def older_labels(self, labels: Mapping[str, str]) -> dict[str, str]:
-        """Return what operators before this one would add to these labels, for those that still select pods by them.
+        """Return the additional labels of earlier operators, for users that still select pods by them.
 
         The training operator called them the same without a group until 1.7, and the operators that it took the place
         of put the framework before them.
@@ -158,11 +158,11 @@ class TrainingKind(Protocol):
         return found
 
     def complete(self, pod: NewPod, _peers: Peers, _role: str, _index: int) -> NewPod:
-        """Return a pod with what else this kind gives it, such as files."""
+        """Return a pod with further parts of this kind, such as files."""
         return pod
 
     def check_spec(self, spec: Part) -> None:
-        """Find in the spec what keeps such a job from running here, besides what holds for all kinds."""
+        """Find obstacles in the spec on this machine, besides those of all kinds."""
 
 
 def pod_name(job: Object, role: str, index: int) -> str:
@@ -200,11 +200,11 @@ def role_labels(kind: str, job: str, role: str) -> dict[str, str]:
 
 
 def before_the_run(labels: Mapping[str, str], indexes: range | None) -> dict[str, LabelValues]:
-    """Return the labels of pods that differ in their index, without what only a run knows: the name of its job.
+    """Return the labels of pods that differ in their index, without the name of its job, which is known at the run.
 
     Args:
         labels: Those of one of them.
-        indexes: Theirs; None where that is not known.
+        indexes: Theirs; None if unknown.
     """
     values: dict[str, LabelValues] = dict(labels)
     for name in labels:
