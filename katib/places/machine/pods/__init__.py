@@ -1,4 +1,4 @@
-"""One pod as process groups of this machine: what the kubelet does on a cluster.
+"""One pod as process groups of this machine: the work of the kubelet on a cluster.
 
 Belongs here: containers, their environment, directories, volumes, output and exit codes. Does not belong here: which
 pods a Job needs (`katib.places.machine.jobs`), starting a single process (`katib.places.machine.processes`).

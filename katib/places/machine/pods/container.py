@@ -45,10 +45,10 @@ class Container:
     """Runs one container. Starting a process takes as long as its file systems need; the loop does not wait for it.
 
     Args:
-        plan: What to run.
+        plan: Its plan.
         tools: Shared by all pods.
-        log: Where its output is kept.
-        monitor: Who reads its output; restarts continue the same stream.
+        log: Keeps its output.
+        monitor: Reads its output; restarts continue the same stream.
         pod: Hears when a process of it started or ended, and when its monitor has read something.
         keep: How its processes are kept for the next engine, but for their output; None: they end with this one.
 

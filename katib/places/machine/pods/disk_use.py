@@ -18,7 +18,7 @@ def sizes_of(folders: Iterable[Path], pids: Iterable[int], since: float) -> dict
 
     Args:
         folders: Its own ones: everything in them is its own.
-        pids: Its processes. What they and their children have open for writing counts if it was changed meanwhile.
+        pids: Its processes. Files that they or their children write count if they were changed meanwhile.
         since: When it began, in seconds since 1970.
     """
     sizes: dict[Path, int] = {}

@@ -1,11 +1,11 @@
 """The environment, command and arguments of a container. No processes, no clock; reads ConfigMaps and Secrets.
 
 A container inherits the environment of the engine (`inherited_environment`), so that `python` is the user's python,
-then come `HOSTNAME` and what is ours, then `envFrom`, then `env` in its order; what comes later wins. `$(VAR)` sees
+then come `HOSTNAME` and our variables, then `envFrom`, then `env` in its order; later ones win. `$(VAR)` sees
 `envFrom` and the entries of `env` above it, never the inherited part: on a cluster it would not either.
 
-Ours are `KATIB_TRIAL_NAME`, `KATIB_TRIAL_DIR` (a directory of this pod that is kept with its logs), what the engine
-adds, and `PYTHONUNBUFFERED=1` unless it is set: without it Python keeps what it prints to a pipe for itself, 8 kB at a
+Ours are `KATIB_TRIAL_NAME`, `KATIB_TRIAL_DIR` (a directory of this pod, kept with its logs), additions of the engine
+and `PYTHONUNBUFFERED=1` unless it is set: without it Python buffers its output to a pipe, 8 kB at a
 time, and metrics would come late, or never when the trial is stopped early.
 
 A container that requests CPUs has to use as many threads (`thread_variables`): libraries of linear algebra take all
@@ -51,7 +51,7 @@ _PROCESSES = "PET_NPROC_PER_NODE"
 
 @dataclass(frozen=True, slots=True)
 class ContainerCommand:
-    """What to execute: program and arguments, the whole environment, and `workingDir` as given, possibly empty."""
+    """A command: program and arguments, the whole environment, and `workingDir` as given, possibly empty."""
 
     name: str
     argv: tuple[str, ...]
@@ -61,22 +61,22 @@ class ContainerCommand:
 
 @dataclass(frozen=True, slots=True)
 class PodContext:
-    """What the containers of a pod have in common.
+    """The common context of the containers of a pod.
 
     Attributes:
         identity: Names and labels for fieldRef.
-        objects: Where ConfigMaps and Secrets are read.
+        objects: Reads ConfigMaps and Secrets.
         capacity: The machine, for resourceFieldRef without a limit.
         inherited: The engine's environment.
         ours: Variables that this product adds; the user's win.
         forced: By the name of a container, variables that the user cannot change; they are known to `$(VAR)`.
         containers: All containers of the template, for resourceFieldRef by name.
-        processes: How many processes a container of the template starts that share what it requests.
-        spec: Of the pod; like what follows, for containers that run in their images.
+        processes: How many processes of a container of the template share its request.
+        spec: Of the pod; like the next attributes, for containers that run in their images.
         directory: Of the pod on disk, which they know by the same path.
-        workspace: Where the experiment was submitted from, likewise.
+        workspace: The directory from which the experiment was submitted, likewise.
         paths: By the path as a container knows it, the directory that stands for it, volumes apart.
-        visible: Files of ours that a variable may name; those that are named are mounted where they are.
+        visible: Files of ours that a variable may name; those that are named are mounted at their own paths.
         network: `host`, or the name of a network of the runtime.
         labels: Of the containers.
     """
@@ -101,11 +101,11 @@ class PodContext:
 def container_command(
     container: Mapping[str, Any], path: str, context: PodContext, rewriter: Rewriter
 ) -> ContainerCommand:
-    """Return what to execute for a container.
+    """Return the command of a container.
 
     Args:
         container: As in the template.
-        path: Where it stands in the Job, for errors.
+        path: Its path in the Job, for errors.
         context: Its pod.
         rewriter: Of the paths it mounts.
 
@@ -131,7 +131,7 @@ def container_command(
 
 
 def declared_variables(container: Mapping[str, Any], path: str, context: PodContext) -> dict[str, str]:
-    """Return what `envFrom` and `env` say, in order. Raises as `container_command`."""
+    """Return the variables of `envFrom` and `env`, in order. Raises as `container_command`."""
     variables: dict[str, str] = {}
     forced = context.forced.get(container.get("name", ""), {})
     errors: list[FieldError] = []
@@ -162,9 +162,9 @@ def thread_variables(
 
     Args:
         container: As in the template.
-        path: Where it stands in the Job, for errors.
+        path: Its path in the Job, for errors.
         context: Its pod.
-        environment: What it has besides.
+        environment: Its other variables.
 
     Raises:
         InvalidError: Its request is not a quantity.
@@ -260,7 +260,7 @@ class Rewriter:
     """Replaces absolute path prefixes by directories of this machine, the longest prefix first.
 
     A volume is mounted at `/data` in a container; here it is a directory of the pod. There are no mounts, so the path
-    is replaced where it is written out: in the command, the arguments and the environment.
+    is replaced if it is written out: in the command, the arguments and the environment.
     """
 
     def __init__(self, directories: Mapping[str, Path]) -> None:
@@ -291,14 +291,14 @@ _OWN = frozenset(
         PROCESS_ID,
     }
 )
-"""The token of the server opens it to everybody who has it; a trial has no use for it. The others say where to report,
+"""The token of the server opens it to every holder; a trial has no use for it. The others are addresses for reports,
 and are those of another trial when the engine itself runs in one."""
 
 _NAMES = ("python", "python3")
 
 
 def provided_commands(environ: Mapping[str, str]) -> frozenset[str]:
-    """Return the commands that mean the Python which runs katib; none where the user has chosen another."""
+    """Return the commands that mean the Python which runs katib; empty if the user has chosen another."""
     return frozenset() if not sys.executable or any(map(environ.get, _CHOSEN)) else frozenset(_NAMES)
 
 
@@ -307,11 +307,11 @@ def inherited_environment(environ: Mapping[str, str], directory: Path) -> dict[s
 
     With a virtual environment or conda active, the user has chosen a Python, and everything stays as it is. Otherwise
     `python` and `python3` mean the Python that runs katib, which is the one that the user installed things for; that of
-    the PATH may be another one or, as on Debian, none. What is the engine's own business is left out.
+    the PATH may be another one or, as on Debian, none. Variables of the engine itself are left out.
 
     Args:
         environ: Of the engine.
-        directory: Where links to this Python may be made.
+        directory: Takes links to this Python.
     """
     ours = {VERBOSITY_VARIABLE, OUR_VERBOSITY_VARIABLE} if OUR_VERBOSITY_VARIABLE in environ else set()
     environment = {name: value for name, value in environ.items() if name not in _OWN | ours}
@@ -325,7 +325,7 @@ def inherited_environment(environ: Mapping[str, str], directory: Path) -> dict[s
 def _linked(directory: Path, python: str) -> Path:
     """Return a directory that holds this Python and nothing else.
 
-    Its own directory, often `/usr/bin`, would bring everything that is in it before what the user prefers. The Python
+    Its own directory, often `/usr/bin`, would bring all of its programs before those that the user prefers. The Python
     of a virtual environment has a directory of its own, and finds its modules only under its own name.
     """
     with contextlib.suppress(OSError):  # without the links the PATH decides, as everywhere

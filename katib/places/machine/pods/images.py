@@ -1,9 +1,9 @@
-"""What is known about a container that runs in its image, and what a pod needs of the program that runs it.
+"""A container that runs in its image, and the interface to the program that runs it.
 
 A runtime (podman, docker) is a command of this machine. Its client stays attached while the container runs, so it is
 the process of the container for everybody else: its output and its exit code are those of the container, and it passes
 signals on.
-Only what the client cannot do by being a process is asked for apart: the end by force, and the removal.
+Two actions have commands of their own, as the client cannot do them as a process: the end by force, and the removal.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class ImageRun:
         pull: When it is fetched.
         entrypoint: Replaces that of the image, and its arguments too; empty: that of the image.
         arguments: Replace those of the image; empty: those of the image, if the entry point is.
-        environment: What is added to the variables of the image.
+        environment: Additions to the variables of the image.
         working_directory: Empty: that of the image.
         hostname: Its own name.
         aliases: Further names that lead to it in a network of its own.
         mounts: Nearer to the root first.
-        labels: For people who look at it.
+        labels: Labels for people.
         user: `uid` or `uid:gid`; empty: that of the image.
         groups: Further groups.
         cpus: How many cores it may use; None without limit.
@@ -114,7 +114,7 @@ class ImageRuntime(Protocol):
         """Whether containers find each other by name in a network of their own."""
 
     def has_image(self, image: str) -> ContainerCommand:
-        """Return the command that succeeds where an image is on this machine."""
+        """Return the command that succeeds if an image is on this machine."""
 
     def pull(self, image: str) -> ContainerCommand:
         """Return the command that fetches an image."""
@@ -123,8 +123,8 @@ class ImageRuntime(Protocol):
         """Return why an image could not be fetched.
 
         Args:
-            run: What was to run.
-            output: The end of what the command printed.
+            run: The run.
+            output: The end of the output of the command.
             is_here: Whether the image is on this machine all the same, of an earlier fetch.
         """
 
@@ -137,30 +137,30 @@ class ImageRuntime(Protocol):
     def start(self, run: ImageRun, name: str) -> ContainerCommand:
         """Return the command that runs a container until its end, and removes it then.
 
-        Where it names a working directory, that is made for this start; otherwise any will do.
+        If it names a working directory, that is made for this start; otherwise any will do.
         """
 
     def kill(self, name: str) -> ContainerCommand:
-        """Return the command that kills a container; it fails where there is none."""
+        """Return the command that kills a container; it fails if there is none."""
 
     def remove(self, name: str) -> ContainerCommand:
-        """Return the command that removes a container whatever its state; where there is none, it changes nothing."""
+        """Return the command that removes a container whatever its state; if there is none, it changes nothing."""
 
     def failure(self, run: ImageRun, name: str, code: int, output: str) -> SpawnError | None:
         """Return why a container did not start; None when its program ran, and the exit code is that of the program.
 
         Args:
-            run: What was to run.
+            run: The run.
             name: Of the container.
             code: Exit code of the command.
-            output: The end of what this start printed.
+            output: The end of the output of this start.
         """
 
     def ran_out_of_memory(self, name: str) -> bool:
         """Return whether the runtime has noted that a container took more memory than its limit."""
 
     def forget(self, name: str) -> None:
-        """Remove what was noted about a container that has ended."""
+        """Remove the notes about a container that has ended."""
 
 
 _PATIENCE_SECONDS = 20.0
@@ -172,13 +172,13 @@ _OF_THE_RUNTIME = frozenset({125, 126, 127})
 
 
 class ImageProcess:
-    """Names each start of a container and asks its runtime for what has to be done beside it. Lives on the loop.
+    """Names each start of a container and calls its runtime for further actions. Lives on the loop.
 
     Args:
-        run: What runs.
+        run: The run.
         runtime: Which program runs it.
         processes: Starts that program.
-        loop: Where callbacks are called.
+        loop: The loop of callbacks.
     """
 
     def __init__(self, run: ImageRun, runtime: ImageRuntime, *, processes: Processes, loop: Loop) -> None:
@@ -194,7 +194,7 @@ class ImageProcess:
         return self._runtime.start(self._run, self._name)
 
     def kill(self, otherwise: Callable[[], object]) -> None:
-        """Kill what runs.
+        """Kill the container.
 
         Args:
             otherwise: Called when that failed, as while the image is still fetched.
@@ -215,11 +215,11 @@ class ImageProcess:
         return f"was killed by SIGKILL, probably for want of memory: its limit is {limit}"
 
     def ran_out_of_memory(self, ended: Exit) -> bool:
-        """Return whether it was killed because it took more memory than its limit; false where that is unknown."""
+        """Return whether it was killed because it took more memory than its limit; false if unknown."""
         return ended.code == _KILLED and not ended.lost and self._runtime.ran_out_of_memory(self._name)
 
     def clear(self, ended: Exit, then: Callable[[], None]) -> None:
-        """Remove what may be left of the container, and call `then`. A client that came to its end has removed it."""
+        """Remove remains of the container, and call `then`. A client that came to its end has removed it."""
         self._runtime.forget(self._name)
         if ended.lost or ended.signal or ended.code in _OF_THE_RUNTIME:
             self._execute(self._runtime.remove(self._name), lambda _done: then())

@@ -1,18 +1,18 @@
-"""What the engines of a user hold of this machine: a table of files that all of them read, whatever their directories.
+"""The leases of a user's engines on this machine: a table of files that all of them read, whatever their directories.
 
-Each engine has a file there, on which it and its guard hold a lock; in it stands what the engine holds and what its
-first waiting pod asks for. Leasing something takes the lock of the table.
+Each engine has a file there, on which it and its guard hold a lock; it lists the leases of the
+engine and the request of its first waiting pod. Leasing something takes the lock of the table.
 
 Laws:
 
-1. What all engines hold together never exceeds the cores that they may run on, nor a limit that they share.
+1. The leases of all engines never exceed the cores that they may run on, nor a limit that they share.
 2. No card is held twice.
-3. What an engine held is free once it and its guard have ended, however they did: the kernel takes the lock back. The
+3. The leases of an engine are free once it and its guard have ended in any way: the kernel takes the lock back. The
    guard ends after all processes.
-4. Who asked first is served first: what the first waiting pod of another engine asked for earlier is kept for it, as
+4. The first request is served first: the earlier request of the first waiting pod of another engine is kept for it, as
    long as that engine says every few seconds that it waits.
-5. Engines do not wait for a file: where the table cannot be used, an engine leases as if it were alone, and the log
-   says so.
+5. Engines do not wait for a file: if the table cannot be used, an engine leases as if it were alone, and the log
+   reports it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TRIAL_VARIABLE: Final = "KATIB_TRIAL_DIR"
 CARDS: Final = Path("/proc/driver/nvidia/gpus")
 
 _BUSY_SECONDS = 0.01
-"""When to try again where another engine is leasing this moment."""
+"""When to try again if another engine is leasing at this moment."""
 
 _FORGOTTEN_SECONDS = 10.0
 """An engine that was stopped (Ctrl-Z) does not say any more that it waits; nothing is kept for it then."""
@@ -56,7 +56,7 @@ _RENEW_SECONDS = 2.0
 
 _TABLE_LOCK = "table.lock"
 _HEADER = struct.Struct("!II")
-"""Length and checksum of what follows. Files are written in place: replacing one waits for the disk on some systems."""
+"""Length and checksum of the rest. Files are written in place: replacing one waits for the disk on some systems."""
 
 _READ_ATTEMPTS = 5
 _SHOWN_HOLDERS = 3
@@ -65,11 +65,11 @@ _log = logging.getLogger(__name__)
 
 
 def lease_directory(environment: Mapping[str, str]) -> Path:
-    """Return where the table is.
+    """Return the directory of the table.
 
     It has to be the same for all that a user starts on a machine, and on no other machine: homes may be shared by many,
     and the directories of a session (`XDG_RUNTIME_DIR`, `TMPDIR`) differ, or go while programs still run. An engine
-    that a trial runs shares what that trial holds, which it must not wait for: it has a table of its own.
+    that a trial runs shares the lease of that trial, for which it must not wait: it has a table of its own.
     """
     if trial := environment.get(TRIAL_VARIABLE):
         return Path(trial) / "leases"
@@ -79,7 +79,7 @@ def lease_directory(environment: Mapping[str, str]) -> Path:
 
 
 def card_ids(names: Iterable[str], cards: Path = CARDS) -> dict[str, str]:
-    """Return what identifies each card, whether it goes by its number or a part of its UUID; its name if unknown."""
+    """Return the identity of each card, whether it goes by its number or a part of its UUID; its name if unknown."""
     uuids: list[str] = []
     for card in sorted(cards.glob("*/information")):
         with contextlib.suppress(OSError):
@@ -96,7 +96,7 @@ def card_ids(names: Iterable[str], cards: Path = CARDS) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """What one holder has, or waits for.
+    """The lease of one holder, or its request.
 
     Attributes:
         holder: Whose it is, for people.
@@ -118,7 +118,7 @@ class _Claim:
 
     @classmethod
     def decode(cls, raw: Mapping[str, Any]) -> _Claim:
-        """Read what `encode` returned."""
+        """Read the result of `encode`."""
         request = Request(Decimal(raw["cpu"]), Decimal(raw["memory"]), int(raw["gpus"]))
         return cls(str(raw["holder"]), request, frozenset(raw["cards"]), raw["since"], float(raw["seen"]))
 
@@ -128,8 +128,8 @@ class _Engine:
     """One engine in the table.
 
     Attributes:
-        cores: Which cores its processes may run on; empty where that is not known.
-        limits: What else limits them, such as a control group.
+        cores: Which cores its processes may run on; empty if unknown.
+        limits: Further limits, such as those of a control group.
     """
 
     name: str
@@ -148,7 +148,7 @@ class _Engine:
 
     @classmethod
     def decode(cls, name: str, data: bytes) -> _Engine:
-        """Read what `encode` returned; an engine of another version may say nothing that we understand."""
+        """Read the result of `encode`; that of an engine of another version may be unreadable."""
         try:
             raw = json.loads(data)
             claims = tuple(map(_Claim.decode, raw["claims"]))
@@ -168,8 +168,8 @@ class LeaseTable:
     """The table, as one engine uses it. Used by one thread; files are made with the first lease.
 
     Args:
-        directory: Where the files are; made when needed.
-        capacity: What this engine may use.
+        directory: The directory of the files; made when needed.
+        capacity: The resources of this engine.
         hold: Has the guard keep a descriptor open until all processes have ended.
         clock: Time.
         root: The data directory of this engine, for people.
@@ -219,7 +219,7 @@ class LeaseTable:
     # --- what `Tokens` asks for ---------------------------------------------------------------------------------------
 
     def take(self, holder: str, request: Request, free: Sequence[str], since: float) -> tuple[str, ...] | Refusal:
-        """Lease something, or say what it has to wait for.
+        """Lease something, or return the reason for waiting.
 
         Args:
             holder: For whom, for people.
@@ -246,12 +246,12 @@ class LeaseTable:
             return cards
 
     def keep(self, holder: str, request: Request, cards: Sequence[str]) -> None:
-        """Lease what a pod has that went on without an engine."""
+        """Lease the resources of a pod that outlived its engine."""
         self._take(holder, request, cards)
         self.flush()
 
     def give_back(self, lease: Lease) -> None:
-        """Return what was leased."""
+        """Return a lease."""
         held = self._held[lease.holder]
         held.request -= lease.request
         held.cards -= {self._ids[card] for card in lease.gpus}
@@ -259,7 +259,7 @@ class LeaseTable:
             del self._held[lease.holder]
 
     def wait(self, holder: str, request: Request, since: float) -> None:
-        """Say what the first waiting pod asks for, every time that it looks again."""
+        """Publish the request of the first waiting pod, every time that it looks again."""
         now = self._clock.now().timestamp()
         old = self._waiting
         if old is None or (old.holder, old.request, old.since) != (holder, request, since):
@@ -272,7 +272,7 @@ class LeaseTable:
         self._waiting = None
 
     def flush(self) -> bool:
-        """Show the others what changed; return False when that has to be tried again."""
+        """Publish changes to the others; return False if that has to be tried again."""
         try:
             self._write()
         except OSError as error:
@@ -309,7 +309,7 @@ class LeaseTable:
         return (), _holders([(e, c) for e, c in claims if any(getattr(c.request, resource) for resource in scarce)])
 
     def _ahead(self, since: float, others: Sequence[_Engine]) -> list[tuple[_Engine, _Claim]]:
-        """Return what pods of other engines asked for earlier and still wait for, the first one first."""
+        """Return the earlier requests of waiting pods of other engines, the first one first."""
         now = self._clock.now().timestamp()
         found = [
             (claim.since, engine.name, engine, claim)
@@ -323,7 +323,7 @@ class LeaseTable:
     def _free_cards(
         self, free: Sequence[str], others: Sequence[_Engine], ahead: Sequence[tuple[_Engine, _Claim]]
     ) -> list[str]:
-        """Return the cards that are free and that are not needed for those who asked earlier."""
+        """Return the cards that are free and that are not needed for earlier requests."""
         taken = {card for e in others for claim in e.claims if claim.since is None for card in claim.cards}
         taken |= {card for held in self._held.values() for card in held.cards}
         ours = {self._ids[name] for name in free}
@@ -458,7 +458,7 @@ def _sum(resource: str, claims: Iterable[_Claim]) -> Decimal:
 
 
 def _holders(claims: Sequence[tuple[_Engine, _Claim]]) -> str:
-    """Return who has it, as the end of a sentence."""
+    """Return its holder, as the end of a sentence."""
     whose = {f"{c.holder} of process {e.pid} in {e.directory}": "asked for earlier" for e, c in claims}
     whose |= {f"{c.holder} of process {e.pid} in {e.directory}": "held" for e, c in claims if c.since is None}
     texts = [f"{how} by {holder}" for holder, how in whose.items()]

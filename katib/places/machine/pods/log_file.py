@@ -1,11 +1,11 @@
 """The log of a container on disk: one file that is written to, and before it those that were full.
 
 `main.log` is written to. When it is full it becomes `main.log.1`, the next one `main.log.2` and so on; of these only
-the newest are kept. A file is renamed once and never again, so a reader who is at its end finds the next one by its
+the newest are kept. A file is renamed once and never again, so a reader at its end finds the next one by its
 number.
 
 Beside each file stands when its bytes came, in a file with its inode number: `main.times.4711`. A byte came at
-the time of the last record at or before it. What was written while no engine was there has no record of its own.
+the time of the last record at or before it. Output of a time without an engine has no record of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from katib.model.failure_text import LAST_OUTPUT_BYTES, last_line
 _log = logging.getLogger(__name__)
 
 TAIL_BYTES = 1 << 13
-"""A trace of the stack may follow the line that says what went wrong."""
+"""A trace of the stack may follow the line with the cause."""
 
 _LEFT_BYTES = 1 << 14
 """Kept of the log of a container that has filled the disk."""
@@ -37,12 +37,12 @@ _ADDRESS_IN_USE = re.compile(
     rb"|failed to start rpc server|could not start grpc server|binding port \d+ failed",
     re.IGNORECASE,
 )
-"""What programs print whose port is taken; the second line is all that JAX, TensorFlow and LightGBM say."""
+"""The output of programs whose port is taken; the second line is all that JAX, TensorFlow and LightGBM print."""
 
 _CHUNK_BYTES = 1 << 16
 
 _CANNOT_MOVE = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
-"""What file systems answer to which the kernel cannot move bytes from a pipe. They are read and written there."""
+"""Errors of file systems to which the kernel cannot move bytes from a pipe. They are read and written there."""
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -51,7 +51,7 @@ TIME_RECORD = struct.Struct("<QQ")
 """Place in the file, and microseconds since 1970."""
 
 RUN_BEGINS = 1 << 63
-"""Set in the time of a record where the container was started, or started again."""
+"""Set in the time of a record if the container was started, or started again."""
 
 _TIME_STEP_SECONDS = 0.02
 """Records are no closer, so that a program that prints each character costs little."""
@@ -139,7 +139,7 @@ class LogFile:
         path: The file that is written to.
         size: How many bytes were written.
         mid_line: Whether it does not end with the end of a line.
-        problem: Why it is not complete, beside what was removed because of its limits; empty when it is.
+        problem: Why it is not complete, besides removals because of its limits; empty when it is.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class LogFile:
                 self._times_size += os.write(self._times, record)
 
     def contents(self) -> Iterator[bytes]:
-        """Yield what the files hold, in chunks; none after the first that cannot be read."""
+        """Yield the content of the files, in chunks, up to the first that cannot be read."""
         for part in log_parts(self.path):
             try:
                 with part.open("rb") as file:
@@ -209,12 +209,12 @@ class LogFile:
                 return
 
     def move(self, data: bytes, pipe: int) -> None:
-        """Take bytes from a pipe, and append what the disk takes of them.
+        """Take bytes from a pipe, and append as many as the disk takes.
 
         Args:
             data: The bytes that are at the front of the pipe. They move to the disk within the kernel, so that each of
                 them is in the pipe or in the log whenever this process is killed.
-            pipe: From where they move.
+            pipe: Their source.
         """
         self._left = len(data)
         self.write(data, pipe)
@@ -222,7 +222,7 @@ class LogFile:
             self._left -= len(rest)
 
     def _move(self, fd: int, data: memoryview, pipe: int) -> int:
-        """Append to the file what is at the front of a pipe, and return how much."""
+        """Append the front of a pipe to the file, and return its length."""
         try:
             if (flags := fcntl.fcntl(fd, fcntl.F_GETFL)) & os.O_APPEND:  # the kernel moves to a position only
                 fcntl.fcntl(fd, fcntl.F_SETFL, flags & ~os.O_APPEND)
@@ -238,7 +238,7 @@ class LogFile:
         return moved
 
     def write(self, data: bytes, pipe: int | None = None) -> None:
-        """Append what the disk takes. A line is kept in one file, unless it is longer than what is left of that."""
+        """Append as much as the disk takes. A line is kept in one file, unless it is longer than the rest of that."""
         size = len(data)
         if self._gap:
             data = _gap_mark(self._gap) + data
@@ -312,7 +312,7 @@ class LogFile:
         return last_line(read_end(self.path, LAST_OUTPUT_BYTES))
 
     def text_from(self, start: int) -> str:
-        """Return the end of what was written since the log had this size."""
+        """Return the end of the output since the log had this size."""
         return read_end(self.path, min(LAST_OUTPUT_BYTES, self.size - start)).decode(errors="replace")
 
     def names_address_in_use(self) -> bool:

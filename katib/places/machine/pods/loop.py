@@ -1,6 +1,6 @@
 """One thread for the pipes, exits and timers of all local pods.
 
-Everything given to the loop runs on its thread, one call at a time, so what lives there needs no locks. A call must
+Everything given to the loop runs on its thread, one call at a time, so its objects need no locks. A call must
 return soon: reads are bounded, and whatever may wait (stores, metrics) happens elsewhere.
 """
 

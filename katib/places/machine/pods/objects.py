@@ -1,9 +1,9 @@
-"""What is decided about a pod; the pod as an object, as the kubelet of a cluster would show it; and its note on disk.
+"""The plan of a pod; the pod as an object, as the kubelet of a cluster would show it; and its note on disk.
 
 The object is kept small: of the template only the names and images of containers, which is all that a reader asks for.
 
-In its note, `pod.json`, a pod writes down what it is: which job began it, what it runs, how it ended. The file has one
-JSON object in each line, and what a later line says is added to what stands before it. A line is written at once and
+In its note, `pod.json`, a pod writes down its job, its processes, and its end. The file has one
+JSON object in each line, and later lines are merged into earlier ones. A line is written at once and
 nothing is ever written over, so that a crash at any moment leaves all that stood there. The first line is there before
 any process of the pod is. Earlier versions wrote all of it as one object.
 """
@@ -35,7 +35,7 @@ from katib.places.machine.processes.handle import ProcessHandle
 
 
 class Role(Enum):
-    """What a container is to its pod."""
+    """The role of a container in its pod."""
 
     INIT = auto()
     SIDECAR = auto()
@@ -44,16 +44,16 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ContainerPlan:
-    """What a container is to do.
+    """The plan of a container.
 
     Attributes:
-        role: What it is to its pod.
-        command: What to execute.
-        directory: Where.
+        role: Its role in its pod.
+        command: Its command.
+        directory: Its working directory.
         restart_on_failure: Whether it is started again when it failed.
         restart_always: Whether it is started again whenever it ends.
         volumes: Directories outside of the pod's own that must exist.
-        image: What is run by a runtime in place of the command; None: the command is a process of this machine.
+        image: Its image, which a runtime runs in place of the command; None: the command is a process of this machine.
     """
 
     role: Role
@@ -66,7 +66,7 @@ class ContainerPlan:
 
 
 PROCESS_ID = "process://"
-"""A container's id is that of its process behind this, where a cluster has the id that its runtime gave it."""
+"""A container's id is that of its process behind this; on a cluster, its runtime gives the id."""
 
 NO_STATUS: Object = MappingProxyType({})
 PULLING = "pulling image"
@@ -86,12 +86,12 @@ class PodPlan:
         after: Role of the pod of its gang whose containers must have started before its own; empty for none.
         containers: In the order in which they start.
         cannot_start: Why it cannot start at all; then there are no containers.
-        images: What its template calls the image of each container.
+        images: The image of each container in its template.
         holder: For whom it leases resources, as shown to users of other engines.
         replica: As in its record.
-        group: Under which its processes outlive this engine, or at least what they print; empty: neither does.
+        group: The group in which its processes outlive this engine, or at least their output; empty: neither does.
         slots: How many processes it starts by MPI, each with its share of the request, wherever its host files say.
-        checkpoint: The folder of its trial's checkpoint; None where that keeps none.
+        checkpoint: The folder of its trial's checkpoint; None if that keeps none.
     """
 
     name: str
@@ -118,9 +118,9 @@ def pod_object(plan: PodPlan, record: PodRecord, steady: SteadyTime, now: dateti
     """Return a pod as an object, but for its namespace and its owner.
 
     Args:
-        plan: What was decided about it.
+        plan: Its plan.
         record: How it is.
-        steady: Where its times were measured.
+        steady: The clock of its times.
         now: Transition time of the conditions that changed.
         before: Its status as it was stored last; empty for none.
     """
@@ -141,7 +141,7 @@ def pod_object(plan: PodPlan, record: PodRecord, steady: SteadyTime, now: dateti
 
 
 def pod_metadata(plan: PodPlan) -> Json:
-    """Return by what others know a pod, but for its namespace and its owner."""
+    """Return the metadata of a pod, but for its namespace and its owner."""
     replica = replica_of(plan.role, plan.index)
     mark = {REPLICA_ANNOTATION: replica} if replica else {}
     return {
@@ -153,7 +153,7 @@ def pod_metadata(plan: PodPlan) -> Json:
 
 
 def replica_of(role: str, index: int | None) -> str:
-    """Return what a replica is called within its job: `worker-1`; empty for a pod that has neither role nor index."""
+    """Return the name of a replica within its job, as `worker-1`; empty for a pod that has neither role nor index."""
     return "-".join(filter(None, (role.lower(), "" if index is None else str(index))))
 
 
@@ -227,7 +227,7 @@ def pulling_words(image: str) -> str:
 
 
 def _not_started(plan: PodPlan, record: PodRecord) -> tuple[ContainerState, ...]:
-    """Return the containers of a pod none of which has run; none while nothing is to be said of them."""
+    """Return the containers of a pod before any has run; empty while there is nothing to show."""
     if not record.pulling or record.is_finished:
         return ()
     names = {container.command.name: container.role is Role.MAIN for container in plan.containers}
@@ -235,7 +235,7 @@ def _not_started(plan: PodPlan, record: PodRecord) -> tuple[ContainerState, ...]
 
 
 def _reason(record: PodRecord) -> tuple[str, str]:
-    """Return why a pod is in its phase, as one word and as a sentence; empty where its containers say it."""
+    """Return why a pod is in its phase, as one word and as a sentence; empty if its containers show it."""
     if record.cannot_start:
         return "PodCannotStart", record.cannot_start
     if record.evicted:
@@ -337,10 +337,10 @@ def note_end(plan: PodPlan, end: PodRecord, steady: SteadyTime, *, is_measured: 
     """Write down how a pod ended: replicas are known by it when their pods are gone with the job.
 
     Args:
-        plan: What was decided about it.
+        plan: Its plan.
         end: How it ended.
-        steady: Where its times were measured.
-        is_measured: Whether the objective metric was found in what it wrote.
+        steady: The clock of its times.
+        is_measured: Whether the objective metric was found in its output.
     """
     with contextlib.suppress(OSError):
         _append(
@@ -350,7 +350,7 @@ def note_end(plan: PodPlan, end: PodRecord, steady: SteadyTime, *, is_measured: 
 
 
 def read_note(directory: Path) -> Json:
-    """Return what the pod of a directory wrote down.
+    """Return the note of the pod of a directory.
 
     It has `job` once the job is about to start it, and `processes` or `pod` once it has begun. Earlier versions wrote
     it when it had begun, without `job`.

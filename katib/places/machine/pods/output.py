@@ -4,11 +4,11 @@ Standard output and standard error have a pipe each. Of a pipe whole lines are t
 mixed: a line that has not ended stays in its pipe until it ends, becomes very long, or the program ends. Lines of one
 pipe keep their order; those of two are in the order in which the pipes became readable, or a little later.
 
-Laws, where a container outlives this engine:
+Laws, if a container outlives this engine:
 
-- A byte of its output is in a pipe of it or in its log whenever the engine is killed, also where the output alone does.
-- An engine that goes on with a container has its monitor read the log from the beginning before it reads the pipes. So
-  the monitor has read what was printed, all of it once and in order, and stands as that of the engine before it stood.
+- A byte of its output is in a pipe of it or in its log whenever the engine is killed, also if the output alone does.
+- In an engine that takes over a container, its monitor reads the log from the beginning before the pipes. So
+  the monitor has read all output once and in order, and has the state of its predecessor.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from katib.places.machine.processes.peek import LINE_BYTES, end_of_lines
 class Monitor(Protocol):
     """Follows one primary container of one pod. All methods but `close`'s callback run on the runner's loop thread.
 
-    None of them raises: what keeps it from reading is in its report.
+    They do not raise: obstacles to reading are in the report.
     """
 
     def feed(self, data: bytes) -> None:
@@ -43,7 +43,7 @@ class Monitor(Protocol):
         """Say that the container failed, and that its program is about to be started again."""
 
     def hasten(self) -> None:
-        """Say that the container is about to be ended: what goes with it is to be read now. Does not wait."""
+        """Announce the end of the container: data that goes with it is to be read now. Does not wait."""
 
     @property
     def backlogged(self) -> bool:
@@ -80,7 +80,7 @@ class _Stream:
 
     Attributes:
         pipe: The read end.
-        rest: What was read behind the last line, if what is read does not stay in the pipe.
+        rest: Data behind the last line, if data that was read does not stay in the pipe.
         seen: Length of the line that has not ended.
         pause: Seconds until it is looked at again.
         read_at: When it was read last, on the loop's clock.
@@ -105,7 +105,7 @@ class _Stream:
 class Output:
     """The read ends of one container run's pipes, which are new unless they are given.
 
-    It ends with the pipes, or after `finish` as soon as what was in them at that moment is read: a daemon that holds a
+    It ends with the pipes, or after `finish` as soon as their data of that moment is read: a daemon that holds a
     pipe open does not delay the end of its container.
 
     Attributes:
@@ -156,7 +156,7 @@ class Output:
         return tuple(reading)
 
     def start(self) -> None:
-        """Begin to read, what the log holds of an earlier engine first."""
+        """Begin to read, the log of an earlier engine first."""
         if self._earlier is not None:
             self._loop.call_soon(self._read_earlier)
             return
@@ -175,7 +175,7 @@ class Output:
             self._read_rest()
 
     def _read_rest(self) -> None:
-        """Read what is left of the first stream that has something, then that of the next one."""
+        """Read the rest of the first stream that has something, then that of the next one."""
         for stream in self._streams:
             if stream.is_open:
                 self._read(stream)
@@ -200,7 +200,7 @@ class Output:
             self._loop.call_later(seconds, partial(self._resume, stream))
 
     def _read_earlier(self) -> None:
-        """Have the monitor read the log; behind its end comes what is in the pipes."""
+        """Let the monitor read the log; behind its end comes the data of the pipes."""
         for _ in range(_CHUNKS_PER_TURN):
             if self._earlier is None:
                 return
@@ -241,7 +241,7 @@ class Output:
             self._pause(stream, _COMPANY_SECONDS)
 
     def _read_before(self, stream: _Stream) -> None:
-        """Read what standard output was left with for a while before an error that was printed behind it."""
+        """Read the held rest of standard output before an error that was printed behind it."""
         first = self._streams[0]
         if stream is not first and stream.left is None and first.is_open and first.is_paused:
             self._read_chunk(first)
@@ -281,7 +281,7 @@ class Output:
         self._pause(stream, stream.pause)
 
     def _take(self, stream: _Stream, data: bytes) -> None:
-        """Write to the log, and feed to the monitor, what is at the front of a pipe, or was read from it."""
+        """Write the front of a pipe, or data read from it, to the log, and feed it to the monitor."""
         if not data:
             return
         if self._log.mid_line and self._last is not stream:  # the end of another stream or run without a line end

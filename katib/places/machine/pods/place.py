@@ -1,8 +1,8 @@
-"""Where the pods of jobs run: as processes or containers of this machine, or as jobs of Slurm.
+"""The place of the pods of jobs: processes or containers of this machine, or jobs of Slurm.
 
 The controller of jobs knows pods by this protocol only. A place creates pods, starts those of a gang at once or not at
-all, follows them to their end, stops them, and has their monitors read their output. It also keeps what the next engine
-needs to know about pods that outlive this one.
+all, follows them to their end, stops them, and lets their monitors read their output. It also keeps notes for the next
+engine about pods that outlive this one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from katib.places.machine.pods.records import Phase, PodRecord
 from katib.places.machine.processes.connection import KeptProcess
 
 OpenMonitor = Callable[[dict[str, str], str, Path], Monitor | None]
-"""For a pod's labels, a container's name and the pod's directory: what reads the output; None when nothing does."""
+"""For a pod's labels, a container's name and the pod's directory: a reader of the output; None if it is not read."""
 
 
 MARKS: Final = re.compile(r"katib-node-of-[a-z0-9-]+\.invalid")
@@ -32,7 +32,7 @@ MARKS: Final = re.compile(r"katib-node-of-[a-z0-9-]+\.invalid")
 
 
 def node_mark(name: str) -> str:
-    """Return what stands for the node of a pod in its own and its peers' variables until it has one.
+    """Return the mark for the node of a pod in its own and its peers' variables until it has one.
 
     Args:
         name: Of the pod, with or without a domain.
@@ -41,11 +41,11 @@ def node_mark(name: str) -> str:
 
 
 class PodListener(NamedTuple):
-    """What a pod calls.
+    """The callbacks of a pod.
 
     Attributes:
         open_monitor: Makes the readers of its main containers' output.
-        changed: Called with a pod after every change of its record, and with what that was before, from any thread.
+        changed: Called with a pod after every change of its record, and with the record before, from any thread.
         pulled: Called when an image has to be fetched, and when that has ended.
     """
 
@@ -171,7 +171,7 @@ class KeptGroup(NamedTuple):
 
     Attributes:
         group: Under which they were kept.
-        note: What that engine left for us to know; empty when it left nothing.
+        note: The note of that engine; empty if it left none.
         programs: Their processes on this machine, the oldest first.
     """
 
@@ -184,7 +184,7 @@ P = TypeVar("P", bound=AnyPod)
 
 
 class PodPlace(Protocol[P]):
-    """Where pods run. `start` and `resume` belong to the loop, everything else to the thread that reconciles jobs."""
+    """The place of pods. `start` and `resume` belong to the loop, all else to the thread that reconciles jobs."""
 
     @property
     def keeps(self) -> bool:
@@ -197,17 +197,17 @@ class PodPlace(Protocol[P]):
         """Return a pod; nothing of it runs before `start`."""
 
     def start(self, pods: Sequence[P]) -> None:
-        """Start pods of a job as soon as what they request is free; those with roles at once or not at all."""
+        """Start pods of a job as soon as their requests are free; those with roles at once or not at all."""
 
     def kept(self) -> Iterable[KeptGroup]:
-        """Return what the engine before has left running, job by job."""
+        """Return the pods that the engine before has left running, job by job."""
 
     def resume(self, pods: Sequence[P], kept: KeptGroup, stopped: Collection[str], /) -> None:
         """Go on with the pods of a job that outlived their engine; start those that had not begun.
 
         Args:
             pods: All that it had.
-            kept: What is known of them.
+            kept: Their note and processes.
             stopped: Names of pods that the job has ended.
         """
 

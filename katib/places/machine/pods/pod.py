@@ -1,7 +1,7 @@
 """One pod: init containers one by one, sidecars beside them, then the main containers together. Lives on the loop.
 
-A pod ends in this order: the main containers have ended, sidecars are stopped, what any of them left running is killed,
-and every monitor says that what it read is stored. Only then the record says Succeeded or Failed, so its metrics are
+A pod ends in this order: the main containers have ended, sidecars are stopped, remaining processes are killed,
+and every monitor has stored its readings. Only then the record says Succeeded or Failed, so its metrics are
 there when the job is judged. `MachinePods` makes such pods and fits `katib.places.machine.pods.place.PodPlace`.
 """
 
@@ -51,7 +51,7 @@ class Pod(AnyPod):
         listener: Callbacks.
 
     Attributes:
-        evicted: Why it is ended for what it takes from others; empty otherwise.
+        evicted: Why it is ended, if it takes resources from others; empty otherwise.
     """
 
     def __init__(self, plan: PodPlan, tools: PodTools, listener: PodListener) -> None:
@@ -99,9 +99,9 @@ class Pod(AnyPod):
         self.advance()
 
     def evict(self, cause: str) -> None:
-        """End it at once as failed: it takes what others need.
+        """End it at once as failed: it takes the room of others.
 
-        What it printed is cut down to its end. As on Kubernetes it loses what it wrote into its own directory.
+        Only the end of its output stays. As on Kubernetes it loses the files in its own directory.
         """
         if self.record.stopping or self.evicted or self.record.is_finished:
             return
@@ -142,12 +142,12 @@ class Pod(AnyPod):
     # --- progress -----------------------------------------------------------------------------------------------------
 
     def granted(self, lease: Lease, kept: Mapping[str, Sequence[KeptProcess]] = MappingProxyType({})) -> None:
-        """Start with what was leased.
+        """Start with a lease.
 
         Args:
-            lease: What was leased.
+            lease: The lease.
             kept: By the name of a container, processes of it that an earlier engine started, the oldest first. The
-                container goes on with them instead of being started.
+                container continues with them instead of being started.
         """
         if self.record.is_finished:  # it was stopped while it waited
             self._tools.tokens.give_back(lease)
@@ -237,7 +237,7 @@ class Pod(AnyPod):
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
-        """Stop what still runs; when nothing does any more, clean up once."""
+        """Stop the containers that still run; after the last, clean up once."""
         open_ = [c for c in self._containers if c.is_started and not c.is_over]
         if open_:
             if not self._ending and not self.record.stopping:
@@ -364,12 +364,12 @@ PodProcesses = Mapping[str, Sequence[KeptProcess]]
 
 
 class MachinePods:
-    """Makes pods of processes, or of containers where there is a runtime.
+    """Makes pods of processes, or of containers if there is a runtime.
 
     The guard has the notes of kept groups, and each of them exactly as long as it has processes of the group.
 
     Args:
-        tools: What all of them use.
+        tools: Shared by all pods.
     """
 
     def __init__(self, tools: PodTools) -> None:
@@ -390,10 +390,10 @@ class MachinePods:
         return Pod(plan, self._tools, listener)
 
     def start(self, pods: Sequence[Pod]) -> None:
-        """Start pods as soon as what they request is free, those of a job with roles together.
+        """Start pods as soon as their requests are free, those of a job with roles together.
 
-        Two jobs that each hold half of the machine while their other halves wait would wait forever; so what the pods
-        of a job request is leased in one piece, and each of them gets its part.
+        Two jobs that each hold half of the machine while their other halves wait would wait forever; so the requests of
+        the pods of a job are leased in one piece, and each of them gets its part.
         """
         if not pods[0].plan.role:
             for pod in pods:
@@ -423,7 +423,7 @@ class MachinePods:
         waits()
 
     def kept(self) -> Iterator[KeptGroup]:
-        """Yield what the guard has kept."""
+        """Yield the groups that the guard has kept."""
         inherited = self._processes.inherited
         if inherited is None:
             return

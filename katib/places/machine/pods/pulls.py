@@ -1,4 +1,4 @@
-"""Images are fetched before the containers that need them start, so that people see what a trial waits for.
+"""Images are fetched before the containers that need them start, so that people see why a trial waits.
 
 Containers that need the same image at the same time wait for one fetch. That an image is on this machine is asked once
 for each; if it is removed later, the runtime fetches it again when it starts the container. Lives on the loop.
@@ -43,7 +43,7 @@ class _Waiter(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Fetch:
-    """One fetch and who waits for it. Until it has `began`, the runtime is asked whether the image is here."""
+    """One fetch and its waiters. Until it has `began`, the runtime is asked whether the image is here."""
 
     run: ImageRun
     waiters: list[_Waiter] = field(default_factory=list)
@@ -58,7 +58,7 @@ class ImagePulls:
     Args:
         runtime: Which program does it, and runs them.
         processes: Starts that program.
-        loop: Where everything is called.
+        loop: The loop of all calls.
         clock: Measures how long it takes.
     """
 
@@ -77,10 +77,10 @@ class ImagePulls:
     def fetch(
         self, run: ImageRun, on_pull: Callable[[PullNews], None], then: Callable[[KatibError | None], None]
     ) -> Callable[[], None]:
-        """See to it that an image is on this machine, and return what gives that up.
+        """Fetch an image unless it is on this machine, and return a function that gives this up.
 
         Args:
-            run: What is to run.
+            run: The run.
             on_pull: Called when it has to be fetched, and when that has ended; not after it was given up.
             then: Called later and once, with the error when the image cannot be had; not after it was given up.
         """

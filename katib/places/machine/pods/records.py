@@ -1,4 +1,4 @@
-"""Values that pods share with those who make them: what is known about a pod, and how long failures make it wait."""
+"""Values that pods share with their makers: the record of a pod, and its pauses after failures."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ UNCOUNTED = frozenset({PREEMPTED, ALLOCATION_ENDED})
 """Reasons of a pod that had to make room for others: no failure, however often it happens."""
 
 RESUMED = UNCOUNTED | {"DeadlineExceeded", "NodeLost"}
-"""Reasons after which a trial goes on from the checkpoint that its algorithm has it keep."""
+"""Reasons after which a trial continues from the checkpoint that it keeps for its algorithm."""
 
 
 class Phase(StrEnum):
-    """Where a pod stands, in Kubernetes' words."""
+    """The phase of a pod, in Kubernetes' words."""
 
     PENDING = "Pending"
     RUNNING = "Running"
@@ -33,7 +33,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ContainerExit:
-    """The end of one container: its exit code, and in words what happened (`exited with 3`).
+    """The end of one container: its exit code, also in words (`exited with 3`).
 
     Attributes:
         lost: It ended with the guard that had started it, through no fault of its own.
@@ -113,15 +113,15 @@ class PodRecord:
         last_output: The last line that the container printed which `message` speaks of first.
         address_in_use: A container that failed said that its port is taken.
         cannot_start: Why no further pod of the job could start either, such as a missing command; empty otherwise.
-        evicted: Why it was ended for what it took from others, and would be again; empty otherwise.
-        reason: What ended it from outside, as one word such as `NodeLost`; empty otherwise.
+        evicted: Why it was ended, if it took resources from others, and would again; empty otherwise.
+        reason: The outside cause of its end, as one word such as `NodeLost`; empty otherwise.
         verdict: Why its trial is stopped early; empty otherwise.
-        explanation: What the monitor says about missing metrics; empty when there are none missing.
-        waiting: What it waits for before it can start; empty when it does not wait.
-        place: Where it runs and on which cards, such as `on GPU 0`; empty where that is no question.
+        explanation: The monitor's explanation of missing metrics; empty if no metric is missing.
+        waiting: The reason for waiting before its start; empty if it does not wait.
+        place: Its node and cards, such as `on GPU 0`; empty if there is no choice.
         pulling: The image that is fetched for it now; empty when none is.
-        role: Replica type, or name of the replicated job; empty where all pods of a job are alike.
-        replica: What it is called where its job has several pods, as `worker-1`; empty where it is alone.
+        role: Replica type, or name of the replicated job; empty if all pods of a job are alike.
+        replica: Its name if its job has several pods, as `worker-1`; empty if it is alone.
         containers: How each of its containers is; empty until the first one has run.
     """
 
@@ -162,7 +162,7 @@ class PodRecord:
 
     @property
     def title(self) -> str:
-        """What texts about a failure call it."""
+        """Its name in texts about a failure."""
         return pod_title(self.name, self.replica)
 
     if TYPE_CHECKING:

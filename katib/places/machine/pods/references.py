@@ -1,4 +1,4 @@
-"""What a container takes from elsewhere: fields of its pod, its resources, ConfigMaps and Secrets, and volumes.
+"""The references of a container: fields of its pod, its resources, ConfigMaps and Secrets, and volumes.
 
 Of the volumes emptyDir, configMap, secret, downwardAPI and projected become directories of the pod; hostPath is the
 path itself. Others need a cluster.
@@ -32,7 +32,7 @@ _KEYED_FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
 @dataclass(frozen=True, slots=True)
 class PodIdentity:
-    """What a pod is called and carries."""
+    """The names, labels and annotations of a pod."""
 
     name: str
     namespace: str
@@ -45,7 +45,7 @@ class PodIdentity:
     node: str = NODE
 
     def field_value(self, path: str) -> str | None:
-        """Return what a fieldPath names; empty for an absent label, None for an unknown path."""
+        """Return the value of a fieldPath; empty for an absent label, None for an unknown path."""
         if keyed := _KEYED_FIELD.fullmatch(path):
             values = self.labels if keyed.group(1) == "labels" else self.annotations
             return values.get(keyed.group(2), "")
@@ -101,7 +101,7 @@ def absent(path: str, cause: str, kind: Kind) -> InvalidError:
 
 
 def resource_value(container: Mapping[str, Any], reference: Mapping[str, Any], capacity: Capacity) -> str | None:
-    """Return what a resourceFieldRef names of a container, what the machine has where the container sets no limit.
+    """Return the value of a resourceFieldRef of a container; without a limit, that of the machine.
 
     The result is in units of the divisor, rounded up, as Kubernetes does it. None: an unknown resource.
     """
@@ -150,9 +150,9 @@ class Volumes:
 
         Args:
             pod_spec: The spec of the pod.
-            spec_path: Where it stands in the job object, for errors.
+            spec_path: Its path in the job object, for errors.
             directory: The pod's own.
-            objects: Where ConfigMaps and Secrets are read.
+            objects: Reads ConfigMaps and Secrets.
             identity: For the downward API.
             any_user: Whether programs of other users write to an emptyDir.
 

@@ -1,8 +1,8 @@
-"""Resource requests as tokens: who may run at once on this machine.
+"""Resource requests as tokens: the pods that may run at once on this machine.
 
 Laws:
 
-1. The sum of what is leased never exceeds the capacity, nor with what other engines hold what the machine has.
+1. The sum of leases never exceeds the capacity, nor, with those of other engines, the resources of the machine.
    A card has one pod, or some that share it by the same number; other engines find it taken then.
 2. First come, first served among the pods that request anything: a large one is not overtaken forever by small ones.
 3. A pod that requests nothing never waits here; how many of them run is for parallelTrialCount to say.
@@ -40,7 +40,7 @@ LOOK_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What the engines in some place, such as a control group, may use together of `cpu` or `memory`."""
+    """The common limit of `cpu` or `memory` for all engines in a place such as a control group."""
 
     place: str
     resource: str
@@ -49,12 +49,12 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What this machine lends to pods: cores, bytes, and the identifiers of its GPUs.
+    """The resources of this machine for pods: cores, bytes, and the identifiers of its GPUs.
 
     Attributes:
-        cores: Which cores these are; empty where that is not known.
-        limits: What other engines may be limited by, too.
-        is_scheduled: Whether a scheduler decides what is free, and pods lease nothing of this.
+        cores: Which cores these are; empty if unknown.
+        limits: Limits that other engines may share.
+        is_scheduled: Whether a scheduler has the resources, and pods lease nothing here.
     """
 
     cpu: Decimal
@@ -66,7 +66,7 @@ class Capacity:
 
     @classmethod
     def of_machine(cls) -> Capacity:
-        """Return what the machine has and this process may use."""
+        """Return the resources of the machine that this process may use."""
         cores = frozenset(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1))
         memory = Decimal(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
         return cls(Decimal(len(cores)), memory, _visible_gpus(), cores, (Limit("machine", "memory", memory),))
@@ -74,7 +74,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a pod asks for.
+    """The resource request of a pod.
 
     Attributes:
         cpu: Cores.
@@ -102,7 +102,7 @@ class Request:
 
     @classmethod
     def of_template(cls, template: Object) -> Request:
-        """Return what a pod template asks for: the larger of its containers together and its largest init container."""
+        """Return the request of a pod template: that of its containers together or of its largest init container."""
         spec, share = template.get("spec", {}), share_of(template)
         init, mains = spec.get("initContainers") or [], spec.get("containers") or []
         if not any(container.get("resources") for container in (*init, *mains)):
@@ -138,7 +138,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What a pod was granted, with the GPUs that are its own, and for whom."""
+    """A granted request, with its GPUs and its holder."""
 
     request: Request
     gpus: tuple[str, ...] = ()
@@ -147,7 +147,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why something cannot be leased now, empty where that is not known yet, and when to look again."""
+    """Why something cannot be leased now, empty if unknown yet, and when to look again."""
 
     reason: str
     again_seconds: float
@@ -157,7 +157,7 @@ def share_of(template: Mapping[str, Any]) -> int:
     """Return how many pods may have each card of a pod template at once.
 
     Raises:
-        ValueError: The annotation that says so is not a number from 1 to 64.
+        ValueError: The annotation is not a number from 1 to 64.
     """
     text = str(((template.get("metadata") or {}).get("annotations") or {}).get(SHARE_ANNOTATION, "1"))
     if not text.isdecimal() or not 1 <= int(text) <= MOST_SHARES:
@@ -166,31 +166,31 @@ def share_of(template: Mapping[str, Any]) -> int:
 
 
 def card_words(cards: Sequence[str], node: str = "") -> str:
-    """Return where a pod runs, such as `on GPU 0` or `on n1 with GPU 0 and 1`; empty where that is no question."""
+    """Return the node and cards of a pod, such as `on GPU 0` or `on n1 with GPU 0 and 1`; empty without both."""
     named = f"GPU {' and '.join(filter(None, (', '.join(cards[:-1]), cards[-1])))}" if cards else ""
     return f"on {' with '.join(filter(None, (node, named)))}" if node or named else ""
 
 
 class Table(Protocol):
-    """What all engines of this machine hold, as `leases.LeaseTable` knows it."""
+    """The leases of all engines of this machine, as in `leases.LeaseTable`."""
 
     def take(self, holder: str, request: Request, free: Sequence[str], since: float) -> tuple[str, ...] | Refusal:
         """Lease something, of these cards; or return why not."""
 
     def keep(self, holder: str, request: Request, cards: Sequence[str]) -> None:
-        """Lease what a pod has that went on without an engine."""
+        """Lease the resources of a pod that outlived its engine."""
 
     def give_back(self, lease: Lease) -> None:
-        """Return what was leased."""
+        """Return a lease."""
 
     def wait(self, holder: str, request: Request, since: float) -> None:
-        """Say what the first waiting pod asks for, every time that it looks again."""
+        """Publish the request of the first waiting pod, every time that it looks again."""
 
     def wait_no_more(self) -> None:
         """Say that no pod waits."""
 
     def flush(self) -> bool:
-        """Show the others what changed; return False when that has to be tried again."""
+        """Publish changes to the others; return False if that has to be tried again."""
 
     def held_elsewhere(self) -> frozenset[str]:
         """Return the cards that other engines hold now."""
@@ -227,8 +227,8 @@ class Tokens:
     """Grants leases. Used by one thread; only `waiting_reason` may be called from others.
 
     Args:
-        capacity: What there is.
-        table: What other engines hold; None: there are none.
+        capacity: The capacity of this machine.
+        table: The leases of other engines; None: there are no others.
         later: Calls a function on this thread after some seconds; needed with a table.
         clock: Time.
     """
@@ -265,7 +265,7 @@ class Tokens:
 
         Args:
             name: Of the pod.
-            request: What it asks for.
+            request: Its request.
             granted: Takes the lease.
             holder: For whom, as shown to users of other engines.
             waits: Called when the reason changes for which the pod waits.
@@ -277,7 +277,7 @@ class Tokens:
         self._serve()
 
     def keep(self, request: Request, gpus: Sequence[str], holder: str = "") -> Lease:
-        """Return the lease of a pod that went on without an engine: it has what it had."""
+        """Return the lease of a pod that outlived its engine: it is unchanged."""
         shares = self._shares_left(request)
         cards = tuple(card for card in gpus if card in self._gpus or card in shares)
         whole = tuple(card for card in cards if card not in shares)
@@ -315,7 +315,7 @@ class Tokens:
         return tuple(card for card in self.capacity.gpus if card in self._gpus and card not in elsewhere)
 
     def waiting_reason(self, name: str) -> str:
-        """Return what a pod waits for; empty when it does not wait."""
+        """Return the reason for which a pod waits; empty if it does not wait."""
         reason = self._reason
         for ahead, waiting in enumerate(tuple(self._queue)):
             if waiting.name != name:
@@ -393,7 +393,7 @@ class Tokens:
                 self._table.give_back(shared.lease)
 
     def _look_in(self, seconds: float) -> None:
-        """Look again what other engines gave back; there is one plan to do so at a time, the next one."""
+        """Look again for resources that other engines gave back; there is one timer for this, the next one."""
         moment = self._clock.monotonic() + seconds
         if self._later is not None and (self._looks_at is None or moment < self._looks_at):
             self._looks_at = moment

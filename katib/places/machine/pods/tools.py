@@ -1,4 +1,4 @@
-"""What all pods of a controller use: among it what ends the pod that has filled the disk."""
+"""The tools of all pods of a controller, and the eviction of a pod that has filled the disk."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Evictable(Protocol):
 
     @property
     def log_bytes(self) -> int:
-        """What its output takes on the disk."""
+        """The size of its output on the disk."""
 
     def files(self) -> Mapping[Path, int]:
         """Return its other files on the disk and their sizes. For any thread."""
@@ -50,7 +50,7 @@ class Evictions:
     """Ends pods when the disk is full, one after the other. Lives on the loop.
 
     Args:
-        reserve: A file that takes room, which is given free for what is stored about the end of a pod.
+        reserve: A file that reserves room for the record of the end of a pod.
 
     Attributes:
         running: The pods that have a lease, by uid; they enter and leave by themselves.
@@ -102,12 +102,12 @@ def _mebibytes(size: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PodTools:
-    """What every pod of a controller uses.
+    """The tools of every pod of a controller.
 
     Attributes:
-        images: Fetches images, and knows what runs them; None: containers are processes.
+        images: Fetches images, and knows their runtime; None: containers are processes.
         log_limits: How much of the output of each container is kept.
-        peek: Reads pipes so that nothing is lost when this process is killed; None where the kernel cannot.
+        peek: Reads pipes so that nothing is lost when this process is killed; None if the kernel cannot.
         evictions: End the pod that has filled the disk.
     """
 

@@ -26,7 +26,7 @@ PUSHED: Final = frozenset({CollectorKind.PUSH, CollectorKind.CUSTOM})
 """Those that need an address of this machine which nodes reach. `PrometheusMetric` is asked at the nodes."""
 
 NODE_ADDRESS_VARIABLE: Final = "KATIB_NODE_ADDRESS"
-"""In our environment: where nodes reach this machine."""
+"""The variable in our environment with the address of this machine for nodes."""
 
 _JOB: Final = Kind("batch/v1", "Job")
 
@@ -37,8 +37,8 @@ class SlurmGate:
     Args:
         slurm: Calls Slurm.
         options: Of `sbatch`, for every job.
-        allocation: The job whose steps trials become; empty where they are jobs of their own.
-        address: Where nodes reach this machine; empty where that is not known.
+        allocation: The job whose steps trials become; empty if they are jobs of their own.
+        address: The address of this machine for nodes; empty if unknown.
     """
 
     def __init__(self, slurm: Slurm, options: GeneralOptions, allocation: str = "", address: str = "") -> None:
@@ -50,13 +50,13 @@ class SlurmGate:
     def check(
         self, kind: Kind, templates: Sequence[tuple[Mapping[str, Any], int]], path: str, spec: ExperimentSpec
     ) -> tuple[Sequence[FieldError], Sequence[str]]:
-        """Return why its trials cannot run in Slurm, and what Slurm warns of.
+        """Return why its trials cannot run in Slurm, and the warnings of Slurm.
 
         Args:
             kind: Of the job.
             templates: Of the pods of a trial, each with their number; may be malformed or hold placeholders, of which
                 nothing is asked.
-            path: Where the job stands.
+            path: The path of the job.
             spec: With defaults.
         """
         collector = spec.metrics_collector_spec

@@ -1,4 +1,4 @@
-"""The programs of Slurm, and what they print. No threads, no state."""
+"""The programs of Slurm, and their output. No threads, no state."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ class JobState(NamedTuple):
 
     Attributes:
         state: Such as `PENDING` or `OUT_OF_MEMORY`.
-        reason: Why it is in that state, as one word; `None` where there is no reason.
-        nodes: Where it runs or ran; empty before.
+        reason: Why it is in that state, as one word; `None` without a reason.
+        nodes: Its nodes; empty before it runs.
         comment: By which we know our own.
-        started: When it began, or is expected to, in seconds since 1970; None where that is not known.
+        started: When it began, or is expected to, in seconds since 1970; None if unknown.
     """
 
     state: str
@@ -86,11 +86,11 @@ _UNFINISHED: Final = frozenset(
 
 
 class Answer(NamedTuple):
-    """What Slurm answers to a job that is only tested.
+    """The answer of Slurm to a job that is only tested.
 
     Attributes:
-        refusal: Why it would not take it; empty where it would.
-        warnings: What it would do otherwise than asked.
+        refusal: Why it would not take it; empty if it would.
+        warnings: Differences from the request.
     """
 
     refusal: str = ""
@@ -132,7 +132,7 @@ class Slurm:
         """Submit a job; return its number.
 
         Args:
-            script: What it executes.
+            script: Its script.
             options: Of `sbatch`.
             environment: Of the script.
 
@@ -151,18 +151,18 @@ class Slurm:
         return done.stdout.strip().partition(";")[0]
 
     def _warn(self, warning: str) -> None:
-        """Log what `sbatch` warns of, once."""
+        """Log a warning of `sbatch` once."""
         if warning not in self.warned:
             self.warned.add(warning)
             _log.warning("Slurm warns", extra={"cause": warning, "sentence": f"sbatch: {warning}"})
 
     def check(self, options: Sequence[str]) -> Answer:
-        """Return what Slurm would answer to a job with these options of `sbatch`."""
+        """Return the answer of Slurm to a job with these options of `sbatch`."""
         done = self.run(("sbatch", "--test-only", *options), "#!/bin/sh\n")
         return self._answer(done, error_text(done.stderr))
 
     def check_step(self, options: Sequence[str], environment: Mapping[str, str]) -> Answer:
-        """Return what `srun` would answer to a step with these options, in the allocation that its environment names.
+        """Return the answer of `srun` to a step with these options, in the allocation that its environment names.
 
         Options that choose a place count for jobs only: an allocation has its place.
         """
@@ -188,7 +188,7 @@ class Slurm:
         return parse_jobs(done.stdout)
 
     def cluster(self) -> str:
-        """Return the name of the cluster; empty where Slurm does not say it."""
+        """Return the name of the cluster; empty if Slurm does not name it."""
         try:
             said = self.run(("scontrol", "show", "config")).stdout
         except (FileNotFoundError, UnavailableError):
@@ -270,13 +270,13 @@ def parse_jobs(text: str) -> dict[str, JobState]:
 
 
 def error_text(stderr: str) -> str:
-    """Return in one line what a program of Slurm complains of."""
+    """Return the error of a program of Slurm in one line."""
     said = [_PREFIX.sub("", line).strip() for line in stderr.splitlines()]
     return "; ".join(dict.fromkeys(filter(None, said))) or "no reason given"
 
 
 def warnings_in(stderr: str) -> tuple[str, ...]:
-    """Return what a program of Slurm warns of."""
+    """Return the warnings of a program of Slurm."""
     return tuple(dict.fromkeys(_WARNING.findall(stderr)))
 
 
@@ -295,7 +295,7 @@ def refused(cause: str) -> InvalidError:
 
 
 def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without what Slurm says of a job in which this process itself runs."""
+    """Return an environment without the variables of a job in which this process itself runs."""
     return {name: value for name, value in environ.items() if not name.startswith("SLURM_") or name in _KEPT}
 
 

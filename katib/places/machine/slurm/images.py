@@ -24,16 +24,16 @@ _OF_PYTHON: Final = ("PYTHONPATH", "PYTHONHOME")
 
 
 def node_images(choice: str, slurm: Slurm, *, is_inside: bool) -> NodeImages | None:
-    """Return what runs images on nodes; None: commands run with the files of the node.
+    """Return the runner of images on nodes; None: commands run with the files of the node.
 
     Args:
-        choice: What the user says of containers; `auto` takes pyxis, if it is there, before Apptainer.
-        is_inside: Whether pods are steps of an allocation. Several pods that share one are killed without SIGTERM where
+        choice: The user's option; `auto` takes pyxis, if it is there, before Apptainer.
+        is_inside: Whether pods are steps of an allocation. Several pods that share one are killed without SIGTERM if
             pyxis starts steps of their own for them; so `auto` takes pyxis last.
         slurm: Calls Slurm, with the PATH in which Apptainer is looked for.
 
     Raises:
-        TerminalError: What was asked for is not here.
+        TerminalError: The choice is not available.
     """
     if choice == "never":
         return None

@@ -62,7 +62,7 @@ class SlurmSettings:
     Attributes:
         slurm: Calls Slurm.
         options: Of every job.
-        notes: Has a directory for each job with running pods: what the next engine needs to know, and how far they are.
+        notes: Has a directory for each job with running pods: a note for the next engine, and their progress.
         delays: Pauses before containers are started again.
         allocation: Number of the job in which this process runs, whose steps the pods become; empty outside of one.
         on_end: Called when that ends and cuts off pods.
@@ -77,7 +77,7 @@ class SlurmSettings:
 
 
 class _Execution(NamedTuple):
-    """What a job executes, with which environment and options, and the files for its output."""
+    """The script of a job, its environment and options, and the files for its output."""
 
     environment: Mapping[str, str]
     requested: Sequence[str]
@@ -208,7 +208,7 @@ class SlurmPods:
     # --- what outlives us ---------------------------------------------------------------------------------------------
 
     def kept(self) -> Iterator[KeptGroup]:
-        """Yield what the engine before has left a note of, and what it had no time to end."""
+        """Yield the groups of the engine before, with their notes, and those that it had no time to end."""
         for directory in sorted(self._settings.notes.glob("*/")):
             try:
                 yield KeptGroup(directory.name, (directory / _NOTE).read_bytes())

@@ -1,14 +1,14 @@
 """One pod as a job of Slurm. Lives on the loop.
 
 It is followed by files that every node sees: the state that its script keeps, and the two streams of each main
-container. They are looked at several times a second, whatever Slurm is asked. What Slurm says adds why it waits, and
-how it ended where its script could not write that: a limit, a node, `scancel`.
+container. They are looked at several times a second, apart from requests to Slurm, whose answers add why it waits, and
+how it ended if its script could not write that: a limit, a node, `scancel`.
 
 The log of a container is made here of the lines of its two streams, so that these are never mixed. An engine that goes
 on with a pod makes it anew: its monitor reads the streams from their beginning, too.
 
-It ends in the order of `katib.places.machine.pods.pod`: its job has ended, all of its log is read, every monitor says
-that what it read is stored; then its record says Succeeded or Failed.
+It ends in the order of `katib.places.machine.pods.pod`: its job has ended, all of its log is read, every monitor
+has stored its readings; then its record says Succeeded or Failed.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ _LATE_SECONDS: Final = 2.0
 """How long a file may need to be seen here that was written on a node before its job ended."""
 
 _LATEST_SECONDS: Final = 30.0
-"""The same where the script of a job came to its end, and so has written how; or where Slurm forgot a job that had
-begun, which goes on until Slurm asks its node about it, and ends it."""
+"""The same where the script of a job came to its end, and so has written how; or if Slurm forgot a job that had
+begun, which runs until Slurm asks its node about it, and ends it."""
 
 _LOOK_SHARE: Final = 0.05
 _LOOK_SECONDS: Final = (0.05, 0.5)
 """Its files are looked at after this share of the time that it has waited or run, within these limits: a shared file
-system is spared where trials are long."""
+system is spared if trials are long."""
 
 _BY_SIGNAL: Final = frozenset({_SIGNAL_BASE + signal.SIGTERM, _SIGNAL_BASE + signal.SIGKILL})
 """Exit codes of a program that Slurm may have ended."""
@@ -74,7 +74,7 @@ _CLOCK_SECONDS: Final = 1
 """By how much the clocks of a node and of the controller may differ, and times are rounded."""
 
 _RESUMED: Final = frozenset({"TIMEOUT", "DEADLINE", "NODE_FAIL", "BOOT_FAIL"})
-"""After these ends a trial goes on that keeps a checkpoint."""
+"""After these ends a trial that keeps a checkpoint continues."""
 
 _NO_SPACE: Final = os.strerror(errno.ENOSPC).encode()
 _LEAST_BYTES: Final = 1 << 16
@@ -85,7 +85,7 @@ _NOT_LAUNCHED: Final = frozenset({"CANCELLED", "FAILED", "NODE_FAIL", "BOOT_FAIL
 
 _OF_SLURM: Final = (b"slurmstepd", b"srun: ")
 _MEMORY_LIMIT: Final = re.compile(rb"^slurmstepd\S* .*(?:memory limit|oom-kill|out-of-memory)", re.MULTILINE)
-"""What the daemon of a node writes into the output of a job; the state of the job does not say it everywhere."""
+"""Messages of the daemon of a node in the output of a job; the state of the job does not say it everywhere."""
 
 _ENDS: Final = {
     "OUT_OF_MEMORY": OUT_OF_MEMORY,
@@ -102,7 +102,7 @@ _ENDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SlurmTools:
-    """What every pod of a place uses."""
+    """The tools of every pod of a place."""
 
     loop: Loop
     scheduler: Scheduler | StepScheduler
@@ -208,7 +208,7 @@ class SlurmPod(AnyPod):
         return isinstance(self._tools.scheduler, StepScheduler)
 
     def look(self) -> None:
-        """Look at its files and at what is known of its job, and do what follows."""
+        """Look at its files and at the state of its job, and take the next step."""
         if self.is_storing or self.record.is_finished or self._submission is None:
             return
         if self._submission.refusal is not None:
@@ -255,7 +255,7 @@ class SlurmPod(AnyPod):
     def _has_ended(self) -> bool:
         """Return whether its job has ended, and all is known of how it did.
 
-        An exit code other than 0 may be what a limit of Slurm led to, so Slurm is asked once more then; also where a
+        An exit code other than 0 may be due to a limit of Slurm, so Slurm is asked once more then; also if a
         program ended well that was asked to end, as one does that keeps a checkpoint.
         """
         submission, progress = self._submission, self._progress
@@ -287,7 +287,7 @@ class SlurmPod(AnyPod):
         return is_over
 
     def _submit_again(self) -> bool:
-        """Have its job submitted again where nothing of it was executed, a few times; return whether that is so.
+        """Submit its job again if nothing of it was executed, a few times; return whether this was done.
 
         A controller that was killed forgets jobs, or gives their numbers to others, which nodes then refuse. A job that
         was cancelled before it had nodes was not wanted.
@@ -372,7 +372,7 @@ class SlurmPod(AnyPod):
     def _is_lost(self) -> bool:
         """Return whether Slurm ended its job because its controller had forgotten that it ran.
 
-        A controller that was killed does not remember the jobs of its last seconds. It ends them where it finds them,
+        A controller that was killed does not remember the jobs of its last seconds. It ends them if it finds them,
         gives their numbers to others, or starts a second copy, at which the first one is ended or the second finds that
         it is not needed.
         """
@@ -390,7 +390,7 @@ class SlurmPod(AnyPod):
         return began_again and state.state in {"COMPLETED", *_NOT_LAUNCHED}
 
     def _message(self) -> str:
-        """Return which container failed and how, or what Slurm did to the job."""
+        """Return which container failed and how, or the action of Slurm on the job."""
         if self.record.stopping:
             return ""
         if self._progress is not None and self._is_lost():
@@ -507,7 +507,7 @@ class _Log:
     Args:
         path: Of the log.
         streams: Of standard output and standard error.
-        monitor: Takes what is written to the log; None where nothing is read.
+        monitor: Reads the log, too; None: it is not read.
     """
 
     def __init__(self, path: Path, streams: Sequence[Path], monitor: Monitor | None) -> None:
@@ -551,7 +551,7 @@ class _Log:
             self._monitor.feed(data)
 
     def close(self) -> None:
-        """Take what has no line end, and close the files."""
+        """Take the last line without an end, and close the files."""
         for stream in self._streams:
             self._take(stream, stream.rest)
             stream.close()
@@ -562,7 +562,7 @@ class _Stream:
     """A file that a program writes, read as it grows.
 
     Attributes:
-        rest: What was read behind the last line.
+        rest: Data behind the last line.
     """
 
     def __init__(self, path: Path) -> None:
@@ -571,7 +571,7 @@ class _Stream:
         self.rest = b""
 
     def read(self) -> bytes:
-        """Return what comes next; nothing where that is all for now, or it cannot be read."""
+        """Return the next data; empty at the end for now, or if it cannot be read."""
         with contextlib.suppress(OSError):
             if self._fd is None:
                 self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
@@ -586,7 +586,7 @@ class _Stream:
 
 
 def exit_text(code: int) -> str:
-    """Return in words how a process ended, from what a shell says of it."""
+    """Return in words how a process ended, from its exit code in a shell."""
     if code > _SIGNAL_BASE:
         return f"was killed by signal {code - _SIGNAL_BASE}"
     return f"exited with {code}"
@@ -607,7 +607,7 @@ _STEP_WAITS: Final = "its step waits for room in the allocation"
 
 
 def _waiting(submission: Submission) -> str:
-    """Return what a pod waits for whose job has not begun."""
+    """Return the reason why a pod waits whose job has not begun."""
     state, job = submission.state, f"Slurm job {submission.job}"
     if submission.problem:
         return submission.problem

@@ -4,9 +4,9 @@ Laws:
 
 - All jobs are followed by one `squeue` at a time, however many they are: every `LOOK_SECONDS`, and soon after something
   that has to be known, but at most once in `SOON_SECONDS`. While no job is there, nothing is asked.
-- A job is submitted until Slurm takes or refuses it; where it refuses what it says it would take, a few times more.
-  Where the answer is lost, it is looked for by its comment before it is submitted again.
-- What is to end is ended until Slurm says that it is over.
+- A job is submitted until Slurm takes or refuses it; a job that passed its test is submitted a few times.
+  If the answer is lost, it is looked for by its comment before it is submitted again.
+- A job is cancelled until Slurm confirms its end.
 - A job is known by its comment, and by its number only together with that: a controller that was killed forgets the
   jobs of its last seconds, and gives their numbers to others.
 - A job is cancelled that was submitted for a pod that had run without it, or that Slurm still shows as running some
@@ -54,16 +54,16 @@ class Submission:
 
     Attributes:
         comment: By which it is found again; no two jobs have the same.
-        script: What it executes.
+        script: Its script.
         options: Of `sbatch`.
         environment: Of the script.
-        news: Called on the thread of the scheduler after each change of what follows.
+        news: Called on the thread of the scheduler after each change of the next attributes.
         job: Its number; empty until Slurm has taken it.
         state: As Slurm showed it last; None before.
         looks: How often Slurm was asked about it since it has a number.
         refusal: Why Slurm does not take it, for good; None otherwise.
         problem: Why it cannot be submitted or followed now; empty otherwise.
-        host: The job in which it began, which is another one where it is a step of an allocation; empty before.
+        host: The job in which it began, which is another one for a step of an allocation; empty before.
         is_cut_off: Whether that allocation ends; None until it was asked about.
         launches: How many jobs were submitted for it, each after the end of the one before.
         is_unknown: Whether Slurm does not know it any more, or it was withdrawn before it had a number.
@@ -93,7 +93,7 @@ class Submission:
     signals: list[str] = field(default_factory=list)
 
     def is_in_allocation(self, jobs: Mapping[str, JobState]) -> bool:
-        """Return whether the allocation goes on of which an earlier engine made it a step."""
+        """Return whether the allocation still runs of which an earlier engine made it a step."""
         host = jobs.get(self.host)
         return host is not None and not host.is_over and not host.comment.startswith(OURS)
 
@@ -131,7 +131,7 @@ class Scheduler:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread, once everything that is to end was ended; what runs goes on."""
+        """End the thread after all pending cancellations; running jobs continue."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -156,7 +156,7 @@ class Scheduler:
             self._changed.notify()
 
     def follow(self, submission: Submission) -> None:
-        """Follow a job that an earlier engine submitted; where Slurm does not know it, `is_unknown` is set."""
+        """Follow a job that an earlier engine submitted; if Slurm does not know it, `is_unknown` is set."""
         with self._changed:
             submission.was_tried = True
             self._followed[submission.comment] = submission
@@ -175,7 +175,7 @@ class Scheduler:
                 self._needless[submission.comment] = self._clock.monotonic() + seconds
 
     def end(self, submission: Submission) -> None:
-        """End a job: SIGTERM, and SIGKILL after what Slurm calls KillWait. One that waits does not start any more."""
+        """End a job: SIGTERM, and SIGKILL after Slurm's KillWait. One that waits does not start any more."""
         with self._changed:
             submission.withdrawn = True
             if submission in self._waiting and not submission.was_tried:
@@ -187,7 +187,7 @@ class Scheduler:
             self._changed.notify()
 
     def kill(self, submission: Submission) -> None:
-        """End what is left of a job by SIGKILL."""
+        """End the rest of a job by SIGKILL."""
         with self._changed:
             submission.signals.append("KILL")
             self._ending[submission] = 0.0

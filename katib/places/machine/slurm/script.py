@@ -1,4 +1,4 @@
-"""What a job of Slurm executes for a pod or a gang, with which options, and how the pod is followed: by a file. Pure.
+"""The script and the options of a job of Slurm for a pod or a gang, and the file by which a pod is followed. Pure.
 
 It is a script of `sh`, which is all that a node needs, and the kubelet of the pod: init containers one by one, sidecars
 beside them, then the main containers together; a container that is to be started again is, after the kubelet's pause.
@@ -11,7 +11,7 @@ which leads a process group in a step that it shares, and `srun` with the code b
 with `O_EXCL`: of two jobs for one pod, which a submission whose answer was lost can lead to, the second does nothing.
 Beside it are the standard output and the standard error of each main container, of which the engine makes the log.
 
-The job of a gang has a step for each pod, on the node where its task was placed. The pods know each other by names that
+The job of a gang has a step for each pod, on the node of its task. The pods know each other by names that
 stand for nodes until the job runs (`katib.places.machine.pods.place.node_mark`). By a first step Slurm says which task
 is on which node; then the marks in the scripts of the pods are replaced, and each of them is executed by `srun` on its
 node. Inside an allocation a gang is one step with a task for each pod, so that Slurm starts all of them at once or
@@ -44,7 +44,7 @@ ASKING: Final = "URG"
 """The signal by which the script of such a pod is asked to end: at SIGTERM its `srun` would kill the container."""
 
 HOST: Final = 'getent hosts "$SLURMD_NODENAME" >/dev/null 2>&1 && host=$SLURMD_NODENAME || host=$(hostname)'
-"""Finds a name that leads to the node where a script runs."""
+"""Finds a name that leads to the node of a script."""
 
 HOST_FILE: Final = "host"
 """In the directory of a pod that offers metrics at a port: that name."""
@@ -62,20 +62,20 @@ wait_for() {
 
 @dataclass(slots=True)
 class Progress:
-    """What the file of a pod says.
+    """The content of the file of a pod.
 
     Attributes:
         exits: By the number of a container, the exit codes of its processes, the first one first.
         is_over: Whether nothing more comes.
         was_asked: Whether it was asked to end, by us or by Slurm.
         was_full: Whether the disk of the file had no room when something ended.
-        job: In which it runs; empty where that is not known.
-        began: When, by the clock of its node, in seconds since 1970; 0 where that is not known.
+        job: Its job; empty if unknown.
+        began: When, by the clock of its node, in seconds since 1970; 0 if unknown.
         node: On which.
         cards: Which of the node's cards it may use.
         step: Of the pod in the job of its gang, or in an allocation; empty without one.
         in_allocation: Whether that job is an allocation in which katib ran.
-        pid: Its first process on that node; 0 where that is not known.
+        pid: Its first process on that node; 0 if unknown.
         step_code: The exit code of that step; None while it runs.
     """
 
@@ -94,7 +94,7 @@ class Progress:
 
 
 def parse_progress(text: str) -> Progress:
-    """Return what the file of a pod says; a line that is not complete is ignored."""
+    """Return the content of the file of a pod; a line that is not complete is ignored."""
     found = Progress()
     for line in text.split("\n")[:-1]:
         number, _, code = line.partition(" ")
@@ -126,12 +126,12 @@ def stream_files(state_file: Path, number: int) -> tuple[Path, Path]:
 
 
 def first_streams(plan: PodPlan, state_file: Path) -> tuple[Path, Path]:
-    """Return those of the first main container of a pod. What Slurm says is in the second one, too."""
+    """Return those of the first main container of a pod. Messages of Slurm are in the second one, too."""
     return stream_files(state_file, next(i for i, c in enumerate(plan.containers) if c.role is Role.MAIN))
 
 
 def environment_of(plan: PodPlan) -> Mapping[str, str]:
-    """Return the environment of the job: that of its first main container; the others change what differs."""
+    """Return the environment of the job: that of its first main container; the others change their own variables."""
     return next((c.command.env for c in plan.containers if c.role is Role.MAIN), {})
 
 
@@ -202,11 +202,11 @@ _NO_ROOM: Final = "full=1; sleep 5 & wait $!"
 """A full disk is waited for: how a program ended would be lost."""
 
 _ROOM_BYTES: Final = 1 << 16
-"""A disk with less room is full where a program has failed."""
+"""A disk with less room is full if a program has failed."""
 
 
 def _begun(file: Path) -> list[str]:
-    """Return what makes a file, or ends the script where it is there, or its directory is not."""
+    """Return lines that make a file, or end the script if it exists, or if its directory does not."""
     made, directory = shlex.quote(str(file)), shlex.quote(str(file.parent))
     ends = f"{{ [ -e {made} ] || [ ! -d {directory} ]; }} && exit 0"
     return ["set -C", f"until true 2>/dev/null >{made}; do {ends}; {_NO_ROOM}; done", "set +C"]
@@ -263,7 +263,7 @@ def checked_options(texts: Iterable[str], place: str, allowed: Collection[str] =
 
     Args:
         texts: One option each.
-        place: Where they stand, for errors.
+        place: Their path, for errors.
         allowed: Options that may be given although every job has them already.
 
     Raises:
@@ -315,7 +315,7 @@ def have_tasks(options: Iterable[str]) -> bool:
 
 
 def requested_options(request: Request, *, is_one_task: bool = False) -> tuple[str, ...]:
-    """Return the options for what a pod requests: whole cores, MiB and GPUs of any kind, each rounded up.
+    """Return the options for the request of a pod: whole cores, MiB and GPUs of any kind, each rounded up.
 
     Args:
         request: Of the pod.
@@ -348,7 +348,7 @@ class GeneralOptions(NamedTuple):
 
 
 def written_options(plan: PodPlan, general: GeneralOptions) -> tuple[str, ...]:
-    """Return what users wrote of the job of a pod or of a gang. Raises InvalidError: its annotation is wrong."""
+    """Return the user's options for the job of a pod or of a gang. Raises InvalidError: its annotation is wrong."""
     return general.beside(annotated_options(plan.annotations, _TEMPLATE, () if plan.role else OF_A_SCRIPT))
 
 
@@ -366,7 +366,7 @@ def job_options(
     Args:
         plan: Of the pod, or of the first one.
         comment: By which its job is found again.
-        requested: What its pods request.
+        requested: The request of its pods.
         general: Of all jobs.
         files: Take the standard output and the standard error of its script, or one takes both.
         is_step: Whether the options are those of `srun`, for a step of an allocation.
@@ -391,21 +391,21 @@ def job_options(
 
 
 _WHERE: Final = f'{HOST}; echo "$SLURMD_NODENAME $host"'
-"""What a task says of its place: the name that Slurm gives the node, and one that leads there."""
+"""The place of a task: the name that Slurm gives the node, and one that leads there."""
 
 HOST_FILES: Final = "mpi"
 """Below the directory of a launcher: its host files."""
 
 
 def gang_environment(plans: Sequence[PodPlan]) -> dict[str, str]:
-    """Return the environment of the job: that of the first pod, without what is known only when the job runs."""
+    """Return the environment of the job: that of the first pod, without variables that need the running job."""
     main = next((c for c in plans[0].containers if c.role is Role.MAIN), None)
     found = {} if main is None else main.command.env
     return {name: value for name, value in found.items() if not MARKS.search(value)}
 
 
 def launcher_options(plan: PodPlan) -> tuple[str, ...]:
-    """Return what the tasks of the job request that a launcher of MPI starts: each its share of what that requests."""
+    """Return the request of each task of a launcher of MPI: its share of the launcher's request."""
     request, slots = plan.request, plan.slots
     share = Request(request.cpu / slots, request.memory / slots, -(-request.gpus // slots))
     return gang_options([share] * slots)
@@ -437,7 +437,7 @@ def launcher_script(plan: PodPlan, state_file: Path, delays: Delays, *, is_step:
 
 
 def first_task_script(script: str, state_file: Path) -> str:
-    """Return what each task of a step of an allocation executes: all but the first one keep a place for its `srun`.
+    """Return the script of each task of a step of an allocation: all but the first one keep a place for its `srun`.
 
     Args:
         script: Of the first task.
@@ -469,7 +469,7 @@ _FIRST_TASK: Final = [
 
 
 def gang_options(requests: Sequence[Request]) -> tuple[str, ...]:
-    """Return what the tasks of the job request, one for each pod: as much as the largest pod."""
+    """Return the request of the tasks of the job, one for each pod: that of the largest pod."""
     cpus = int(max(request.cpu for request in requests).to_integral_value(ROUND_CEILING))
     memory, gpus = max(request.memory for request in requests), max(request.gpus for request in requests)
     options = [f"--ntasks={len(requests)}"]
@@ -517,7 +517,7 @@ def gang_script(plans: Sequence[PodPlan], state_files: Sequence[Path], claim: Pa
 
 
 def step_script(plans: Sequence[PodPlan], state_files: Sequence[Path], delays: Delays) -> str:
-    """Return what each task of a gang executes that is a step of an allocation.
+    """Return the script of each task of a gang that is a step of an allocation.
 
     Args:
         plans: Of its pods, one for each task.
@@ -541,7 +541,7 @@ def step_script(plans: Sequence[PodPlan], state_files: Sequence[Path], delays: D
 
 
 def _resolved(plans: Sequence[PodPlan]) -> str:
-    """Return a function that replaces what stands for the node of each pod by what its variable has."""
+    """Return a function that replaces the mark of the node of each pod by the value of its variable."""
     options = []
     for i, plan in enumerate(plans):
         environments: list[Mapping[str, str]] = [container.command.env for container in plan.containers]

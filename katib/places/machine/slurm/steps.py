@@ -51,7 +51,7 @@ _OF_ALLOCATION: Final = frozenset(
 
 
 class StepScheduler:
-    """Starts, ends and follows steps. Fits what pods use of `Scheduler`. Thread-safe.
+    """Starts, ends and follows steps. Has the methods of `Scheduler` for pods. Thread-safe.
 
     Args:
         slurm: Calls Slurm.
@@ -77,7 +77,7 @@ class StepScheduler:
         self._stopping = False
 
     def start(self) -> None:
-        """Do nothing: a thread is started for what is followed."""
+        """Do nothing: a thread is started for steps that are followed."""
 
     def stop(self) -> None:
         """Follow nothing any more; steps go on."""
@@ -100,7 +100,7 @@ class StepScheduler:
         self.submit(submission)
 
     def follow(self, submission: Submission) -> None:
-        """Follow a step that an earlier engine started; where there is none, `is_unknown` is set."""
+        """Follow a step that an earlier engine started; if there is none, `is_unknown` is set."""
         submission.job, submission.was_tried = self.allocation, True
         with self._changed:
             if not self._adopted:
@@ -131,7 +131,7 @@ class StepScheduler:
             process.kill()
 
     def signal(self, job: str, name: str, *, has_steps: bool = False) -> None:
-        """Send a signal to all processes of a step; at SIGTERM its script goes on where its containers are steps."""
+        """Send a signal to all processes of a step; at SIGTERM its script continues if its containers are steps."""
         threading.Thread(target=self._signal, args=(job, name, has_steps), name="scancel", daemon=True).start()
 
     def signal_process(self, node: str, pid: int, name: str) -> None:
@@ -232,7 +232,7 @@ class StepScheduler:
         submission.news()
 
     def _is_room(self, submission: Submission) -> bool:
-        """Wait until the `srun` has ended that a step follows; return False where the next engine is to start it."""
+        """Wait until the `srun` has ended that a step follows; return False if the next engine is to start it."""
         with self._changed:
             self._waiting.append(submission)
             deadline = self._clock.monotonic() + _HANDOVER_SECONDS
