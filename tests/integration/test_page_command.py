@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 
 from katib.places.machine import open_engine
-from tests.support.cli import KATIB, environment, katib
+from tests.support.cli import KATIB, environment
 from tests.support.processes import Launch
 from tests.support.waiting import eventually
 
@@ -49,10 +49,3 @@ def test_the_page_of_an_experiment_opens_though_no_server_ran_and_has_the_line_f
     assert answer.headers["location"] == "./experiments/default/my-experiment"
     assert program.wait(60) == 0
     printed.close()
-
-
-def test_without_a_server_there_is_no_link_to_print(tmp_path: Path) -> None:
-    answer = katib("ui", "--print", "--data-dir", tmp_path / "data", cwd=tmp_path, HOME=str(tmp_path))
-
-    assert answer.returncode != 0
-    assert "start one with `katib serve`" in answer.stderr

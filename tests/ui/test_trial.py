@@ -239,14 +239,6 @@ def test_the_log_of_a_waiting_trial_begins_when_it_runs(root: str, running: Memo
     page.locator("[data-log-lines]").get_by_text("hello").wait_for()
 
 
-def test_a_missing_trial_is_said(root: str, service: MemoryTuningService, page: Page, watched: Any) -> None:
-    watched.expected.append("404")
-    response = page.goto(f"{root}trials/default/ghost")
-
-    assert response is not None
-    assert response.status == 404
-
-
 def test_a_trial_is_paused_and_resumed(root: str, running: MemoryTuningService, page: Page) -> None:
     job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": {}}
     name, kind = "demo-train", Kind("kubeflow.org/v1", "PyTorchJob")

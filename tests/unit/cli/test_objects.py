@@ -109,16 +109,12 @@ def test_rows_that_outgrow_their_column_keep_their_distance(capsys: pytest.Captu
 
 def test_get_says_so_when_there_is_nothing(katib: Katib) -> None:
     assert katib("get").err == "no experiments found\n"
+    assert katib("get", "pods").err == "no pods found\n"
 
     result = katib("get", "exp", "ghost")
 
     assert result.code == 2
     assert result.err == 'error: experiment "ghost" is not in namespace default\n'
-
-
-@pytest.mark.parametrize("words", [("get", "exp", "demo"), ("get", "demo")], ids=["with-kind", "name-only"])
-def test_get_prints_one_object_as_yaml(katib: Katib, played: MemoryTuningService, words: tuple[str, ...]) -> None:
-    assert yaml.safe_load(katib(*words, "-o", "yaml").out)["metadata"]["name"] == "demo"
 
 
 def test_get_prints_for_other_programs_and_of_all_namespaces(katib: Katib, played: MemoryTuningService) -> None:
@@ -128,6 +124,8 @@ def test_get_prints_for_other_programs_and_of_all_namespaces(katib: Katib, playe
     assert len(listing["items"]) == 3
 
     assert katib("get", "-o", "name").out.split() == ["experiment/demo", "experiment/waiting"]
+    for words in (("exp", "demo"), ("demo",)):
+        assert yaml.safe_load(katib("get", *words, "-o", "yaml").out)["metadata"]["name"] == "demo"
 
     played.put(make_experiment("other", namespace="team"))
 
@@ -140,7 +138,6 @@ def test_trials_are_sorted_by_objective_and_chosen_by_state(katib: Katib, played
 
     assert names == ["demo-0002", "demo-0001", "demo-0000", "demo-lost"]
 
-    played.put(make_trial("demo-lost", condition("Failed", message="exit code 1"), index=9))
     result = katib("trials", "demo", "-s", "failed", "-o", "wide")
 
     assert [line.split()[0] for line in result.out.splitlines()[1:]] == ["demo-lost"]
@@ -156,6 +153,7 @@ def test_best_shows_metrics_and_parameters_and_without_a_value_how_to_learn_more
         "Parameters:",
         "  x      0.3",
     ]
+    assert katib("best", "demo", "-o", "csv").out == "trial,loss,x\ndemo-0002,0.3,0.3\n"
 
     result = katib("best", "waiting")
 
@@ -503,13 +501,6 @@ def test_best_of_several_objectives_in_other_forms(katib: Katib, several: Memory
     assert yaml.safe_load(katib("best", "demo", "-o", "yaml").out)["trialCount"] == 3
 
 
-def test_best_of_one_objective_as_csv(katib: Katib, played: MemoryTuningService) -> None:
-    head, row = katib("best", "demo", "-o", "csv").out.splitlines()
-
-    assert head.startswith("trial,loss,")
-    assert row.startswith("demo-0002,")
-
-
 def test_best_says_when_no_trial_satisfies_the_constraints(katib: Katib, service: MemoryTuningService) -> None:
     service.put(make_pareto_experiment("demo", currentOptimalTrial={}, paretoSet=None, trialsInfeasible=4))
 
@@ -556,10 +547,6 @@ def test_a_pod_is_found_by_its_name_and_a_trial_described_with_its_replicas(
     assert rows[1] == ["master-0", "Running", "0", "-", "pid", "4711"]
     assert rows[2] == ["worker-0", "Error", "0", "137", "(SIGKILL)", "-"]
     assert " ".join(rows[3]) == "Replica worker-0 failed with exit code 137 (SIGKILL)"
-
-
-def test_no_pod_is_said_so(katib: Katib, service: MemoryTuningService) -> None:
-    assert katib("get", "pods").err == "no pods found\n"
 
 
 def test_the_output_of_any_replica_is_printed(katib: Katib, gang: MemoryTuningService) -> None:

@@ -24,6 +24,8 @@ QUERIES = [
     "/katib/" + SCRIPT,
     "/katib/experiments/default/" + SCRIPT,
     *(f"/katib/experiments/default/demo?tab={tab}" for tab in ("trials", "analysis", "events", "yaml", SCRIPT)),
+    f"/katib/experiments/default/demo?tab=trials&text={SCRIPT}&where=x={SCRIPT}&sort={SCRIPT}",
+    f"/katib/data/experiments/default/demo/table?text={SCRIPT}",
 ]
 
 
