@@ -30,7 +30,7 @@ _STANDARD_OUTPUT = Path("-")
         "katib export my-experiment --to mlflow -o http://127.0.0.1:5000",
     ),
 )
-@click.argument("name", type=options.EXPERIMENT_NAME)
+@options.newest_or_named
 @click.option(
     "--to", "form", type=click.Choice(FORMS), help="What to write.  [default: by the suffix of the file, else html]"
 )
@@ -44,15 +44,15 @@ _STANDARD_OUTPUT = Path("-")
     "NAME.csv, ...; NAME-tensorboard; as MLflow is configured]",
 )
 @options.connection
-def export(name: str, form: str | None, place: str, target: options.Target) -> None:
+def export(name: str | None, form: str | None, place: str, target: options.Target) -> None:
     """Write an experiment to one file: its page, to send to a colleague, or its trials as a table.
 
     The page (html) holds the state and the best trial, all figures, the trials as a table to sort and filter, and the
     Experiment as YAML. It can be read without Katib and without a network. The table (csv, json, parquet) has one row
     for each trial, with every digit. MLflow gets a run for each trial that has ended, TensorBoard a directory, with all
-    metrics and parameters; what is there already is not written again.
+    metrics and parameters; what is there already is not written again. Without a name it is the newest experiment.
     """
-    from katib.doors.cli.connection import connect
+    from katib.doors.cli.connection import connect, experiment_meant
     from katib.figures.files import check_place, form_of, write
     from katib.figures.reading import read_experiment
 
@@ -61,10 +61,11 @@ def export(name: str, form: str | None, place: str, target: options.Target) -> N
     if form in ("mlflow", "tensorboard"):
         _write_runs(name, form, place, target)
         return
-    path = Path(place or f"{name}.{form}")
-    if path != _STANDARD_OUTPUT:
-        check_place(path)
+    if place and Path(place) != _STANDARD_OUTPUT:
+        check_place(Path(place))
     with connect(target, read_only=True) as (service, namespace):
+        name = name or experiment_meant(service, namespace, None)
+        path = Path(place or f"{name}.{form}")
         data = read_experiment(service, namespace, name)
         content = _page(service, data) if form == "html" else _table(data, form)
     if path == _STANDARD_OUTPUT:
@@ -75,13 +76,13 @@ def export(name: str, form: str | None, place: str, target: options.Target) -> N
     click.echo(f"{path}: {counted(count, 'trial')}, {len(content) / 1e6:.1f} MB")
 
 
-def _write_runs(name: str, form: str, place: str, target: options.Target) -> None:
+def _write_runs(name: str | None, form: str, place: str, target: options.Target) -> None:
     from katib.doors.cli.connection import connect, experiment_meant
     from katib.service.histories.written import open_log, write_ended
 
-    where = place or ("MLflow" if form == "mlflow" else f"{name}-tensorboard")
     with connect(target, read_only=True) as (service, namespace):
         experiment = service.get(Experiment, namespace, experiment_meant(service, namespace, name))
+        where = place or ("MLflow" if form == "mlflow" else f"{experiment.name}-tensorboard")
         count = write_ended(service, experiment, open_log(experiment, form, place))
     click.echo(f"{where}: {counted(count, 'trial')} written")
 

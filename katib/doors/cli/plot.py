@@ -19,7 +19,7 @@ from katib.errors import invalid
         "katib plot first second -o comparison.html",
     ),
 )
-@click.argument("names", nargs=-1, required=True, metavar="NAME...", type=options.EXPERIMENT_NAME)
+@click.argument("names", nargs=-1, metavar="[NAME]...", type=options.EXPERIMENT_NAME)
 @click.option(
     "--figure", "figures", multiple=True, metavar="NAME", help="Only this figure; may be given several times."
 )
@@ -54,25 +54,26 @@ def plot(
     """Write figures of an experiment to a file.
 
     Without --figure, an HTML file holds all figures that can be drawn, and any other file the history. Several
-    experiments are compared.
+    experiments are compared. Without a name it is the newest experiment.
     """
-    from katib.doors.cli.connection import connect
+    from katib.doors.cli.connection import connect, experiment_meant
     from katib.figures.data import FigureOptions
     from katib.figures.files import figure_bytes, form_of, write
     from katib.figures.pictures import comparison_of, pictures_of
     from katib.figures.reading import read_experiment
 
-    path = file or Path(f"{'-'.join(names)}.html")
-    form = form_of(path)
+    form = "html" if file is None else form_of(file)
     choice = FigureOptions(_names(parameters), metric, by, _names(objectives))
     wanted = _wanted(names, figures, form)
     with connect(target, read_only=True) as (service, namespace):
+        names = names or (experiment_meant(service, namespace, None),)
         experiments = [read_experiment(service, namespace, name) for name in names]
         if len(experiments) > 1:
             pictures = [comparison_of(experiments, choice)]
         else:
             strict = bool(figures) or form != "html"
             pictures = pictures_of(service, experiments[0], wanted, choice, strict=strict)
+    path = file or Path(f"{'-'.join(names)}.html")
     if form == "html":
         from katib.doors.ui.report import report_html
 

@@ -76,6 +76,16 @@ def test_the_suffix_of_the_file_decides_what_it_holds(
     assert (tmp_path / "a.csv").read_text().startswith("trial,number,state,loss,")
 
 
+@pytest.mark.parametrize("command", ["export", "plot"])
+def test_without_a_name_the_newest_experiment_is_written(
+    katib: Katib, service: MemoryTuningService, tmp_path: Path, command: str
+) -> None:
+    put_run(service, "0.5")
+
+    assert katib(command).code == 0
+    assert (tmp_path / "demo.html").exists()
+
+
 def test_what_others_choose_is_text(katib: Katib, tmp_path: Path) -> None:
     with Server(hostile_service(), host="127.0.0.1", port=0) as server:
         code, _, _ = katib("export", "demo", "--server", server.url)
