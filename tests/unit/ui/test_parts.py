@@ -24,6 +24,7 @@ from katib.doors.ui.views import experiment_head
 from katib.doors.ui.words import trial_sentence
 from katib.model.marks import Marks
 from katib.model.types import Experiment, Trial, TrialState
+from katib.service.tuning.reading import short
 from katib.service.tuning.service import Change, Diagnosis, TuningService
 from tests.support.tuning import START, MemoryTuningService, condition, document, make_experiment, make_trial, patched
 from tests.support.waiting import eventually
