@@ -56,7 +56,8 @@ class PastTrial:
         objective: Value of the objective metric; NaN unless MEASURED, and then finite.
         seconds: Duration from start to completion; NaN when unknown.
         others: Values of the further objectives, if there are several; finite if MEASURED, NaN otherwise.
-        violations: For each constraint how far its metric is beyond its bounds: 0.0 within them, NaN where unread.
+        violations: For each constraint the signed distance of its metric to the nearer bound: positive beyond it,
+            negative within, NaN if unread.
         labels: Those that the algorithm assigned to the trial.
         start_time: RFC 3339; empty if it has not started.
         is_earlier: Whether it is from another experiment or a file.
@@ -86,7 +87,7 @@ class PastTrial:
     @property
     def is_feasible(self) -> bool:
         """Whether every constraint is known to hold."""
-        return all(violation == 0 for violation in self.violations)
+        return all(violation <= 0 for violation in self.violations)
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,10 +187,10 @@ def past_trial(message: api_pb2.Trial, objective: ObjectiveSpec, *, is_earlier: 
 
 
 def _violation(bounds: MetricConstraint, value: float) -> float:
-    """Return the distance of a value beyond its bounds."""
-    above = value - bounds.max if bounds.max is not None else 0.0
-    below = bounds.min - value if bounds.min is not None else 0.0
-    return value if math.isnan(value) else max(above, below, 0.0)
+    """Return the signed distance of a value to the nearer bound: positive beyond it, NaN if the value is NaN."""
+    above = value - bounds.max if bounds.max is not None else -math.inf
+    below = bounds.min - value if bounds.min is not None else -math.inf
+    return value if math.isnan(value) else max(above, below)
 
 
 def _number(message: api_pb2.Trial, metric: str) -> float:

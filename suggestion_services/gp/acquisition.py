@@ -25,6 +25,7 @@ from suggestion_services.gp.transfer import Posterior
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 _HALF_LOG_HALF_PI = 0.5 * math.log(0.5 * math.pi)
 _SAME = 1e-12  # squared distances below it are rounding errors
+_CAUTION = 2.0  # power of the probability of a constraint; with 1, two of three trials at a bound break it
 _CROWD = 4  # running trials that may be close to each other; further ones are moved away
 _NEAR, _FAR = -1.0, -1e3  # between them the middle piece, below _FAR its limit
 
@@ -103,7 +104,7 @@ class Acquisition:
             return self
         kept = np.all([model.predict(x)[0] < 0 for model in self.constraints], axis=0)
         reached = self.objective.predict(x)[0][np.broadcast_to(kept, len(x))]
-        best = min(self.best, *reached.tolist())
+        best = min([self.best, *reached.tolist()])
         constraints = [model.believing(x) for model in self.constraints]
         return replace(
             self,
@@ -120,7 +121,7 @@ class Acquisition:
         total = log_h((self.best - mean) / deviation)[0] + np.log(deviation)
         for model in self.constraints:
             mean, variance = model.predict(x)
-            total += log_ndtr(-mean / np.sqrt(variance))
+            total += _CAUTION * log_ndtr(-mean / np.sqrt(variance))
         if self.cost is not None:
             total -= self.cost(x)
         return total if self.crowded is None else total + self.crowded(x)[0]
@@ -133,9 +134,9 @@ class Acquisition:
         slopes = slope[:, None] * by_u + by_deviation / deviation[:, None]
         for model in self.constraints:
             u, _, by_u, _ = _standardized(model, x, 0.0)
-            values = log_ndtr(u)
+            values = _CAUTION * log_ndtr(u)
             total += values
-            slopes += np.exp(-0.5 * u * u - _HALF_LOG_TWO_PI - values)[:, None] * by_u
+            slopes += _CAUTION * np.exp(-0.5 * u * u - _HALF_LOG_TWO_PI - values / _CAUTION)[:, None] * by_u
         if self.cost is not None:
             values, slope = self.cost.with_slopes(x)
             total, slopes = total - values, slopes - slope

@@ -3,8 +3,9 @@
 Each suggestion is computed from scratch from all known trials, so it depends only on the history and its number:
 
 1. the first points fill the space (`design`);
-2. values become scores that are nearly normal, bad trials get the worst score (`history`, `warping`); while no trial
-   meets the constraints, their violation replaces the value;
+2. values become scores that are nearly normal (`history`, `warping`); while no trial meets the constraints, their
+   violation replaces the value. Failed trials have no score: a model of failures weighs the acquisition as a constraint
+   does, and its noise tells failures by chance from those of a region;
 3. a Gaussian process is fitted to them: a trend and a Matern kernel with a length scale per parameter, inputs warped
    if the trials require it (`likelihood`, `model`);
 4. earlier experiments predict scores, weighted by their agreement (`transfer`); once they make the trials more probable
@@ -86,7 +87,7 @@ class _EarlierExperiment:
     def known(self, encoding: Encoding) -> SourceModel:
         """Return its model and values."""
         if self._known is None:
-            rows, scores = self.history.known, self.history.scores
+            rows, scores = self.history.measured, self.history.scores
             kept = subset(rows, scores, _MOST_OF_SOURCE)
             model = fit(encoding.columns(rows[kept]), scores[kept], self._layout)
             self._known = SourceModel(model, self.history.minimized[kept])
@@ -209,7 +210,7 @@ class GaussianProcess(Algorithm):
         self, history: ModelHistory, sources: Sequence[_EarlierExperiment]
     ) -> tuple[Acquisition, Acquisition | None]:
         """Return the acquisition of this experiment alone, and with its sources; None if they are uninformative."""
-        rows, scores = history.known, history.scores
+        rows, scores = history.measured, history.scores
         kept = subset(rows, scores, _MOST_TRIALS)
         columns, minimized = self._encoding.columns(rows[kept]), history.minimized
         known = [source.known(self._encoding) for source in sources]
@@ -223,6 +224,10 @@ class GaussianProcess(Algorithm):
                 kept = subset(history.measured[read], said, _MOST_TRIALS)
                 columns = self._encoding.columns(history.measured[read[kept]])
                 constraints.append(fit(columns, said[kept], self._layout))
+        if len(history.bad):
+            labels = history.failure_labels
+            kept = subset(history.known, labels, _MOST_TRIALS)
+            constraints.append(fit(self._encoding.columns(history.known[kept]), labels[kept], self._layout))
         own = Acquisition(learned.own, float(scores[best[0]]), tuple(constraints), self._cost_of(history))
         if learned.guided is None:
             return own, None
@@ -243,8 +248,7 @@ class GaussianProcess(Algorithm):
     @staticmethod
     def _order(history: ModelHistory) -> IntArray:
         """Return the indices of the measured trials, best first; feasible ones before all others."""
-        scores = history.scores[: len(history.values)]
-        return np.lexsort((scores, np.logical_not(history.feasible)))
+        return np.lexsort((history.scores, np.logical_not(history.feasible)))
 
     def _promising(
         self, history: ModelHistory, promise: Acquisition, believed: Sequence[FloatArray], taken: FloatArray, k: int

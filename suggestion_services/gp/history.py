@@ -28,7 +28,8 @@ class ModelHistory:
         bad: Rows (b, d) of those that failed or diverged.
         pending: Rows (q, d) of those without a result yet.
         silent: Rows of those that ended without information; they are only not repeated.
-        violations: For each constraint the violation by the measured trials, shape (m, n); NaN if not read.
+        violations: Signed distances of the measured trials to the bounds of each constraint, shape (m, n): positive
+            beyond, NaN if unread.
         objectives: With several of them, the values of all (n, o), lower is better; (n, 0) with one.
         seconds: Durations of the measured trials (n,); NaN if unknown.
     """
@@ -77,32 +78,34 @@ class ModelHistory:
 
     @cached_property
     def scores(self) -> FloatArray:
-        """The transformed values to minimize, for measured and bad trials (n + b,).
-
-        The values, or the violations, transformed to mean 0 and deviation 1; bad trials have the worst.
-        """
+        """Standard scores (n,) of the measured trials: `minimized`, transformed to mean 0 and deviation 1."""
         return self.transform(self.minimized)
 
-    @cached_property
+    @property
     def minimized(self) -> FloatArray:
-        """The values to minimize, for measured and bad trials (n + b,), untransformed; bad trials have the worst."""
-        values = self._total_violations() if self.seeks_feasible else self.values
-        return np.concatenate([values, np.full(len(self.bad), values.max())])
+        """Values (n,) to minimize: total violations until one trial keeps all constraints, then the objective."""
+        return self._total_violations() if self.seeks_feasible else self.values
+
+    @property
+    def failure_labels(self) -> FloatArray:
+        """Labels (n + b,) of the known trials for a model of failures: 1 if bad, -1 if measured."""
+        return np.concatenate([np.full(len(self.measured), -1.0), np.ones(len(self.bad))])
 
     @cached_property
     def transform(self) -> OutcomeTransform:
         """The transform of `minimized` to `scores`."""
-        return fit_transform(self.minimized[: len(self.values)])
+        return fit_transform(self.minimized)
 
     @cached_property
     def feasible(self) -> BoolArray:
         """Mask of the measured trials that are known to be feasible, shape (n,)."""
-        return np.all(self.violations == 0, axis=0) if len(self.violations) else np.ones(len(self.values), dtype=bool)
+        return np.all(self.violations <= 0, axis=0) if len(self.violations) else np.ones(len(self.values), dtype=bool)
 
     def _total_violations(self) -> FloatArray:
         """Return the sums (n,) of the violations, each in units of its own median; unread ones count as the worst."""
         total = np.zeros(len(self.values))
-        for violations in self.violations:
+        for distances in self.violations:
+            violations = np.maximum(distances, 0.0)  # NaN stays
             known = violations[~np.isnan(violations)]
             broken = known[known > 0]
             if len(broken):
@@ -110,16 +113,21 @@ class ModelHistory:
         return total
 
     def constraint_scores(self, i: int) -> tuple[IntArray, FloatArray]:
-        """Return the measured trials with a reading for a constraint, and their scores: -1 met, 1 and more violated.
+        """Return the measured trials that were read for a constraint, and their scores: negative if kept.
 
-        The margin of a met constraint is unknown, so all of them score alike. The jump between the two makes a small
-        violation clearly bad: otherwise the search would settle just outside the bound.
+        A score is the logarithm of the signed distance to the bound, in units of the median distance, so the model
+        finds the bound between trials on both sides. A metric that is cut off at its bound has no distances on the
+        inside; there every trial that keeps the constraint scores -1, and the least violation 1.
         """
         read = np.flatnonzero(~np.isnan(self.violations[i]))
-        violations = self.violations[i][read]
-        broken = violations > 0
-        usual = float(np.median(violations[broken])) if np.any(broken) else 1.0
-        return read, np.where(broken, np.minimum(1.0 + 0.5 * np.log1p(violations / usual), _BROKEN_MOST), -1.0)
+        distances = self.violations[i][read]
+        sizes = np.abs(distances)
+        usual = float(np.median(sizes[sizes > 0])) if np.any(sizes > 0) else 1.0
+        scores = np.sign(distances) * np.log1p(sizes / usual)
+        kept = distances <= 0
+        if np.count_nonzero(distances == 0) * 2 > np.count_nonzero(kept):
+            scores = np.where(kept, -1.0, np.minimum(1.0 + 0.5 * scores, _BROKEN_MOST))
+        return read, scores
 
 
 class HistoryReader:

@@ -259,7 +259,7 @@ def rank_of(trial: PastTrial, *, maximize: bool) -> tuple[float, float] | None:
     """
     if trial.outcome is not TrialOutcome.MEASURED:
         return None
-    violation = sum(math.inf if math.isnan(v) else v for v in trial.violations)
+    violation = sum(math.inf if math.isnan(v) else max(v, 0.0) for v in trial.violations)
     return violation, -trial.objective if maximize else trial.objective
 
 

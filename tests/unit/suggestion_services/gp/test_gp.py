@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -101,12 +102,23 @@ def test_a_batch_after_convergence_does_not_lie_in_one_place() -> None:
 
 
 def test_bad_trials_push_away() -> None:
-    """Half of the space fails: few of the later trials go there, though nothing else speaks against it."""
+    """Half of the space fails: fewer of the later trials go there than the eight that chance would send."""
     algorithm = algorithm_for("gp", settings=SEEDED)
 
     trials = search(algorithm, lambda p: math.nan if float(p["x"]) > 0.5 else -float(p["y"]), budget=24)
 
-    assert sum(trial.outcome is TrialOutcome.BAD for trial in trials[8:]) <= 5
+    assert sum(trial.outcome is TrialOutcome.BAD for trial in trials[8:]) <= 6
+
+
+def test_failures_by_chance_do_not_keep_the_search_from_the_optimum() -> None:
+    chance = random.Random(4)
+
+    trials = search(
+        algorithm_for("gp", settings=SEEDED), lambda p: math.nan if chance.random() < 0.2 else bowl(p), budget=30
+    )
+
+    assert sum(trial.outcome is TrialOutcome.BAD for trial in trials) > 2
+    assert min(t.objective for t in trials if t.outcome is TrialOutcome.MEASURED) < 1e-4
 
 
 @pytest.mark.parametrize(
@@ -170,6 +182,19 @@ def test_the_best_that_keeps_the_constraint_is_found() -> None:
 
     assert min(t.objective for t in trials if t.is_feasible) < -0.75  # the optimum is -0.8
     assert median(max(t.violations) for t in trials[8:]) < 0.2
+
+
+def test_an_optimum_on_the_bound_is_approached_from_both_sides() -> None:
+    """The loss falls towards the corner; a quarter of a disc around the origin is feasible."""
+    algorithm, trials = constrained(), list[PastTrial]()
+    for k in range(25):
+        (point,) = texts(algorithm, trials, first=k)
+        x, y = float(point["x"]), float(point["y"])
+        violations = (x * x + y * y - 0.6,)
+        trials.append(PastTrial(f"t{k:05}", TrialOutcome.MEASURED, point, -x - y, violations=violations))
+
+    assert min(t.objective for t in trials if t.is_feasible) < -math.sqrt(1.2) + 1e-3
+    assert sum(t.is_feasible for t in trials) >= 10
 
 
 def test_while_nothing_keeps_the_constraint_only_that_is_sought() -> None:
