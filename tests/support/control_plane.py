@@ -34,7 +34,7 @@ from katib.wire.rpc.db_manager import serve_db_manager
 from katib.wire.rpc.log_guard import LogGuard
 from katib.wire.rpc.tokens import Tokens
 from tests.support.api_server import ApiServer
-from tests.support.experiments import a_double
+from tests.support.experiments import an_experiment
 from tests.support.ports import free_port
 from tests.support.server_kinds import install_our_kinds
 from tests.support.spec_guard import SpecGuard
@@ -392,17 +392,4 @@ def an_experiment_of_stand_ins(name: str, namespace: str, **spec: Any) -> dict[s
             "spec": {"lr": "${trialParameters.lr}"},
         },
     }
-    defaults = {
-        "objective": {"type": "minimize", "objectiveMetricName": "loss"},
-        "algorithm": {"algorithmName": "random"},
-        "parameters": [a_double("lr")],
-        "trialTemplate": template,
-        "maxTrialCount": 5,
-        "parallelTrialCount": 2,
-    }
-    return {
-        "apiVersion": EXPERIMENT.api_version,
-        "kind": EXPERIMENT.kind,
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {key: value for key, value in {**defaults, **spec}.items() if value is not None},
-    }
+    return an_experiment(name=name, namespace=namespace, **{"trialTemplate": template, "maxTrialCount": 5, **spec})

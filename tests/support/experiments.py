@@ -18,7 +18,7 @@ def an_experiment(
 
     Args:
         name: `metadata.name`.
-        namespace: `metadata.namespace`.
+        namespace: `metadata.namespace`; empty leaves it out.
         command: Shell text of the trial.
         spec: Fields of `spec` by their JSON name (`maxTrialCount=5`); None removes a field.
     """
@@ -33,7 +33,7 @@ def an_experiment(
     return {
         "apiVersion": API_VERSION,
         "kind": "Experiment",
-        "metadata": {"name": name, "namespace": namespace},
+        "metadata": {"name": name, **({"namespace": namespace} if namespace else {})},
         "spec": {key: value for key, value in {**defaults, **spec}.items() if value is not None},
     }
 

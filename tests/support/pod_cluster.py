@@ -22,6 +22,7 @@ import pytest
 from katib.errors import KatibError, NotFoundError
 from katib.places.cluster.client import Connection, open_connection
 from katib.places.cluster.client.answers import NotServedError
+from tests.support.experiments import a_double, an_experiment
 from tests.support.waiting import eventually
 from tools.cluster_tests import INSTALLED
 
@@ -315,14 +316,12 @@ def experiment(name: str, job: Json | None, *, trials: int = 3, parallel: int = 
         "trialSpec": job,
         **spec.pop("template", {}),
     }
-    body = {
-        "objective": {"type": "minimize", "objectiveMetricName": "loss"},
+    defaults = {
         "algorithm": {"algorithmName": "random", "algorithmSettings": [{"name": "random_state", "value": "1"}]},
-        "parameters": [{"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0.1", "max": "0.9"}}],
+        "parameters": [a_double("lr", low="0.1", high="0.9")],
         "parallelTrialCount": parallel,
         "maxTrialCount": trials,
         "maxFailedTrialCount": 1,
         "trialTemplate": template,
-        **spec,
     }
-    return {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": name}, "spec": body}
+    return an_experiment(name=name, namespace="", **{**defaults, **spec})

@@ -31,6 +31,7 @@ from katib.service.tuning.replicas import POD, find_replica, replica_name
 from katib.service.tuning.service import DEFAULT_NAMESPACE, Diagnosis, Json, RecordedEvent
 from katib.service.tuning.stored_service import ObjectTuningService
 from katib.service.tuning.submission import Gate, StoredObjects
+from tests.support.experiments import an_experiment
 from tests.support.observations import MemoryObservationLog
 from tests.support.stores import memory_store, owned_by
 
@@ -73,26 +74,15 @@ def make_experiment(
     name: str = "demo", *conditions: Json, namespace: str = DEFAULT_NAMESPACE, **status: Any
 ) -> Experiment:
     """Return an Experiment of twelve trials that minimizes `loss` over `x`."""
-    return Experiment.read(
-        {
-            "apiVersion": GROUP_VERSION,
-            "kind": "Experiment",
-            "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}", "creationTimestamp": stamp(0)},
-            "spec": {
-                "objective": {
-                    "type": "minimize",
-                    "objectiveMetricName": "loss",
-                    "metricStrategies": [{"name": "loss", "value": "min"}],
-                },
-                "algorithm": {"algorithmName": "random"},
-                "maxTrialCount": 12,
-                "parallelTrialCount": 2,
-                "maxFailedTrialCount": 3,
-                "resumePolicy": "Never",
-            },
-            "status": {"startTime": stamp(0), "conditions": list(conditions), **status},
-        }
-    )
+    objective = {
+        "type": "minimize",
+        "objectiveMetricName": "loss",
+        "metricStrategies": [{"name": "loss", "value": "min"}],
+    }
+    spec = {"objective": objective, "maxTrialCount": 12, "maxFailedTrialCount": 3, "resumePolicy": "Never"}
+    made = an_experiment(name=name, namespace=namespace, parameters=None, trialTemplate=None, **spec)
+    made["metadata"] |= {"uid": f"uid-{name}", "creationTimestamp": stamp(0)}
+    return Experiment.read({**made, "status": {"startTime": stamp(0), "conditions": list(conditions), **status}})
 
 
 def patched(obj: R, **parts: Any) -> R:
