@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,32 +16,20 @@ from katib.places.machine.jobs.replicated.frameworks import PyTorchJob
 from katib.places.machine.pods.records import Phase
 from tests.support.planned_jobs import PlannedJob
 
-CONTAINERS: Mapping[str, Any] = {"containers": [{"name": "main", "command": ["x"]}]}
+CONTAINER = "pytorch"
 ELSEWHERE = "kueue.x-k8s.io/multikueue"
 
 
 class Gang(PlannedJob):
-    """A gang of two pods on a virtual clock.
-
-    Args:
-        spec: Of its job.
-        plan: Decides.
-        policy: The part of the spec that has the policies.
-        endings: The reasons of its success and of its failure.
-    """
+    """A gang of two pods; the part of its spec that has the policies, and the reasons of its success and failure."""
 
     def __init__(
-        self,
-        spec: dict[str, Any],
-        plan: Callable[[Observed], Plan],
-        policy: dict[str, Any],
-        endings: tuple[str, str],
-        container: str = "main",
+        self, plan: Callable[[Observed], Plan], spec: dict[str, Any], policy: dict[str, Any], *reasons: str
     ) -> None:
-        metadata = {"name": "t", "namespace": "ns", "uid": "u"}
-        super().__init__({"kind": "Any", "metadata": metadata, "spec": spec}, plan, container)
+        job = {"kind": "Any", "metadata": {"name": "t", "namespace": "ns", "uid": "u"}, "spec": spec}
+        super().__init__(job, plan, CONTAINER)
         self.policy = policy
-        self.succeeded, self.failed = endings
+        self.succeeded, self.failed = reasons
 
     def end(self, number: int, code: int = 0, **changes: Any) -> None:
         """End a pod that runs, and step."""
@@ -63,31 +51,26 @@ class Gang(PlannedJob):
 
 
 def jobset() -> Gang:
-    replicated = {"name": "a", "replicas": 2, "template": {"spec": {"template": {"spec": CONTAINERS}}}}
-    spec: dict[str, Any] = {"replicatedJobs": [replicated]}
-    return Gang(spec, JobSet().plan, spec, ("AllJobsCompleted", "FailedJobs"))
+    pod = {"containers": [{"name": CONTAINER, "command": ["x"]}]}
+    spec = {"replicatedJobs": [{"name": "a", "replicas": 2, "template": {"spec": {"template": {"spec": pod}}}}]}
+    return Gang(JobSet().plan, spec, spec, "AllJobsCompleted", "FailedJobs")
 
 
 def train_job() -> Gang:
-    spec: dict[str, Any] = {
-        "runtimeRef": {"name": "torch-distributed"},
-        "trainer": {"command": ["python", "train.py"], "numNodes": 2},
-    }
-    return Gang(spec, TrainJob(nothing_stored).plan, spec, ("AllJobsCompleted", "FailedJobs"))
+    spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"command": ["train"], "numNodes": 2}}
+    return Gang(TrainJob(nothing_stored).plan, spec, spec, "AllJobsCompleted", "FailedJobs")
 
 
 def pytorch_job() -> Gang:
-    container = {"name": "pytorch", "image": "none", "command": ["x"]}
+    container = {"name": CONTAINER, "image": "none", "command": ["x"]}
     worker = {"replicas": 2, "restartPolicy": "Never", "template": {"spec": {"containers": [container]}}}
-    policy: dict[str, Any] = {}
-    spec = {"pytorchReplicaSpecs": {"Worker": worker}, "runPolicy": policy}
-    return Gang(spec, PyTorchJob().plan, policy, ("PyTorchJobSucceeded", "PyTorchJobFailed"), "pytorch")
+    spec: dict[str, Any] = {"pytorchReplicaSpecs": {"Worker": worker}, "runPolicy": {}}
+    return Gang(PyTorchJob().plan, spec, spec["runPolicy"], "PyTorchJobSucceeded", "PyTorchJobFailed")
 
 
 Make = Callable[..., Gang]
 every_kind = pytest.mark.parametrize("make", [jobset, train_job, pytorch_job])
 with_ports = pytest.mark.parametrize("make", [train_job, pytorch_job])
-with_deadline = with_ports
 with_ttl = pytest.mark.parametrize("make", [jobset, pytorch_job])
 
 
@@ -200,7 +183,7 @@ def test_it_is_removed_when_it_has_outlived_its_time(make: Make, seconds: int) -
     assert gang.deleted
 
 
-@with_deadline
+@with_ports
 def test_the_deadline_ends_it_and_suspended_time_does_not_count(make: Make) -> None:
     gang = started(make, activeDeadlineSeconds=30)
     gang.advance(20)

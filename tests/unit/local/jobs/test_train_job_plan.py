@@ -176,7 +176,8 @@ class TestMpi:
         t = training("deepspeed-distributed", trainer={**TRAIN, "numNodes": 3, "numProcPerNode": 2})
 
         assert t.roles() == ["launcher-0-0"]
-        assert t.pod().files == {"mpi/hostfile": "localhost slots=6\n"}
+        assert t.pod().files["mpi/hostfile"] == "localhost slots=6\n"
+        assert t.pod().files["mpi/hydra-hostfile"] == "localhost:6\n"
         assert t.pod().rewrites == {"/etc/mpi": "mpi"}
         assert t.variables()["OMPI_MCA_orte_default_hostfile"] == "/etc/mpi/hostfile"
         assert t.variables()["OMPI_MCA_orte_set_default_slots"] == "2"
@@ -207,7 +208,7 @@ class TestMpi:
         assert t.variables()["OMPI_MCA_orte_set_default_slots"] == "2"
 
     def test_one_node_still_gives_two_hosts(self) -> None:
-        assert training("deepspeed-distributed").pod().files == {"mpi/hostfile": "localhost slots=2\n"}
+        assert training("deepspeed-distributed").pod().files["mpi/hostfile"] == "localhost slots=2\n"
 
 
 class TestRuntime:

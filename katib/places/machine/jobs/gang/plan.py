@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from katib.engine.runtime.objects import Object
@@ -73,6 +74,9 @@ FIRST_RETRYABLE_CODE: Final = 128
 ATTEMPT: Final = "attempt"
 """Detail of a start: how often its Job was restarted."""
 
+_OF_A_PLAN: Final = ("status", "started_at", "wake_at", "waiting", "memory")
+"""The fields of a plan that the gang decides."""
+
 _NO_PAUSE: Final = Backoff(0.0, 0.0)
 
 
@@ -101,12 +105,6 @@ class GangJob(NamedTuple):
     def has_failed(self) -> bool:
         """Whether it has failed."""
         return bool(self.end) and not self.is_complete
-
-    @property
-    def is_failing(self) -> bool:
-        """Whether it has failed, or will when its last pod has ended."""
-        noted = true_condition(conditions_of(self.last.status), JobCondition.FAILURE_TARGET)
-        return self.has_failed or noted is not None
 
     def is_ready(self, group: Group) -> bool:
         """Return whether all its pods are ready or have succeeded."""
@@ -173,15 +171,6 @@ def plan_gang(gang: Gang, observed: Observed, report: Callable[[GangPlanner], di
     return settled(observed, gang) or GangPlanner(gang, observed, report).plan()
 
 
-class _Restart(NamedTuple):
-    """The answer to a failed Job: it starts again, alone or with all others."""
-
-    role: str
-    is_alone: bool
-    is_counted: bool
-    cause: str
-
-
 class GangPlanner:
     """One decision about a gang that is not over; its state is the input of the next one.
 
@@ -240,17 +229,16 @@ class GangPlanner:
         if self._limits is None and self._is_failing and self._may_be_of_port():
             return self._hold_back(before)
         failures = (self._limit, self._failure)
-        steps: tuple[Callable[[], Outcome | _Restart | None], ...] = (self._overdue, self._failure, self._success)
+        steps: tuple[Callable[[], Outcome | Plan | None], ...] = (self._overdue, self._failure, self._success)
         if self._limits is not None:
             steps = (self._limit, self._overdue, self._success, self._failure, self._stalemate)
         for step in steps if before.failed_at is None else (*failures, *steps):
             found = step()
-            if isinstance(found, _Restart):
-                return self._restart(found)
-            if found is not None and step in failures and self._may_be_of_port():
-                return self._hold_back(before, found.message)
+            if isinstance(found, Plan):
+                return found
             if found is not None:
-                return self._finish(found)
+                is_held = step in failures and self._may_be_of_port()
+                return self._hold_back(before, found.message) if is_held else self._finish(found)
         return self._go_on(jobs)
 
     # --- pods ---------------------------------------------------------------------------------------------------------
@@ -373,12 +361,12 @@ class GangPlanner:
         until = self._now + timedelta(seconds=policy.late_seconds)
         return success(self.gang.reasons.succeeded, self.gang.success_message, done, until)
 
-    def _failure(self) -> Outcome | _Restart | None:
+    def _failure(self) -> Outcome | Plan | None:
         policy = self.gang.failures
         if isinstance(policy, JobFailures):
             return self._failed_job(policy)
         pod = next((pod for pod in self._failed if not self._is_replaced(pod)), None)
-        return None if pod is None else self._failed_by(pod, pod.message)
+        return None if pod is None else failure(self.gang.reasons.failed, pod.message, pod)
 
     def _limit(self) -> Outcome | None:
         """Fail a gang whose pods were restarted too often."""
@@ -390,12 +378,13 @@ class GangPlanner:
             pod = self._last_restarted
             if pod is None or not restarts or restarts < limit:
                 return None
-            return self._failed_by(pod, f"{pod.message}; the back-off limit of {limit} is reached")
+            message = f"{pod.message}; the back-off limit of {limit} is reached"
+            return failure(self.gang.reasons.failed, message, pod)
         count, pod = self._failures_in_a_row()
         if pod is None or count < UNLIMITED_FAILURES:
             return None
         message = f"{pod.message}; it failed {count} times in a row, the limit here without runPolicy.backoffLimit"
-        return self._failed_by(pod, message, self.gang.reasons.restarts)
+        return failure(self.gang.reasons.restarts, message, pod)
 
     def _stalemate(self) -> Outcome | None:
         """Fail a gang whose pods have all succeeded although it has not: nothing more would happen."""
@@ -404,10 +393,7 @@ class GangPlanner:
             return None
         return failure(self.gang.reasons.failed, "all replicas have ended, and none of them decides about success")
 
-    def _failed_by(self, pod: PodRecord, message: str, reason: str = "") -> Outcome:
-        return failure(reason or self.gang.reasons.failed, message, pod)
-
-    def _failed_job(self, policy: JobFailures) -> Outcome | _Restart | None:
+    def _failed_job(self, policy: JobFailures) -> Outcome | Plan | None:
         """Apply the failure policy; without rules a failed Job fails the gang."""
         failed = [(role, job.end) for role, job in self.jobs.items() if job.has_failed]
         if not failed:
@@ -429,8 +415,9 @@ class GangPlanner:
         is_counted = action not in UNCOUNTED_RESTARTS
         if is_counted and self.state.counted >= policy.max_restarts:
             return _job_failure("ReachedMaxRestarts", role, end, f"all {policy.max_restarts} restarts were made")
+        self.state = replace(self.state, counted=self.state.counted + is_counted)
         is_alone = UNCOUNTED_RESTARTS.get(action, action) == RESTART_JOB
-        return _Restart(role, is_alone, is_counted, failure_cause(end.get("message", "")))
+        return self._restart(role, failure_cause(end.get("message", "")), is_alone=is_alone)
 
     # --- restarts -----------------------------------------------------------------------------------------------------
 
@@ -447,16 +434,13 @@ class GangPlanner:
 
     def _failures_in_a_row(self) -> tuple[int, PodRecord | None]:
         """Return the most failures of a replica in a row, without a long good run between, and its pod."""
-        worst: tuple[int, PodRecord | None] = (0, None)
-        for place, pod in self.newest.items():
-            count = pod.failures + self._replaced_in_a_row(place, pod)
-            if count > worst[0]:
-                worst = (count, pod)
-        return worst
+        return max(((self._row(pod), pod) for pod in self.newest.values()), key=itemgetter(0), default=(0, None))
 
-    def _replaced_in_a_row(self, place: tuple[str, int | None], newest: PodRecord) -> int:
-        count, later, long = 0, newest.finished_at, timedelta(seconds=RESET_SECONDS)
-        for pod in reversed([pod for pod in self._replaced if (pod.role, pod.index) == place]):
+    def _row(self, newest: PodRecord) -> int:
+        count, later, long = newest.failures, newest.finished_at, timedelta(seconds=RESET_SECONDS)
+        for pod in reversed(self._replaced):
+            if (pod.role, pod.index) != (newest.role, newest.index):
+                continue
             if pod.finished_at is None or (later is not None and later - pod.finished_at >= long):
                 break
             count, later = count + 1, pod.finished_at
@@ -485,31 +469,25 @@ class GangPlanner:
 
     def _retire(self, role: str = "") -> None:
         """Count the pods of a Job, or of all Jobs, as those of an earlier try."""
-        state, count = self.state, len(self._observed.pods)
-        jobs = {r: job for r, job in state.jobs.items() if role and r != role}
-        if role:
-            self.state = replace(state, jobs=jobs, first_of={**state.first_of, role: count})
-        else:
-            self.state = replace(state, jobs=jobs, first=count)
-        self.jobs = dict(jobs)
+        count = len(self._observed.pods)
+        self.jobs = {r: job for r, job in self.state.jobs.items() if role and r != role}
+        first = {"first_of": {**self.state.first_of, role: count}} if role else {"first": count}
+        self.state = replace(self.state, jobs=dict(self.jobs), **first)  # type: ignore[arg-type]
 
-    def _restart(self, restart: _Restart) -> Plan:
+    def _restart(self, role: str, cause: str, *, is_alone: bool) -> Plan:
         """Stop the pods of the failed Job, or of all Jobs, and make them again; at once if none of them runs."""
-        state, role = self.state, restart.role
-        made = state.restarts + sum(state.attempts.values())
-        which = f"job {role}" if restart.is_alone else "the JobSet"
-        attempts = {**state.attempts, role: state.attempts.get(role, 0) + 1}
-        pods = [pod for pod in self._pods if not restart.is_alone or pod.role == role]
+        state, attempts = self.state, self.state.attempts
+        made = state.restarts + sum(attempts.values())
+        pods = [pod for pod in self._pods if not is_alone or pod.role == role]
         self.state = replace(
             state,
-            attempts=attempts if restart.is_alone else state.attempts,
-            restarts=state.restarts + (not restart.is_alone),
-            counted=state.counted + restart.is_counted,
+            attempts={**attempts, role: attempts.get(role, 0) + 1} if is_alone else attempts,
+            restarts=state.restarts + (not is_alone),
             not_before=self._now + timedelta(seconds=self._observed.delays.restart.pause_seconds(made)),
-            failure=f"{restart.cause}; {which} starts again, restart {made + 1}",
+            failure=f"{cause}; {f'job {role}' if is_alone else 'the JobSet'} starts again, restart {made + 1}",
             failed_at=None,
         )
-        self._retire(role if restart.is_alone else "")
+        self._retire(role if is_alone else "")
         if all(pod.is_finished for pod in pods):
             return self._go_on(self._plan_jobs())
         return self._planned(stop=going(pods), waiting=self.state.failure)
@@ -525,7 +503,9 @@ class GangPlanner:
 
     @property
     def _is_failing(self) -> bool:
-        return any(job.is_failing for job in self.jobs.values())
+        """Whether a Job has failed, or will when its last pod has ended."""
+        noted = (true_condition(conditions_of(j.last.status), JobCondition.FAILURE_TARGET) for j in self.jobs.values())
+        return any(noted) or any(job.has_failed for job in self.jobs.values())
 
     def _hold_back(self, before: GangState, waiting: str = "") -> Plan:
         """Start and stop nothing for a moment."""
@@ -542,13 +522,7 @@ class GangPlanner:
         if not self._is_failing:
             self.state = replace(self.state, failed_at=None)
         planned = self._planned(waiting=jobs.waiting, wake_at=earliest(jobs.wake_at, self._deadline))
-        return replace(
-            planned,
-            start=jobs.start,
-            stop=jobs.stop,
-            new_addresses=jobs.new_addresses,
-            restarts_log=jobs.restarts_log,
-        )
+        return replace(jobs, **{name: getattr(planned, name) for name in _OF_A_PLAN})
 
     def _forget(self) -> Plan:
         """Suspend a gang whose pods share one fate: it begins anew when it is resumed."""
@@ -581,23 +555,16 @@ class GangPlanner:
     @property
     def retrying(self) -> str:
         """How the last try failed and which one is made now; empty if none has failed."""
-        return self._retry_message() or self.state.failure
-
-    def _retry_message(self) -> str:
-        """Return how the last try of a pod failed and which one is made now; empty if none has failed."""
         if self._limits is None:
-            found = (
-                true_condition(conditions_of(job.last.status), JobCondition.RETRYING) for job in self.jobs.values()
-            )
-            return next((str(held["message"]) for held in found if held), "")
+            held = (true_condition(conditions_of(j.last.status), JobCondition.RETRYING) for j in self.jobs.values())
+            return next((str(found["message"]) for found in held if found), self.state.failure)
         if (pod := self._last_restarted) is None:
-            return ""
-        limit, active = self._limits.backoff_limit, going(self._pods)
+            return self.state.failure
+        limit = self._limits.backoff_limit
         if limit is None:
             tries, most = self._failures_in_a_row()[0], UNLIMITED_FAILURES
         else:
-            tries = sum(pod.retries for pod in active) + len(self._replaced)
-            most = max(limit, 1)
+            tries, most = sum(p.retries for p in going(self._pods)) + len(self._replaced), max(limit, 1)
         return f"{failure_cause(_explained(pod))}; try {min(tries + 1, most)} of {most}"
 
 

@@ -31,8 +31,6 @@ from katib.places.machine.jobs.gang.plan import ATTEMPT, GangPlanner, plan_gang
 from katib.places.machine.jobs.gang.spec import READY, Dependency, Group
 from katib.places.machine.jobs.jobset.resolve import (
     ADDRESSES,
-    HOST_DIRECTORY,
-    HOST_FILE,
     NODE,
     RESERVED,
     TrainingSet,
@@ -72,6 +70,7 @@ from katib.places.machine.jobs.kind import (
     names_in_domain,
 )
 from katib.places.machine.jobs.kinds import Find
+from katib.places.machine.jobs.launchers import with_host_files
 
 JOB_SET = Kind(API_VERSION, "JobSet")
 
@@ -345,8 +344,7 @@ def _with_variables(pod: NewPod, training: TrainingSet, start: PodStart, wiring:
     if start.role.rpartition("-")[0] != training.trainer or NODE not in container_names(pod.template):
         return pod
     if training.policy == "mpi":
-        files, rewrites = {HOST_FILE: f"localhost slots={training.slots}\n"}, {**pod.rewrites, HOST_DIRECTORY: "mpi"}
-        pod = replace(pod, files=files, rewrites=rewrites, processes=training.slots, slots=training.slots)
+        pod = with_host_files(pod, training.slots)
     if not training.has_trainer:
         return pod
     variables = node_variables(training, start.index or 0, wiring)

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING
-from pathlib import PurePath
 from typing import Any, Final
 
 from katib.engine.runtime.objects import Object
-from katib.places.machine.findings import containers_of, integer, mapping, mapping_at, mappings, text, texts
+from katib.places.machine.findings import containers_of, integer, mapping, mapping_at, mappings, text
 from katib.places.machine.jobs.jobset.runtimes import Runtime
 from katib.places.machine.jobs.jobset.spec import API_VERSION, host_name, subdomain_of
-from katib.places.machine.jobs.kind import Wiring, amount_of, with_resources_of
+from katib.places.machine.jobs.kind import Wiring
+from katib.places.machine.jobs.launchers import HOST_FILE_VARIABLES, amount_of, only_waits, with_resources_of
 
 STEP_LABEL: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
 NODE: Final = "node"
@@ -28,9 +28,6 @@ INITIALIZERS: Final = {"dataset": "dataset-initializer", "model": "model-initial
 POLICIES: Final = ("torch", "mpi", "jax", "xgboost", "flux")
 PATCHES: Final = ("runtimePatches", "podTemplateOverrides", "podSpecOverrides")
 WORKSPACE_VOLUME: Final = "initializer"
-
-_IDLE: Final = frozenset({"sshd", "sleep"})
-"""Programs of MPI nodes that only wait for the launcher to come in; here it starts their processes itself."""
 
 _KEYS: Final = {
     "containers": "name",
@@ -305,10 +302,7 @@ def _items(value: object) -> Sequence[Any]:
 def _waits_for_launcher(job: Mapping[str, Any]) -> bool:
     """Return whether a replicated job only holds hosts for an MPI launcher."""
     node = container_of(job, NODE)
-    if text(job.get("name")) != NODE or node is None or _step(job) == "trainer":
-        return False
-    command = texts(node.get("command"))
-    return not command or PurePath(command[0]).name in _IDLE
+    return text(job.get("name")) == NODE and node is not None and _step(job) != "trainer" and only_waits(node)
 
 
 def _without_idle(
@@ -381,12 +375,6 @@ def _processes(
 
 
 PORT: Final = 29500
-HOST_FILE: Final = "mpi/hostfile"
-HOST_DIRECTORY: Final = "/etc/mpi"
-"""The directory of the host file of a launcher in a container; all its slots are on this machine."""
-
-_MPI_ALIKE: Final = ("OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile", "HYDRA_HOST_FILE")
-"""The same for OpenMPI up to 4, for OpenMPI 5, and for descendants of MPICH."""
 
 ADDRESSES: Final[Mapping[str, str]] = {
     "torch": "PET_MASTER_ADDR and PET_MASTER_PORT",
@@ -441,7 +429,7 @@ def node_variables(training: TrainingSet, index: int, wiring: Wiring) -> dict[st
         }
     if training.policy == "mpi":
         return {
-            **dict.fromkeys(_MPI_ALIKE, f"{HOST_DIRECTORY}/hostfile"),
+            **HOST_FILE_VARIABLES,
             "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
             "OMPI_MCA_orte_set_default_slots": training.processes,
             "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10",

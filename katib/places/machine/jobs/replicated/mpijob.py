@@ -1,10 +1,5 @@
 """MPIJob: a launcher that starts the processes of all workers, here as processes of this machine.
 
-On a cluster `mpirun` enters the pods of the workers. Here there is one host, so the launcher gets a host file with one
-line for it and the slots of all workers, and starts every process itself. Workers that only wait to be entered are not
-started; their requests are leased to the launcher, whose processes do their work. In Slurm, its job writes the nodes
-that it was given into that file.
-
 Two operators have this kind: the training operator (`kubeflow.org/v1`), and the MPI operator (`kubeflow.org/v2beta1`).
 """
 
@@ -12,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import PurePosixPath
 from typing import Any, ClassVar, Final
 
 from katib.engine.runtime.objects import Kind, Object
 from katib.model.wording import shown
-from katib.places.machine.findings import Part, Structure, containers_of, mapping, mapping_at, structure, texts
+from katib.places.machine.findings import Part, Structure, containers_of, mapping, mapping_at, structure
 from katib.places.machine.jobs.batch.job import NAME_LABELS
 from katib.places.machine.jobs.gang.spec import Success
-from katib.places.machine.jobs.kind import NewPod, names_in_domain, with_resources_of
+from katib.places.machine.jobs.kind import NewPod, names_in_domain
+from katib.places.machine.jobs.launchers import HOST_FILE_VARIABLES, only_waits, with_host_files, with_resources_of
 from katib.places.machine.jobs.replicated.job import ReplicatedJob
 from katib.places.machine.jobs.replicated.spec import TrainingSpec
 from katib.places.machine.jobs.replicated.training_kind import (
@@ -36,21 +31,7 @@ from katib.places.machine.jobs.replicated.training_kind import (
 )
 
 LAUNCHER: Final = "launcher"
-MOUNT: Final = "/etc/mpi"
-DIRECTORY: Final = "mpi"
-"""Stands for the mount in the pod's directory."""
 
-HOST: Final = "localhost"
-
-_HOST_FILE_VARIABLES: Final = {
-    "OMPI_MCA_orte_default_hostfile": f"{MOUNT}/hostfile",
-    "PRTE_MCA_prte_default_hostfile": f"{MOUNT}/hostfile",
-    "HYDRA_HOST_FILE": f"{MOUNT}/hydra-hostfile",
-    "I_MPI_HYDRA_HOST_FILE": f"{MOUNT}/hydra-hostfile",
-}
-"""The variables for the host file of each implementation: OpenMPI up to 4 and from 5 on, MPICH, Intel MPI."""
-
-_WAITING_PROGRAMS = frozenset({"sleep", "sshd"})
 _HOST_OPTIONS = frozenset({"-host", "--host", "-H", "-hosts", "--hosts"})
 
 
@@ -116,12 +97,11 @@ class MPIJob(ReplicatedJob):
 
     def variables(self, _peers: Peers, role: str, _index: int) -> Mapping[str, str]:
         """Return the variables with the host file of the launcher. None names an agent: all slots are here."""
-        return _HOST_FILE_VARIABLES if role == LAUNCHER else {}
+        return HOST_FILE_VARIABLES if role == LAUNCHER else {}
 
     def complete(self, pod: NewPod, peers: Peers, role: str, _index: int) -> NewPod:
         """Return a pod with the files that the operator mounts at `/etc/mpi`."""
-        slots = self.slots(peers.spec) if role == LAUNCHER else 0
-        return replace(pod, files=_files(slots), rewrites={MOUNT: DIRECTORY}, processes=max(1, slots), slots=slots)
+        return with_host_files(pod, self.slots(peers.spec) if role == LAUNCHER else 0)
 
     def slots(self, spec: TrainingSpec) -> int:
         """Return how many processes the job may start."""
@@ -201,18 +181,4 @@ class MPIOperatorJob(MPIJob):
 
 
 def _only_waits(template: Mapping[str, Any]) -> bool:
-    """Return whether the first container of a worker has no work of its own: it waits for `mpirun` to enter it."""
-    first = next(iter(containers_of(template.get("spec"))), {})
-    words = texts(first.get("command")) + texts(first.get("args"))
-    return not texts(first.get("command")) or any(PurePosixPath(word).name in _WAITING_PROGRAMS for word in words[:1])
-
-
-def _files(slots: int) -> dict[str, str]:
-    """Return the files of `/etc/mpi` by their paths in the pod's directory; none for a worker."""
-    if not slots:
-        return {}
-    return {
-        f"{DIRECTORY}/hostfile": f"{HOST} slots={slots}\n",
-        f"{DIRECTORY}/hydra-hostfile": f"{HOST}:{slots}\n",
-        f"{DIRECTORY}/discover_hosts.sh": f"#!/bin/sh\necho {HOST}:{slots}\n",
-    }
+    return only_waits(next(iter(containers_of(template.get("spec"))), {}))
