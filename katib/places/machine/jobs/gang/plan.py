@@ -472,7 +472,7 @@ class GangPlanner:
         count = len(self._observed.pods)
         self.jobs = {r: job for r, job in self.state.jobs.items() if role and r != role}
         first = {"first_of": {**self.state.first_of, role: count}} if role else {"first": count}
-        self.state = replace(self.state, jobs=dict(self.jobs), **first)  # type: ignore[arg-type]
+        self.state = replace(self.state, jobs=dict(self.jobs), **first)
 
     def _restart(self, role: str, cause: str, *, is_alone: bool) -> Plan:
         """Stop the pods of the failed Job, or of all Jobs, and make them again; at once if none of them runs."""
