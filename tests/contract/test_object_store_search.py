@@ -18,10 +18,11 @@ from tests.support.stores import STATUS_KINDS, WIDGET, changed, widget
 Search = Callable[[Query], Found | None]
 
 
-def facts_of(obj: Object) -> Facts:
+def facts_of(obj: Object) -> tuple[Facts, object]:
     spec, metadata = obj["spec"], obj["metadata"]
     state = obj.get("status", {}).get("state", "new")
-    return Facts(spec["team"], state, metadata["name"], spec.get("cost", float("inf")), spec.get("brevity", 0.0))
+    facts = Facts(spec["team"], state, metadata["name"], spec.get("cost", float("inf")), spec.get("brevity", 0.0))
+    return facts, (metadata["name"], state)
 
 
 FACTS = FactsOf(1, {WIDGET: facts_of})
@@ -146,3 +147,14 @@ def test_the_facts_of_an_older_file_are_derived_when_it_is_opened(tmp_path: Path
 
     assert found is not None
     assert [obj["metadata"]["name"] for obj in found.items] == ["w-1", "w-0"]
+
+
+def test_what_a_store_decodes_for_its_search_comes_with_the_event(store: ObjectStore) -> None:
+    since = store.list(WIDGET).resource_version
+    store.create(widget("w-1", spec={"team": "one"}))
+    store.delete(WIDGET, Key("team", "w-1"))
+    with store.watch(WIDGET, since) as watch:
+        events = [watch.next(), watch.next()]
+
+    structs = [event and event.struct for event in events]
+    assert structs == [("w-1", "new") if isinstance(store, SqlStore) else None, None]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections import OrderedDict
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,14 +70,19 @@ class TrialDecoder:
         self._experiments: OrderedDict[str, _Known] = OrderedDict()
 
     def __call__(self, obj: Object) -> Trial:
-        """Return the trial, sharing with the last one of its experiment what is equal.
+        """Return the trial, sharing with the last one of its experiment what is equal."""
+        return self._shared(Trial.decode(obj))
 
-        One that the store has read for its search is shared as it is while it waits to run: nothing is left out of it.
-        """
-        known = Trial.known(obj)
-        if known is not None and trial_state(known) is TrialState.PENDING:
-            return known
-        trial = Trial.decode(obj)
+    def adopt(self, struct: Trial) -> Trial:
+        """Return a trial that the store has decoded, in the same form; as it is while it waits to run."""
+        if trial_state(struct) is TrialState.PENDING:
+            return struct
+        trial = copy(struct)
+        _exchange(trial, "spec", copy(struct.spec))
+        _exchange(trial, "metadata", copy(struct.metadata))
+        return self._shared(trial)
+
+    def _shared(self, trial: Trial) -> Trial:
         experiment = self._experiment_of(trial)
         last, experiment.last = experiment.last, trial
         if last is not None:

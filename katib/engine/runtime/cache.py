@@ -32,6 +32,9 @@ class Packer(Protocol[T]):
     def __call__(self, obj: Object, /) -> T:
         """Return the decoded object."""
 
+    def adopt(self, struct: T, /) -> T:
+        """Return the object that a store has decoded, in the form of this decoder; the argument is not changed."""
+
     def pack(self, obj: Object, value: T, /) -> Callable[[], T] | None:
         """Return a loader of the decoded object; see `Pack`."""
 

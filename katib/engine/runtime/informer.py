@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from katib.engine.runtime.cache import Entry, GroupedCache, GroupOf, Pack, Packer, Values
 from katib.engine.runtime.clock import Clock, SystemClock
@@ -136,6 +136,7 @@ class Informer(Generic[T]):
         self._store = store
         self._decode = decode
         self._pack: Pack[T] | None = decode.pack if isinstance(decode, Packer) else None
+        self._adopt: Callable[[T], T] | None = decode.adopt if isinstance(decode, Packer) else None
         self._namespace = namespace
         self._on_decode_error = on_decode_error
         self._clock = clock or SystemClock()
@@ -366,15 +367,15 @@ class Informer(Generic[T]):
                 old = None
             is_there = old is not None and old.resource_version == metadata["resourceVersion"]
             if event.type is not EventType.DELETED and not is_there:
-                entry = self._decoded(key, event.object)
+                entry = self._decoded(key, event.object, event.struct)
                 if entry is not None:
                     self._change(entry.key, old, entry)
         self._revision = metadata["resourceVersion"]
 
-    def _decoded(self, key: Key, obj: Object) -> Entry[T] | None:
+    def _decoded(self, key: Key, obj: Object, struct: Any = None) -> Entry[T] | None:
         metadata = obj["metadata"]
         try:
-            value = self._decode(obj)
+            value = self._decode(obj) if struct is None or self._adopt is None else self._adopt(struct)
             recall = None if self._pack is None else self._pack(obj, value)
             group = None if self._group_of is None else self._group_of(value)
             return Entry(key, metadata["uid"], metadata["resourceVersion"], value, recall, group)

@@ -67,10 +67,15 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """One change. For DELETED the object is its last state, with the revision of the deletion."""
+    """One change. For DELETED the object is its last state, with the revision of the deletion.
+
+    Attributes:
+        struct: The decoded object, if the store has read it for its search. All watchers share it.
+    """
 
     type: EventType
     object: Object
+    struct: Any = None
 
     @property
     def resource_version(self) -> str:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from katib.engine.runtime.objects import Kind, Object
 from katib.errors import InvalidError, invalid
@@ -42,16 +42,17 @@ class FactsOf:
 
     Attributes:
         version: Increase it when a function changes: the facts of all objects are then derived again.
-        kinds: A function for each searchable kind. It is pure, fast, and never fails.
+        kinds: A function for each searchable kind, which returns the facts and the decoded object, or None in place of
+            one with fields of the wrong type. It is pure, fast, and never fails.
     """
 
     version: int
-    kinds: Mapping[Kind, Callable[[Object], Facts]]
+    kinds: Mapping[Kind, Callable[[Object], tuple[Facts, Any]]]
 
     def __call__(self, obj: Object) -> Facts | None:
         """Return the facts of an object; None if its kind has none."""
         derive = self.kinds.get(Kind.of(obj))
-        return None if derive is None else derive(obj)
+        return None if derive is None else derive(obj)[0]
 
 
 NO_FACTS = FactsOf(0, {})

@@ -50,11 +50,11 @@ class Rows(Protocol):
     def owned_by(self, uid: str) -> list[Object]:
         """Return the objects of any kind that name this uid as an owner, in order of creation."""
 
-    def insert(self, obj: Object) -> None:
-        """Add an object under a new name."""
+    def insert(self, obj: Object) -> Any:
+        """Add an object under a new name; return the decoded object if it was read for a search, else None."""
 
-    def replace(self, old: Object, new: Object) -> None:
-        """Replace an object by its next state."""
+    def replace(self, old: Object, new: Object) -> Any:
+        """Put an object in place of its earlier state. Returns as `insert`."""
 
     def remove(self, obj: Object) -> None:
         """Remove an object."""
@@ -94,8 +94,14 @@ class Transaction(Struct, frozen=True):
 
     def replace(self, old: Object, new: Object) -> Object:
         """Replace an object by its next state; return that with its revision."""
-        new = self.changed(EventType.MODIFIED, new)
-        self.rows.replace(old, new)
+        new = self.revised(new)
+        self.events.append(WatchEvent(EventType.MODIFIED, new, self.rows.replace(old, new)))
+        return new
+
+    def insert(self, obj: Object) -> Json:
+        """Add an object; return it with its revision."""
+        new = self.revised(obj)
+        self.events.append(WatchEvent(EventType.ADDED, new, self.rows.insert(new)))
         return new
 
     def delete(self, obj: Object) -> None:
@@ -108,7 +114,7 @@ class Transaction(Struct, frozen=True):
     def remove(self, stored: Object, last: Object | None = None) -> Object:
         """Remove an object, then the objects without other owners, recursively; return its last state."""
         rows = self.rows
-        final = self.changed(EventType.DELETED, last or stored)
+        final = self.deleted(last or stored)
         rows.remove(stored)
         orphans = deque(rows.owned_by(stored["metadata"]["uid"]))
         handled: set[str] = set()  # an orphan of two removed owners is visited twice
@@ -121,17 +127,20 @@ class Transaction(Struct, frozen=True):
             if semantics.has_finalizers(orphan):
                 self.delete(orphan)
             else:
-                self.changed(EventType.DELETED, orphan)
+                self.deleted(orphan)
                 rows.remove(orphan)
                 orphans.extend(rows.owned_by(uid))
         return final
 
-    def changed(self, change: EventType, obj: Object) -> Json:
-        """Return an object with the revision of its change, which is published after the commit."""
-        metadata = {**obj["metadata"], "resourceVersion": str(self.rows.next_revision())}
-        following = {**obj, "metadata": metadata}
-        self.events.append(WatchEvent(change, following))
-        return following
+    def revised(self, obj: Object) -> Json:
+        """Return an object with the next revision."""
+        return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.rows.next_revision())}}
+
+    def deleted(self, obj: Object) -> Json:
+        """Return an object with the revision of its deletion, which is published after the commit."""
+        final = self.revised(obj)
+        self.events.append(WatchEvent(EventType.DELETED, final))
+        return final
 
     def is_garbage(self, obj: Object) -> bool:
         """Return whether an object had owners and all of them are gone."""
@@ -183,8 +192,7 @@ class TransactedStore(ABC):
             new = semantics.created(given, uid, transaction.now, has_status=has_status)
             if kind in self._defaults:
                 new = self._defaults[kind](new)
-            new = transaction.changed(EventType.ADDED, new)
-            transaction.rows.insert(new)
+            new = transaction.insert(new)
             if transaction.is_garbage(new):
                 transaction.delete(new)
             return new

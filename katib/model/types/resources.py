@@ -30,8 +30,6 @@ from katib.model.types.words import API_VERSION, TRIAL_RANKS, TRIAL_STATES, Tria
 
 _WRITTEN = "written"
 """Where an object that was read keeps its JSON form. A copy that is changed does not have it."""
-_LEFT_OUT = "left_out"
-"""Marks an object of which values of the wrong type were left out."""
 
 
 class OwnerReference(Model, frozen=True):
@@ -107,30 +105,8 @@ class Resource(Model, frozen=True, dict=True, gc=True):
             found = cls.decode(obj)
         except ValidationError:
             found = convert(fitted(obj, cls, []), cls)
-            found.__dict__[_LEFT_OUT] = True
         found.__dict__[_WRITTEN] = obj
         return found
-
-    @classmethod
-    def read_once(cls, obj: Mapping[str, Any]) -> Self:
-        """Return what `read` returns for an object of a store; while it is new, all callers share one result.
-
-        Objects that a store hands out are never changed, so they are known by their identity.
-        """
-        slot = (id(obj) >> _ALIGNMENT) % len(_NEW)
-        known = _NEW[slot]
-        if known is None or known[0] is not obj or not isinstance(known[1], cls):
-            known = _NEW[slot] = obj, cls.read(obj)
-        found: Any = known[1]
-        return found  # type: ignore[no-any-return] # what was asked about above
-
-    @classmethod
-    def known(cls, obj: Mapping[str, Any]) -> Self | None:
-        """Return what `read_once` returned for this very object a moment ago; None where values had to be left out."""
-        known = _NEW[(id(obj) >> _ALIGNMENT) % len(_NEW)]
-        if known is None or known[0] is not obj or not isinstance(known[1], cls) or _LEFT_OUT in known[1].__dict__:
-            return None
-        return known[1]
 
     def encode(self) -> dict[str, Any]:
         """Return the JSON form: as it was read, else apiVersion and kind first."""
@@ -144,13 +120,6 @@ class Resource(Model, frozen=True, dict=True, gc=True):
         for part, name in self.always_written:
             obj.setdefault(part, {}).setdefault(name, {})
         return obj
-
-
-_NEW: list[tuple[Mapping[str, Any], Resource] | None] = [None] * 256
-"""The objects that were read last, by their place in memory: those that are under way from a store to its readers."""
-
-_ALIGNMENT = 4
-"""So many of the last bits are equal in the places of all objects."""
 
 
 class OptimalTrial(OpenModel, frozen=True):

@@ -35,7 +35,7 @@ def stream_changes(
             place = f"{watches.revisions[EXPERIMENT]},{watches.revisions[TRIAL]}"
             if event is not None and concerns(event.object, key):
                 delivered = place
-                yield Change(event.type.value, event.object, place)
+                yield Change(event.type.value, event.object, place, event.struct)
                 if event.type is EventType.DELETED and Kind.of(event.object) == EXPERIMENT:
                     return
             elif left is not None and left <= 0:

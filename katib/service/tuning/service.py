@@ -230,18 +230,20 @@ class Change:
             empty. Others hold the same: it is not to be changed.
         cursor: Opaque place in the stream: `changes(since=cursor)` goes on behind it. Empty where one cannot resume,
             as in the middle of the opening listing.
+        struct: The decoded document, if the store has read it.
     """
 
     type: str
     document: Mapping[str, Any]
     cursor: str = ""
+    struct: Any = None
 
     @cached_property
     def object(self) -> Experiment | Trial | None:
         """The Experiment or Trial; None for BOOKMARK."""
-        if not self.document:
-            return None
-        return (types.Trial if self.document.get("kind") == "Trial" else types.Experiment).read_once(self.document)
+        if self.struct is not None or not self.document:
+            return self.struct  # type: ignore[no-any-return] # a store decodes these kinds only
+        return (types.Trial if self.document.get("kind") == "Trial" else types.Experiment).read(self.document)
 
 
 DEFAULT_LEASE_SECONDS = 60.0

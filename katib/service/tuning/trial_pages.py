@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import ValidationError
+
 from katib.engine.controllers.kinds import TRIAL
 from katib.engine.runtime.objects import Key, Object, ObjectStore
 from katib.engine.runtime.search import Facts, FactsOf, Found, Order, Query, SearchableStore, search_in
@@ -75,8 +77,12 @@ def _with_ages(store: ObjectStore, experiment: Key) -> Iterator[tuple[str, Objec
             yield f"{metadata.get('creationTimestamp', '')} {metadata['name']}", trial
 
 
-def _facts_of(obj: Object) -> Facts:
-    trial = types.Trial.read_once(obj)
+def _facts_of(obj: Object) -> tuple[Facts, Trial | None]:
+    """Return the facts of a trial, and the trial unless a field has the wrong type."""
+    try:
+        struct = trial = types.Trial.decode(obj)
+    except ValidationError:
+        struct, trial = None, types.Trial.read(obj)
     metadata, status = trial.metadata, trial.status
     scope = str(Key(metadata.namespace, metadata.labels.get(EXPERIMENT_LABEL, "")))
     brevity = -(ran_seconds(trial) or 0.0) if status.completion_time else 0.0
@@ -89,7 +95,7 @@ def _facts_of(obj: Object) -> Facts:
             may_be_best(trial, trial.state) and is_feasible(objective, status.observation)
         )
         worth = math.inf if is_out else cost(objective, value)
-    return Facts(scope, trial.state.value, metadata.name, worth, brevity)
+    return Facts(scope, trial.state.value, metadata.name, worth, brevity), struct
 
 
 TRIAL_FACTS = FactsOf(4, {TRIAL: _facts_of})

@@ -97,16 +97,16 @@ def test_a_trial_that_waits_keeps_its_job_to_create_it() -> None:
     assert TrialDecoder()(waiting).spec.run_spec == waiting["spec"]["runSpec"]
 
 
-def test_a_trial_that_the_store_has_read_is_shared_only_while_it_waits() -> None:
+def test_a_trial_that_the_store_has_decoded_is_shared_only_while_it_waits() -> None:
     for conditions, is_shared in ((("Created",), True), (("Created", "Running"), False)):
-        raw = a_large_trial(1, *conditions)
-        read = Trial.read_once(raw)
+        struct = Trial.decode(a_large_trial(1, *conditions))
 
-        assert (TrialDecoder()(raw) is read) is is_shared
-    malformed = {**raw, "spec": {"retainRun": "perhaps"}, "status": {}}
-    Trial.read_once(malformed)
+        assert (TrialDecoder().adopt(struct) is struct) is is_shared
+
+
+def test_a_malformed_trial_is_refused() -> None:
     with pytest.raises(ValidationError):
-        TrialDecoder()(malformed)
+        TrialDecoder()({**a_large_trial(1), "spec": {"retainRun": "perhaps"}, "status": {}})
 
 
 def test_the_queue_of_a_job_that_runs_is_kept_for_when_it_is_preempted() -> None:
@@ -139,3 +139,12 @@ def test_what_is_left_out_and_shared_changes_nothing_else() -> None:
         assert packed is not None
         assert packed() == decode(raw) == expected
         assert packed().encode() == decode(raw).encode() == expected.encode()
+
+
+@pytest.mark.parametrize("conditions", [(), ("Created", "Running"), ("Created", "Running", "Succeeded")])
+def test_a_trial_that_the_store_has_decoded_is_kept_as_one_that_was_read(conditions: tuple[str, ...]) -> None:
+    raw = a_large_trial(1, *conditions)
+    struct = Trial.decode(raw)
+
+    assert TrialDecoder().adopt(struct) == TrialDecoder()(raw)
+    assert struct == Trial.decode(raw)

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import overload
+from typing import Any, overload
 
 from msgspec import Struct
 
@@ -258,7 +258,7 @@ class SqlRows(Struct, frozen=True):
     def owned_by(self, uid: str) -> list[Object]:
         return [semantics.decode(body) for (body,) in self._connection.execute(_SELECT_OWNED, {"owner": uid})]
 
-    def insert(self, obj: Object) -> None:
+    def insert(self, obj: Object) -> Any:
         """Add a row, and rows for its labels and owners."""
         kind, key = Kind.of(obj), Key.of(obj)
         values = {
@@ -271,9 +271,9 @@ class SqlRows(Struct, frozen=True):
         }
         for statement in (_INSERT, *_RELATE):
             self._connection.execute(statement, values)
-        self.write_facts(_INSERT_FACTS, obj)
+        return self.write_facts(_INSERT_FACTS, obj)
 
-    def replace(self, old: Object, new: Object) -> None:
+    def replace(self, old: Object, new: Object) -> Any:
         """Rewrite the row, and labels and owners only if they differ."""
         before, after = old["metadata"], new["metadata"]
         uid = {"uid": after["uid"]}
@@ -281,14 +281,17 @@ class SqlRows(Struct, frozen=True):
         if (before.get("labels"), before.get("ownerReferences")) != (after.get("labels"), after.get("ownerReferences")):
             for statement in _UNRELATE + _RELATE:
                 self._connection.execute(statement, uid)
-        self.write_facts(_UPDATE_FACTS, new)
+        return self.write_facts(_UPDATE_FACTS, new)
 
     def remove(self, obj: Object) -> None:
         """Delete the row; its labels, owners and facts are deleted with it."""
         self._connection.execute(_DELETE, {"uid": obj["metadata"]["uid"]})
 
-    def write_facts(self, statement: str, obj: Object) -> None:
-        """Write the facts of an object, if its kind is searched."""
+    def write_facts(self, statement: str, obj: Object) -> Any:
+        """Write the facts of an object, if its kind is searchable; return the decoded object."""
         derive = self._facts_of.kinds.get(Kind(obj["apiVersion"], obj["kind"]))
-        if derive is not None:
-            self._connection.execute(statement, {"uid": obj["metadata"]["uid"], **derive(obj)._asdict()})
+        if derive is None:
+            return None
+        facts, struct = derive(obj)
+        self._connection.execute(statement, {"uid": obj["metadata"]["uid"], **facts._asdict()})
+        return struct
