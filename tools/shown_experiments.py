@@ -87,13 +87,13 @@ _BOTH = {
     "objectives": [{"name": "accuracy", "type": "maximize"}, {"name": "latency", "type": "minimize"}],
     "constraints": [{"metricName": "memory", "max": 8}],
 }
-_DIGITS = MarkChanges(("baseline",), "asha ends hopeless ones after three epochs", favourite=True, project="digits")
+_DIGITS = MarkChanges(("digits", "baseline"), "asha ends hopeless ones after three epochs")
 SHOWN = (
     Shown("digits", 16, 16, _MAXIMIZE, _accuracy, 30, stops=True, marks=_DIGITS),
-    Shown("digits-wider", 12, 12, _MAXIMIZE, _accuracy, 30, marks=MarkChanges(("wide",), project="digits")),
-    Shown("resnet-sweep", 1_000, 1_000, _MINIMIZE, _loss, marks=MarkChanges(("resnet", "paper"), project="vision")),
-    Shown("edge-models", 60, 60, _BOTH, _trade, algorithm="nsga2", marks=MarkChanges(("edge",), project="vision")),
-    Shown("augmentation", 23, 60, _MAXIMIZE, _accuracy, 30, stops=True, marks=MarkChanges(project="vision")),
+    Shown("digits-wider", 12, 12, _MAXIMIZE, _accuracy, 30, marks=MarkChanges(("digits", "wide"))),
+    Shown("resnet-sweep", 1_000, 1_000, _MINIMIZE, _loss, marks=MarkChanges(("vision", "paper"))),
+    Shown("edge-models", 60, 60, _BOTH, _trade, algorithm="nsga2", marks=MarkChanges(("vision", "edge"))),
+    Shown("augmentation", 23, 60, _MAXIMIZE, _accuracy, 30, stops=True, marks=MarkChanges(("vision",))),
 )
 
 
