@@ -19,10 +19,10 @@ from katib.engine.stores.memory import MemoryStore
 from katib.places.machine.containers import Choice, choose
 from katib.places.machine.findings import Findings
 from katib.places.machine.jobs.batch.job import JOB
-from katib.places.machine.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring
+from katib.places.machine.jobs.kind import NewPod, ObservedJob, Plan, PodStart, Wiring
 from katib.places.machine.pods import tools
 from katib.places.machine.pods.log_file import LogFile, LogLimits
-from katib.places.machine.pods.records import Phase
+from katib.places.machine.pods.records import PodPhase
 from katib.places.machine.processes.client import RECORD_FILE
 from katib.places.machine.processes.remains import EngineRecord
 from tests.support import podman
@@ -331,14 +331,14 @@ class Pairs:
 
     kind = PAIR
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedJob) -> Plan:
         if observed.job.get("status", {}).get("conditions"):
             return Plan(observed.job["status"])
         if not observed.pods:
             return Plan({}, start=(PodStart(0, "server"), PodStart(0, "client")), started_at=observed.moment.steady)
         if cause := next((pod.cannot_start for pod in observed.pods if pod.cannot_start), ""):
             return Plan({"conditions": [{"type": "Failed", "status": "True", "message": cause}]})
-        ended = all(pod.phase is Phase.SUCCEEDED for pod in observed.pods)
+        ended = all(pod.phase is PodPhase.SUCCEEDED for pod in observed.pods)
         conditions = [{"type": "Complete", "status": "True", "message": ""}] if ended else []
         return Plan({"conditions": conditions}, started_at=observed.started_at)
 

@@ -32,7 +32,7 @@ from katib.places.machine.jobs.batch.job import JOB, BatchJob
 from katib.places.machine.jobs.conditions import end_of
 from katib.places.machine.jobs.controller import RESTARTED_ANNOTATION
 from katib.places.machine.jobs.dependencies import Collection
-from katib.places.machine.jobs.kind import Observed, Plan
+from katib.places.machine.jobs.kind import ObservedJob, Plan
 from katib.places.machine.pods.log_file import LogLimits, log_parts
 from katib.places.machine.pods.objects import read_note
 from katib.places.machine.pods.records import Delays, PodRecord
@@ -108,7 +108,7 @@ class TestOutcome:
         unfinished: list[PodRecord] = []
 
         class WatchedJob(BatchJob):
-            def plan(self, observed: Observed) -> Plan:
+            def plan(self, observed: ObservedJob) -> Plan:
                 unfinished.extend(record for record in observed.pods if not record.is_finished)
                 return super().plan(observed)
 

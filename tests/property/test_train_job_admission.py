@@ -14,7 +14,7 @@ from katib.model.json_values import without_nulls
 from katib.places.machine.admission import check_job
 from katib.places.machine.findings import Part
 from katib.places.machine.jobs.jobset.runtimes import RUNTIME, SHIPPED
-from katib.places.machine.jobs.kind import JobKind, Moment, Observed, check_pod_labels
+from katib.places.machine.jobs.kind import JobKind, JobTime, ObservedJob, check_pod_labels
 from katib.places.machine.jobs.kinds import JobKinds
 from katib.places.machine.pods.records import Delays
 from tests.support.admission import HOST
@@ -103,7 +103,7 @@ def look(job: dict[str, Any], runtime: dict[str, Any]) -> None:
 def start(kind: JobKind, job: dict[str, Any]) -> None:
     """Plan a job that passed admission, and describe its first pods."""
     whole = without_nulls({**job, "metadata": {"name": "t", "namespace": "", "uid": "u"}})
-    plan = kind.plan(Observed(whole, (), Moment(START, START), Delays()))
+    plan = kind.plan(ObservedJob(whole, (), JobTime(START, START), Delays()))
     assert all(kind.pod(whole, one, Wiring()).name.startswith(f"t-{one.role}-") for one in plan.start)
 
 

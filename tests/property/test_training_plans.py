@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from katib.places.machine.jobs.replicated.frameworks import JAXJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob
 from katib.places.machine.jobs.replicated.job import ReplicatedJob
 from katib.places.machine.jobs.replicated.training_kind import spec_of
-from katib.places.machine.pods.records import Phase
+from katib.places.machine.pods.records import PodPhase
 from tests.support.training_jobs import Training, replica, started, training_job
 
 KINDS: tuple[ReplicatedJob, ...] = (TFJob(), PyTorchJob(), XGBoostJob(), PaddleJob(), JAXJob())
@@ -110,4 +110,4 @@ def test_the_end_is_final(training: Training, events: list[Any]) -> None:
         training.advance(seconds)
 
     assert training.status["conditions"] == conditions
-    assert all(p.phase is not Phase.RUNNING for p in training.pods)
+    assert all(p.phase is not PodPhase.RUNNING for p in training.pods)

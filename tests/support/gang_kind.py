@@ -13,8 +13,8 @@ from katib.engine.runtime.objects import Kind, Object
 from katib.model.types import format_time
 from katib.places.machine.findings import Part, mapping
 from katib.places.machine.jobs.conditions import conditions_of, end_of, with_condition
-from katib.places.machine.jobs.kind import NewPod, Observed, Plan, PodLabels, PodStart, Wiring
-from katib.places.machine.pods.records import Phase, PodRecord
+from katib.places.machine.jobs.kind import NewPod, ObservedJob, Plan, PodLabels, PodStart, Wiring
+from katib.places.machine.pods.records import PodPhase, PodRecord
 
 GANG = Kind("kubeflow.org/v1", "PyTorchJob")
 LABELS = "training.kubeflow.org"
@@ -25,7 +25,7 @@ class GangKind:
 
     kind = GANG
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedJob) -> Plan:
         """Decide what follows for a job."""
         spec, status = observed.job["spec"], dict(observed.job.get("status") or {})
         pods, now = observed.pods, observed.moment.wall
@@ -33,12 +33,12 @@ class GangKind:
         if end_of(status):
             return Plan(status, stop=unfinished)
         newest = {(pod.role, pod.index): pod for pod in pods}
-        failed = [pod for pod in newest.values() if pod.phase is Phase.FAILED and not pod.stopping]
+        failed = [pod for pod in newest.values() if pod.phase is PodPhase.FAILED and not pod.stopping]
         again = [pod for pod in failed if not pod.cannot_start]
         restarts = len(pods) - len(newest) + len(again)
         master = newest.get(("Master", 0))
         is_lost = bool(failed) and (len(again) < len(failed) or restarts > spec.get("restarts", 0))
-        is_done = master is not None and master.phase is Phase.SUCCEEDED
+        is_done = master is not None and master.phase is PodPhase.SUCCEEDED
         if (is_lost or is_done) and unfinished:
             return Plan(status, stop=unfinished)
         if is_lost:
@@ -46,7 +46,7 @@ class GangKind:
         elif is_done:
             type_, message = "Succeeded", ""
         else:
-            is_running = any(pod.phase is Phase.RUNNING for pod in newest.values())
+            is_running = any(pod.phase is PodPhase.RUNNING for pod in newest.values())
             type_, message = "Running" if is_running else "Created", ""
         reason = f"PyTorchJob{type_}"
         conditions = with_condition(conditions_of(status), type_, reason=reason, message=message, now=now)

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from katib.places.machine.jobs.conditions import end_of
-from katib.places.machine.jobs.kind import Moment, Observed, Plan, PodStart
-from katib.places.machine.pods.records import ContainerExit, Delays, Phase, PodRecord
+from katib.places.machine.jobs.kind import JobTime, ObservedJob, Plan, PodStart
+from katib.places.machine.pods.records import ContainerExit, Delays, PodPhase, PodRecord
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -27,7 +27,7 @@ class PlannedJob:
     def __init__(
         self,
         job: dict[str, Any],
-        plan: Callable[[Observed], Plan],
+        plan: Callable[[ObservedJob], Plan],
         container: str = "main",
         delays: Delays | None = None,
     ) -> None:
@@ -67,9 +67,9 @@ class PlannedJob:
         return f"p{len(self.pods)}"
 
     def plan(self) -> Plan:
-        moment = Moment(self.now + self.wall_jump, self.now)
+        moment = JobTime(self.now + self.wall_jump, self.now)
         job = {**self.job, "status": self.status}
-        return self._decide(Observed(job, tuple(self.pods), moment, self._delays, self._started_at, self.memory))
+        return self._decide(ObservedJob(job, tuple(self.pods), moment, self._delays, self._started_at, self.memory))
 
     def step(self) -> Plan:
         """Plan and act until nothing changes."""
@@ -80,13 +80,13 @@ class PlannedJob:
             self.emptied += [len(self.pods)] * decision.restarts_log
             self.rewired += [len(self.pods)] * decision.new_addresses
             for start in decision.start:
-                self.pods.append(PodRecord(self.name_of(start), start.index, Phase.RUNNING, role=start.role))
+                self.pods.append(PodRecord(self.name_of(start), start.index, PodPhase.RUNNING, role=start.role))
                 self.started.append(start)
                 self.starts.append((self.now - START).total_seconds())
             for name in decision.stop:
                 self._change(name, stopping=True)
                 if self.polite:
-                    self._change(name, phase=Phase.FAILED, finished_at=self.now)
+                    self._change(name, phase=PodPhase.FAILED, finished_at=self.now)
             is_due = decision.wake_at is not None and decision.wake_at <= self.now
             if not decision.start and not decision.stop and not is_due:
                 return decision
@@ -96,7 +96,7 @@ class PlannedJob:
         """End a pod."""
         exit_ = ContainerExit(container or self.container, code, f"exited with {code}", lost)
         message = f'container "{exit_.container}" of pod {pod.name} {exit_.text}' if code else ""
-        phase = Phase.FAILED if code else Phase.SUCCEEDED
+        phase = PodPhase.FAILED if code else PodPhase.SUCCEEDED
         self._change(pod.name, phase=phase, finished_at=self.now, exits=(exit_,), message=message, **changes)
 
     def change(self, name: str, **changes: Any) -> None:

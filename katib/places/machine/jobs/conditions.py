@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from katib.engine.runtime.objects import Object
 from katib.model.failure_text import with_last_output
 from katib.model.types import format_time
-from katib.places.machine.jobs.kind import Observed, Plan
-from katib.places.machine.pods.records import Phase, PodRecord
+from katib.places.machine.jobs.kind import ObservedJob, Plan
+from katib.places.machine.pods.records import PodPhase, PodRecord
 
 Conditions = tuple[dict[str, Any], ...]
 
@@ -166,7 +166,7 @@ FORGIVEN_LOSSES: Final = 6
 """How many pods a job may lose, or a gang how often; more, and its own program may be what ends the guard."""
 
 
-class Outcome(NamedTuple):
+class JobOutcome(NamedTuple):
     """How a job ends.
 
     Attributes:
@@ -196,7 +196,7 @@ class _Ending(Protocol):
     def ttl_seconds_after_finished(self) -> int | None: ...
 
 
-def settled(observed: Observed, spec: _Ending) -> Plan | None:
+def settled(observed: ObservedJob, spec: _Ending) -> Plan | None:
     """Return the plan of a job that another controller manages, or that is over; None for all others.
 
     One that is over is removed once it has outlived its time.
@@ -219,7 +219,7 @@ def going(pods: Iterable[PodRecord]) -> tuple[PodRecord, ...]:
 
 def without_port(pods: Iterable[PodRecord]) -> PodRecord | None:
     """Return a pod of a gang that failed because another program listens on its port; None when there is none."""
-    return next((p for p in pods if p.address_in_use and (p.failures or p.phase is Phase.FAILED)), None)
+    return next((p for p in pods if p.address_in_use and (p.failures or p.phase is PodPhase.FAILED)), None)
 
 
 def may_yet_fail(pods: Iterable[PodRecord]) -> bool:
@@ -227,17 +227,17 @@ def may_yet_fail(pods: Iterable[PodRecord]) -> bool:
     return any(not p.failures for p in going(pods))
 
 
-def early_outcome(pods: Iterable[PodRecord]) -> Outcome | None:
+def early_outcome(pods: Iterable[PodRecord]) -> JobOutcome | None:
     """Return the end that no further pod could change: the trial was stopped early, or a pod can never run here."""
     pods = tuple(pods)
     for pod in pods:
         if pod.verdict:
-            return Outcome(success=True, reason=Reason.EARLY_STOPPED, message=pod.verdict)
+            return JobOutcome(success=True, reason=Reason.EARLY_STOPPED, message=pod.verdict)
     for pod in pods:
         if pod.cannot_start:
-            return Outcome(success=False, reason=Reason.POD_CANNOT_START, message=pod.cannot_start)
+            return JobOutcome(success=False, reason=Reason.POD_CANNOT_START, message=pod.cannot_start)
         if pod.evicted:
-            return Outcome(success=False, reason=Reason.POD_EVICTED, message=pod.evicted)
+            return JobOutcome(success=False, reason=Reason.POD_EVICTED, message=pod.evicted)
     return None
 
 
@@ -257,7 +257,7 @@ def deadline_of(seconds: int | None, started_at: datetime | None) -> datetime | 
 
 def overdue(
     seconds: int | None, started_at: datetime | None, now: datetime, reason: str = Reason.DEADLINE_EXCEEDED
-) -> Outcome | None:
+) -> JobOutcome | None:
     """Return the failure of a job whose deadline has passed; None while it has not."""
     deadline = deadline_of(seconds, started_at)
     if deadline is None or now < deadline:
@@ -265,14 +265,14 @@ def overdue(
     return failure(reason, f"the job was active for longer than its deadline of {seconds} s")
 
 
-def failure(reason: str, message: str, pod: PodRecord | None = None) -> Outcome:
+def failure(reason: str, message: str, pod: PodRecord | None = None) -> JobOutcome:
     """Return the failure of a job; of the pod that explains it, the last line closes the message."""
     last_output = pod.last_output if pod is not None else ""
-    return Outcome(success=False, reason=reason, message=with_last_output(message, last_output))
+    return JobOutcome(success=False, reason=reason, message=with_last_output(message, last_output))
 
 
-def success(reason: str, message: str, pods: Iterable[PodRecord], until: datetime | None = None) -> Outcome:
+def success(reason: str, message: str, pods: Iterable[PodRecord], until: datetime | None = None) -> JobOutcome:
     """Return the success of a job, with the remarks of its pods, such as a log that was cut short by a full disk."""
     for pod in pods:
         message += f"; {pod.message}" if pod.message else ""
-    return Outcome(success=True, reason=reason, message=message, until=until)
+    return JobOutcome(success=True, reason=reason, message=message, until=until)

@@ -38,7 +38,7 @@ from katib.model.types import format_time
 from katib.places.machine.jobs.batch.job import JOB
 from katib.places.machine.jobs.conditions import earliest, end_of
 from katib.places.machine.jobs.dependencies import JobOwner, JobSettings, Machine, PodMetrics
-from katib.places.machine.jobs.kind import JobKind, Moment, Observed, Plan, PodStart
+from katib.places.machine.jobs.kind import JobKind, JobTime, ObservedJob, Plan, PodStart
 from katib.places.machine.jobs.networks import LocalWiring, NamedWiring, PlacedWiring, PortTable, network_of
 from katib.places.machine.jobs.pod_objects import PodObjects
 from katib.places.machine.jobs.prepare import (
@@ -48,14 +48,14 @@ from katib.places.machine.jobs.prepare import (
     impossible_pod,
     prepare_pod,
 )
-from katib.places.machine.jobs.run import JobRun, RunNote, Standing, decoded, is_plain
+from katib.places.machine.jobs.run import JobRun, JobStanding, RunNote, decoded, is_plain
 from katib.places.machine.pods.images import HOST_NETWORK, execute
 from katib.places.machine.pods.loop import Loop
 from katib.places.machine.pods.objects import PodPlan, begin_note, pod_metadata, pulling_words
 from katib.places.machine.pods.place import AnyPod, KeptGroup, PodListener, PodPlace
 from katib.places.machine.pods.pod import MachinePods
 from katib.places.machine.pods.pulls import ImagePulls
-from katib.places.machine.pods.records import RESUMED, Phase, PodRecord
+from katib.places.machine.pods.records import RESUMED, PodPhase, PodRecord
 from katib.places.machine.pods.tokens import Tokens
 from katib.places.machine.pods.tools import Evictions, PodTools
 from katib.places.machine.processes.peek import Peek
@@ -311,7 +311,7 @@ class JobController:
         evictions = self._pods.evictions
         self._loop.call_soon(partial(evictions.disk_full, evictions.files()))
 
-    def standing(self, key: Key) -> Standing | None:
+    def standing(self, key: Key) -> JobStanding | None:
         """Return the standing of a job that has held for a moment; None for an unknown job.
 
         An image that is fetched for it now comes before anything else. For any thread.
@@ -447,17 +447,17 @@ class JobController:
             run.is_held = bool(records) and all(one.waiting and not one.is_running for one in records)
         return run.is_held
 
-    def _planned(self, run: JobRun, observed: Observed) -> Plan:
+    def _planned(self, run: JobRun, observed: ObservedJob) -> Plan:
         if not self._is_held(run):
             return run.kind.plan(observed)
         plan = run.kind.plan(replace(observed, job=with_suspension(observed.job, suspended=True)))
         return replace(plan, waiting=HELD_WORDS)
 
     def _apply(self, key: Key, run: JobRun) -> Result:
-        observed = Observed(
+        observed = ObservedJob(
             job={**run.job, "status": run.status},
             pods=self._records(run),
-            moment=Moment(self._clock.now(), self._pods.steady.now()),
+            moment=JobTime(self._clock.now(), self._pods.steady.now()),
             delays=self._pods.delays,
             started_at=run.started_at,
             memory=run.memory,
@@ -495,7 +495,9 @@ class JobController:
         Unless its trial keeps a checkpoint: then it ends well with its work undone, and continues from there.
         """
         records = tuple(map(_RECORD, run.pods))
-        ended_well = [one.name for one in records if one.stopping and one.phase is Phase.SUCCEEDED and not one.reason]
+        ended_well = [
+            one.name for one in records if one.stopping and one.phase is PodPhase.SUCCEEDED and not one.reason
+        ]
         if not ended_well or run.kind.kind != JOB or self._keeps_checkpoint(run.job):
             return records
         return tuple(replace(one, stopping=False) if one.name in ended_well else one for one in records)
@@ -538,7 +540,7 @@ class JobController:
         self._owner.stands(run.job)
         return None
 
-    def _tell_retries(self, run: JobRun, observed: Observed, decision: Plan) -> None:
+    def _tell_retries(self, run: JobRun, observed: ObservedJob, decision: Plan) -> None:
         """Report failed tries that were followed by another one before their status had settled."""
         if not run.restarted and not run.retrying and not retry_words({"status": decision.status}):
             return
@@ -557,8 +559,8 @@ class JobController:
     def _start_pods(self, key: Key, run: JobRun, starts: Sequence[PodStart]) -> None:
         """Start pods that were decided on at once: those of a job with roles together or not at all."""
         pods: list[AnyPod] = []
-        if failed := [pod.plan.labels for pod in run.pods if pod.record.phase is Phase.FAILED]:
-            others = [pod.plan.labels for pod in run.pods if pod.record.phase is not Phase.FAILED]
+        if failed := [pod.plan.labels for pod in run.pods if pod.record.phase is PodPhase.FAILED]:
+            others = [pod.plan.labels for pod in run.pods if pod.record.phase is not PodPhase.FAILED]
             self._metrics.try_again(run.job, failed, others)
         try:
             for start in starts:
@@ -649,7 +651,7 @@ class JobController:
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def _write(self, run: JobRun, observed: Observed, decision: Plan) -> float | None:
+    def _write(self, run: JobRun, observed: ObservedJob, decision: Plan) -> float | None:
         """Store the status if it changed and has settled; return in how many seconds to look again."""
         run.take_status(decision.status)
         if run.status == (run.job.get("status") or {}):

@@ -17,7 +17,7 @@ from katib.places.machine.pods.images import ImageRuntime, NodeImages
 from katib.places.machine.pods.leases import LeaseTable
 from katib.places.machine.pods.log_file import LogLimits
 from katib.places.machine.pods.loop import Loop
-from katib.places.machine.pods.objects import ContainerPlan, Role
+from katib.places.machine.pods.objects import ContainerPlan, ContainerRole
 from katib.places.machine.pods.output import Monitor
 from katib.places.machine.pods.place import PodPlace
 from katib.places.machine.pods.pulls import PullNews
@@ -66,7 +66,7 @@ def checkpoint_container(checkpoint: TrialCheckpoint, job_directory: Path) -> Co
         *origin,
     )
     command = ContainerCommand(CONTAINER_NAME, argv, {}, "")
-    return ContainerPlan(Role.INIT, command, job_directory, restart_on_failure=False, restart_always=False)
+    return ContainerPlan(ContainerRole.INIT, command, job_directory, restart_on_failure=False, restart_always=False)
 
 
 SETTLE_SECONDS = 0.1

@@ -19,7 +19,7 @@ from katib.places.machine.findings import Part, mapping
 from katib.places.machine.pods.records import Delays, PodRecord
 
 
-class Moment(NamedTuple):
+class JobTime(NamedTuple):
     """This moment, twice: on the clock of conditions, and on the one of deadlines and pauses.
 
     The second is shown to people too, as the begin of a job, which must not change with the wall clock.
@@ -82,7 +82,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ObservedJob:
     """A job as it is now.
 
     Attributes:
@@ -96,7 +96,7 @@ class Observed:
 
     job: Object
     pods: tuple[PodRecord, ...]
-    moment: Moment
+    moment: JobTime
     delays: Delays
     started_at: datetime | None = None
     memory: Mapping[str, Any] = field(default_factory=dict)
@@ -189,7 +189,7 @@ class JobKind(Protocol):
     def kind(self) -> Kind:
         """Its apiVersion and kind."""
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedJob) -> Plan:
         """Plan a job that passed admission."""
 
     def pod(self, job: Object, start: PodStart, wiring: Wiring) -> NewPod:

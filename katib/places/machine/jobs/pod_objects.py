@@ -24,7 +24,7 @@ from katib.engine.runtime.work_queue import WorkQueue
 from katib.errors import AlreadyExistsError, ConflictError, KatibError, NotFoundError
 from katib.places.machine.pods.objects import pod_object
 from katib.places.machine.pods.place import AnyPod
-from katib.places.machine.pods.records import Phase
+from katib.places.machine.pods.records import PodPhase
 from katib.service.tuning.replicas import POD
 
 APPEAR_SECONDS = 0.5
@@ -36,7 +36,7 @@ CHANGE_SECONDS = 0.1
 _ALL = Key("", "")
 """Stands for the stored pods of all jobs."""
 
-_OVER = frozenset({Phase.SUCCEEDED, Phase.FAILED})
+_OVER = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
 
 Labels = Callable[[Object], Mapping[str, str]]
 """For a job: labels that its pods have because of the trial that it runs."""

@@ -46,7 +46,7 @@ from katib.places.machine.pods.environment import (
     thread_variables,
 )
 from katib.places.machine.pods.images import ImageRun, Mount, Pull
-from katib.places.machine.pods.objects import ContainerPlan, PodPlan, Role, read_note
+from katib.places.machine.pods.objects import ContainerPlan, ContainerRole, PodPlan, read_note
 from katib.places.machine.pods.references import LocalObjects, PodIdentity, Volumes
 from katib.places.machine.pods.tokens import VISIBLE_CARDS, Capacity, Request
 
@@ -279,7 +279,7 @@ def _containers(
                     command=command,
                     directory=start / command.working_directory,
                     restart_on_failure=wanted.restarts_on_failure,
-                    restart_always=role is Role.SIDECAR and container.get("restartPolicy") == "Always",
+                    restart_always=role is ContainerRole.SIDECAR and container.get("restartPolicy") == "Always",
                     volumes=outside,
                     image=image,
                 )
@@ -293,15 +293,15 @@ def _containers(
 
 def _in_order(
     spec: Mapping[str, Any], spec_path: str, companions: Sequence[tuple[str, Mapping[str, Any]]]
-) -> Iterator[tuple[Mapping[str, Any], str, Role]]:
+) -> Iterator[tuple[Mapping[str, Any], str, ContainerRole]]:
     """Yield the containers of a pod in the order in which they start, each with its path and its role."""
     for i, container in enumerate(spec.get("initContainers") or ()):
         is_sidecar = container.get("restartPolicy") == "Always"
-        yield container, f"{spec_path}.initContainers[{i}]", Role.SIDECAR if is_sidecar else Role.INIT
+        yield container, f"{spec_path}.initContainers[{i}]", ContainerRole.SIDECAR if is_sidecar else ContainerRole.INIT
     for path, container in companions:
-        yield container, path, Role.SIDECAR
+        yield container, path, ContainerRole.SIDECAR
     for i, container in enumerate(spec.get("containers") or ()):
-        yield container, f"{spec_path}.containers[{i}]", Role.MAIN
+        yield container, f"{spec_path}.containers[{i}]", ContainerRole.MAIN
 
 
 def _start(container: Mapping[str, Any], workspace: Path, directory: Path) -> Path:

@@ -26,7 +26,7 @@ from katib.places.machine.pods.place import AnyPod
 from katib.places.machine.pods.records import PodRecord
 
 
-class Standing(NamedTuple):
+class JobStanding(NamedTuple):
     """Whether a job runs, the reason if it waits, and its nodes and cards."""
 
     runs: bool = False
@@ -34,7 +34,7 @@ class Standing(NamedTuple):
     place: str = ""
 
 
-_NOTHING_RUNS = Standing()
+_NOTHING_RUNS = JobStanding()
 
 
 @dataclass(slots=True)
@@ -87,8 +87,8 @@ class JobRun:
     started_at: datetime | None = None
     unwritten_since: float | None = None
     waiting: str = ""
-    reported: Standing = _NOTHING_RUNS
-    unreported: tuple[Standing, float] | None = None
+    reported: JobStanding = _NOTHING_RUNS
+    unreported: tuple[JobStanding, float] | None = None
     explanation_written: bool = False
     memory: Mapping[str, Any] = field(default_factory=dict)
     restarted: deque[PodRecord] = field(default_factory=deque)
@@ -109,7 +109,7 @@ class JobRun:
         self.take_status(dict(self.job.get("status") or {}))
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> JobStanding:
         """How it stands now."""
         runs, waiting = False, ""
         places: dict[str, None] = {}
@@ -120,8 +120,8 @@ class JobRun:
             elif not pod.record.is_finished:
                 waiting = waiting or pod.record.waiting
         if runs:
-            return Standing(runs=True, place=", ".join(filter(None, places)))
-        return Standing(waiting=waiting or self.waiting)
+            return JobStanding(runs=True, place=", ".join(filter(None, places)))
+        return JobStanding(waiting=waiting or self.waiting)
 
     def take_status(self, status: dict[str, Any]) -> None:
         """Set the status that the job should have."""

@@ -13,12 +13,12 @@ from katib.errors import Backoff, KatibError, ShortageError, UnavailableError, s
 from katib.places.machine.pods.images import ImageProcess
 from katib.places.machine.pods.log_file import RUN_BEGINS, LogFile
 from katib.places.machine.pods.loop import Timer
-from katib.places.machine.pods.objects import ContainerPlan, PodPlan, Role, note_processes
+from katib.places.machine.pods.objects import ContainerPlan, ContainerRole, PodPlan, note_processes
 from katib.places.machine.pods.output import Monitor, Output
 from katib.places.machine.pods.pulls import PullNews
 from katib.places.machine.pods.records import ContainerExit, ContainerState, EarlierEnd
 from katib.places.machine.pods.tools import PodTools
-from katib.places.machine.processes.client import ANSWER_SECONDS, Keep, Start, no_answer
+from katib.places.machine.processes.client import ANSWER_SECONDS, KeepSettings, Start, no_answer
 from katib.places.machine.processes.connection import KeptProcess
 from katib.places.machine.processes.handle import Command, Exit, ProcessHandle
 
@@ -64,7 +64,7 @@ class Container:
         log: LogFile,
         monitor: Monitor | None,
         pod: ContainerListener,
-        keep: Keep | None = None,
+        keep: KeepSettings | None = None,
     ) -> None:
         self.plan = plan
         self.name = plan.command.name
@@ -126,7 +126,7 @@ class Container:
     def state(self) -> ContainerState:
         """How it is now."""
         began, ended = self._running_since or None, self._ended
-        is_main, pid = self.plan.role is Role.MAIN, self._pid
+        is_main, pid = self.plan.role is ContainerRole.MAIN, self._pid
         return ContainerState(
             self.name, is_main, pid, self.restarts, began, ended, self.exit, self.is_over, self._earlier
         )

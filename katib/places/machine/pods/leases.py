@@ -37,7 +37,7 @@ from typing import Any, Final
 
 from katib.engine.runtime.clock import Clock
 from katib.places.machine.claims import close_in_children, close_now
-from katib.places.machine.pods.tokens import LOOK_SECONDS, Capacity, Lease, Limit, Refusal, Request
+from katib.places.machine.pods.tokens import LOOK_SECONDS, Capacity, Lease, LeaseRefusal, Limit, Request
 
 DIRECTORY_VARIABLE: Final = "KATIB_LEASES"
 """Names another directory for the table, such as one that containers on one machine share."""
@@ -218,7 +218,7 @@ class LeaseTable:
 
     # --- what `Tokens` asks for ---------------------------------------------------------------------------------------
 
-    def take(self, holder: str, request: Request, free: Sequence[str], since: float) -> tuple[str, ...] | Refusal:
+    def take(self, holder: str, request: Request, free: Sequence[str], since: float) -> tuple[str, ...] | LeaseRefusal:
         """Lease something, or return the reason for waiting.
 
         Args:
@@ -230,11 +230,11 @@ class LeaseTable:
         try:
             with self._locked() as is_ours:
                 if not is_ours:
-                    return Refusal("", _BUSY_SECONDS)
+                    return LeaseRefusal("", _BUSY_SECONDS)
                 others = list(self._others(removes_dead=True))
                 cards, reason = self._share(request, free, since, others)
                 if reason:
-                    return Refusal(f"waits for {request}: {reason}", LOOK_SECONDS)
+                    return LeaseRefusal(f"waits for {request}: {reason}", LOOK_SECONDS)
                 self._waiting = None
                 self._take(holder, request, cards)
                 self._write()

@@ -28,13 +28,13 @@ from katib.model.names import REPLICA_ANNOTATION
 from katib.model.types import format_time
 from katib.places.machine.pods.environment import ContainerCommand
 from katib.places.machine.pods.images import ImageRun
-from katib.places.machine.pods.records import ContainerState, Phase, PodRecord
+from katib.places.machine.pods.records import ContainerState, PodPhase, PodRecord
 from katib.places.machine.pods.references import ADDRESS, NODE
 from katib.places.machine.pods.tokens import Request
 from katib.places.machine.processes.handle import ProcessHandle
 
 
-class Role(Enum):
+class ContainerRole(Enum):
     """The role of a container in its pod."""
 
     INIT = auto()
@@ -56,7 +56,7 @@ class ContainerPlan:
         image: Its image, which a runtime runs in place of the command; None: the command is a process of this machine.
     """
 
-    role: Role
+    role: ContainerRole
     command: ContainerCommand
     directory: Path
     restart_on_failure: bool
@@ -83,7 +83,7 @@ class PodPlan:
 
     Attributes:
         role: As in its record.
-        after: Role of the pod of its gang whose containers must have started before its own; empty for none.
+        after: ContainerRole of the pod of its gang whose containers must have started before its own; empty for none.
         containers: In the order in which they start.
         cannot_start: Why it cannot start at all; then there are no containers.
         images: The image of each container in its template.
@@ -124,7 +124,7 @@ def pod_object(plan: PodPlan, record: PodRecord, steady: SteadyTime, now: dateti
         now: Transition time of the conditions that changed.
         before: Its status as it was stored last; empty for none.
     """
-    names = {container.command.name: container.role is Role.MAIN for container in plan.containers}
+    names = {container.command.name: container.role is ContainerRole.MAIN for container in plan.containers}
     spec = {
         "nodeName": NODE,
         "containers": [_container(plan, name) for name, is_main in names.items() if is_main],
@@ -193,11 +193,13 @@ def _conditions(plan: PodPlan, record: PodRecord) -> Iterator[Json]:
         yield {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": record.waiting}
         return
     states = {container.name: container for container in record.containers}
-    first = [c.command.name for c in plan.containers if c.role is not Role.MAIN and not _is_initialized(states, c)]
-    main = [c.command.name for c in plan.containers if c.role is not Role.INIT]
+    first = [
+        c.command.name for c in plan.containers if c.role is not ContainerRole.MAIN and not _is_initialized(states, c)
+    ]
+    main = [c.command.name for c in plan.containers if c.role is not ContainerRole.INIT]
     unready = [name for name in main if name not in states or not states[name].is_running]
-    completed = {"reason": "PodCompleted"} if record.phase is Phase.SUCCEEDED else {}
-    over = completed or ({"reason": "PodFailed"} if record.phase is Phase.FAILED else {})
+    completed = {"reason": "PodCompleted"} if record.phase is PodPhase.SUCCEEDED else {}
+    over = completed or ({"reason": "PodFailed"} if record.phase is PodPhase.FAILED else {})
     yield {"type": "PodScheduled", "status": "True"}
     yield _condition("Initialized", [] if over else first, "ContainersNotInitialized", "incomplete") | completed
     for type_ in ("ContainersReady", "Ready"):
@@ -208,7 +210,7 @@ def _conditions(plan: PodPlan, record: PodRecord) -> Iterator[Json]:
 def _is_initialized(states: Mapping[str, ContainerState], container: ContainerPlan) -> bool:
     """Return whether an init container has succeeded, or a sidecar has started."""
     state = states.get(container.command.name)
-    if state is None or container.role is Role.SIDECAR:
+    if state is None or container.role is ContainerRole.SIDECAR:
         return state is not None and state.began is not None
     return state.is_over and state.exit is not None and state.exit.code == 0
 
@@ -230,7 +232,7 @@ def _not_started(plan: PodPlan, record: PodRecord) -> tuple[ContainerState, ...]
     """Return the containers of a pod before any has run; empty while there is nothing to show."""
     if not record.pulling or record.is_finished:
         return ()
-    names = {container.command.name: container.role is Role.MAIN for container in plan.containers}
+    names = {container.command.name: container.role is ContainerRole.MAIN for container in plan.containers}
     return tuple(ContainerState(name, is_main, 0, 0, None, None, None, False) for name, is_main in names.items())
 
 
@@ -246,7 +248,7 @@ def _reason(record: PodRecord) -> tuple[str, str]:
         return "EarlyStopped", record.verdict
     if record.stopping:
         return ("Stopped", "its job ended it") if record.is_finished else ("Terminating", "its job ends it")
-    return "", record.message if record.phase is not Phase.SUCCEEDED else ""
+    return "", record.message if record.phase is not PodPhase.SUCCEEDED else ""
 
 
 def _container_status(

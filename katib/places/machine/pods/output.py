@@ -75,7 +75,7 @@ _LONGEST_PAUSE_SECONDS = 0.16
 """After so long the next look, at a line that has not gone on."""
 
 
-class _Stream:
+class _Pipe:
     """One pipe of a container.
 
     Attributes:
@@ -134,7 +134,7 @@ class Output:
         self.pipes = tuple(pipes) or self._open()
         for pipe in self.pipes:
             os.set_blocking(pipe, False)
-        self._streams = [_Stream(pipe) for pipe in self.pipes]
+        self._streams = [_Pipe(pipe) for pipe in self.pipes]
         # Whose bytes are at the end of the log; a guard of an earlier version hands over one pipe for both.
         self._last = self._streams[0] if len(self._streams) == 1 else None
 
@@ -183,7 +183,7 @@ class Output:
                     return
         self._conclude()
 
-    def _watch(self, stream: _Stream) -> None:
+    def _watch(self, stream: _Pipe) -> None:
         self._loop.unwatch(stream.pipe)
         if stream.is_open:
             self._loop.watch(stream.pipe, partial(self._read, stream))
@@ -192,7 +192,7 @@ class Output:
         """Return whether the monitor is behind."""
         return self._monitor is not None and self._monitor.backlogged
 
-    def _pause(self, stream: _Stream, seconds: float) -> None:
+    def _pause(self, stream: _Pipe, seconds: float) -> None:
         """Leave a pipe alone for a while, unless it is left alone already."""
         self._loop.unwatch(stream.pipe)
         if not stream.is_paused:
@@ -220,7 +220,7 @@ class Output:
                 self._after_feed()
         self._loop.call_soon(self._read_earlier)
 
-    def _read(self, stream: _Stream) -> None:
+    def _read(self, stream: _Pipe) -> None:
         began = self._loop.monotonic()
         is_busy, stream.read_at = began - stream.read_at < 2 * _COMPANY_SECONDS, began
         self._read_before(stream)
@@ -240,13 +240,13 @@ class Output:
         elif stream.is_open and is_busy:
             self._pause(stream, _COMPANY_SECONDS)
 
-    def _read_before(self, stream: _Stream) -> None:
+    def _read_before(self, stream: _Pipe) -> None:
         """Read the held rest of standard output before an error that was printed behind it."""
         first = self._streams[0]
         if stream is not first and stream.left is None and first.is_open and first.is_paused:
             self._read_chunk(first)
 
-    def _read_chunk(self, stream: _Stream) -> bool:
+    def _read_chunk(self, stream: _Pipe) -> bool:
         """Take lines once; False when there is nothing more for now."""
         size = _CHUNK_BYTES if stream.left is None else min(_CHUNK_BYTES, stream.left)
         try:
@@ -274,13 +274,13 @@ class Output:
         self._take(stream, lines)
         return True
 
-    def _wait_for_line(self, stream: _Stream, size: int) -> None:
+    def _wait_for_line(self, stream: _Pipe, size: int) -> None:
         """Look again after a pause: the pipe is readable all the time while it holds a part of a line."""
         stream.pause = _RETRY_SECONDS if size != stream.seen else min(2 * stream.pause, _LONGEST_PAUSE_SECONDS)
         stream.seen = size
         self._pause(stream, stream.pause)
 
-    def _take(self, stream: _Stream, data: bytes) -> None:
+    def _take(self, stream: _Pipe, data: bytes) -> None:
         """Write the front of a pipe, or data read from it, to the log, and feed it to the monitor."""
         if not data:
             return
@@ -299,7 +299,7 @@ class Output:
             self._monitor.feed(data)
             self._after_feed()
 
-    def _resume(self, stream: _Stream) -> None:
+    def _resume(self, stream: _Pipe) -> None:
         stream.is_paused = False
         if not stream.is_open or self._earlier is not None:
             return
@@ -309,13 +309,13 @@ class Output:
         self._watch(stream)
         self._read(stream)
 
-    def _end(self, stream: _Stream) -> None:
+    def _end(self, stream: _Pipe) -> None:
         self._take(stream, stream.rest)
         self._close(stream)
         if self._ended is not None:
             self._loop.call_soon(self._read_rest)
 
-    def _close(self, stream: _Stream) -> None:
+    def _close(self, stream: _Pipe) -> None:
         if stream.is_open:
             stream.is_open = False
             self._loop.unwatch(stream.pipe)

@@ -20,7 +20,7 @@ from katib.places.machine.pods.loop import Loop, Timer
 from katib.places.machine.pods.objects import PodPlan, note_end
 from katib.places.machine.pods.output import Monitor
 from katib.places.machine.pods.pulls import PullNews
-from katib.places.machine.pods.records import Phase, PodRecord
+from katib.places.machine.pods.records import PodPhase, PodRecord
 from katib.places.machine.processes.connection import KeptProcess
 
 OpenMonitor = Callable[[dict[str, str], str, Path], Monitor | None]
@@ -87,7 +87,7 @@ class AnyPod(ABC):
     def refuse(self, cause: str) -> None:
         """Fail without having started: it can never start."""
         if not self.record.is_finished:
-            self._finish(Phase.FAILED, cause, cannot_start=cause)
+            self._finish(PodPhase.FAILED, cause, cannot_start=cause)
 
     def stop(self, grace_seconds: float | None = None) -> None:
         """End it politely (SIGTERM), then firmly (SIGKILL after the grace period). Twice is fine."""
@@ -141,7 +141,7 @@ class AnyPod(ABC):
 
         self._loop.when_all(closed, stored)
 
-    def _finish(self, phase: Phase, message: str, *, explanation: str = "", **changes: Any) -> None:
+    def _finish(self, phase: PodPhase, message: str, *, explanation: str = "", **changes: Any) -> None:
         """Write the end into the record, and into the note of a replica, which outlives the pods of its job."""
         self._release()
         end = {

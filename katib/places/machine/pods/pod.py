@@ -26,13 +26,13 @@ from katib.places.machine.pods.container import Container
 from katib.places.machine.pods.disk_use import sizes_of
 from katib.places.machine.pods.log_file import LogFile
 from katib.places.machine.pods.loop import Timer
-from katib.places.machine.pods.objects import NOTE_FILE, ContainerPlan, PodPlan, Role, note_processes
+from katib.places.machine.pods.objects import NOTE_FILE, ContainerPlan, ContainerRole, PodPlan, note_processes
 from katib.places.machine.pods.place import AnyPod, KeptGroup, PodListener
 from katib.places.machine.pods.pulls import PullNews
-from katib.places.machine.pods.records import ContainerExit, ContainerState, Phase
+from katib.places.machine.pods.records import ContainerExit, ContainerState, PodPhase
 from katib.places.machine.pods.tokens import VISIBLE_CARDS, Lease, Request, card_words
 from katib.places.machine.pods.tools import PodTools
-from katib.places.machine.processes.client import Keep
+from katib.places.machine.processes.client import KeepSettings
 from katib.places.machine.processes.connection import KeptProcess
 from katib.places.machine.processes.handle import SpawnError
 
@@ -87,7 +87,7 @@ class Pod(AnyPod):
 
     def when_started(self, then: Callable[[], None]) -> None:
         """Call `then` once a main container has started, or will never."""
-        if self.record.phase is Phase.PENDING:
+        if self.record.phase is PodPhase.PENDING:
             self._when_started.append(then)
         else:
             then()
@@ -160,7 +160,7 @@ class Pod(AnyPod):
         try:
             self._containers = list(map(self._container, self.plan.containers))
         except (KatibError, OSError) as error:  # from the factory of monitors, whose files need room on the disk
-            self._finish(Phase.FAILED, f"pod {self.plan.name}: {error}")
+            self._finish(PodPhase.FAILED, f"pod {self.plan.name}: {error}")
             return
         self._tools.evictions.running[self.plan.uid] = self
         for container in self._containers:
@@ -179,9 +179,9 @@ class Pod(AnyPod):
             plan = replace(plan, command=replace(plan.command, env=env))
         name = plan.command.name
         limits, log, group = self._tools.log_limits, self.plan.directory / f"{name}.log", self.plan.group
-        monitor = self._open_monitor(name) if plan.role is Role.MAIN else None
+        monitor = self._open_monitor(name) if plan.role is ContainerRole.MAIN else None
         log_file = LogFile(log, limits, self._tools.evictions.disk_full)
-        keep = Keep(group, (self.plan.uid, name, *leased), log, limits.total_bytes) if group else None
+        keep = KeepSettings(group, (self.plan.uid, name, *leased), log, limits.total_bytes) if group else None
         return Container(plan, self._tools, log_file, monitor, self, keep)
 
     # --- what containers say ------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ class Pod(AnyPod):
                 container.start()
             if container.is_starting:
                 return
-            if container.plan.role is Role.INIT and not container.has_succeeded:
+            if container.plan.role is ContainerRole.INIT and not container.has_succeeded:
                 return  # the next one waits for it; when it failed for good there is no next one
             if container.failure is not None:
                 return
@@ -229,8 +229,8 @@ class Pod(AnyPod):
         for container in self._containers:
             role = container.plan.role
             if not container.is_over:
-                mains_run = mains_run or role is Role.MAIN
-            elif container.failure or (role is Role.INIT and not container.has_succeeded):
+                mains_run = mains_run or role is ContainerRole.MAIN
+            elif container.failure or (role is ContainerRole.INIT and not container.has_succeeded):
                 return True
         return not mains_run
 
@@ -270,10 +270,10 @@ class Pod(AnyPod):
         self._store(partial(self._conclude, containers))
 
     def _conclude(self, containers: list[Container], explanation: str) -> None:
-        ends = [container.has_succeeded for container in containers if container.plan.role is Role.MAIN]
+        ends = [container.has_succeeded for container in containers if container.plan.role is ContainerRole.MAIN]
         failure = next((container.failure for container in containers if container.failure is not None), None)
         self._finish(
-            Phase.SUCCEEDED if ends and all(ends) and not self.evicted else Phase.FAILED,
+            PodPhase.SUCCEEDED if ends and all(ends) and not self.evicted else PodPhase.FAILED,
             self.evicted or self.record.message,
             cannot_start=self.record.message if isinstance(failure, SpawnError) else "",
             evicted=self.evicted,
@@ -300,7 +300,7 @@ class Pod(AnyPod):
     def _update_record(self) -> None:
         if not self._containers:
             return
-        phase, pulling, failed = Phase.PENDING, "", None
+        phase, pulling, failed = PodPhase.PENDING, "", None
         restarts = failures = 0
         has_run = restart_due = address_in_use = False
         exits: list[ContainerExit] = []
@@ -310,7 +310,7 @@ class Pod(AnyPod):
             states.append(container.state)
             if container.has_run:
                 has_run = True
-                phase = Phase.RUNNING if container.plan.role is Role.MAIN else phase
+                phase = PodPhase.RUNNING if container.plan.role is ContainerRole.MAIN else phase
             restarts += container.restarts
             failures = max(failures, container.failures)
             pulling = pulling or container.pulling
@@ -345,7 +345,7 @@ class Pod(AnyPod):
     @override
     def _note(self, **changes: Any) -> None:
         super()._note(**changes)
-        if self.record.phase is not Phase.PENDING:
+        if self.record.phase is not PodPhase.PENDING:
             waiting, self._when_started = self._when_started, []
             for then in waiting:
                 then()

@@ -19,7 +19,7 @@ RESUMED = UNCOUNTED | {"DeadlineExceeded", "NodeLost"}
 """Reasons after which a trial continues from the checkpoint that it keeps for its algorithm."""
 
 
-class Phase(StrEnum):
+class PodPhase(StrEnum):
     """The phase of a pod, in Kubernetes' words."""
 
     PENDING = "Pending"
@@ -127,7 +127,7 @@ class PodRecord:
 
     name: str
     index: int | None = None
-    phase: Phase = Phase.PENDING
+    phase: PodPhase = PodPhase.PENDING
     stopping: bool = False
     restarts: int = 0
     restart_due: bool = False

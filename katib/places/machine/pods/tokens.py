@@ -146,7 +146,7 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class LeaseRefusal:
     """Why something cannot be leased now, empty if unknown yet, and when to look again."""
 
     reason: str
@@ -174,7 +174,7 @@ def card_words(cards: Sequence[str], node: str = "") -> str:
 class Table(Protocol):
     """The leases of all engines of this machine, as in `leases.LeaseTable`."""
 
-    def take(self, holder: str, request: Request, free: Sequence[str], since: float) -> tuple[str, ...] | Refusal:
+    def take(self, holder: str, request: Request, free: Sequence[str], since: float) -> tuple[str, ...] | LeaseRefusal:
         """Lease something, of these cards; or return why not."""
 
     def keep(self, holder: str, request: Request, cards: Sequence[str]) -> None:
@@ -339,10 +339,10 @@ class Tokens:
             shares = self._shares_left(request)[: request.gpus]
             whole = replace(request, gpus=request.gpus - len(shares))
             if request.cpu <= self._cpu and request.memory <= self._memory and whole.gpus <= len(free):
-                taken: tuple[str, ...] | Refusal = free[: whole.gpus]
+                taken: tuple[str, ...] | LeaseRefusal = free[: whole.gpus]
                 if self._table is not None and not whole.is_empty:
                     taken = self._table.take(first.holder, whole, free, first.since)
-                if not isinstance(taken, Refusal):
+                if not isinstance(taken, LeaseRefusal):
                     self._queue.popleft()
                     self._reason = ""
                     first.granted(self._lease(request, (*shares, *taken), first.holder))

@@ -59,7 +59,7 @@ _log = logging.getLogger(__name__)
 ExitCallback = Callable[[ProcessHandle, Exit], None]
 
 
-class Keep(NamedTuple):
+class KeepSettings(NamedTuple):
     """How a program outlives this engine, or its output does.
 
     Attributes:
@@ -305,7 +305,7 @@ class Processes:
         output_fd: int,
         *,
         errors_fd: int | None = None,
-        keep: Keep | None = None,
+        keep: KeepSettings | None = None,
         on_exit: ExitCallback,
     ) -> Start:
         """Request a program in a session of its own, and return at once. The caller may close its descriptors.

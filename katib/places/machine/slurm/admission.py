@@ -11,7 +11,7 @@ from katib.model.templates.placeholders import has_placeholder
 from katib.model.types import CollectorKind, ExperimentSpec
 from katib.places.machine.findings import mapping
 from katib.places.machine.pods.tokens import Request
-from katib.places.machine.slurm.commands import Answer, Slurm, refused
+from katib.places.machine.slurm.commands import Slurm, SlurmAnswer, refused
 from katib.places.machine.slurm.script import (
     OF_A_SCRIPT,
     GeneralOptions,
@@ -73,7 +73,7 @@ class SlurmGate:
         errors = refused(answer.refusal).errors if answer.refusal else ()
         return errors, [f"sbatch: {warning}" for warning in answer.warnings]
 
-    def _answer(self, kind: Kind, templates: Sequence[tuple[Mapping[str, Any], int]], path: str) -> Answer:
+    def _answer(self, kind: Kind, templates: Sequence[tuple[Mapping[str, Any], int]], path: str) -> SlurmAnswer:
         """Ask about the job: each pod of a Job is one of its own, those of other kinds are one together."""
         annotations = mapping(mapping(templates[0][0].get("metadata")).get("annotations"))
         is_alone, is_step = kind == _JOB, bool(self._allocation)

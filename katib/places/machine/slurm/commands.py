@@ -85,7 +85,7 @@ _UNFINISHED: Final = frozenset(
 )
 
 
-class Answer(NamedTuple):
+class SlurmAnswer(NamedTuple):
     """The answer of Slurm to a job that is only tested.
 
     Attributes:
@@ -156,12 +156,12 @@ class Slurm:
             self.warned.add(warning)
             _log.warning("Slurm warns", extra={"cause": warning, "sentence": f"sbatch: {warning}"})
 
-    def check(self, options: Sequence[str]) -> Answer:
+    def check(self, options: Sequence[str]) -> SlurmAnswer:
         """Return the answer of Slurm to a job with these options of `sbatch`."""
         done = self.run(("sbatch", "--test-only", *options), "#!/bin/sh\n")
         return self._answer(done, error_text(done.stderr))
 
-    def check_step(self, options: Sequence[str], environment: Mapping[str, str]) -> Answer:
+    def check_step(self, options: Sequence[str], environment: Mapping[str, str]) -> SlurmAnswer:
         """Return the answer of `srun` to a step with these options, in the allocation that its environment names.
 
         Options that choose a place count for jobs only: an allocation has its place.
@@ -169,12 +169,12 @@ class Slurm:
         done = self.run(("srun", "--test-only", *options, "true"), environment=environment)
         return self._answer(done, "" if _OF_SCHEDULER in done.stderr else error_text(done.stderr))
 
-    def _answer(self, done: subprocess.CompletedProcess[str], refusal: str) -> Answer:
+    def _answer(self, done: subprocess.CompletedProcess[str], refusal: str) -> SlurmAnswer:
         if done.returncode != 0:
-            return Answer("" if is_passing(refusal) else refusal)
+            return SlurmAnswer("" if is_passing(refusal) else refusal)
         warnings = warnings_in(done.stderr)
         self.warned.update(warnings)
-        return Answer(warnings=warnings)
+        return SlurmAnswer(warnings=warnings)
 
     def jobs(self) -> dict[str, JobState]:
         """Return all jobs of this account that Slurm knows, also those that have ended lately, by their numbers.

@@ -22,7 +22,7 @@ from katib.places.machine.pods.records import Delays
 from katib.places.machine.pods.tokens import VISIBLE_CARDS
 from katib.places.machine.slurm.commands import Slurm, clean_environment, refused
 from katib.places.machine.slurm.pod import SlurmPod, SlurmTools
-from katib.places.machine.slurm.scheduler import OURS, Scheduler, Submission
+from katib.places.machine.slurm.scheduler import OURS, Scheduler, SlurmSubmission
 from katib.places.machine.slurm.script import (
     GeneralOptions,
     environment_of,
@@ -126,7 +126,7 @@ class SlurmPods:
             if (submission := self._take(gang)) is not None:
                 self._scheduler.submit(submission)
 
-    def _take(self, pods: Sequence[SlurmPod]) -> Submission | None:
+    def _take(self, pods: Sequence[SlurmPod]) -> SlurmSubmission | None:
         """Return the job of pods, which follow it from now on; None when they can never start."""
         broken = next((pod.plan.cannot_start for pod in pods if pod.plan.cannot_start), "")
         try:
@@ -151,7 +151,7 @@ class SlurmPods:
             pod.follow(submission, pods)
         return submission
 
-    def _submission(self, pods: Sequence[SlurmPod]) -> Submission:
+    def _submission(self, pods: Sequence[SlurmPod]) -> SlurmSubmission:
         first, plans, settings = pods[0].plan, [pod.plan for pod in pods], self._settings
         comment, inside = f"{OURS}{_group(first)}:{first.uid}", bool(settings.allocation)
         common, requested, files, script = self._of_gang(pods) if first.role else self._of_pod(pods[0])
@@ -166,7 +166,7 @@ class SlurmPods:
             for pod in pods:
                 self._loop.call_soon(pod.look)
 
-        return Submission(comment, script, options, environment, news)
+        return SlurmSubmission(comment, script, options, environment, news)
 
     def _of_pod(self, pod: SlurmPod) -> _Execution:
         plan, file, inside = pod.plan, pod.state_file, bool(self._settings.allocation)

@@ -34,7 +34,7 @@ from katib.model.failure_text import OUT_OF_MEMORY, last_line
 from katib.model.files.disks import has_room
 from katib.places.machine.pods.log_file import TAIL_BYTES, LogFile, LogLimits, names_address_in_use, read_end
 from katib.places.machine.pods.loop import Loop
-from katib.places.machine.pods.objects import PodPlan, Role, note_processes
+from katib.places.machine.pods.objects import ContainerRole, PodPlan, note_processes
 from katib.places.machine.pods.output import Monitor
 from katib.places.machine.pods.place import AnyPod, PodListener
 from katib.places.machine.pods.records import (
@@ -43,13 +43,13 @@ from katib.places.machine.pods.records import (
     ContainerExit,
     ContainerState,
     EarlierEnd,
-    Phase,
+    PodPhase,
 )
 from katib.places.machine.pods.tokens import card_words
 from katib.places.machine.processes.peek import end_of_lines
 from katib.places.machine.slurm.commands import JobState
-from katib.places.machine.slurm.scheduler import Scheduler, Submission
-from katib.places.machine.slurm.script import WITHIN, Progress, environment_of, parse_progress, stream_files
+from katib.places.machine.slurm.scheduler import Scheduler, SlurmSubmission
+from katib.places.machine.slurm.script import WITHIN, ScriptProgress, environment_of, parse_progress, stream_files
 from katib.places.machine.slurm.steps import StepScheduler
 
 _CHUNK_BYTES: Final = 1 << 16
@@ -125,21 +125,21 @@ class SlurmPod(AnyPod):
         self.state_file = state_file
         self.look_at = 0.0
         self._tools = tools
-        self._submission: Submission | None = None
+        self._submission: SlurmSubmission | None = None
         self._gang: Sequence[SlurmPod] = (self,)
         self._is_signalled = False
-        self._progress: Progress | None = None
+        self._progress: ScriptProgress | None = None
         self._logs: list[_Log] = []
         self._seen: dict[int, tuple[float, float | None]] = {}  # when a container was seen to begin and to end
         self._over_since: float | None = None
         self._looks_wanted: int | None = None
         self._since = 0.0  # when it was submitted, or seen to begin
         self._ran_out_of_memory = self._lacked_room = False
-        self._main = next((c.command.name for c in plan.containers if c.role is Role.MAIN), "")
+        self._main = next((c.command.name for c in plan.containers if c.role is ContainerRole.MAIN), "")
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
-    def follow(self, submission: Submission, gang: Sequence[SlurmPod]) -> None:
+    def follow(self, submission: SlurmSubmission, gang: Sequence[SlurmPod]) -> None:
         """Go on with a job that is being submitted or runs, from its beginning.
 
         Args:
@@ -161,7 +161,7 @@ class SlurmPod(AnyPod):
     @override
     def _end_programs(self, grace_seconds: float) -> None:
         if self._submission is None:
-            self._finish(Phase.FAILED, "")
+            self._finish(PodPhase.FAILED, "")
             return
         self._read_progress()  # `srun` would not pass SIGTERM on to what has begun since the last look
         may_be_job = not (self._is_step and self.is_started)
@@ -329,7 +329,7 @@ class SlurmPod(AnyPod):
         elif self._found_no_room:
             reason = "DiskFull"
         self._finish(
-            Phase.SUCCEEDED if succeeded else Phase.FAILED,
+            PodPhase.SUCCEEDED if succeeded else PodPhase.FAILED,
             self._message(),
             last_output="" if succeeded else self._last_output(),
             address_in_use=not succeeded and names_address_in_use(self._end_of_log(self._main)),
@@ -453,7 +453,7 @@ class SlurmPod(AnyPod):
             for i, c in enumerate(self.plan.containers)
         )
         self._note(
-            phase=Phase.RUNNING,
+            phase=PodPhase.RUNNING,
             waiting="",
             place=card_words(progress.cards if self.plan.request.gpus else (), progress.node),
             restarts=sum(restarts.values()),
@@ -466,7 +466,7 @@ class SlurmPod(AnyPod):
             started_at=self.record.started_at or self._tools.steady.now(),
         )
 
-    def _container_states(self, progress: Progress) -> list[ContainerState]:
+    def _container_states(self, progress: ScriptProgress) -> list[ContainerState]:
         now, found = self._tools.clock.monotonic(), []
         exits = {exit_.container: exit_ for exit_ in self._exits()}
         first_has_ended = True  # that of all init containers before
@@ -481,17 +481,17 @@ class SlurmPod(AnyPod):
                 self._seen[i] = began, ended
             exit_ = exits.get(container.command.name)
             earlier = EarlierEnd(exit_, began or now, None, "") if exit_ and will_restart and not is_over else None
-            name, is_main = container.command.name, container.role is Role.MAIN
+            name, is_main = container.command.name, container.role is ContainerRole.MAIN
             found.append(
                 ContainerState(name, is_main, 0, max(0, len(codes) - 1), began, ended, exit_, is_over, earlier)
             )
-            if container.role is Role.INIT:
+            if container.role is ContainerRole.INIT:
                 first_has_ended = first_has_ended and bool(codes) and codes[-1] == 0
         return found
 
     def _open_monitors(self) -> None:
         for i, container in enumerate(self.plan.containers):
-            if container.role is not Role.MAIN:
+            if container.role is not ContainerRole.MAIN:
                 continue
             name = container.command.name
             monitor = self._open_monitor(name)
@@ -511,10 +511,10 @@ class _Log:
     """
 
     def __init__(self, path: Path, streams: Sequence[Path], monitor: Monitor | None) -> None:
-        self._streams = [_Stream(stream) for stream in streams]
+        self._streams = [_StreamFile(stream) for stream in streams]
         self._monitor = monitor
         self._log = LogFile(path, LogLimits(sys.maxsize), has_times=False)
-        self._last: _Stream | None = None
+        self._last: _StreamFile | None = None
         self._is_open = False
 
     def read(self) -> bool:
@@ -522,7 +522,7 @@ class _Log:
         behind = [stream for stream in self._streams if not self._read(stream)]
         return not behind
 
-    def _read(self, stream: _Stream) -> bool:
+    def _read(self, stream: _StreamFile) -> bool:
         for _ in range(_CHUNKS_PER_TURN):
             if self._monitor is not None and self._monitor.backlogged:
                 return False
@@ -535,7 +535,7 @@ class _Log:
             self._take(stream, data[:end])
         return False
 
-    def _take(self, stream: _Stream, data: bytes) -> None:
+    def _take(self, stream: _StreamFile, data: bytes) -> None:
         if not data:
             return
         if not self._is_open:
@@ -558,7 +558,7 @@ class _Log:
         self._log.close()
 
 
-class _Stream:
+class _StreamFile:
     """A file that a program writes, read as it grows.
 
     Attributes:
@@ -606,7 +606,7 @@ _REASONS: Final = {
 _STEP_WAITS: Final = "its step waits for room in the allocation"
 
 
-def _waiting(submission: Submission) -> str:
+def _waiting(submission: SlurmSubmission) -> str:
     """Return the reason why a pod waits whose job has not begun."""
     state, job = submission.state, f"Slurm job {submission.job}"
     if submission.problem:

@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, slots=True)
-class Submission:
+class SlurmSubmission:
     """A job that is to be submitted, is submitted, or is followed.
 
     Attributes:
@@ -115,9 +115,9 @@ class Scheduler:
         self._slurm = slurm
         self._clock = clock
         self._changed = threading.Condition()
-        self._waiting: deque[Submission] = deque()
-        self._followed: dict[str, Submission] = {}  # by comment, from the first try on
-        self._ending: dict[Submission, float] = {}  # and when to say so to Slurm again
+        self._waiting: deque[SlurmSubmission] = deque()
+        self._followed: dict[str, SlurmSubmission] = {}  # by comment, from the first try on
+        self._ending: dict[SlurmSubmission, float] = {}  # and when to say so to Slurm again
         self._signals: list[tuple[str, str]] = []
         self._needless: dict[str, float] = {}  # comments of pods that have ended: from when on their jobs are cancelled
         self._look_at = 0.0
@@ -138,13 +138,13 @@ class Scheduler:
         if self._thread.ident is not None:
             self._thread.join(_STOP_SECONDS)
 
-    def submit(self, submission: Submission) -> None:
+    def submit(self, submission: SlurmSubmission) -> None:
         """Submit a job as soon as possible."""
         with self._changed:
             self._waiting.append(submission)
             self._changed.notify()
 
-    def submit_again(self, submission: Submission) -> None:
+    def submit_again(self, submission: SlurmSubmission) -> None:
         """Submit a job again of which Slurm has executed nothing, and will not."""
         with self._changed:
             submission.earlier.add(submission.job)
@@ -155,7 +155,7 @@ class Scheduler:
                 self._waiting.append(submission)
             self._changed.notify()
 
-    def follow(self, submission: Submission) -> None:
+    def follow(self, submission: SlurmSubmission) -> None:
         """Follow a job that an earlier engine submitted; if Slurm does not know it, `is_unknown` is set."""
         with self._changed:
             submission.was_tried = True
@@ -163,7 +163,7 @@ class Scheduler:
             self._look_at = 0.0
             self._changed.notify()
 
-    def forget(self, submission: Submission) -> None:
+    def forget(self, submission: SlurmSubmission) -> None:
         """Follow a job no longer: its pod has ended."""
         with self._changed:
             self._followed.pop(submission.comment, None)
@@ -174,7 +174,7 @@ class Scheduler:
                 seconds = 0.0 if submission.may_be_second else _END_SECONDS
                 self._needless[submission.comment] = self._clock.monotonic() + seconds
 
-    def end(self, submission: Submission) -> None:
+    def end(self, submission: SlurmSubmission) -> None:
         """End a job: SIGTERM, and SIGKILL after Slurm's KillWait. One that waits does not start any more."""
         with self._changed:
             submission.withdrawn = True
@@ -186,7 +186,7 @@ class Scheduler:
                 self._ending[submission] = 0.0
             self._changed.notify()
 
-    def kill(self, submission: Submission) -> None:
+    def kill(self, submission: SlurmSubmission) -> None:
         """End the rest of a job by SIGKILL."""
         with self._changed:
             submission.signals.append("KILL")
@@ -252,7 +252,7 @@ class Scheduler:
             self._failures += 1
             self._look_at = self._clock.monotonic() + _BACKOFF.pause_seconds(self._failures)
 
-    def _submit(self, submission: Submission) -> None:
+    def _submit(self, submission: SlurmSubmission) -> None:
         may_be_known = submission.was_tried
         submission.may_be_second |= may_be_known
         with self._changed:
@@ -280,7 +280,7 @@ class Scheduler:
                 self._look_at = soon
         submission.news()
 
-    def _is_doubtful(self, submission: Submission) -> bool:
+    def _is_doubtful(self, submission: SlurmSubmission) -> bool:
         """Return whether Slurm would take a job that it has refused: its controller may have ended in that moment."""
         if submission.attempts > _DOUBTS:
             return False
@@ -290,13 +290,13 @@ class Scheduler:
         except UnavailableError:
             return True
 
-    def _try_later(self, submission: Submission, error: UnavailableError) -> None:
+    def _try_later(self, submission: SlurmSubmission, error: UnavailableError) -> None:
         submission.problem = str(error)
         with self._changed:
             self._waiting.appendleft(submission)
         self._postpone()
 
-    def _find(self, submission: Submission) -> bool:
+    def _find(self, submission: SlurmSubmission) -> bool:
         """Look for a job whose submission was not answered; return whether Slurm answers this time."""
         submission.was_tried = False  # it is not missed yet
         try:

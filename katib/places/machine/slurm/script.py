@@ -30,7 +30,7 @@ from typing import Final, NamedTuple
 
 from katib.errors import invalid
 from katib.model.names import SLURM_OPTIONS_ANNOTATION
-from katib.places.machine.pods.objects import ContainerPlan, PodPlan, Role
+from katib.places.machine.pods.objects import ContainerPlan, ContainerRole, PodPlan
 from katib.places.machine.pods.place import MARKS, node_mark
 from katib.places.machine.pods.records import Delays
 from katib.places.machine.pods.tokens import Request
@@ -61,7 +61,7 @@ wait_for() {
 
 
 @dataclass(slots=True)
-class Progress:
+class ScriptProgress:
     """The content of the file of a pod.
 
     Attributes:
@@ -93,9 +93,9 @@ class Progress:
     step_code: int | None = None
 
 
-def parse_progress(text: str) -> Progress:
+def parse_progress(text: str) -> ScriptProgress:
     """Return the content of the file of a pod; a line that is not complete is ignored."""
-    found = Progress()
+    found = ScriptProgress()
     for line in text.split("\n")[:-1]:
         number, _, code = line.partition(" ")
         if line == "end":
@@ -127,12 +127,12 @@ def stream_files(state_file: Path, number: int) -> tuple[Path, Path]:
 
 def first_streams(plan: PodPlan, state_file: Path) -> tuple[Path, Path]:
     """Return those of the first main container of a pod. Messages of Slurm are in the second one, too."""
-    return stream_files(state_file, next(i for i, c in enumerate(plan.containers) if c.role is Role.MAIN))
+    return stream_files(state_file, next(i for i, c in enumerate(plan.containers) if c.role is ContainerRole.MAIN))
 
 
 def environment_of(plan: PodPlan) -> Mapping[str, str]:
     """Return the environment of the job: that of its first main container; the others change their own variables."""
-    return next((c.command.env for c in plan.containers if c.role is Role.MAIN), {})
+    return next((c.command.env for c in plan.containers if c.role is ContainerRole.MAIN), {})
 
 
 def pod_script(
@@ -157,8 +157,8 @@ def pod_script(
     """
     followed = shlex.quote(str(state_file))
     numbered = list(enumerate(plan.containers))
-    mains = [(i, c) for i, c in numbered if c.role is Role.MAIN]
-    sidecars = [i for i, c in numbered if c.role is Role.SIDECAR]
+    mains = [(i, c) for i, c in numbered if c.role is ContainerRole.MAIN]
+    sidecars = [i for i, c in numbered if c.role is ContainerRole.SIDECAR]
     lines = ["#!/bin/sh", *_begun(state_file)]
     lines.append(f'say() {{ until echo "$@" 2>/dev/null >>{followed}; do {_NO_ROOM}; done; }}')
     lines.append(f"fits() {{ printf %{_ROOM_BYTES}s 2>/dev/null >{followed}.room || full=1; rm -f {followed}.room; }}")
@@ -179,13 +179,13 @@ def pod_script(
     for i, container in numbered:
         out, err = map(shlex.quote, map(str, stream_files(state_file, i)))
         log = shlex.quote(str(plan.directory / f"{container.command.name}.log"))
-        to_files = f" >>{out} 2>>{err}" if container.role is Role.MAIN else f" >>{log} 2>&1"
+        to_files = f" >>{out} 2>>{err}" if container.role is ContainerRole.MAIN else f" >>{log} 2>&1"
         lines += _functions(container, i, "" if container is of_job else to_files, common, delays)
     lines.append("pod() {")
     for i, container in numbered:
-        if container.role is Role.SIDECAR:
+        if container.role is ContainerRole.SIDECAR:
             lines += [f"container_{i} & sidecar_{i}=$!"]
-        elif container.role is Role.INIT:
+        elif container.role is ContainerRole.INIT:
             lines += [f"container_{i} || return 1"]
     if len(mains) == 1 and not sidecars:
         lines.append(f"container_{mains[0][0]}")
@@ -399,7 +399,7 @@ HOST_FILES: Final = "mpi"
 
 def gang_environment(plans: Sequence[PodPlan]) -> dict[str, str]:
     """Return the environment of the job: that of the first pod, without variables that need the running job."""
-    main = next((c for c in plans[0].containers if c.role is Role.MAIN), None)
+    main = next((c for c in plans[0].containers if c.role is ContainerRole.MAIN), None)
     found = {} if main is None else main.command.env
     return {name: value for name, value in found.items() if not MARKS.search(value)}
 

@@ -19,7 +19,7 @@ from typing import Final
 from katib.engine.runtime.clock import Clock
 from katib.errors import UnavailableError
 from katib.places.machine.slurm.commands import JobState, Slurm, error_text, is_passing, refused
-from katib.places.machine.slurm.scheduler import LOOK_SECONDS, Submission
+from katib.places.machine.slurm.scheduler import LOOK_SECONDS, SlurmSubmission
 from katib.places.machine.slurm.script import ASKING, WITHIN
 
 ALLOCATION_VARIABLE: Final = "SLURM_JOB_ID"
@@ -69,11 +69,11 @@ class StepScheduler:
         self.allocation = allocation
         self._on_end = on_end
         self._changed = threading.Condition()
-        self._processes: dict[Submission, subprocess.Popen[str]] = {}
-        self._adopted: dict[str, Submission] = {}
-        self._unsure: list[Submission] = []  # perhaps cut off by the end of the allocation
-        self._ending: set[Submission] = set()  # whose programs have ended, and not their `srun`
-        self._waiting: list[Submission] = []  # for these, the first one first
+        self._processes: dict[SlurmSubmission, subprocess.Popen[str]] = {}
+        self._adopted: dict[str, SlurmSubmission] = {}
+        self._unsure: list[SlurmSubmission] = []  # perhaps cut off by the end of the allocation
+        self._ending: set[SlurmSubmission] = set()  # whose programs have ended, and not their `srun`
+        self._waiting: list[SlurmSubmission] = []  # for these, the first one first
         self._stopping = False
 
     def start(self) -> None:
@@ -85,7 +85,7 @@ class StepScheduler:
             self._stopping = True
             self._changed.notify_all()
 
-    def submit(self, submission: Submission) -> None:
+    def submit(self, submission: SlurmSubmission) -> None:
         """Start a step, unless an earlier engine has started it."""
         if submission.was_tried:
             self.follow(submission)
@@ -93,13 +93,13 @@ class StepScheduler:
         submission.job, submission.was_tried = self.allocation, True
         threading.Thread(target=self._run, args=(submission,), name="srun", daemon=True).start()
 
-    def submit_again(self, submission: Submission) -> None:
+    def submit_again(self, submission: SlurmSubmission) -> None:
         """Start a step that has not begun."""
         submission.state, submission.is_unknown, submission.was_tried = None, False, False
         submission.launches += 1
         self.submit(submission)
 
-    def follow(self, submission: Submission) -> None:
+    def follow(self, submission: SlurmSubmission) -> None:
         """Follow a step that an earlier engine started; if there is none, `is_unknown` is set."""
         submission.job, submission.was_tried = self.allocation, True
         with self._changed:
@@ -107,14 +107,14 @@ class StepScheduler:
                 threading.Thread(target=self._watch, name="slurm", daemon=True).start()
             self._adopted[submission.comment] = submission
 
-    def forget(self, submission: Submission) -> None:
+    def forget(self, submission: SlurmSubmission) -> None:
         """Follow a step no longer."""
         with self._changed:
             self._adopted.pop(submission.comment, None)
             if submission in self._processes:
                 self._ending.add(submission)
 
-    def end(self, submission: Submission) -> None:
+    def end(self, submission: SlurmSubmission) -> None:
         """End a step that has not begun: its `srun` waits no longer."""
         with self._changed:
             submission.withdrawn = True
@@ -123,7 +123,7 @@ class StepScheduler:
         if process is not None:
             process.send_signal(signal.SIGTERM)
 
-    def kill(self, submission: Submission) -> None:
+    def kill(self, submission: SlurmSubmission) -> None:
         """End the `srun` of a step that has not begun."""
         with self._changed:
             process = self._processes.get(submission)
@@ -154,7 +154,7 @@ class StepScheduler:
     def look_soon(self) -> None:
         """Do nothing: how a step ended is known with its `srun`."""
 
-    def ask(self, submission: Submission) -> None:
+    def ask(self, submission: SlurmSubmission) -> None:
         """Find out whether a step was cut off by the end of the allocation."""
         with self._changed:
             if submission in self._unsure:
@@ -197,7 +197,7 @@ class StepScheduler:
         except UnavailableError as error:
             _log.warning("Step not ended", extra={"step": job, "cause": str(error)})
 
-    def _run(self, submission: Submission) -> None:
+    def _run(self, submission: SlurmSubmission) -> None:
         if not self._is_room(submission):
             return
         argv = ["srun", f"--jobid={self.allocation}", *submission.options, "/bin/sh", "-c", submission.script]
@@ -231,7 +231,7 @@ class StepScheduler:
         submission.state = JobState(_state(text) if process.returncode else "COMPLETED", text)
         submission.news()
 
-    def _is_room(self, submission: Submission) -> bool:
+    def _is_room(self, submission: SlurmSubmission) -> bool:
         """Wait until the `srun` has ended that a step follows; return False if the next engine is to start it."""
         with self._changed:
             self._waiting.append(submission)

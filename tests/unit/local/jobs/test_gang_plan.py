@@ -10,10 +10,10 @@ import pytest
 
 from katib.places.machine.jobs.conditions import DOUBT, end_of
 from katib.places.machine.jobs.jobset.jobset import JobSet, TrainJob
-from katib.places.machine.jobs.kind import Observed, Plan
+from katib.places.machine.jobs.kind import ObservedJob, Plan
 from katib.places.machine.jobs.kinds import nothing_stored
 from katib.places.machine.jobs.replicated.frameworks import PyTorchJob
-from katib.places.machine.pods.records import Phase
+from katib.places.machine.pods.records import PodPhase
 from tests.support.planned_jobs import PlannedJob
 
 CONTAINER = "pytorch"
@@ -24,7 +24,7 @@ class Gang(PlannedJob):
     """A gang of two pods; the part of its spec that has the policies, and the reasons of its success and failure."""
 
     def __init__(
-        self, plan: Callable[[Observed], Plan], spec: dict[str, Any], policy: dict[str, Any], *reasons: str
+        self, plan: Callable[[ObservedJob], Plan], spec: dict[str, Any], policy: dict[str, Any], *reasons: str
     ) -> None:
         job = {"kind": "Any", "metadata": {"name": "t", "namespace": "ns", "uid": "u"}, "spec": spec}
         super().__init__(job, plan, CONTAINER)
@@ -39,7 +39,7 @@ class Gang(PlannedJob):
     def finish_stopped(self) -> None:
         """End the pods that were asked to end, and step."""
         self.pods = [
-            replace(pod, phase=Phase.FAILED, finished_at=self.now) if pod.stopping and not pod.is_finished else pod
+            replace(pod, phase=PodPhase.FAILED, finished_at=self.now) if pod.stopping and not pod.is_finished else pod
             for pod in self.pods
         ]
         self.step()
@@ -122,7 +122,7 @@ def test_a_failed_pod_fails_it_and_the_end_waits_for_pods_that_still_end(make: M
 def test_a_pod_that_can_never_start_fails_it(make: Make) -> None:
     gang = started(make)
 
-    gang.change(gang.pods[0].name, phase=Phase.FAILED, cannot_start="no such program", finished_at=gang.now)
+    gang.change(gang.pods[0].name, phase=PodPhase.FAILED, cannot_start="no such program", finished_at=gang.now)
     gang.step()
 
     assert (gang.reason, gang.message("Failed")) == ("PodCannotStart", "no such program")
@@ -133,7 +133,7 @@ def test_a_pod_that_can_never_start_fails_it(make: Make) -> None:
 def test_an_early_stop_ends_it_well(make: Make) -> None:
     gang = started(make)
 
-    gang.change(gang.pods[0].name, phase=Phase.FAILED, finished_at=gang.now, verdict="rule met", stopping=True)
+    gang.change(gang.pods[0].name, phase=PodPhase.FAILED, finished_at=gang.now, verdict="rule met", stopping=True)
     gang.step()
 
     assert (gang.reason, gang.unstopped) == ("EarlyStopped", [])

@@ -8,7 +8,7 @@ import pytest
 
 from katib.places.machine.jobs.batch.plan import plan
 from katib.places.machine.jobs.conditions import FORGIVEN_LOSSES
-from katib.places.machine.pods.records import Delays, Phase
+from katib.places.machine.pods.records import Delays, PodPhase
 from tests.support.planned_jobs import START, PlannedJob
 
 
@@ -208,7 +208,7 @@ class TestBackOff:
         ("changes", "conditions"),
         [
             (
-                {"phase": Phase.FAILED, "finished_at": START, "cannot_start": "it is said"},
+                {"phase": PodPhase.FAILED, "finished_at": START, "cannot_start": "it is said"},
                 [("FailureTarget", "PodCannotStart"), ("Failed", "PodCannotStart")],
             ),
             ({"verdict": "it is said"}, [("SuccessCriteriaMet", "EarlyStopped"), ("Complete", "EarlyStopped")]),
@@ -487,7 +487,7 @@ class TestEnd:
         assert s.conditions() == [("FailureTarget", "BackoffLimitExceeded")]
 
         s.advance(60)
-        s.pods = [replace(p, phase=Phase.SUCCEEDED, finished_at=s.now) if p.stopping else p for p in s.pods]
+        s.pods = [replace(p, phase=PodPhase.SUCCEEDED, finished_at=s.now) if p.stopping else p for p in s.pods]
         s.step()
 
         assert s.conditions() == [("FailureTarget", "BackoffLimitExceeded"), ("Failed", "BackoffLimitExceeded")]

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from katib.places.machine.jobs.jobset.jobset import JobSet
-from katib.places.machine.jobs.kind import Observed, Plan, PodStart
+from katib.places.machine.jobs.kind import ObservedJob, Plan, PodStart
 from katib.places.machine.jobs.networks import NamedWiring
-from katib.places.machine.pods.records import Phase
+from katib.places.machine.pods.records import PodPhase
 from tests.support.planned_jobs import PlannedJob
 
 
 class Simulation(PlannedJob):
     """A JobSet, or what is made into one, on a virtual clock."""
 
-    def __init__(self, spec: Mapping[str, Any], plan: Callable[[Observed], Plan]) -> None:
+    def __init__(self, spec: Mapping[str, Any], plan: Callable[[ObservedJob], Plan]) -> None:
         metadata = {"name": "t", "namespace": "ns", "uid": "u"}
         super().__init__({"kind": "TrainJob", "metadata": metadata, "spec": dict(spec)}, plan)
 
@@ -79,7 +79,7 @@ class TestSuccess:
         assert s.conditions() == []  # the last process is still there
 
         for pod in s.pods:
-            s.change(pod.name, phase=Phase.FAILED, finished_at=s.now)
+            s.change(pod.name, phase=PodPhase.FAILED, finished_at=s.now)
         s.step()
 
         assert s.conditions() == [("Completed", "AllJobsCompleted")]
@@ -112,7 +112,7 @@ class TestOrder:
         assert s.roles() == ["node-0-0", "node-0-1", "launcher-0-0"]
 
         pending = started(replicated("node"), replicated("launcher", depends_on="node:Ready"))
-        pending.pods = [replace(p, phase=Phase.PENDING) for p in pending.pods if p.role == "node-0"]
+        pending.pods = [replace(p, phase=PodPhase.PENDING) for p in pending.pods if p.role == "node-0"]
         pending.memory, pending.status = {}, {}
         pending.step()
         assert pending.roles() == ["node-0-0"]
@@ -164,7 +164,7 @@ class TestFailure:
         s.end("a-0", 3)
         assert s.unstopped == []
 
-        s.change("p1", phase=Phase.FAILED, finished_at=s.now)
+        s.change("p1", phase=PodPhase.FAILED, finished_at=s.now)
         s.step()
         assert s.roles() == ["a-0-0", "b-0-0"]
 
@@ -214,7 +214,7 @@ class TestFailure:
     def test_a_pod_that_can_never_start_fails_it_whatever_the_policy(self) -> None:
         s = started(replicated("a"), failurePolicy={"maxRestarts": 5})
 
-        s.change("p0", phase=Phase.FAILED, cannot_start="no such program", finished_at=s.now)
+        s.change("p0", phase=PodPhase.FAILED, cannot_start="no such program", finished_at=s.now)
         s.step()
 
         assert s.conditions() == [("Failed", "PodCannotStart")]

@@ -12,7 +12,7 @@ from katib.places.machine.jobs.conditions import DOUBT, FORGIVEN_LOSSES, end_of
 from katib.places.machine.jobs.gang.plan import UNLIMITED_FAILURES
 from katib.places.machine.jobs.replicated.frameworks import JAXJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob
 from katib.places.machine.jobs.replicated.job import RENEWALS, ReplicatedJob
-from katib.places.machine.pods.records import Phase
+from katib.places.machine.pods.records import PodPhase
 from tests.support.training_jobs import Training, replica, started, training_job
 
 PYTORCH, TF, XGBOOST, PADDLE, JAX = PyTorchJob(), TFJob(), XGBoostJob(), PaddleJob(), JAXJob()
@@ -228,7 +228,7 @@ class TestExitCode:
         pod = t.newest("j-worker-0")
         other = pod.exits
         t.end("j-worker-0", 0, steps=False)
-        t.pods[1] = replace(t.pods[1], phase=Phase.FAILED, exits=(*other, *t.pods[1].exits))
+        t.pods[1] = replace(t.pods[1], phase=PodPhase.FAILED, exits=(*other, *t.pods[1].exits))
 
         t.step()
         for name in ("j-master-0", "j-worker-1"):

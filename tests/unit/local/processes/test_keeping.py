@@ -24,7 +24,7 @@ from tests.support.waiting import eventually
 ENGINE = """
 import os, sys, threading
 from pathlib import Path
-from katib.places.machine.processes.client import Keep, Processes
+from katib.places.machine.processes.client import KeepSettings, Processes
 from katib.places.machine.processes.handle import Command
 
 directory, log, limit, grace = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
@@ -33,7 +33,7 @@ processes.start()
 processes.note("job", b"what is to be known")
 for script in sys.argv[5:]:
     read, write = os.pipe()
-    keep = Keep("job" if "KEPT" in script else "other", ("pod", script), log, limit, (read,))
+    keep = KeepSettings("job" if "KEPT" in script else "other", ("pod", script), log, limit, (read,))
     start = processes.launch(
         Command(["sh", "-c", script], dict(os.environ)), write, keep=keep, on_exit=lambda *_: None
     )

@@ -12,7 +12,7 @@ import pytest
 
 from katib.errors import Backoff, InvalidError
 from katib.places.machine.pods.environment import ContainerCommand
-from katib.places.machine.pods.objects import ContainerPlan, PodPlan, Role
+from katib.places.machine.pods.objects import ContainerPlan, ContainerRole, PodPlan
 from katib.places.machine.pods.records import Delays
 from katib.places.machine.pods.tokens import Request
 from katib.places.machine.slurm.commands import JobState, clean_environment, error_text, is_passing, parse_jobs
@@ -32,7 +32,9 @@ FOLLOWED = "state"
 DELAYS = Delays(restart=Backoff(0.01, 0.02))
 
 
-def container(name: str, script: str, role: Role = Role.MAIN, env: Mapping[str, str] = {}, **fields: Any) -> Any:
+def container(
+    name: str, script: str, role: ContainerRole = ContainerRole.MAIN, env: Mapping[str, str] = {}, **fields: Any
+) -> Any:
     command = ContainerCommand(name, ("sh", "-c", script), {"PATH": "/usr/bin:/bin", **env}, "")
     return command, role, fields
 
@@ -72,16 +74,18 @@ def test_a_program_gets_its_words_its_variables_and_its_directory(tmp_path: Path
 
 
 def test_init_containers_go_first_and_the_first_that_fails_ends_the_pod(tmp_path: Path) -> None:
-    first = container("a", "echo $A > made", Role.INIT, env={"A": "x y"})
+    first = container("a", "echo $A > made", ContainerRole.INIT, env={"A": "x y"})
     printed, state = run(plan(tmp_path, first, container("main", "cat made; echo $A", env={"B": "1"})))
     (tmp_path / FOLLOWED).unlink()
-    _, failed = run(plan(tmp_path, container("a", "exit 2", Role.INIT), container("main", "true")))
+    _, failed = run(plan(tmp_path, container("a", "exit 2", ContainerRole.INIT), container("main", "true")))
 
     assert (printed, state, failed) == ("x y\n\n", ["0 0", "1 0", "end"], ["0 2", "end"])
 
 
 def test_several_containers_run_together_and_sidecars_end_after_them(tmp_path: Path) -> None:
-    sidecar = container("side", "trap 'echo bye; exit' TERM; touch up; while :; do sleep 0.02; done", Role.SIDECAR)
+    sidecar = container(
+        "side", "trap 'echo bye; exit' TERM; touch up; while :; do sleep 0.02; done", ContainerRole.SIDECAR
+    )
     sidecar[2]["restart_always"] = True
     first = "while ! test -e up -a -e b; do sleep 0.02; done; echo A"
     mains = [container("a", first), container("b", "touch b; exit 4")]

@@ -19,7 +19,7 @@ from katib.model.types import Trial
 from katib.places.machine.layout import Layout
 from katib.places.machine.pods.log_file import RUN_BEGINS, LogFile, LogLimits, log_parts
 from katib.places.machine.pods.objects import PodPlan, begin_note, note_end, note_processes
-from katib.places.machine.pods.records import Phase, PodRecord
+from katib.places.machine.pods.records import PodPhase, PodRecord
 from katib.places.machine.pods.tokens import Request
 from katib.places.machine.processes.handle import ProcessHandle
 from katib.places.machine.trials.files import TrialFiles
@@ -216,7 +216,7 @@ def test_what_a_pod_wrote_down_line_by_line_is_added_up_and_a_torn_line_costs_it
     note_processes(plan, "main", ProcessHandle(1, 1, 2, "/bin/new"))
     with (path.parent / "pod.json").open("a") as file:
         file.write('\n{"processes": [{"cont')
-    note_end(plan, PodRecord("demo-1-a", 1, Phase.FAILED), SteadyTime(SystemClock()), is_measured=True)
+    note_end(plan, PodRecord("demo-1-a", 1, PodPhase.FAILED), SteadyTime(SystemClock()), is_measured=True)
 
     assert files.program(OF_MAIN) == ("/bin/new", False)
     assert [pod["status"]["phase"] for pod in files.past_pods(OF_MAIN)] == ["Failed"]

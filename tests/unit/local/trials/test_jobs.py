@@ -10,7 +10,7 @@ from katib.engine.controllers.kinds import key_of
 from katib.engine.controllers.ports import PodUpdate
 from katib.engine.runtime.objects import Key
 from katib.model.types import Resource, Trial
-from katib.places.machine.jobs.run import Standing
+from katib.places.machine.jobs.run import JobStanding
 from katib.places.machine.layout import Layout
 from katib.places.machine.pods.pulls import PullNews
 from katib.places.machine.trials.files import TrialFiles
@@ -29,9 +29,9 @@ class Events:
 class Jobs:
     """What the controller of jobs answers."""
 
-    known: Standing | None = None
+    known: JobStanding | None = None
 
-    def standing(self, _key: Key) -> Standing | None:
+    def standing(self, _key: Key) -> JobStanding | None:
         return self.known
 
 
@@ -70,13 +70,13 @@ def test_events_have_the_words_of_a_kubelet_and_the_trial_is_looked_at_again(
     ("standing", "update"),
     [
         (None, PodUpdate()),
-        (Standing(runs=True), PodUpdate(is_trouble=False, runs=True)),
-        (Standing(waiting="waits for 2 cpu"), PodUpdate(waiting="waits for 2 cpu", is_trouble=False, runs=False)),
+        (JobStanding(runs=True), PodUpdate(is_trouble=False, runs=True)),
+        (JobStanding(waiting="waits for 2 cpu"), PodUpdate(waiting="waits for 2 cpu", is_trouble=False, runs=False)),
     ],
     ids=["unknown", "runs", "waits"],
 )
 def test_a_trial_is_told_whether_its_job_runs_and_what_it_waits_for(
-    standing: Standing | None, update: PodUpdate
+    standing: JobStanding | None, update: PodUpdate
 ) -> None:
     owner = trial_jobs({}, Events(), [])
     assert TrialPods(cast(Any, Jobs(standing)), owner).update_of(TRIAL) == update

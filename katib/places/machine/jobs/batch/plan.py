@@ -23,7 +23,7 @@ from katib.places.machine.jobs.batch.spec import UNLIMITED, JobSpec, PodCounts, 
 from katib.places.machine.jobs.conditions import (
     Conditions,
     JobCondition,
-    Outcome,
+    JobOutcome,
     Reason,
     conditions_of,
     deadline_of,
@@ -38,7 +38,7 @@ from katib.places.machine.jobs.conditions import (
     with_message,
     with_suspension,
 )
-from katib.places.machine.jobs.kind import Moment, Observed, Plan, PodStart
+from katib.places.machine.jobs.kind import JobTime, ObservedJob, Plan, PodStart
 from katib.places.machine.pods.records import Delays, PodRecord
 
 FAILURES: Final = "failures"
@@ -55,7 +55,7 @@ class _Starts(NamedTuple):
     wake_at: datetime | None = None
 
 
-def plan(observed: Observed) -> Plan:
+def plan(observed: ObservedJob) -> Plan:
     """Decide about a Job."""
     spec, moment, started_at = JobSpec.of(observed.job), observed.moment, observed.started_at
     if done := settled(observed, spec):
@@ -75,7 +75,7 @@ def plan(observed: Observed) -> Plan:
 
 
 def _finish(
-    outcome: Outcome, counts: PodCounts, conditions: Conditions, moment: Moment, started_at: datetime | None
+    outcome: JobOutcome, counts: PodCounts, conditions: Conditions, moment: JobTime, started_at: datetime | None
 ) -> Plan:
     now = moment.wall
     conditions = tuple([c for c in conditions if c["type"] != JobCondition.RETRYING])  # what it said is over
@@ -90,7 +90,7 @@ def _finish(
 
 
 def _go_on(
-    spec: JobSpec, counts: PodCounts, conditions: Conditions, moment: Moment, started_at: datetime, delays: Delays
+    spec: JobSpec, counts: PodCounts, conditions: Conditions, moment: JobTime, started_at: datetime, delays: Delays
 ) -> Plan:
     now = moment.wall
     conditions = with_suspension(conditions, "Job", _SUSPENSION, now, suspended=False)
@@ -138,10 +138,10 @@ def _retry_message(spec: JobSpec, counts: PodCounts, delays: Delays) -> str:
 
 def _decide(
     spec: JobSpec, counts: PodCounts, conditions: Conditions, now: datetime, started_at: datetime | None
-) -> Outcome | None:
+) -> JobOutcome | None:
     for type_ in (JobCondition.SUCCESS_CRITERIA_MET, JobCondition.FAILURE_TARGET):
         if noted := true_condition(conditions, type_):
-            return Outcome(type_ is JobCondition.SUCCESS_CRITERIA_MET, noted["reason"], noted["message"])
+            return JobOutcome(type_ is JobCondition.SUCCESS_CRITERIA_MET, noted["reason"], noted["message"])
     has_failures = bool(counts.all_failures or counts.retried)
     outcome = (
         early_outcome(counts.pods)
@@ -154,7 +154,7 @@ def _decide(
     for position, rule in enumerate(spec.success_rules):
         if counts.succeeded and rule.is_met(counts.succeeded_indexes):
             message = f"rule {position} of successPolicy is met"
-            return Outcome(success=True, reason=Reason.SUCCESS_POLICY, message=message)
+            return JobOutcome(success=True, reason=Reason.SUCCESS_POLICY, message=message)
     if spec.completions is None:
         done = bool(counts.succeeded) and not counts.active and not counts.terminating
     else:
@@ -163,7 +163,7 @@ def _decide(
     return success(Reason.COMPLETIONS_REACHED, message, counts.succeeded) if done else None
 
 
-def _failure_policy(counts: PodCounts) -> Outcome | None:
+def _failure_policy(counts: PodCounts) -> JobOutcome | None:
     for match in counts.matched_rules:
         if match.rule.action == "FailJob":
             return failure(
@@ -175,7 +175,7 @@ def _failure_policy(counts: PodCounts) -> Outcome | None:
     return None
 
 
-def _backoff_limit(spec: JobSpec, counts: PodCounts) -> Outcome | None:
+def _backoff_limit(spec: JobSpec, counts: PodCounts) -> JobOutcome | None:
     restarts = sum(p.restarts for p in counts.retried)
     if spec.restart_policy == "OnFailure" and restarts and restarts >= spec.backoff_limit:
         pod = next(p for p in reversed(counts.retried) if p.restarts)
@@ -187,7 +187,7 @@ def _backoff_limit(spec: JobSpec, counts: PodCounts) -> Outcome | None:
     return failure(Reason.BACKOFF_LIMIT_EXCEEDED, message, pod)
 
 
-def _index_limits(spec: JobSpec, counts: PodCounts) -> Outcome | None:
+def _index_limits(spec: JobSpec, counts: PodCounts) -> JobOutcome | None:
     failed = counts.failed_indexes
     if not failed:
         return None

@@ -11,7 +11,7 @@ from typing import Any
 
 from katib.engine.runtime.objects import Object
 from katib.places.machine.jobs.conditions import FORGIVEN_LOSSES
-from katib.places.machine.pods.records import UNCOUNTED, ContainerExit, Delays, Phase, PodRecord
+from katib.places.machine.pods.records import UNCOUNTED, ContainerExit, Delays, PodPhase, PodRecord
 
 INDEXED = "Indexed"
 UNLIMITED = 2**31 - 1
@@ -185,17 +185,17 @@ class PodCounts:
         self.succeeded: list[PodRecord] = []
         self.all_failures: list[PodRecord] = []
         for pod in pods:
-            if pod.phase is Phase.SUCCEEDED and not pod.stopping:
+            if pod.phase is PodPhase.SUCCEEDED and not pod.stopping:
                 self.succeeded.append(pod)
-            elif pod.phase is Phase.SUCCEEDED:
+            elif pod.phase is PodPhase.SUCCEEDED:
                 continue
-            elif pod.phase is Phase.FAILED:
+            elif pod.phase is PodPhase.FAILED:
                 self.all_failures += [] if pod.stopping else [pod]
             elif pod.stopping:
                 self.terminating.append(pod)
             else:
                 self.active.append(pod)
-                self.ready_count += pod.phase is Phase.RUNNING
+                self.ready_count += pod.phase is PodPhase.RUNNING
                 self.retried += [pod] if pod.retries else []
                 if pod.index is not None and not self._is_wanted(pod.index):
                     self.removed.append(pod)
@@ -281,7 +281,7 @@ def _failures_in_a_row(pods: Iterable[PodRecord]) -> Sequence[PodRecord]:
     finished = [(p.finished_at, number, p) for number, p in enumerate(pods) if p.finished_at is not None]
     in_a_row: list[PodRecord] = []
     for _, _, pod in sorted(finished, key=lambda item: item[:2], reverse=True):
-        if pod.phase is Phase.SUCCEEDED:
+        if pod.phase is PodPhase.SUCCEEDED:
             break
         in_a_row.append(pod)
     return in_a_row

@@ -32,7 +32,7 @@ from katib.places.machine.jobs.conditions import (
     DOUBT,
     FORGIVEN_LOSSES,
     JobCondition,
-    Outcome,
+    JobOutcome,
     conditions_of,
     deadline_of,
     earliest,
@@ -55,12 +55,12 @@ from katib.places.machine.jobs.gang.spec import (
     UNCOUNTED_RESTARTS,
     Dependency,
     Gang,
-    Group,
+    GangGroup,
     JobFailures,
     ReplicaFailures,
 )
-from katib.places.machine.jobs.kind import Observed, Plan, PodStart
-from katib.places.machine.pods.records import UNCOUNTED, Phase, PodRecord
+from katib.places.machine.jobs.kind import ObservedJob, Plan, PodStart
+from katib.places.machine.pods.records import UNCOUNTED, PodPhase, PodRecord
 
 UNLIMITED_FAILURES: Final = 6
 """How often in a row a replica of a job without a back-off limit fails before the job is given up."""
@@ -106,7 +106,7 @@ class GangJob(NamedTuple):
         """Whether it has failed."""
         return bool(self.end) and not self.is_complete
 
-    def is_ready(self, group: Group) -> bool:
+    def is_ready(self, group: GangGroup) -> bool:
         """Return whether all its pods are ready or have succeeded."""
         spec, status = group.spec, self.last.status
         wanted = min(spec.get("parallelism", 1), spec.get("completions", spec.get("parallelism", 1)))
@@ -145,7 +145,7 @@ class GangState:
     jobs: Mapping[str, GangJob] = field(default_factory=dict)
     not_before: datetime | None = None
     failed_at: datetime | None = None
-    outcome: Outcome | None = None
+    outcome: JobOutcome | None = None
 
     @classmethod
     def of(cls, memory: Mapping[str, Any]) -> GangState:
@@ -160,7 +160,7 @@ class GangState:
 _FIELDS: Final = tuple(each.name for each in fields(GangState))
 
 
-def plan_gang(gang: Gang, observed: Observed, report: Callable[[GangPlanner], dict[str, Any]]) -> Plan:
+def plan_gang(gang: Gang, observed: ObservedJob, report: Callable[[GangPlanner], dict[str, Any]]) -> Plan:
     """Plan a gang.
 
     Args:
@@ -184,7 +184,7 @@ class GangPlanner:
         renewal: The cause if all pods start again now for a reason of this machine.
     """
 
-    def __init__(self, gang: Gang, observed: Observed, report: Callable[[GangPlanner], dict[str, Any]]) -> None:
+    def __init__(self, gang: Gang, observed: ObservedJob, report: Callable[[GangPlanner], dict[str, Any]]) -> None:
         self.gang = gang
         self.state = GangState.of(observed.memory)
         self.jobs = dict(self.state.jobs)
@@ -229,7 +229,7 @@ class GangPlanner:
         if self._limits is None and self._is_failing and self._may_be_of_port():
             return self._hold_back(before)
         failures = (self._limit, self._failure)
-        steps: tuple[Callable[[], Outcome | Plan | None], ...] = (self._overdue, self._failure, self._success)
+        steps: tuple[Callable[[], JobOutcome | Plan | None], ...] = (self._overdue, self._failure, self._success)
         if self._limits is not None:
             steps = (self._limit, self._overdue, self._success, self._failure, self._stalemate)
         for step in steps if before.failed_at is None else (*failures, *steps):
@@ -272,7 +272,7 @@ class GangPlanner:
     @property
     def _failed(self) -> list[PodRecord]:
         """Newest pods that failed by themselves, in the order of their ends."""
-        found = [pod for pod in self.newest.values() if pod.phase is Phase.FAILED and not pod.stopping]
+        found = [pod for pod in self.newest.values() if pod.phase is PodPhase.FAILED and not pod.stopping]
         return sorted(found, key=lambda pod: pod.finished_at.timestamp() if pod.finished_at is not None else 0.0)
 
     def _is_replaced(self, pod: PodRecord) -> bool:
@@ -288,7 +288,7 @@ class GangPlanner:
 
     @property
     def _replaced(self) -> list[PodRecord]:
-        return [p for p in self._pods if p.phase is Phase.FAILED and not p.stopping and self._is_replaced(p)]
+        return [p for p in self._pods if p.phase is PodPhase.FAILED and not p.stopping and self._is_replaced(p)]
 
     # --- the Jobs -----------------------------------------------------------------------------------------------------
 
@@ -311,7 +311,7 @@ class GangPlanner:
         starts = tuple(start for wanted in plans for start in wanted.start)
         is_void = state.is_void or (self._limits is None and any(wanted.restarts_log for wanted in plans))
         is_idle = all(pod.is_finished for pod in self._observed.pods)
-        renews = is_void and bool(starts) and is_idle and all(p.phase is not Phase.SUCCEEDED for p in self._pods)
+        renews = is_void and bool(starts) and is_idle and all(p.phase is not PodPhase.SUCCEEDED for p in self._pods)
         self.state = replace(state, jobs=dict(jobs) if self._limits is None else {}, is_void=is_void and not renews)
         return Plan(
             {},
@@ -323,7 +323,7 @@ class GangPlanner:
             restarts_log=renews,
         )
 
-    def _plan_job(self, group: Group, role: str, job: GangJob) -> tuple[GangJob, Plan]:
+    def _plan_job(self, group: GangGroup, role: str, job: GangJob) -> tuple[GangJob, Plan]:
         """Plan a Job unless nothing has changed for it, and return it with its plan."""
         suspend, last = self.gang.suspend, job.last
         pods = tuple(pod for pod in self._pods if pod.role == role)
@@ -342,33 +342,33 @@ class GangPlanner:
 
     # --- the outcome --------------------------------------------------------------------------------------------------
 
-    def _overdue(self) -> Outcome | None:
+    def _overdue(self) -> JobOutcome | None:
         if self._deadline is None:
             return None
         return overdue(self.gang.deadline_seconds, self._began, self._now, self.gang.reasons.deadline)
 
-    def _success(self) -> Outcome | None:
+    def _success(self) -> JobOutcome | None:
         policy, newest = self.gang.success, self.newest
         ends = [
             self.jobs.get(role, GangJob()).is_complete
             if index is None
-            else (role, index) in newest and newest[role, index].phase is Phase.SUCCEEDED
+            else (role, index) in newest and newest[role, index].phase is PodPhase.SUCCEEDED
             for role, index in policy.targets
         ]
         if not ends or not (all(ends) if policy.needs_all else any(ends)):
             return None
-        done = [pod for pod in newest.values() if pod.phase is Phase.SUCCEEDED]
+        done = [pod for pod in newest.values() if pod.phase is PodPhase.SUCCEEDED]
         until = self._now + timedelta(seconds=policy.late_seconds)
         return success(self.gang.reasons.succeeded, self.gang.success_message, done, until)
 
-    def _failure(self) -> Outcome | Plan | None:
+    def _failure(self) -> JobOutcome | Plan | None:
         policy = self.gang.failures
         if isinstance(policy, JobFailures):
             return self._failed_job(policy)
         pod = next((pod for pod in self._failed if not self._is_replaced(pod)), None)
         return None if pod is None else failure(self.gang.reasons.failed, pod.message, pod)
 
-    def _limit(self) -> Outcome | None:
+    def _limit(self) -> JobOutcome | None:
         """Fail a gang whose pods were restarted too often."""
         if self._limits is None:
             return None
@@ -386,14 +386,14 @@ class GangPlanner:
         message = f"{pod.message}; it failed {count} times in a row, the limit here without runPolicy.backoffLimit"
         return failure(self.gang.reasons.restarts, message, pod)
 
-    def _stalemate(self) -> Outcome | None:
+    def _stalemate(self) -> JobOutcome | None:
         """Fail a gang whose pods have all succeeded although it has not: nothing more would happen."""
         pods, total = self.newest.values(), sum(group.spec["completions"] for group in self.gang.groups)
-        if len(pods) < total or any(pod.phase is not Phase.SUCCEEDED for pod in pods):
+        if len(pods) < total or any(pod.phase is not PodPhase.SUCCEEDED for pod in pods):
             return None
         return failure(self.gang.reasons.failed, "all replicas have ended, and none of them decides about success")
 
-    def _failed_job(self, policy: JobFailures) -> Outcome | Plan | None:
+    def _failed_job(self, policy: JobFailures) -> JobOutcome | Plan | None:
         """Apply the failure policy; without rules a failed Job fails the gang."""
         failed = [(role, job.end) for role, job in self.jobs.items() if job.has_failed]
         if not failed:
@@ -530,7 +530,7 @@ class GangPlanner:
         self.state = GangState(first=count, is_void=count > 0)
         return self._planned(stop=active)
 
-    def _finish(self, outcome: Outcome) -> Plan:
+    def _finish(self, outcome: JobOutcome) -> Plan:
         """Stop the pods that still run, after a success those that do not end by themselves in time."""
         self.state = replace(self.state, outcome=outcome)
         is_late = outcome.success and outcome.leaves_time(self._now) and not self.is_over
@@ -568,9 +568,9 @@ class GangPlanner:
         return f"{failure_cause(_explained(pod))}; try {min(tries + 1, most)} of {most}"
 
 
-def _job_failure(reason: str, role: str, end: Mapping[str, Any], remark: str = "") -> Outcome:
+def _job_failure(reason: str, role: str, end: Mapping[str, Any], remark: str = "") -> JobOutcome:
     text = f"job {role} failed ({end.get('reason', '')}): {end.get('message', '')}"
-    return Outcome(success=False, reason=reason, message=with_remark(text, remark) if remark else text)
+    return JobOutcome(success=False, reason=reason, message=with_remark(text, remark) if remark else text)
 
 
 def _explained(pod: PodRecord) -> str:

@@ -30,7 +30,7 @@ class Dependency(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GangGroup:
     """Batch Jobs of a gang that are alike.
 
     Attributes:
@@ -52,7 +52,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class FailureRule:
+class JobFailureRule:
     """The answer to failed Jobs for certain reasons. Empty fields match everything."""
 
     action: str
@@ -77,7 +77,7 @@ class JobFailures(NamedTuple):
         max_restarts: How many restarts of the gang, or of a Job of it, are made.
     """
 
-    rules: tuple[FailureRule, ...] | None = None
+    rules: tuple[JobFailureRule, ...] | None = None
     max_restarts: int = 0
 
 
@@ -137,7 +137,7 @@ class Gang:
         listeners: Role and index of the pods with such ports; None: all pods.
     """
 
-    groups: tuple[Group, ...]
+    groups: tuple[GangGroup, ...]
     success: Success
     failures: JobFailures | ReplicaFailures
     reasons: Reasons
@@ -149,6 +149,6 @@ class Gang:
     renewals: int = 0
     listeners: tuple[tuple[str, int], ...] | None = None
 
-    def group(self, role: str) -> Group:
+    def group(self, role: str) -> GangGroup:
         """Return the group of a role."""
         return next(group for group in self.groups if role in group.roles)

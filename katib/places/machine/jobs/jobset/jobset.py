@@ -28,7 +28,7 @@ from katib.places.machine.jobs.conditions import (
     without_probes,
 )
 from katib.places.machine.jobs.gang.plan import ATTEMPT, GangPlanner, plan_gang
-from katib.places.machine.jobs.gang.spec import READY, Dependency, Group
+from katib.places.machine.jobs.gang.spec import READY, Dependency, GangGroup
 from katib.places.machine.jobs.jobset.resolve import (
     ADDRESSES,
     NODE,
@@ -61,7 +61,7 @@ from katib.places.machine.jobs.jobset.spec import (
 )
 from katib.places.machine.jobs.kind import (
     NewPod,
-    Observed,
+    ObservedJob,
     Plan,
     PodLabels,
     PodStart,
@@ -96,7 +96,7 @@ class JobSet:
 
     kind = JOB_SET
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedJob) -> Plan:
         """Plan a JobSet."""
         return plan_gang(gang_of(observed.job), observed, partial(jobset_status, observed.job))
 
@@ -175,7 +175,7 @@ class TrainJob:
     def __init__(self, find: Find) -> None:
         self._find = find
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedJob) -> Plan:
         """Plan a TrainJob."""
         status = dict(observed.job.get("status") or {})
         if observed.job["spec"].get("managedBy", TRAIN_JOB_MANAGER) != TRAIN_JOB_MANAGER or end_of(status):
@@ -281,7 +281,7 @@ def _startup(conditions: Conditions, progress: GangPlanner) -> Conditions:
     return with_condition(tuple(others), type_, reason=type_, message=f"startup policy {text}", now=now)
 
 
-def _counts(group: Group, progress: GangPlanner) -> dict[str, Any]:
+def _counts(group: GangGroup, progress: GangPlanner) -> dict[str, Any]:
     """Return how many Jobs of a group are in each state."""
     jobs = [progress.jobs[role] for role in group.roles if role in progress.jobs]
     open_ = [] if progress.state.outcome is not None else [job for job in jobs if not job.end]
@@ -298,7 +298,7 @@ def _counts(group: Group, progress: GangPlanner) -> dict[str, Any]:
 # --- the plan of a TrainJob -------------------------------------------------------------------------------------------
 
 
-def _plan(observed: Observed, training: TrainingSet) -> Plan:
+def _plan(observed: ObservedJob, training: TrainingSet) -> Plan:
     """Plan the JobSet of a TrainJob, and describe it in the words of a TrainJob."""
     jobset = {**training.jobset, "status": observed.memory.get("status", {})}
     gang = replace(
@@ -317,7 +317,7 @@ def _plan(observed: Observed, training: TrainingSet) -> Plan:
     )
 
 
-def _status(observed: Observed, training: TrainingSet, of_jobset: Mapping[str, Any]) -> dict[str, Any]:
+def _status(observed: ObservedJob, training: TrainingSet, of_jobset: Mapping[str, Any]) -> dict[str, Any]:
     """Return the status of a TrainJob: there is no condition while it runs."""
     before = conditions_of(observed.job.get("status") or {})
     now, conditions = observed.moment.wall, tuple(c for c in before if c["type"] not in OWN_TYPES - {"Suspended"})

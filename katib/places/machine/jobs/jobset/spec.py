@@ -14,9 +14,9 @@ from katib.places.machine.jobs.gang.spec import (
     READY,
     RESTART,
     Dependency,
-    FailureRule,
     Gang,
-    Group,
+    GangGroup,
+    JobFailureRule,
     JobFailures,
     Reasons,
     Success,
@@ -62,7 +62,7 @@ def is_in_order(spec: Mapping[str, Any]) -> bool:
     return bool(spec.get("startupPolicy", {}).get("startupPolicyOrder") == "InOrder")
 
 
-def _groups(items: Iterable[Mapping[str, Any]], *, in_order: bool) -> Iterator[Group]:
+def _groups(items: Iterable[Mapping[str, Any]], *, in_order: bool) -> Iterator[GangGroup]:
     before = ""
     for item in items:
         name, depends_on = (
@@ -72,12 +72,12 @@ def _groups(items: Iterable[Mapping[str, Any]], *, in_order: bool) -> Iterator[G
         if in_order and before and not depends_on:
             depends_on = [Dependency(before, READY)]
         roles = tuple(f"{name}-{i}" for i in range(item.get("replicas", 1)))
-        yield Group(name, job_template(item), roles, tuple(depends_on))
+        yield GangGroup(name, job_template(item), roles, tuple(depends_on))
         before = name
 
 
-def _failure_rule(rule: Mapping[str, Any]) -> FailureRule:
-    return FailureRule(
+def _failure_rule(rule: Mapping[str, Any]) -> JobFailureRule:
+    return JobFailureRule(
         action=rule.get("action", RESTART),
         reasons=frozenset(rule.get("onJobFailureReasons", ())),
         patterns=tuple(rule.get("onJobFailureMessagePatterns", ())),

@@ -9,10 +9,10 @@ from katib.engine.runtime.objects import Object
 from katib.places.machine.findings import integer, is_given, mapping, mapping_at
 from katib.places.machine.jobs.batch.spec import INDEXED, UNLIMITED
 from katib.places.machine.jobs.gang.plan import plan_gang
-from katib.places.machine.jobs.gang.spec import Gang, Group, Reasons, ReplicaFailures
+from katib.places.machine.jobs.gang.spec import Gang, GangGroup, Reasons, ReplicaFailures
 from katib.places.machine.jobs.kind import (
     NewPod,
-    Observed,
+    ObservedJob,
     Plan,
     PodLabels,
     PodStart,
@@ -45,7 +45,7 @@ class ReplicatedJob(TrainingKind):
     check = check_training_job
     check_peer_names = check_peer_names
 
-    def plan(self, observed: Observed) -> Plan:
+    def plan(self, observed: ObservedJob) -> Plan:
         """Plan a training job: it is a gang whose pods share one fate."""
         job, spec = observed.job, spec_of(observed.job, self)
         name = str(job["metadata"]["name"])
@@ -74,7 +74,7 @@ class ReplicatedJob(TrainingKind):
             listeners=self.listeners(spec),
         )
 
-    def _group(self, role: str, spec: TrainingSpec) -> Group:
+    def _group(self, role: str, spec: TrainingSpec) -> GangGroup:
         count, can_be_replaced = spec.count(role), spec.roles[role].restart_policy == "ExitCode"
         job = {
             "completionMode": INDEXED,
@@ -82,7 +82,7 @@ class ReplicatedJob(TrainingKind):
             "parallelism": count,
             "backoffLimit": UNLIMITED if can_be_replaced else 0,
         }
-        return Group(role, job, (role,), after=self.waits_for(spec, role), is_endless=role in self.endless)
+        return GangGroup(role, job, (role,), after=self.waits_for(spec, role), is_endless=role in self.endless)
 
     def pod(self, job: Object, start: PodStart, wiring: Wiring) -> NewPod:
         """Describe the pod of a replica.

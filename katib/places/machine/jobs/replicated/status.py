@@ -11,7 +11,7 @@ from katib.places.machine.jobs.conditions import Conditions, Reason, conditions_
 from katib.places.machine.jobs.gang.plan import GangPlanner
 from katib.places.machine.jobs.replicated.spec import TrainingSpec
 from katib.places.machine.jobs.replicated.training_kind import OF_A_ROLE, TrainingKind
-from katib.places.machine.pods.records import Phase
+from katib.places.machine.pods.records import PodPhase
 
 
 class TrainingCondition(StrEnum):
@@ -95,7 +95,7 @@ class TrainingStatus:
             return conditions
         primary = self._kind.primary(self._spec)
         pods = [p for place, p in progress.newest.items() if not primary or place in primary]
-        if any(p.phase is Phase.RUNNING and not p.stopping for p in pods):
+        if any(p.phase is PodPhase.RUNNING and not p.stopping for p in pods):
             conditions = self._with(conditions, of.RUNNING, f"{self._title} is running.")
         if progress.retrying:
             reason = self._reason(of.RETRYING) if progress.retrying == progress.state.failure else Reason.POD_FAILED
@@ -148,9 +148,9 @@ class TrainingStatus:
         succeeded = progress.is_over and progress.state.outcome is not None and progress.state.outcome.success
         for role, spec in self._spec.roles.items():
             pods = [pod for (r, _), pod in progress.newest.items() if r == role]
-            active = sum(p.phase is Phase.RUNNING and not p.stopping for p in pods) + (role in idle) * spec.count
-            failed = sum(p.phase is Phase.FAILED and not p.stopping and not succeeded for p in pods)
-            done = sum(p.phase is Phase.SUCCEEDED or (succeeded and p.phase is Phase.FAILED) for p in pods)
+            active = sum(p.phase is PodPhase.RUNNING and not p.stopping for p in pods) + (role in idle) * spec.count
+            failed = sum(p.phase is PodPhase.FAILED and not p.stopping and not succeeded for p in pods)
+            done = sum(p.phase is PodPhase.SUCCEEDED or (succeeded and p.phase is PodPhase.FAILED) for p in pods)
             if succeeded:
                 active, done = 0, done + active
             counts = {"active": active, "failed": failed, "succeeded": done}
