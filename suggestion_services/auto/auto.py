@@ -105,6 +105,7 @@ def facts_of(problem: Problem, trials: Sequence[PastTrial]) -> ChoiceInputs:
         budget=problem.max_trial_count,
         parallel=problem.parallel,
         n_ended=sum(trial.outcome in _ENDED for trial in own),
+        stops_early=problem.stops_early,
         has_earlier=len(own) < len(trials),
         resource=problem.settings.text("resource_name", ""),
         **({"seconds": statistics.median(seconds)} if seconds else {}),

@@ -13,6 +13,7 @@ The first rule that matches decides. The numbers were chosen with `benchmarks/qu
   was better than the spread;
 * otherwise a Gaussian process needs the fewest trials, as long as its suggestions cost less than the trials and there
   are not too many parameters;
+* values of trials that were stopped early are not final, which misleads a Gaussian process more than a ranking;
 * beyond that Parzen estimators, whose cost hardly grows.
 """
 
@@ -57,6 +58,7 @@ class ChoiceInputs:
         parallel: Trials that run at once; 0 if unknown.
         n_ended: Trials of this experiment with a known result.
         seconds: Median duration of a trial; NaN when unknown.
+        stops_early: Whether early stopping may end trials.
         has_earlier: Whether trials of other experiments can be learned from.
         resource: The parameter that sets the resource of a trial; empty if none is named.
     """
@@ -69,6 +71,7 @@ class ChoiceInputs:
     parallel: int = 0
     n_ended: int = 0
     seconds: float = math.nan
+    stops_early: bool = False
     has_earlier: bool = False
     resource: str = ""
 
@@ -127,6 +130,8 @@ def _learning(facts: ChoiceInputs) -> Iterator[AlgorithmChoice]:
 
 def _obstacle(facts: ChoiceInputs) -> str:
     """Return the reason against a Gaussian process; empty if there is none."""
+    if facts.stops_early:
+        return "early stopping ends trials at values that gp would take for final"
     if facts.n_parameters > _MODEL_PARAMETERS:
         return f"{facts.n_parameters} parameters are too many for gp"
     if facts.n_ended >= _MODEL_TRIALS:

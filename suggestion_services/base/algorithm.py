@@ -123,6 +123,7 @@ class Problem:
         directions: For each objective whether it is maximized: one entry, or more with several objectives.
         constraints: Bounds on metrics.
         parallel: Number of trials that run at once; 0 if unknown.
+        stops_early: Whether early stopping may end trials before their values are final.
         nas: The search space of an architecture search, instead of parameters.
     """
 
@@ -134,6 +135,7 @@ class Problem:
     directions: tuple[bool, ...] = (False,)
     constraints: tuple[MetricConstraint, ...] = ()
     parallel: int = 0
+    stops_early: bool = False
     nas: NasConfig | None = None
 
     @classmethod
@@ -171,6 +173,7 @@ class Problem:
             directions=tuple(term.type == ObjectiveType.MAXIMIZE for term in objective.terms),
             constraints=objective.constraints,
             parallel=spec.parallel_trial_count or 0,
+            stops_early=spec.early_stopping is not None,
             nas=spec.nas_config,
         )
 

@@ -75,6 +75,9 @@ def experiment_spec(message: api_pb2.Experiment) -> ExperimentSpec:
                 for setting in spec.algorithm.algorithm_settings
             ),
         ),
+        early_stopping=AlgorithmSpec(algorithm_name=spec.early_stopping.algorithm_name)
+        if spec.early_stopping.algorithm_name
+        else None,
         max_trial_count=spec.max_trial_count or None,
         parallel_trial_count=spec.parallel_trial_count or None,
         nas_config=_nas_config(spec.nas_config) if spec.HasField("nas_config") else None,

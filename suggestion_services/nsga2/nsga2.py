@@ -33,6 +33,7 @@ from typing_extensions import override
 
 from katib.model.space import Point
 from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem, Proposal, TrialOutcome
+from suggestion_services.base.untried import UntriedPoints
 from suggestion_services.tpe.dimensions import dimension_of
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)  # it logs every study, and a request creates one
@@ -77,10 +78,12 @@ class Nsga2(Algorithm):
         study = Study(storage.get_study_name_from_id(study_id), storage)
         parents = self._parents_of(generation, populations, study)
         taken = {key for _, key, _ in self._known.values() if key is not None}
+        untried = UntriedPoints(self.problem.space, trials)
         for k in range(first, first + count):
             params = self._draw(study, k, parents, taken)
             taken.add(_key(params))
-            yield Proposal(self.problem.space.format(self._point(params)), {GENERATION: str(generation)})
+            point = untried.take(self._point(params), self.problem.random(k))
+            yield Proposal(self.problem.space.format(point), {GENERATION: str(generation)})
 
     def _draw(self, study: Study, k: int, parents: list[FrozenTrial], taken: set[Key]) -> Params:
         """Return a child that equals no trial, unless attempts run out."""

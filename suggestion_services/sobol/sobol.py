@@ -18,6 +18,7 @@ from typing_extensions import override
 from katib.model.space import Point
 from suggestion_services.base.algorithm import Problem, StatelessAlgorithm
 from suggestion_services.base.rules import SobolRules
+from suggestion_services.base.untried import DistinctPoints
 
 _SEQUENCE = -1  # instead of a suggestion's number: the scrambling is common to all of them
 
@@ -29,9 +30,13 @@ class SobolSearch(SobolRules, StatelessAlgorithm):
         super().__init__(problem)
         self._free = [parameter for parameter in problem.space.parameters if parameter.size != 1]
         self._sequence: Sobol | None = None
+        self._points = DistinctPoints(problem.space, self._repeating)
 
     @override
     def point(self, k: int) -> Point:
+        return self._points(k)
+
+    def _repeating(self, k: int) -> Point:
         shares = dict(zip((p.name for p in self._free), self._numbers(k), strict=True))
         return {
             p.name: p.from_unit(shares[p.name]) if p.name in shares else p.at(0) for p in self.problem.space.parameters

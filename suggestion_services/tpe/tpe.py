@@ -35,6 +35,7 @@ from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem, Tr
 from suggestion_services.base.rules import TpeRules
 from suggestion_services.base.settings import Settings
 from suggestion_services.base.shared_context import quiet
+from suggestion_services.base.untried import UntriedPoints
 from suggestion_services.gp.ranks import EarlierRanks
 from suggestion_services.gp.transfer import learned_words
 from suggestion_services.tpe.branches import Branches
@@ -93,20 +94,18 @@ class Tpe(TpeRules, Algorithm):
         known = self._frozen(trials)
         history = HistoryStorage(self.problem.experiment, known, maximize=self.maximizes)
         study = Study(self.problem.experiment, history)
-        taken = [trial.params for trial in known if trial.state is TrialState.RUNNING]
+        untried = UntriedPoints(self.problem.space, trials)
         promised = self.promised(trials)
         for k in range(first, first + count):
             if k < len(promised):
-                yield promised[k]
-                continue
-            params = self._draw(study, history, k, taken)
-            taken.append(params)
-            yield {name: self._dimensions[name].decode(param) for name, param in params.items()}
+                yield untried.take(promised[k], self.problem.random(k))
+            else:
+                yield self._draw(study, history, k, untried)
 
-    def _draw(self, study: Study, history: HistoryStorage, k: int, taken: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Return a draw that no running trial has, unless attempts run out.
+    def _draw(self, study: Study, history: HistoryStorage, k: int, untried: UntriedPoints) -> Point:
+        """Return an untried draw; in a large space any draw once attempts run out.
 
-        In a small space the model alone may choose a running point again. Each rejected draw stays in the study as one
+        In a small space the model alone may choose a tried point again. Each rejected draw stays in the study as one
         more running trial, which pushes the next further away.
         """
         random = self.problem.random(k)
@@ -118,9 +117,12 @@ class Tpe(TpeRules, Algorithm):
             params: dict[str, Any] = {}
             for group in self._branches.present(params):
                 params.update({name: suggested(trial, name, distribution) for name, distribution in group.items()})
-            if params not in taken:
+            point = self.problem.space.complete(
+                {name: self._dimensions[name].decode(param) for name, param in params.items()}
+            )
+            if point in untried:
                 break
-        return params
+        return untried.take(point, random)
 
     def _frozen(self, trials: Sequence[PastTrial]) -> list[KnownTrial]:
         """Convert the trials to Optuna's, only those that are new or changed."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from katib.wire.rpc._generated import api_pb2 as pb
 from suggestion_services.algorithms import find_entry
-from suggestion_services.base import Algorithm, PastTrial, Problem, TrialOutcome
+from suggestion_services.base import Algorithm, PastTrial, Problem, Proposal, TrialOutcome
 from suggestion_services.base.messages import experiment_spec
 from tests.support.suggestion import Assignments, a_parameter, an_experiment
 
@@ -104,8 +104,9 @@ def algorithm_for(
 
 def texts(algorithm: Algorithm, trials: Sequence[PastTrial], *, first: int, count: int = 1) -> list[Assignments]:
     """Return suggestions as they would be assigned."""
-    points = algorithm.suggest(trials, first=first, count=count)
-    return list(map(algorithm.problem.space.format, points))
+    found = algorithm.suggest(trials, first=first, count=count)
+    space = algorithm.problem.space
+    return [one.assignments if isinstance(one, Proposal) else space.format(one) for one in found]
 
 
 def search(algorithm: Algorithm, loss: Callable[[Assignments], float], *, budget: int) -> list[PastTrial]:

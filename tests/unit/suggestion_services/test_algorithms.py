@@ -13,11 +13,13 @@ import pytest
 
 from katib.errors import NotFoundError
 from katib.model.algorithms import AlgorithmInfo
+from katib.wire.rpc._generated import api_pb2 as pb
 from suggestion_services.algorithms import ENTRIES, ListedAlgorithm, find_entry
 from suggestion_services.base import Algorithm
 from suggestion_services.early_stopping import StoppingAlgorithm
 from suggestion_services.server import start_server
-from tests.support.suggestion import Service, an_experiment
+from tests.support.searches import algorithm_for, search
+from tests.support.suggestion import Service, a_parameter, an_experiment
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "algorithms.md"
 
@@ -126,3 +128,19 @@ def test_classes_that_are_asked_for_at_once_are_imported_one_after_the_other(
 
     assert found == ["imported_slowly", "imported_slowly_too"]
     assert steps.read_text() == "abab"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["random", "grid", "tpe", "multivariate-tpe", "motpe", "bayesianoptimization", "gp", "sobol", "nsga2", "auto"],
+)
+def test_no_point_of_a_small_space_is_repeated_while_others_are_left(name: str) -> None:
+    parameters = [
+        a_parameter("x", pb.CATEGORICAL, list=["p", "q", "r", "s"]),
+        a_parameter("y", pb.INT, min="1", max="3"),
+    ]
+    algorithm = algorithm_for(name, parameters, settings={} if name == "grid" else {"random_state": 2})
+
+    trials = search(algorithm, lambda point: len(point["x"]) * float(point["y"]), budget=12)
+
+    assert len({tuple(trial.assignments.items()) for trial in trials}) == 12

@@ -86,6 +86,7 @@ def chosen(algorithm: Algorithm) -> str:
         pytest.param(replace(SMOOTH, budget=10, parallel=9), "gp", "pays", id="nearly-all-at-once"),
         pytest.param(replace(SMOOTH, budget=1, parallel=1), "gp", "a budget of 1 trial", id="a-single-trial"),
         pytest.param(replace(SMOOTH, n_ended=999, seconds=60), "gp", "pays", id="many-long-trials"),
+        pytest.param(replace(SMOOTH, stops_early=True), "multivariate-tpe", "early stopping ends", id="early-stopping"),
         pytest.param(replace(SMOOTH, n_ended=1000), "multivariate-tpe", "1,000 trials have ended", id="many-trials"),
         pytest.param(
             replace(SMOOTH, n_ended=200, seconds=0.0),
@@ -235,3 +236,10 @@ def test_the_reply_carries_the_explanation() -> None:
         service.ask(an_experiment("auto"), trials)
 
     assert service.reply.explanation.startswith("auto uses ")
+
+
+def test_early_stopping_of_the_experiment_reaches_the_choice() -> None:
+    stopping = AlgorithmSpec(algorithm_name="medianstop")
+
+    assert facts_of(a_problem([a_double("x")], early_stopping=stopping), []).stops_early
+    assert not facts_of(a_problem([a_double("x")]), []).stops_early
