@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from katib.wire.rpc._generated import api_pb2 as pb
 from suggestion_services.algorithms import find_entry
-from suggestion_services.base import Algorithm, PastTrial, Problem, Proposal, TrialOutcome
+from suggestion_services.base import Algorithm, PastTrial, Problem, TrialOutcome
+from suggestion_services.base.algorithm import Proposal
 from suggestion_services.base.messages import experiment_spec
 from tests.support.suggestion import Assignments, a_parameter, an_experiment
 
