@@ -47,6 +47,17 @@ _OF_REPLICA = re.compile(r"replica (\S+): (.*)", re.DOTALL)
 _JOB_OF_A_SET = re.compile(r"^job \S+ failed \(\w+\): ")
 _BACK_OFF_LIMIT = re.compile(r"; the back-off limit of \d+ is reached$")
 
+_OUTSIDE_CAUSE = re.compile(
+    r"\bpreempt(?:ed|ion)\b|\bits node (?:failed|did not boot)\b|\bcancelled in Slurm\b|\bNodeLost\b|\bEvicted\b"
+    r"|\bno space left on device\b|\bdisk quota exceeded\b",
+    re.IGNORECASE,
+)
+
+
+def has_outside_cause(message: str) -> bool:
+    """Return whether a failure comes from a node, a scheduler or a full disk, and says nothing about parameters."""
+    return _OUTSIDE_CAUSE.search(message) is not None
+
 
 def last_line(output: bytes) -> str:
     """Return the last line with text at the end of an output, without colours and control characters.

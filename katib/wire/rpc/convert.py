@@ -17,7 +17,8 @@ from google.protobuf.message import Message
 
 from katib.errors import FieldError, InvalidError
 from katib.model.algorithms import Feature
-from katib.model.conditions import current_type, is_true
+from katib.model.conditions import current_type, find_condition, is_true
+from katib.model.failure_text import has_outside_cause
 from katib.model.metrics import MetricLog, format_timestamp, is_usable, parse_time
 from katib.model.trials import metric_text, missing_objective
 from katib.model.types import (
@@ -199,13 +200,15 @@ def is_sent(trial: Trial) -> bool:
 
 
 def trial_message(trial: Trial) -> pb.Trial:
-    """Return a trial as services see it."""
+    """Return a trial as services see it. A failure with an outside cause is sent as killed, so no search learns it."""
     status = trial.status
     observed = _observed(trial)
     condition = _CONDITIONS.get(current_type(status.conditions), pb.TrialStatus.UNKNOWN)
     objective = trial.spec.objective or ObjectiveSpec()
     if condition in _JUDGED_BY_OBJECTIVE and all(m.name != objective.objective_metric_name for m in observed):
         condition = pb.TrialStatus.FAILED
+    if condition == pb.TrialStatus.FAILED and has_outside_cause(_failure(trial)):
+        condition = pb.TrialStatus.KILLED
     return pb.Trial(
         name=trial.name,
         spec=pb.TrialSpec(
@@ -224,6 +227,11 @@ def trial_message(trial: Trial) -> pb.Trial:
             observation=pb.Observation(metrics=observed),
         ),
     )
+
+
+def _failure(trial: Trial) -> str:
+    failed = find_condition(trial.status.conditions, TrialCondition.FAILED)
+    return "" if failed is None else failed.message
 
 
 def unmeasured_message(trial: Trial) -> pb.Trial:

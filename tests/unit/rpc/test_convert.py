@@ -197,6 +197,23 @@ def test_the_last_condition_is_the_state_of_a_trial(condition: str, expected: in
     assert convert.trial_message(a_trial(condition)).status.condition == expected
 
 
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("its job 12 was preempted by another job of Slurm", pb.TrialStatus.KILLED),
+        ("Pod was rejected: Evicted: the node was low on resource", pb.TrialStatus.KILLED),
+        ("OSError: [Errno 28] No space left on device (exit code 1)", pb.TrialStatus.KILLED),
+        ("CUDA out of memory (exit code 1)", pb.TrialStatus.FAILED),
+    ],
+)
+def test_a_failure_with_an_outside_cause_is_sent_as_killed(message: str, expected: int) -> None:
+    trial = a_trial("Failed")
+    failed = structs.replace(trial.status.conditions[-1], message=message)
+    status = structs.replace(trial.status, conditions=(*trial.status.conditions[:-1], failed))
+
+    assert convert.trial_message(structs.replace(trial, status=status)).status.condition == expected
+
+
 def test_a_trial_without_conditions_is_created() -> None:
     assert convert.trial_message(Trial()).status.condition == pb.TrialStatus.CREATED
 
