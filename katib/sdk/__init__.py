@@ -1,7 +1,7 @@
 """Tuning from Python: a function in, the best parameters out.
 
-Belongs here: what a script or a notebook calls, and the program that a trial of a function runs as.
-Does not belong here: anything the YAML way does not have too; `tune` writes an Experiment and runs it.
+Belongs here: the functions for scripts and notebooks, and the program of a trial of a function.
+Does not belong here: features that experiment files lack; `tune` writes an Experiment and runs it.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _MODULES = {
     "report": "reporting",
     "tune": "tuning",
 }
-"""Where a name is defined, for those that are not in `results`."""
+"""Module of each name that is not in `results`."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for: a trial's process needs neither an engine nor anything that one imports."""
+    """Import a name on access: a trial's process needs neither an engine nor its imports."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in {"plots", "search"}:
@@ -58,5 +58,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Return what this package offers, whether it was imported already or not."""
+    """Return the names of this package, whether imported or not."""
     return sorted(__all__)

@@ -1,9 +1,9 @@
 """Ask and tell from Python: trials that this program evaluates, one after the other or many at once.
 
-Theory of operation. Every request has an id and is sent again when its answer is lost, so that nothing is lost or
-doubled. While this program evaluates a trial, a thread gives signs of life; when the program ends, or forgets the
-trial, the lease of the trial ends, and another program gets it. Where the engine is that of another program, and that
-one ends, a program that is left has the next engine.
+Theory of operation. Every request has an id and is repeated if its answer is lost, so that nothing is lost or doubled.
+While this program evaluates a trial, a thread renews the trial's lease; when the program ends, or forgets the trial,
+the lease expires, and another program gets the trial. If the engine belongs to another program, and that one ends, one
+of the remaining programs starts the next engine.
 """
 
 from __future__ import annotations
@@ -35,32 +35,33 @@ R = TypeVar("R")
 
 LEASE_SECONDS = 60.0
 _SIGNS_OF_LIFE = 3
-"""In one lease: two may be lost on their way."""
+"""Renewals per lease: two may be lost."""
 
 _LOOK_SECONDS = 20.0
-"""How long one request for a trial waits."""
+"""Timeout of one request for a trial."""
 
 _UNSAID_SECONDS = 5.0
-"""How long the first one waits: what it waits for is said then."""
+"""Timeout of the first request, after which the reason of the wait is printed."""
 
 _left: dict[str, dict[str, tuple[dict[str, Any], str]]] = {}
-"""The trials whose loop was left before their end, as by an exception in a cell of a notebook: by the uid of their
-experiment and their names, what `Experiment.taken_again` takes. The next loop of this program begins with them."""
+"""The trials whose loop was left before their end, for example by an exception in a cell of a notebook: by the uid of
+their experiment and their names, the arguments of `Experiment.taken_again`. The next loop of this program starts with
+them."""
 
 
-class StopTrial(Exception):  # noqa: N818 - it is no error: the trial is to end here
-    """The trial should stop: early stopping says so, or it is not needed any more. It has been ended already."""
+class StopTrial(Exception):  # noqa: N818 - not an error: the trial ends here
+    """The trial should stop, by early stopping or because it is no longer needed. It has already been ended."""
 
 
 class AskedTrial:
     """A trial that this program evaluates.
 
-    Leave it by `tell` or `fail`. As a context manager it fails with the exception that leaves the block, and takes
-    `StopTrial` for its end.
+    Leave it by `tell` or `fail`. As a context manager it fails with the exception that leaves the block, and is ended
+    by `StopTrial`.
 
     Attributes:
         name: Name of the trial.
-        parameters: Its arguments, with their Python types, without those that it does not have.
+        parameters: Its arguments, with their Python types, without absent ones.
     """
 
     def __init__(self, experiment: Experiment, name: str, parameters: dict[str, Any], ask_id: str) -> None:
@@ -83,7 +84,7 @@ class AskedTrial:
 
     @property
     def should_stop(self) -> str:
-        """Why the trial should stop, as far as this program knows; empty while it may go on."""
+        """The reason to stop the trial, as far as this program knows; empty while it may continue."""
         return self._stop
 
     def report(
@@ -96,14 +97,14 @@ class AskedTrial:
         """Report readings, such as once per epoch: `trial.report(loss=0.3, step=4)`, or `trial.report(0.3, 4)`.
 
         Args:
-            metrics: A reading of the objective, or readings by name, for names that are not Python's.
-            step: At which step of the training: a whole number from 0.
+            metrics: A reading of the objective, or readings by name, for names that are not valid in Python.
+            step: The training step: an integer from 0.
             **named: Further readings by name.
 
         Raises:
-            StopTrial: The trial should stop. It has been ended: go on with the next one.
+            StopTrial: The trial should stop. It has been ended: continue with the next one.
             InvalidError: It was ended before.
-            TypeError: A value, a name or the step is not what it should be.
+            TypeError: A value, a name or the step is invalid.
         """
         texts = self._texts(metrics, named)
         number = None if step is None else step_number(step)
@@ -127,11 +128,11 @@ class AskedTrial:
         """End the trial with its value, `trial.tell(loss=0.3)`; with one objective a number alone is enough.
 
         Args:
-            metrics: The value of the objective, or values by name. Left out: what was reported.
+            metrics: The value of the objective, or values by name; by default the reported one.
             **named: Further values by name.
 
         Returns:
-            Why the trial was not needed any more, such as that the goal is reached; empty as a rule.
+            The reason why the trial was no longer needed, such as a reached goal; usually empty.
 
         Raises:
             InvalidError: It has ended before, the objective is missing, or its lease ended and another program has it.
@@ -157,7 +158,7 @@ class AskedTrial:
     def __repr__(self) -> str:
         return f"AskedTrial({self.name}, {self.parameters})"
 
-    if not TYPE_CHECKING:  # which knows by itself what is missing
+    if not TYPE_CHECKING:  # type checkers report unknown attributes
 
         def __getattr__(self, name: str) -> Any:
             from katib.service.drafting import missing_attribute
@@ -165,7 +166,7 @@ class AskedTrial:
             raise missing_attribute("AskedTrial", name, self)
 
     def renew(self) -> None:
-        """Give a sign of life. The experiment's thread does so by itself."""
+        """Renew the lease. The experiment's thread does so by itself."""
         answer = self._experiment.call(
             lambda service, namespace: service.renew(namespace, self.name, ask_id=self._ask_id), patience_seconds=0.0
         )
@@ -203,12 +204,12 @@ class AskedTrial:
 class Experiment:
     """An experiment whose trials this program evaluates. Thread-safe; close it after its last use.
 
-    Made by `katib.create`, or by `katib.open(name).resume()`.
+    Created by `katib.create`, or by `katib.open(name).resume()`.
 
     Attributes:
         name: Name of the experiment.
-        uid: Its identity: another one of its name has another.
-        objective: Name of the metric that is optimized, or of the first of several.
+        uid: Its identity: another experiment of the same name has another one.
+        objective: Name of the objective metric, or of the first of several.
     """
 
     def __init__(
@@ -241,10 +242,10 @@ class Experiment:
         """Return the next trial for this program; wait while none is free.
 
         Args:
-            timeout_seconds: How long to wait; None: until there is one, or the experiment has ended.
+            timeout_seconds: Timeout; None: until there is one, or the experiment has ended.
 
         Returns:
-            None when the experiment has ended (`reason` says how), or the time is up.
+            None if the experiment has ended (`reason` says how), or after the timeout.
 
         Raises:
             InvalidError: The trials of this experiment run as jobs.
@@ -274,13 +275,13 @@ class Experiment:
             self._say_what_is_waited_for()
 
     def ask_until_done(self, parallel: int = 1) -> Iterator[AskedTrial]:
-        """Yield trials until the experiment has ended; of those that were yielded, at most `parallel` are under way.
+        """Yield trials until the experiment has ended, with at most `parallel` of them running.
 
-        In a plain loop one trial is under way at a time. With a pool of threads or processes, hand each trial on and
-        call its `tell` there: the next one comes as soon as there is room.
+        In a plain loop one trial runs at a time. With a pool of threads or processes, submit each trial and call its
+        `tell` there: the next one is yielded as soon as there is room.
 
         Args:
-            parallel: How many at once. An experiment that allows fewer is changed.
+            parallel: Number of parallel trials. An experiment that allows fewer is changed.
 
         Raises:
             RuntimeError: With `parallel=1`, the trial before has not ended.
@@ -319,12 +320,12 @@ class Experiment:
         return is_completed(self._stored())
 
     def result(self) -> TuneResult:
-        """Return what the experiment has found so far."""
+        """Return the result of the experiment so far."""
         stored = self._stored()
         return self._home.call(lambda service: read_result(service, stored, self._value, self._place))
 
     def close(self) -> None:
-        """Give no more signs of life, and close what was opened for this experiment. Closing twice is fine."""
+        """Stop renewing leases, and close the resources of this experiment. Closing twice is fine."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -339,7 +340,7 @@ class Experiment:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    if not TYPE_CHECKING:  # which knows by itself what is missing
+    if not TYPE_CHECKING:  # type checkers report unknown attributes
 
         def __getattr__(self, name: str) -> Any:
             from katib.service.drafting import missing_attribute
@@ -347,11 +348,11 @@ class Experiment:
             raise missing_attribute("Experiment", name, self)
 
     def call(self, request: Callable[[TuningService, str], R], *, patience_seconds: float = PATIENCE_SECONDS) -> R:
-        """Return the answer to a request; one that may be lost is sent again."""
+        """Return the answer to a request, which is repeated if it may be lost."""
         return self._home.call(lambda service: request(service, self._namespace), patience_seconds=patience_seconds)
 
     def trial_ended(self, trial: AskedTrial) -> None:
-        """Note that a trial is not under way any more."""
+        """Record that a trial has ended."""
         with self._changed:
             self._out.discard(trial)
             self._changed.notify_all()
@@ -364,7 +365,7 @@ class Experiment:
         return self.taken_again(given.name, parameters, request_id)
 
     def taken_again(self, name: str, parameters: dict[str, Any], ask_id: str) -> AskedTrial:
-        """Return a trial that was given to this program before, from the attributes that it had."""
+        """Return a trial that was given to this program before, from its attributes."""
         trial = AskedTrial(self, name, parameters, ask_id)
         with self._changed:
             self._out.add(trial)
@@ -374,7 +375,7 @@ class Experiment:
         return trial
 
     def _left_before(self) -> AskedTrial | None:
-        """Return a trial whose loop was left before its end; None where there is none that is still this program's."""
+        """Return a trial whose loop was left before its end; None if there is none that this program still holds."""
         left = _left.get(self.uid, {})
         while left:
             name = next(iter(left))
@@ -386,7 +387,7 @@ class Experiment:
         return None
 
     def _say_what_is_waited_for(self) -> None:
-        """Say once which trials have not ended: while their places are taken, there is no next one."""
+        """Print once which trials have not ended: while they hold the places, there is no next one."""
         if self._has_said:
             return
         listed = self.call(lambda service, namespace: service.trials(namespace, self.name, states=["Running"]))
@@ -401,10 +402,10 @@ class Experiment:
                 if parallel == 1:
                     raise RuntimeError(f"{left[0].name} has not ended; call its tell(...) in the loop")
                 del left
-                self._changed.wait(1.0)  # none that was forgotten notifies
+                self._changed.wait(1.0)  # forgotten trials do not notify
 
     def _beat(self) -> None:
-        """Give signs of life for the trials that this program still knows."""
+        """Renew the leases of the trials that this program still knows."""
         while True:
             with self._changed:
                 if not self._closed:
@@ -414,15 +415,15 @@ class Experiment:
             with self._changed:
                 trials = list(self._out)
             for trial in trials:
-                with suppress(KatibError):  # the next request of the trial itself says so
+                with suppress(KatibError):  # reported by the trial's next request
                     trial.renew()
 
 
 class AsyncTrial:
-    """A trial in a program of coroutines: each call of `AskedTrial` runs in a thread, and is awaited.
+    """A trial for coroutines: each call of `AskedTrial` runs in a thread, and is awaited.
 
     Attributes:
-        trial: The trial with calls that block.
+        trial: The trial with blocking calls.
     """
 
     def __init__(self, trial: AskedTrial) -> None:
@@ -460,13 +461,13 @@ class AsyncTrial:
 
 
 class AsyncExperiment:
-    """An experiment in a program of coroutines, as `AsyncTrial`."""
+    """An experiment for coroutines, like `AsyncTrial`."""
 
     def __init__(self, experiment: Experiment) -> None:
         self._experiment = experiment
 
     async def ask(self, timeout_seconds: float | None = None) -> AsyncTrial | None:
-        """Return the next trial; None when the experiment has ended, or the time is up."""
+        """Return the next trial; None if the experiment has ended, or after the timeout."""
         trial = await asyncio.to_thread(self._experiment.ask, timeout_seconds)
         return None if trial is None else AsyncTrial(trial)
 

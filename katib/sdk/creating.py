@@ -49,38 +49,38 @@ def create(
     server: str | None = None,
     namespace: str = DEFAULT_NAMESPACE,
 ) -> Experiment:
-    """Create an experiment whose trials this program asks for, evaluates and tells; or go on with the one of that name.
+    """Create an experiment whose trials this program evaluates, or continue the one of that name.
 
     Args:
         name: Name of the experiment.
-        parameters: Search space by name, made with `katib.search`.
+        parameters: Search space by name, created with `katib.search`.
         objective: Name of the metric to optimize.
         direction: `minimize` or `maximize`.
         goal: Value of the objective that ends the search.
-        objectives: Several objectives in place of one: the direction of each by name.
+        objectives: Several objectives instead of one: the direction of each by name.
         goals: Values of several objectives that end the search when one trial reaches all that are given.
         constraints: Bounds of metrics by name, such as `{"memory": (None, 8)}`: the best trial satisfies them.
-        max_trials: How many trials there are; None: until the experiment is stopped.
-        parallel: How many may be evaluated at once, by all programs together.
-        max_failed: How many failed trials end the search as failed.
+        max_trials: Number of trials; None: until the experiment is stopped.
+        parallel: Number of trials evaluated in parallel, by all programs together.
+        max_failed: Number of failed trials that ends the search as failed.
         algorithm: A suggestion algorithm; `katib algorithms` lists them, and `auto` chooses one of them.
         settings: Settings of the algorithm, such as `random_state`.
         early_stopping: An early stopping algorithm, such as `medianstop`; `trial.report` raises `katib.StopTrial` then.
         early_stopping_settings: Its settings.
         additional_metrics: Further metrics to keep.
-        strategy: How readings make a value: `min`, `max`, `latest`, `mean` or `mean(5)`; by default the best one.
+        strategy: The value of a trial's readings: `min`, `max`, `latest`, `mean` or `mean(5)`; by default the best one.
         initial_trials: Parameters to try first, a value for each parameter of the space.
         warm_start: Names of earlier experiments of the same place to learn from.
-        lease_seconds: How long a program that gives no sign of life keeps its trial.
-        lost: What becomes of the trial of a program that is lost: `ask-again` or `fail`.
-        restart: Begin again where there is one of this name, which is kept under a name with a number.
-        data_dir: Where everything is kept; by default $KATIB_HOME, else `.katib`.
+        lease_seconds: How long a program keeps its trial without renewing the lease.
+        lost: Treatment of the trial of a lost program: `ask-again` or `fail`.
+        restart: Start again if there is one of this name, which is kept under a name with a number.
+        data_dir: The data directory; by default $KATIB_HOME, else `.katib`.
         server: The URL of a server that keeps it instead.
-        namespace: Of the experiment.
+        namespace: Namespace of the experiment.
 
     Raises:
-        InvalidError: Anything wrong with the search space or the settings, all errors at once; or an experiment of that
-            name is there that searches something else.
+        InvalidError: The search space or the settings are invalid, with all errors at once; or an experiment of that
+            name has another search.
         TerminalError: Another program that is not a server works in the data directory.
     """
     search: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""What `katib.plots` does: find the service that knows an experiment, read it, draw the figure."""
+"""The implementation of `katib.plots`: finds the service of an experiment, reads it, draws the figure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class KeptExperiment(Protocol):
-    """What knows of an experiment its name and where it is kept, such as what `katib.tune` returned."""
+    """An experiment with its name and place, such as the result of `katib.tune`."""
 
     @property
     def name(self) -> str:
@@ -28,11 +28,11 @@ class KeptExperiment(Protocol):
 
 
 def draw_figure(name: str, experiment: str | KeptExperiment, choice: FigureOptions, place: Place) -> go.Figure:
-    """Return a figure of an experiment, given by its name or by what `katib.tune` returned.
+    """Return a figure of an experiment, given by its name or by a result of `katib.tune`.
 
     Raises:
-        InvalidError: It cannot be drawn, or the experiment does not have what was chosen.
-        NotFoundError: There is no such experiment.
+        InvalidError: It cannot be drawn, or the experiment lacks a chosen part.
+        NotFoundError: The experiment does not exist.
         UnavailableError: No server answers, and there is no data directory.
     """
     kind = figure_named(name)
@@ -44,7 +44,7 @@ def draw_figure(name: str, experiment: str | KeptExperiment, choice: FigureOptio
 
 
 def draw_comparison(experiments: Sequence[str | KeptExperiment], choice: FigureOptions, place: Place) -> go.Figure:
-    """Return the figure of several experiments; otherwise as `draw_figure`."""
+    """Return the figure of several experiments; see `draw_figure`."""
     found = []
     for experiment in experiments:
         title, own = _name_and_place(experiment, place)
@@ -54,7 +54,7 @@ def draw_comparison(experiments: Sequence[str | KeptExperiment], choice: FigureO
 
 
 def _name_and_place(experiment: str | KeptExperiment, place: Place) -> tuple[str, Place]:
-    """Return the name of an experiment and where it is kept; a result knows that of itself."""
+    """Return the name and place of an experiment; a result has its own."""
     if isinstance(experiment, str):
         return experiment.removeprefix("experiment/"), place
     if place.server is None and place.data_dir is None:

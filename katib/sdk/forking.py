@@ -1,8 +1,8 @@
-"""Trials that this program asks for, evaluated by jobs in forked processes, several at once.
+"""Evaluation of trials by jobs in forked processes, several at once.
 
-Each slot is a process without threads, which forks one for each of its jobs: a job that is killed is a failed trial,
-and what it leaves behind in memory goes with it. Jobs report through a pipe (`katib.report`), which answers whether to
-stop. The next trial is asked for as soon as a job ends.
+Each slot is a process without threads, which forks one for each of its jobs: a killed job is a failed trial, and its
+memory is freed with it. Jobs report through a pipe (`katib.report`), which answers whether to stop. The next trial is
+requested as soon as a job ends.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from katib.sdk.asking import AskedTrial, Experiment, StopTrial
 
 _FORKS = multiprocessing.get_context("fork")
 _LOOK_SECONDS = 1.0
-"""How soon a search that is interrupted while it waits, for a trial or for the end of one, ends."""
+"""Maximum delay until an interrupted search ends while it waits for a trial or for the end of one."""
 
 Readings = Mapping[str, float]
 
 
 class Outcome(NamedTuple):
-    """How a job ended.
+    """The outcome of a job.
 
     Attributes:
-        values: What it returned, by name of the metric; empty where its reports count.
-        failure: Why it failed; empty where it did not.
+        values: Returned values, by name of the metric; empty if its reports count.
+        failure: The reason of a failure; empty without one.
     """
 
     values: Readings
@@ -45,17 +45,17 @@ class Outcome(NamedTuple):
 
 
 Run = Callable[[Any], Outcome]
-"""Runs a job, which is whatever can be pickled; raises StopTrial where a report did."""
+"""Runs a job of any picklable type; raises StopTrial if a report did."""
 
 
 class Runner(Protocol):
     """Runs jobs, one after the other."""
 
     def run(self, job: Any, report: reporting.Receiver) -> Outcome | None:
-        """Return how a job ended; None where `close` ended it, or what runs it is gone."""
+        """Return the outcome of a job; None if `close` ended it, or its process is gone."""
 
     def close(self) -> None:
-        """End the job that runs, if any."""
+        """End the running job, if any."""
 
 
 class Here:
@@ -65,7 +65,7 @@ class Here:
         self._run = run
 
     def run(self, job: Any, report: reporting.Receiver) -> Outcome:
-        """Return how a job ended."""
+        """Return the outcome of a job."""
         reporting.have_received_by(report)
         try:
             return _outcome(self._run, job)
@@ -80,7 +80,7 @@ class Slot:
     """Runs jobs in processes that another process forks (`serve_jobs`).
 
     Args:
-        pipe: To that process.
+        pipe: Connection to that process.
         end: Ends it, and its job; called once.
     """
 
@@ -90,7 +90,7 @@ class Slot:
         self._lock = threading.Lock()
 
     def run(self, job: Any, report: reporting.Receiver) -> Outcome | None:
-        """Return how a job ended; None where `close` ended it, or what forks it is gone."""
+        """Return the outcome of a job; None if `close` ended it, or the forking process is gone."""
         with self._lock, suppress(EOFError, OSError):
             self.pipe.send(job)
             while not isinstance(message := self._received(), Outcome):
@@ -104,10 +104,10 @@ class Slot:
         return self.pipe.recv()
 
     def close(self) -> None:
-        """End the job that runs, if any. Closing twice is fine."""
+        """End the running job, if any. Closing twice is fine."""
         if not self.pipe.closed:
             with suppress(OSError), socket.socket(fileno=os.dup(self.pipe.fileno())) as end:
-                end.shutdown(socket.SHUT_RDWR)  # who reads at either end sees it; a closed descriptor they would not
+                end.shutdown(socket.SHUT_RDWR)  # readers at both ends notice it, unlike a closed descriptor
         self._end()
         with self._lock:
             self.pipe.close()
@@ -128,9 +128,9 @@ def fork_slot(pipe: Connection, inherited: Sequence[Connection], run: Run) -> An
     """Return a process that serves jobs.
 
     Args:
-        pipe: Where they come from.
-        inherited: What it closes, since it is none of its own.
-        run: Runs one.
+        pipe: Source of the jobs.
+        inherited: Connections to close, since they belong to other slots.
+        run: Runs a job.
     """
     process = _FORKS.Process(target=serve_jobs, args=(pipe, inherited, run), name="katib-jobs")
     _start(process)
@@ -143,7 +143,7 @@ def _end(process: Any) -> None:
 
 
 def _start(process: Any) -> None:
-    """Start a process; a signal to end this one waits until it is known, so that `end_with_children` ends it, too."""
+    """Start a process; a terminating signal is blocked until it is known, so that `end_with_children` ends it, too."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:
         process.start()
@@ -152,7 +152,7 @@ def _start(process: Any) -> None:
 
 
 def end_with_children(*_: object) -> None:
-    """End this process and those that it has forked: what a signal does."""
+    """End this process and its forks: a signal handler."""
     for child in multiprocessing.active_children():
         child.terminate()
     sys.exit()
@@ -183,7 +183,7 @@ def serve_jobs(pipe: Connection, inherited: Sequence[Connection], run: Run) -> N
 
 
 def _relayed(job: Connection, pipe: Connection, sentinel: int) -> Outcome | None:
-    """Pass messages of a job on, and the answers back, until it ends; return how, or None where it did not say."""
+    """Forward messages of a job, and the answers back, until it ends; return its outcome, or None without one."""
     while True:
         ready = wait([job, pipe, sentinel])
         if pipe in ready:
@@ -223,7 +223,7 @@ def _outcome(run: Run, job: Any) -> Outcome:
 
 
 def _answered(report: reporting.Receiver, readings: Readings, step: int | None) -> str:
-    """Report for a job; return why it should stop, empty while it may go on."""
+    """Report for a job; return the reason to stop, empty while it may continue."""
     try:
         report(readings, step)
     except StopTrial as stop:
@@ -237,12 +237,12 @@ def _answered(report: reporting.Receiver, readings: Readings, step: int | None) 
 def evaluate(experiment: Experiment, runners: Sequence[Runner], job_of: Callable[[AskedTrial], Any]) -> None:
     """Ask for trials and run a job for each, by all runners at once, until the experiment has ended.
 
-    What goes wrong with one runner ends all. The trial of a job that is interrupted, as by Ctrl-C, is asked for again
-    once its lease has ended.
+    An error of one runner ends all. The trial of an interrupted job, for example by Ctrl-C, is asked for again once its
+    lease has ended.
 
     Args:
-        experiment: Whose trials.
-        runners: Run the jobs.
+        experiment: The experiment.
+        runners: Runners of the jobs.
         job_of: Returns the job of a trial.
     """
     if len(runners) == 1:

@@ -1,8 +1,8 @@
-"""Where experiments are kept: on a server, in a data directory that is only read, or in an engine.
+"""Homes of experiments: a server, a data directory that is only read, or an engine.
 
-One engine works in a data directory, so all experiments of this process that are there share it. It ends when the last
-of them is closed, and with the process. Other programs are its guests meanwhile, by its door; when it has ended, one of
-them has the next engine.
+One engine works in a data directory, so all experiments of this process there share it. It ends when the last of them
+is closed, and with the process. Meanwhile other programs are its guests, through its socket; when it has ended, one of
+them starts the next engine.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 DEFAULT_SERVER = "http://127.0.0.1:8765"
-"""Where `katib serve` listens by default."""
+"""Default address of `katib serve`."""
 
 PATIENCE_SECONDS = 120.0
-"""How long a service that does not answer is tried again: long enough for its restart."""
+"""How long requests to a service that does not answer are repeated: long enough for its restart."""
 
 _RETRIES = Backoff(0.05, 5.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an experiment is kept.
+    """The place of an experiment.
 
     Attributes:
-        data_dir: A data directory; None: found as the command line finds it.
-        server: The URL of a server; None: as above.
-        namespace: Of the experiment; empty: the one that all experiments are in.
+        data_dir: A data directory; None: found as by the command line.
+        server: The URL of a server; None: likewise.
+        namespace: Namespace of the experiment; empty: the one that all experiments are in.
     """
 
     data_dir: str | Path | None = None
@@ -54,12 +54,12 @@ class Place:
 
 
 class Home:
-    """What runs experiments whose trials this program evaluates. Thread-safe; close it after its last use.
+    """A service for experiments whose trials this program evaluates. Thread-safe; close it after its last use.
 
     Args:
-        service: The way to it.
-        opened: What is closed with it.
-        host: The place to look for the next home where this is the engine of another program, and ends with that one.
+        service: The service.
+        opened: Resources to close with it.
+        host: The place to find the next home if this is the engine of another program, and ends with it.
     """
 
     def __init__(self, service: TuningService, opened: ExitStack, host: Place | None = None) -> None:
@@ -70,7 +70,7 @@ class Home:
         self._closed = False
 
     def call(self, request: Callable[[TuningService], R], *, patience_seconds: float = PATIENCE_SECONDS) -> R:
-        """Return the answer to a request; one that may be lost is sent again."""
+        """Return the answer to a request, which is repeated if it may be lost."""
         deadline, failures = time.monotonic() + patience_seconds, 0
         while True:
             service = self.service
@@ -86,16 +86,16 @@ class Home:
                 time.sleep(pause)
 
     def first_call(self, request: Callable[[TuningService], R]) -> R:
-        """Return the answer to a request; it is sent again to the next home only: another service may never answer."""
+        """Return the answer to a request, repeated only for the next home: another service may never answer."""
         return self.call(request, patience_seconds=PATIENCE_SECONDS if self.host is not None else 0.0)
 
     def close(self) -> None:
-        """Close what was opened. Closing twice is fine."""
+        """Close the opened resources. Closing twice is fine."""
         self._closed = True
         self._opened.close()
 
     def _move_from(self, service: TuningService) -> None:
-        """Open the next home where the program may have ended that had this one; it may be this program's now."""
+        """Open the next home if the program of this one may have ended; the next may belong to this program."""
         with self._moving:
             if self.host is not None and self.service is service and not self._closed:
                 found = open_home(self.host)
@@ -105,7 +105,7 @@ class Home:
 
 @dataclass(slots=True)
 class _Shared:
-    """An engine and how many experiments use it."""
+    """An engine with the number of experiments that use it."""
 
     engine: Engine
     stack: ExitStack
@@ -126,10 +126,10 @@ _engines = _Engines()
 
 @contextmanager
 def open_service(place: Place) -> Iterator[TuningService]:
-    """Open what keeps experiments, to read them.
+    """Open the service of experiments for reading.
 
-    A server or a data directory that was named, else that of $KATIB_SERVER, else the default server when one of this
-    account runs, else $KATIB_HOME or `.katib` right here.
+    A named server or data directory, else that of $KATIB_SERVER, else the default server if one of this account runs,
+    else $KATIB_HOME or `.katib` in the current directory.
 
     Raises:
         InvalidError: Both were named.
@@ -142,7 +142,7 @@ def open_service(place: Place) -> Iterator[TuningService]:
 
 @contextmanager
 def _opened(place: Place) -> Iterator[TuningService]:
-    """Open what keeps experiments, as `open_service`."""
+    """Open the service of experiments, as `open_service`."""
     from katib.doors.rest.notes import account_directory, note_of
 
     directory, server, token = _named(place)
@@ -161,11 +161,11 @@ def _opened(place: Place) -> Iterator[TuningService]:
 
 
 def open_home(place: Place) -> Home:
-    """Open what runs experiments whose trials this program evaluates.
+    """Open a home for experiments whose trials this program evaluates.
 
-    A server or a data directory that was named; else the server of $KATIB_SERVER; else the one that runs in the data
-    directory, or the default server of this account; else the engine of the data directory: of this process, or of
-    another program that has one there.
+    A named server or data directory; else the server of $KATIB_SERVER; else the one of the data directory, or the
+    default server of this account; else the engine of the data directory: of this process, or of another program that
+    has one there.
 
     Raises:
         InvalidError: Both were named.
@@ -188,7 +188,7 @@ def open_home(place: Place) -> Home:
 
 
 def say_what_is_waited_for(directory: Path, waiting: str) -> None:
-    """Print that a program works in a data directory, and how not to wait for it."""
+    """Print that a program works in a data directory, and how to avoid waiting for it."""
     ways = "data_dir= with another one searches at once, and so do many programs beside one `katib serve`"
     sys.stderr.write(f"{waiting}, which works in {directory}; {ways}\n")
 
@@ -208,7 +208,7 @@ def _client(server: str, token: str | None = None, *, socket: str = "") -> Abstr
 
 
 def _home_in(directory: Path, place: Place) -> Home:
-    """Open the engine of this process in a data directory, or the one that another program has there."""
+    """Open the engine of this process in a data directory, or the one of another program there."""
     from katib.doors.rest.door import reached_door
     from katib.doors.rest.notes import running_servers
     from katib.places.machine import HeldError, in_turn
@@ -230,7 +230,7 @@ def _home_in(directory: Path, place: Place) -> Home:
 
 @contextmanager
 def engine_here(directory: Path) -> Iterator[Engine | None]:
-    """Open the engine that experiments of this process have in a directory; None where they have none."""
+    """Open the engine of this process's experiments in a directory; None if there is none."""
     if _engines.process != os.getpid() or directory not in _engines.by_directory:
         yield None
         return
@@ -290,5 +290,5 @@ def _close_all() -> None:
         left = list(engines.by_directory.values())
         engines.by_directory.clear()
     for shared in left:
-        with suppress(TerminalError):  # of a data directory that is gone
+        with suppress(TerminalError):  # of a deleted data directory
             shared.stack.close()

@@ -1,6 +1,6 @@
-"""A run and its result as a notebook shows them: a bar that moves, a small table, the history.
+"""Display of a run and its result in a notebook: a progress bar, a small table, the history.
 
-A bar is a widget where `ipywidgets` is installed, else HTML that is replaced in place: nothing needs to be installed.
+A bar is a widget if `ipywidgets` is installed, else HTML that is replaced in place: nothing needs to be installed.
 IPython is not imported here: it runs a notebook, so it is loaded already.
 """
 
@@ -18,21 +18,21 @@ from katib.service.explaining.progress import BestChanged, ExperimentHeldUp, Fai
 from katib.service.tuning.reading import state_of
 
 _EVERY_SECONDS = 0.1
-"""How often the bar moves at most: trials that do nothing end faster than a browser draws."""
+"""Minimum pause between updates: trials that do nothing end faster than a browser draws."""
 
 _WIDTH, _HEIGHT, _LEFT, _PAD = 520, 150, 70, 10
-"""Of the history, in pixels."""
+"""Size of the history, in pixels."""
 
 
 def in_notebook() -> bool:
-    """Return whether this process is the kernel of a notebook."""
+    """Whether this process is the kernel of a notebook."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None
 
 
 class Bar:
-    """Shows a run as one bar with the best value so far, and the newest thing that a user should know.
+    """Shows a run as one bar with the best value so far, and the newest message to the user.
 
     Args:
         progress: The run.
@@ -62,7 +62,7 @@ class Bar:
         self._show()
 
     def tick(self) -> None:
-        """Show how far it is."""
+        """Update the progress."""
         self._show()
 
     def _show(self, *, last: bool = False) -> None:
@@ -83,7 +83,7 @@ class Bar:
 
 
 def _shown(text: str) -> Callable[[str], None]:
-    """Display HTML and return what replaces it."""
+    """Display HTML and return a function that replaces it."""
     display = sys.modules["IPython"].display
     try:
         import ipywidgets
@@ -116,11 +116,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> s
 def history(values: Sequence[float | None], *, maximize: bool) -> str:
     """Return the history of an objective as a small picture: the trials in order, and the best value so far as a line.
 
-    It is plain SVG, which every notebook shows without scripts, also in a file that is read elsewhere.
+    It is plain SVG, which every notebook shows without scripts, even in a copied file.
 
     Args:
-        values: One for each trial, oldest first; None and what is not finite is left out.
-        maximize: Whether more is better.
+        values: One for each trial, oldest first; None and non-finite ones are left out.
+        maximize: Whether larger is better.
     """
     points = [(i, value) for i, value in enumerate(values, 1) if value is not None and math.isfinite(value)]
     if len(points) < 2:  # noqa: PLR2004 - one point is in the table

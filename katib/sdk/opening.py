@@ -1,4 +1,4 @@
-"""`katib.open`: an experiment by its name alone, to read what it found, and to go on with it."""
+"""`katib.open`: an experiment by its name alone, for reading its result and continuing it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from katib.service.tuning.titles import name_meant, namespace_in_use
 
 @dataclass(frozen=True, slots=True, repr=False)
 class OpenedExperiment(TuneResult):
-    """What an experiment has found so far, and the way to go on with it."""
+    """The result of an experiment so far, with a method to continue it."""
 
     def resume(self, *, lease_seconds: float = 60.0) -> AskedExperiment:
         """Return the experiment, to ask for its trials: `katib.open("mine").resume()`; without trial template only.
 
         Args:
-            lease_seconds: How long a program that gives no sign of life keeps its trial.
+            lease_seconds: How long a program keeps its trial without renewing the lease.
         """
         with ExitStack() as opened:
             home = open_home(self.place)
@@ -44,16 +44,16 @@ def open_experiment(
     server: str | None = None,
     namespace: str = "",
 ) -> OpenedExperiment:
-    """Return what an experiment has found so far, whichever way it was started: `katib.open("digits").best`.
+    """Return the result of an experiment so far, however it was started: `katib.open("digits").best`.
 
     Args:
-        name: Name of the experiment, or title of the study; left out: the newest one.
-        data_dir: A data directory; by default where the command line looks.
+        name: Name of the experiment, or title of the study; by default the newest one.
+        data_dir: A data directory; by default that of the command line.
         server: The URL of a server.
         namespace: Of the experiment; by default the one that all experiments are in, else `default`.
 
     Raises:
-        NotFoundError: There is no such experiment.
+        NotFoundError: The experiment does not exist.
         UnavailableError: No server answers, and there is no data directory.
     """
     place = Place(data_dir, server, namespace)
@@ -68,6 +68,6 @@ def open_experiment(
 
 
 def _reader(experiment: Experiment) -> Callable[[str, str], Any]:
-    """Return what makes the Python value of an assignment, from the name of the parameter and its text."""
+    """Return a function that converts an assignment to its Python value, by the name of the parameter and the text."""
     types = {one.name: one.parameter_type for one in experiment.spec.parameters}
     return lambda name, text: typed_value(types.get(name, ""), text)

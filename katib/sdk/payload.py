@@ -1,4 +1,4 @@
-"""The function of a tuned run on its way to the trial processes: one file per function."""
+"""Serialization of a tuned function for the trial processes: one file per function."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from katib.sdk.search import Parameter
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """What a trial process needs besides its assignments.
+    """The input of a trial process besides its assignments.
 
     Attributes:
         function: The function to call.
         parameters: Its search space.
         constants: Arguments that are the same in every trial.
-        objectives: Names that a bare number returned by the function is reported under, or a tuple of several.
+        objectives: Names of a returned number, or of a tuple of several.
     """
 
     function: Callable[..., Any]
@@ -34,13 +34,13 @@ class Payload:
     objectives: Sequence[str]
 
     def words(self, text_of: Callable[[str], str]) -> list[str]:
-        """Return the words of a command line that say which value each parameter has."""
+        """Return the words of a command line with the value of each parameter."""
         return [f"{name}={text_of(name)}" for name in self.parameters]
 
     def arguments(self, words: Sequence[str]) -> dict[str, Any]:
         """Return the arguments of one trial from such words, with the types of the search space.
 
-        Words of parameters that the trial does not have are missing, and so are their arguments.
+        Words of absent parameters are missing, and so are their arguments.
         """
         arguments = dict(self.constants)
         rest = list(words)
@@ -52,12 +52,12 @@ class Payload:
         return arguments
 
     def pickled(self) -> bytes:
-        """Return the payload as it travels.
+        """Return the serialized payload.
 
         Raises:
-            CallError: The function holds what cannot be copied.
+            CallError: The function refers to objects that cannot be copied.
         """
-        # What is copied of the main module shares one namespace, which a function of that module shows when it is read.
+        # Copied parts of the main module share one namespace, which belongs to a function of that module when loaded.
         of_main = FunctionType(_nothing.__code__, vars(sys.modules["__main__"]))
         try:
             return b"".join(map(cloudpickle.dumps, (list(sys.path), (self, of_main))))
@@ -67,15 +67,15 @@ class Payload:
 
     @staticmethod
     def save(path: Path, pickled: bytes) -> None:
-        """Write a payload in place of an older one."""
+        """Replace the payload of a file."""
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_whole(path, pickled)
 
     @classmethod
     def load(cls, path: Path) -> tuple[Payload, dict[str, Any]]:
-        """Read a payload that this user wrote, and the names of its main module: unpickling runs code."""
+        """Read a payload of this user, and the names of its main module: unpickling runs code."""
         with path.open("rb") as file:
-            # Modules that the function came from must be found before it is read.
+            # The modules of the function must be importable before it is read.
             sys.path += [entry for entry in cloudpickle.load(file) if entry not in sys.path]
             found = cloudpickle.load(file)
         payload, of_main = found if isinstance(found, tuple) else (found, None)  # alone until version 0.2
@@ -99,7 +99,7 @@ def check_defaults(function: Callable[..., Any], parameters: Mapping[str, Any]) 
         parameters: All its arguments by name, `Parameter` or not.
 
     Raises:
-        CallError: It cannot.
+        CallError: It cannot be called.
     """
     conditional = [name for name, value in parameters.items() if isinstance(value, Parameter) and value.condition]
     if not conditional or takes_mapping(function, parameters):
@@ -118,7 +118,7 @@ def check_defaults(function: Callable[..., Any], parameters: Mapping[str, Any]) 
 
 
 def takes_mapping(function: Callable[..., Any], names: Mapping[str, Any]) -> bool:
-    """Return whether a function wants one mapping of all parameters rather than a keyword for each.
+    """Whether a function takes one mapping of all parameters rather than a keyword for each.
 
     Raises:
         CallError: It can be called neither way.

@@ -1,11 +1,11 @@
 """Figures of experiments in a notebook: `katib.plots.history("my-experiment")`.
 
-Each function returns a `plotly.graph_objects.Figure`, which notebooks show. An experiment is given by its name, or by
-what `katib.tune` returned. Every function raises InvalidError when the figure cannot be drawn of these trials or the
-experiment does not have what was chosen, NotFoundError when there is no such experiment, UnavailableError when no
-server and no data directory is there to ask.
+Each function returns a `plotly.graph_objects.Figure`, which notebooks show. An experiment is given by its name, or by a
+result of `katib.tune`. Every function raises InvalidError if the figure cannot be drawn for these trials or the
+experiment lacks a chosen part, NotFoundError if the experiment does not exist, UnavailableError if there is no server
+and no data directory.
 
-The functions are made from the catalogue of figures; `plots.pyi` tells editors and type checkers of them
+The functions are created from the catalogue of figures; `plots.pyi` declares them for editors and type checkers
 (`make golden` writes it).
 """
 
@@ -29,7 +29,7 @@ ARGUMENTS = {
     "by": ('Literal["step", "time"]', "step", "What progress is counted in: steps (a comparison: trials) or time."),
     "objectives": ("Sequence[str]", (), "Axes, two or three; none: the first objectives."),
 }
-"""What figures let choose: type, default, and what it means."""
+"""Options of figures: type, default, and meaning."""
 PLACE = {
     "data_dir": ("str | Path | None", None, "A data directory to read; by default where the command line looks."),
     "server": ("str | None", None, "The URL of a server to ask."),
@@ -38,10 +38,10 @@ PLACE = {
 
 
 class ResultPlots:
-    """The figures of what `katib.tune` found: `result.plot.history()`.
+    """The figures of a result of `katib.tune`: `result.plot.history()`.
 
     Args:
-        result: What was returned.
+        result: The result.
     """
 
     def __init__(self, result: Any) -> None:

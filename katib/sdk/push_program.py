@@ -1,7 +1,7 @@
 """The process beside a training program that sends its readings to the DB manager (`katib.sdk.pushing`).
 
-It reads as fast as the program writes, keeps what the DB manager does not take now, and sends it again. It ends with
-the program: when that says so, or when no process is left that could write.
+It reads as fast as the program writes, keeps readings while the DB manager refuses them, and repeats them. It ends with
+the program: on its message, or when no process is left that could write.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ from katib.sdk.reporting import ADDRESS_VARIABLE, TRIAL_VARIABLE
 from metrics_collector.reporter import Reporter
 
 MAX_WAITING = 200_000
-"""Readings that wait for a DB manager that is away, about 60 MB; further ones are dropped, and it is said how many."""
+"""Maximum waiting readings while the DB manager is unavailable, about 60 MB; further ones are dropped and counted."""
 
 _MAX_BATCH = 1_000
 """Readings of a report: Katib's DB manager refuses messages beyond 4 MB."""
 
 _MAX_AGE_SECONDS = 0.1
 _FIRST_AGE_SECONDS = 0.01
-"""Of a reading after a pause: early stopping hears of it at once, and a program that reports without end sends no more
-often."""
+"""Delay of the first reading after a pause: early stopping gets it at once, and a program that reports continuously
+sends no more often."""
 
 _PIPE_BYTES = 1 << 20
-"""What a program may write between two looks without waiting: about 20,000 readings."""
+"""Bytes that a program may write between two reads without blocking: about 20,000 readings."""
 
 _LOOK_SECONDS = 0.02
 _ANSWERS = 3
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Report = Callable[[str, Sequence[MetricLog]], None]
-"""Stores readings of a trial, all or none: `katib.model.metrics.ObservationLog.report`."""
+"""Stores readings of a trial, atomically: `katib.model.metrics.ObservationLog.report`."""
 
 
 class PushedReadings:
-    """Takes the lines that a program writes and hands the readings to a log.
+    """Parses a program's lines and passes the readings to a log.
 
     Args:
-        trial_name: Whose they are.
+        trial_name: The trial.
         report: Stores readings.
-        answer: Takes an answer to the program.
-        say: Takes a sentence for the output of the trial.
-        max_waiting: Readings that may wait.
+        answer: Sends an answer to the program.
+        say: Prints a sentence to the output of the trial.
+        max_waiting: Maximum number of waiting readings.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class PushedReadings:
         )
 
     def take(self, data: bytes) -> bool:
-        """Take a piece of what the program wrote; return False when it said that this is the end."""
+        """Process a chunk of the program's output; return False after its end message."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         readings: list[MetricLog] = []
         for line in lines:
@@ -100,7 +100,7 @@ class PushedReadings:
         return True
 
     def finish(self, seconds: float) -> int:
-        """Store what waits, for at most so long; report and return how many readings were not stored."""
+        """Store the waiting readings, within a timeout; report and return the number of readings not stored."""
         stored = threading.Event()
         self._reporter.flush(self._trial_name, stored.set)
         stored.wait(seconds)
@@ -149,7 +149,7 @@ def _count(number: int) -> str:
 
 
 def log_report(environment: Mapping[str, str]) -> Report:
-    """Return what stores readings in the log of this trial; the first call connects, and imports what that takes."""
+    """Return a function that stores readings in the log of this trial; the first call connects and imports."""
     logs: list[Report] = []
 
     def report(trial_name: str, readings: Sequence[MetricLog]) -> None:
@@ -165,8 +165,8 @@ def log_report(environment: Mapping[str, str]) -> Report:
 
 
 def _chunks(descriptor: int) -> Iterator[bytes]:
-    """Yield what comes through a pipe, some of it at once: each look of ours takes time from the program."""
-    with contextlib.suppress(OSError):  # more than an account may have
+    """Yield chunks from a pipe, with pauses: each read takes time from the program."""
+    with contextlib.suppress(OSError):  # above the limit of an account
         fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     while data := os.read(descriptor, _PIPE_BYTES):
         yield data
@@ -174,17 +174,17 @@ def _chunks(descriptor: int) -> Iterator[bytes]:
 
 
 def _answer(data: bytes) -> None:
-    with contextlib.suppress(OSError):  # the program waits no longer
+    with contextlib.suppress(OSError):  # the program no longer waits
         os.write(_ANSWERS, data)
 
 
 def main() -> None:
-    """Send until the program ends, then say what was not delivered, and leave at once."""
-    logging.disable()  # whatever happens is reported in sentences
+    """Send until the program ends, then report undelivered readings, and exit at once."""
+    logging.disable()  # events are reported in sentences
     pushed = PushedReadings(os.environ[TRIAL_VARIABLE], log_report(os.environ), _answer, say)
     for data in _chunks(0):
         if not pushed.take(data):
             break
     missing = pushed.finish(give_up_seconds())
     _answer(b"end\n")
-    os._exit(1 if missing else 0)  # a call that hangs must not keep it
+    os._exit(1 if missing else 0)  # without waiting for a hanging call

@@ -1,14 +1,14 @@
-"""From a training program to the process beside it that sends its readings (`katib.sdk.push_program`).
+"""Connection from a training program to the process that sends its readings (`katib.sdk.push_program`).
 
-What a call costs the program is one write to a pipe. It imports no gRPC, starts no thread and keeps no queue, so it may
-fork, be short of memory or hold Python's lock for minutes. A forked process writes to the same pipe; one that executes
+A call costs the program one write to a pipe. It imports no gRPC, starts no thread and keeps no queue, so it may fork,
+be short of memory or hold Python's lock for minutes. A forked process writes to the same pipe; one that executes
 another program opens a pipe of its own.
 
 The pipe carries lines of up to PIPE_BUF bytes, which the kernel never mixes:
 
-    TIME STEP NAME VALUE   a reading: microseconds since 1970; STEP is empty where there is none
-    flush NUMBER           answered with NUMBER when all before it is settled
-    end                    answered with `end` when all before it is settled or the time for it is over
+    TIME STEP NAME VALUE   a reading: microseconds since 1970; STEP is empty without one
+    flush NUMBER           answered with NUMBER when all earlier readings are settled
+    end                    answered with `end` when all earlier readings are settled or after a timeout
 
 separated by tabs; names have none.
 """
@@ -29,35 +29,35 @@ from typing import Any
 
 GIVE_UP_VARIABLE = "KATIB_GIVE_UP_SECONDS"
 GIVE_UP_SECONDS = 120.0
-"""How long the end of a program waits for a DB manager that is away."""
+"""Timeout of a program's end for an unavailable DB manager."""
 
 _MARGIN_SECONDS = 10.0
-"""What the process may need beyond that to start and to end."""
+"""Additional time for the process to start and to end."""
 
 _TERMINATE_SECONDS = 10.0
-"""The same wait, of a program that SIGTERM ends: less than the usual grace period."""
+"""The same timeout after SIGTERM: less than the usual grace period."""
 
 _HANDLER_SECONDS = 1.0
-"""The same, of one with its own handler of SIGTERM, which has more to do."""
+"""The same, for a program with its own handler of SIGTERM, which has more to do."""
 
 _MOST_STARTS = 3
-"""A process that ends by itself ends again; what is wrong with it stands on stderr."""
+"""A process that fails is not restarted more often; its error is on stderr."""
 
 _ANSWERS = 3
-"""Descriptor at which the process finds its end of the answers."""
+"""Descriptor of the process's end of the answers."""
 
 _END = b"end\n"
 _NOTHING = b""
-"""No answer is this one: who waits for it waits for the end of all answers."""
+"""Not an answer: waiting for it waits for the end of all answers."""
 
 
 def sender() -> Sender:
-    """Return what sends the readings of this program."""
+    """Return the sender of this program."""
     return _sender
 
 
 def give_up_seconds() -> float:
-    """Return how long the end waits for a DB manager that is away."""
+    """Return the timeout of the end for an unavailable DB manager."""
     try:
         return float(os.environ[GIVE_UP_VARIABLE])
     except (KeyError, ValueError):
@@ -79,7 +79,7 @@ class Sender:
         self._prepared = 0  # the program whose end is prepared
 
     def send(self, readings: Sequence[tuple[str, str]], step: int | None) -> None:
-        """Send readings, names and values as text. Never raises for what goes wrong beside the program."""
+        """Send readings, names and values as text. Never raises for errors of the process."""
         now = time.time_ns() // 1000
         number = "" if step is None else step
         lines = [f"{now}\t{number}\t{name}\t{text}\n" for name, text in readings]
@@ -91,7 +91,7 @@ class Sender:
                 self._write(chunk)
 
     def flush(self, seconds: float) -> bool:
-        """Wait until all that was sent is settled, for at most so long; return whether it is."""
+        """Wait until all sent readings are settled, within a timeout; return whether they are."""
         if not self._is_mine():
             return True
         if not self._lock.acquire(timeout=seconds):
@@ -105,21 +105,21 @@ class Sender:
             self._lock.release()
 
     def close(self) -> None:
-        """Send everything and wait for it, for a bounded time. Later readings start another process."""
+        """Send everything and wait for it, within a timeout. Later readings start another process."""
         if not self._is_mine():
             return
         with self._lock:
             self._write(_END)
             if self._is_mine():
                 if self._answer(_END, give_up_seconds() + _MARGIN_SECONDS):
-                    self._answer(_NOTHING, _MARGIN_SECONDS)  # until it is gone: it should not outlive the program
+                    self._answer(_NOTHING, _MARGIN_SECONDS)  # until it has ended: it should not outlive the program
                 else:
                     say("the process that sends metrics does not end; it is left alone")
             self._let_go()
             self._starts = 0
 
     def forked(self) -> None:
-        """Go on in a forked process: with the same pipe, without the threads that may have held the lock."""
+        """Continue in a forked process: with the same pipe, without the threads that may have held the lock."""
         self._lock = threading.RLock()
         self._starts = 0
 
@@ -134,7 +134,7 @@ class Sender:
             if pipe < 0 and not self._start():
                 return
             try:
-                # A program that closes all descriptors, as daemons do, may have a file of its own under this number.
+                # A program that closes all descriptors, as daemons do, may reuse this number for another file.
                 if os.fstat(self._pipe).st_ino == self._inodes[self._pipe]:
                     os.write(self._pipe, data)
                     return
@@ -142,7 +142,7 @@ class Sender:
                 pass
             with self._lock:
                 if self._pipe == pipe:
-                    if self._is_mine():  # it has ended by itself; its last words stand on stderr
+                    if self._is_mine():  # it has ended by itself; its last message is on stderr
                         last = " for good" * (self._starts >= _MOST_STARTS)
                         say(f"the process that sends metrics has ended{last}; what it had not sent is lost")
                     self._let_go()
@@ -166,7 +166,7 @@ class Sender:
         self._pipe = self._answers = -1
         self._inodes = {}
         if self._owner == os.getpid():
-            with contextlib.suppress(OSError):  # a program that waits for all its children has done that
+            with contextlib.suppress(OSError):  # the program may have waited for all its children
                 os.waitpid(self._child, os.WNOHANG)
 
     # --- the process --------------------------------------------------------------------------------------------------
@@ -196,14 +196,14 @@ class Sender:
         self._answers, answers_write = os.pipe()
         self._inodes = {descriptor: os.fstat(descriptor).st_ino for descriptor in (pipe, self._answers)}
         self._pipe, self._owner = pipe, os.getpid()
-        python = sys.executable or "python3"  # a program that embeds Python has none
+        python = sys.executable or "python3"  # empty in a program that embeds Python
         actions = [
             (os.POSIX_SPAWN_DUP2, pipe_read, 0),
             (os.POSIX_SPAWN_DUP2, answers_write, _ANSWERS),
             (os.POSIX_SPAWN_DUP2, 2, 1),
         ]
         try:
-            # Signals to the whole group, such as Ctrl-C, are the program's to answer: they stay blocked there.
+            # Signals to the whole group, such as Ctrl-C, are for the program: they stay blocked there.
             self._child = os.posix_spawnp(
                 python,
                 [python, "-P", "-Wignore", "-c", _PROGRAM, str(Path(__file__).parents[2])],
@@ -220,11 +220,11 @@ class Sender:
 
 
 _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from katib.sdk.push_program import main; main()"
-"""Finds this very package, however the program found it. It comes last: beside it may lie packages of any name."""
+"""Imports this very package, however the program found it. Its path comes last: others may be beside it."""
 
 
 def _chunks(lines: Sequence[str]) -> list[bytes]:
-    """Return lines together, as many as the kernel writes as a whole."""
+    """Join lines into chunks that the kernel writes atomically."""
     chunks = [b""]
     for line in lines:
         data = line.encode(errors="replace")
@@ -245,10 +245,10 @@ def say(sentence: str) -> None:
 
 
 def _call_at_exit(close: Callable[[], None]) -> None:
-    """Call something when this program ends.
+    """Register a function for the end of this program.
 
     A child of multiprocessing runs no exit functions, but finalizers of multiprocessing. And a parent waits for its
-    children in an exit function, before which nothing of ours should have ended.
+    children in an exit function, before which the sender must not end.
     """
     if (util := sys.modules.get("multiprocessing.util")) is not None:
         util.Finalize(None, close, exitpriority=-100)
@@ -259,7 +259,7 @@ def _call_at_exit(close: Callable[[], None]) -> None:
 def _flush_at_sigterm(sender: Sender) -> None:
     """Make SIGTERM wait for the readings before its previous handler runs."""
     if threading.current_thread() is not threading.main_thread():
-        return  # only that one may set handlers
+        return  # only the main thread may set handlers
     before = signal.getsignal(signal.SIGTERM)
     if before in (signal.SIG_IGN, None) or getattr(before, "katib_chained", False):
         return
@@ -274,7 +274,7 @@ def _flush_at_sigterm(sender: Sender) -> None:
         os.kill(os.getpid(), number)
 
     handle.katib_chained = True  # type: ignore[attr-defined]  # so that another start does not chain it again
-    with contextlib.suppress(ValueError):  # an interpreter within another one may not
+    with contextlib.suppress(ValueError):  # not allowed in a subinterpreter
         signal.signal(signal.SIGTERM, handle)
 
 

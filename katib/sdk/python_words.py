@@ -1,4 +1,4 @@
-"""What is wrong with a call of `katib.tune` that an Experiment could not tell any more."""
+"""Checks of the arguments of `katib.tune` that cannot be made on an Experiment."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ _MAPPINGS = {
     "settings": '{"random_state": 1}',
     "early_stopping_settings": '{"start_step": 4}',
 }
-"""Arguments that are mappings, and one of each."""
+"""Arguments that are mappings, with an example of each."""
 
 _SPACES_OF_OTHERS = ("hyperopt.", "optuna.distributions", "ray.tune.search.sample", "scipy.stats.", "skopt.space.")
-"""Modules of what declares a parameter elsewhere, and would be passed to the function as it is."""
+"""Modules of search spaces of other libraries, whose objects would be passed to the function unchanged."""
 _GRID = ["grid_search"]
-"""What Ray Tune makes of `tune.grid_search([...])`."""
+"""The form of `tune.grid_search([...])` of Ray Tune."""
 
 
 def check_arguments(parameters: Any, arguments: Mapping[str, Any], *, takes_constants: bool = True) -> None:
-    """Check what an Experiment could not tell: types that would become other fields, or none at all.
+    """Check types that would become other fields of an Experiment, or none at all.
 
     Args:
         parameters: The search space.
         arguments: The others, by name.
-        takes_constants: Whether a value that is no part of the search space is passed on as it is.
+        takes_constants: Whether a value outside the search space is passed on unchanged.
 
     Raises:
-        InvalidError: With all that is wrong.
+        InvalidError: With all errors.
     """
     errors = [*_wrong_space(parameters)]
     if not errors and not takes_constants:
@@ -125,7 +125,7 @@ def _wrong_space(parameters: Any) -> list[FieldError]:
 
 
 def _suggested(value: Any) -> str:
-    """Return the call of `katib.search` that a value looks like."""
+    """Return the call of `katib.search` that a value resembles."""
     if isinstance(value, range):
         step = f", step={abs(value.step)}" if abs(value.step) != 1 else ""
         return f"katib.search.int({min(value, default=0)}, {max(value, default=1)}{step})"
@@ -138,6 +138,6 @@ def _suggested(value: Any) -> str:
 
 
 def shortened(value: Any) -> str:
-    """Return a value as an error shows it."""
+    """Return a value as text for an error."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004 - one line of an error

@@ -1,6 +1,6 @@
-"""What a trial's program calls: it reports metrics, and finds its folder.
+"""Functions for a trial's program: reporting metrics, and its checkpoint folder.
 
-Imports next to nothing: every training program pays for it.
+Imports almost nothing: every training program pays for it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _LONGEST_NAME = 255
 _known_names: set[str] = set()
 _last_step: int | None = None
 Receiver = Callable[[Mapping[str, float], int | None], None]
-"""Takes values by name, and their step."""
+"""Receives values by name, and their step."""
 _receiver: Receiver | None = None
 _objective = ""
-"""What a reading without a name is of, where that is known."""
+"""The metric of a reading without a name, if known."""
 
 
 def report(
@@ -38,20 +38,20 @@ def report(
 ) -> None:
     """Report readings of metrics, such as once per epoch: `report(accuracy=0.91, loss=0.3, step=4)`.
 
-    In a trial that pushes its metrics they are sent by a process beside the program, which is waited for before the
-    program ends. In a job of a sweep of Hydra they go to the program that sweeps; `katib.StopTrial` is raised when the
-    job is to end. Elsewhere they are printed in the form that the collector reads, so a function that calls this also
-    runs outside of a trial. It may be called from any thread, and from processes that the program starts.
+    In a trial that pushes its metrics they are sent by a process beside the program, for which the program's end waits.
+    In a job of a Hydra sweep they go to the sweeping program; `katib.StopTrial` is raised when the job should end.
+    Elsewhere they are printed in the collector's format, so a function that calls this also runs outside of a trial. It
+    may be called from any thread, and from processes that the program starts.
 
     Args:
-        metrics: Readings by name, for names that are not Python's, such as `{"val/loss": 0.3}`; in a function of
+        metrics: Readings by name, for names that are not valid in Python, such as `{"val/loss": 0.3}`; in a function of
             `katib.tune` with one objective also a reading of that: `report(0.3, 4)`.
-        step: At which step of the training, such as an epoch: a whole number from 0.
-        **named: Further readings by name. A value is a number or what `float()` takes, such as a NumPy scalar or a
+        step: The training step, such as an epoch: an integer from 0.
+        **named: Further readings by name. A value is a number or an argument of `float()`, such as a NumPy scalar or a
             tensor of one element. NaN and infinities are kept, but are never the best.
 
     Raises:
-        TypeError: A value, a name or the step is not what it should be. Nothing of this call is reported then.
+        TypeError: A value, a name or the step is invalid. Nothing of this call is reported then.
     """
     readings = metric_texts(named if metrics is None else {**_by_name(metrics, step), **named})
     number = None if step is None else step_number(step)
@@ -71,10 +71,10 @@ def report(
 
 
 def checkpoint_dir() -> Path | None:
-    """Return the folder in which this trial keeps its checkpoint; None where it has none, as outside of a trial.
+    """Return the checkpoint folder of this trial; None if it has none, such as outside of a trial.
 
-    It is empty when the trial begins, and as the trial left it when the trial goes on; with an algorithm that hands
-    checkpoints on, a trial begins with a copy of what another one left.
+    It is empty when the trial starts, and unchanged when the trial continues; with an algorithm that passes checkpoints
+    on, a trial starts with a copy of another one's.
     """
     from pathlib import Path
 
@@ -83,23 +83,23 @@ def checkpoint_dir() -> Path | None:
 
 
 def last_step() -> int | None:
-    """Return the step that this process reported last; None when it reported none."""
+    """Return the last step that this process reported; None if it reported none."""
     return _last_step
 
 
 def has_reported(name: str = "") -> bool:
-    """Return whether this process has reported a metric, or anything."""
+    """Whether this process has reported a metric, or anything."""
     return name in _known_names if name else bool(_known_names)
 
 
 def name_objective(name: str) -> None:
-    """Have `report(0.3)` report readings of this metric; empty: none."""
+    """Set the metric of `report(0.3)`; empty: none."""
     global _objective  # noqa: PLW0603 - of this process
     _objective = name
 
 
 def have_received_by(receiver: Receiver | None) -> None:
-    """Have a function take what this process reports, instead of sending or printing it; None: no longer."""
+    """Set a receiver of this process's reports, instead of sending or printing them; None: remove it."""
     global _receiver  # noqa: PLW0603 - of this process
     _receiver = receiver
 
@@ -112,7 +112,7 @@ def _print(readings: Sequence[tuple[str, str]], step: int | None) -> None:
 
 
 def _sender() -> Sender | None:
-    """Return what pushes the readings of this trial; None where they are printed."""
+    """Return the sender of this trial's readings; None if they are printed."""
     if not (os.environ.get(ADDRESS_VARIABLE) and os.environ.get(TRIAL_VARIABLE)):
         return None
     from katib.sdk.pushing import sender
@@ -127,7 +127,7 @@ def metric_texts(metrics: Mapping[str, SupportsFloat]) -> list[tuple[str, str]]:
     """Return names and values as text.
 
     Raises:
-        TypeError: Some of them cannot be reported; it names them all.
+        TypeError: Some of them cannot be reported; the message names all of these.
     """
     try:
         texts = [(name, float.__repr__(float(value))) for name, value in metrics.items()]
@@ -143,7 +143,7 @@ def metric_texts(metrics: Mapping[str, SupportsFloat]) -> list[tuple[str, str]]:
 
 
 def _by_name(metrics: object, step: object) -> Mapping[str, SupportsFloat]:
-    """Return readings by name. Raises TypeError for one that has none, with the call that gives it one."""
+    """Return readings by name. Raises TypeError for one without a name, with the correct call."""
     if isinstance(metrics, Mapping):
         return metrics
     if _objective and not isinstance(metrics, str):
@@ -156,7 +156,7 @@ def _by_name(metrics: object, step: object) -> Mapping[str, SupportsFloat]:
 
 
 def _number(value: Any) -> float:
-    """Return a value as a number; `float` takes no array of NumPy with one element any more."""
+    """Convert a value to a number; `float` no longer accepts NumPy arrays of one element."""
     try:
         return float(value)
     except TypeError:
@@ -180,10 +180,10 @@ def _name_problem(name: object) -> str:
 
 
 def step_number(step: SupportsIndex) -> int:
-    """Return a step as a number.
+    """Convert a step to a number.
 
     Raises:
-        TypeError: It is not a whole number from 0.
+        TypeError: It is not an integer from 0.
     """
     try:
         number = step.__index__()

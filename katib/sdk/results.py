@@ -1,4 +1,4 @@
-"""What an experiment found, as `katib.tune` returns it: trials, the best of them, a table, figures."""
+"""The result of an experiment, as returned by `katib.tune`: trials, the best of them, a table, figures."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ _ROWS = 5
 
 
 class TuneError(KatibError):
-    """The experiment failed, or not one of its trials brought a value."""
+    """The experiment failed, or no trial has a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """One trial.
+    """The result of a trial.
 
     Attributes:
         name: Name of the trial; `katib logs NAME` prints its output.
-        state: How it ended: `Succeeded`, `Failed`, `EarlyStopped`, ...
-        parameters: Its arguments, with their Python types, without those that it did not have.
-        value: The objective, or the first of several; None when it was not read.
-        values: Each objective by name; None where it was not read.
-        metrics: Further metrics by name, as they were at the best reading of the objective; None where not read.
+        state: Its final state: `Succeeded`, `Failed`, `EarlyStopped`, ...
+        parameters: Its arguments, with their Python types, without absent ones.
+        value: The objective, or the first of several; None if it was not read.
+        values: Each objective by name; None if it was not read.
+        metrics: Further metrics by name, at the best reading of the objective; None if not read.
     """
 
     name: str
@@ -61,7 +61,7 @@ class TrialResult:
     values: dict[str, float | None] = field(default_factory=dict)
     metrics: dict[str, float | None] = field(default_factory=dict)
 
-    if not TYPE_CHECKING:  # which knows by itself what is missing
+    if not TYPE_CHECKING:  # type checkers report unknown attributes
 
         def __getattr__(self, name: str) -> Any:
             from katib.service.drafting import missing_attribute
@@ -71,16 +71,16 @@ class TrialResult:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TuneResult:
-    """What an experiment found. Printed, it is a small table; a notebook shows its history as well.
+    """The result of an experiment. Printed, it is a small table; a notebook shows its history as well.
 
     Attributes:
         name: Name of the experiment.
         reason: How it ended, in a sentence; while it runs, its state.
         objectives: `minimize` or `maximize` by name of the metric, the most important first.
         trials: All trials, oldest first.
-        pareto: With several objectives the trials that no other one beats in all of them, in the order of the first.
+        pareto: With several objectives the Pareto-optimal trials, in the order of the first objective.
         place: Where the experiment is kept.
-        nothing: Why no trial is the best; empty when there is one.
+        nothing: The reason why no trial is the best; empty if there is one.
     """
 
     name: str
@@ -105,7 +105,7 @@ class TuneResult:
 
     @property
     def data_dir(self) -> Path | None:
-        """The data directory of the experiment; None when it is elsewhere."""
+        """The data directory of the experiment; None if it is elsewhere."""
         return None if self.place.data_dir is None else Path(self.place.data_dir)
 
     @property
@@ -123,8 +123,8 @@ class TuneResult:
     def dataframe(self) -> pd.DataFrame:
         """Return the trials as a table of pandas, oldest first.
 
-        Columns: `trial`, `state`, each objective and metric by its name, each parameter as `params_NAME`; missing where
-        a trial has none.
+        Columns: `trial`, `state`, each objective and metric by its name, each parameter as `params_NAME`; missing if a
+        trial has none.
 
         Raises:
             ImportError: pandas is not installed.
@@ -182,7 +182,7 @@ class TuneResult:
         valued = [trial for trial in self.trials if trial.value is not None and trial != self._best]
         return [self.best, *sorted(valued, key=lambda trial: sign * (trial.value or 0.0))]
 
-    if not TYPE_CHECKING:  # which knows by itself what is missing
+    if not TYPE_CHECKING:  # type checkers report unknown attributes
 
         def __getattr__(self, name: str) -> Any:
             from katib.service.drafting import missing_attribute
@@ -193,13 +193,13 @@ class TuneResult:
 def read_result(
     service: TuningService, experiment: Experiment, value: Callable[[str, str], Any], place: Place
 ) -> TuneResult:
-    """Return what an experiment has found so far.
+    """Return the result of an experiment so far.
 
     Args:
-        service: What keeps it.
-        experiment: As it is now.
-        value: Returns the Python value of an assignment, from the name of the parameter and its text.
-        place: Where the service is.
+        service: The service of the experiment.
+        experiment: The present object.
+        value: Converts an assignment to its Python value, by the name of the parameter and the text.
+        place: Place of the service.
     """
     name = experiment.name
     trials: list[TrialResult] = []
@@ -227,7 +227,7 @@ def read_result(
 
 
 def _nothing(service: TuningService, experiment: Experiment, trials: Sequence[TrialResult], place: Place) -> str:
-    """Return why no trial is the best."""
+    """Return the reason why no trial is the best."""
     failed = state_of(experiment) == "Failed"
     none = infeasible_words(experiment) or f"none of {len(trials)} trials brought a value"
     cause = last_condition(experiment).message if failed else none
@@ -235,7 +235,7 @@ def _nothing(service: TuningService, experiment: Experiment, trials: Sequence[Tr
 
 
 def last_words(service: TuningService, trials: Sequence[TrialResult], namespace: str, said: str) -> str:
-    """Return why the newest trial without a value has none; empty when all have one, or that was said before."""
+    """Return why the newest trial without a value has none; empty if all have one, or that was said before."""
     lost = next((trial for trial in reversed(trials) if trial.state in _FAILURES or _is_odd(trial.value)), None)
     if lost is None:
         return ""

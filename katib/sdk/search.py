@@ -1,4 +1,4 @@
-"""What a parameter of a tuned function may be.
+"""Parameters of a tuned function.
 
 tune(train, {"lr": search.double(1e-4, 1e-1, log=True), "layers": search.int(1, 4), "act": search.categorical(...)})
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from katib.errors import invalid
 from katib.service.drafting import missing_attribute, takes_its_arguments
 
-# Katib's words written out: the models that name them take longer to import than many a trial runs.
+# Katib's words written out: importing the models that name them takes longer than many a trial runs.
 ParameterType = Literal["double", "int", "categorical", "discrete"]
 _LOG_UNIFORM = "logUniform"
 
@@ -26,11 +26,11 @@ class Parameter:
     """One parameter of the search space.
 
     Attributes:
-        type: What Katib calls `parameterType`.
-        space: The feasible space as an Experiment has it.
-        choices: The Python values behind the texts of a list; empty for numbers.
-        condition: Name of the parameter that decides whether this one has a value, and for which of its values; None
-            for a parameter that always has one.
+        type: Katib's `parameterType`.
+        space: The feasible space in an Experiment.
+        choices: The Python values of the texts of a list; empty for numbers.
+        condition: Name of the parameter that decides whether this one has a value, and its deciding values; None for a
+            parameter that always has one.
     """
 
     type: ParameterType
@@ -39,9 +39,9 @@ class Parameter:
     condition: tuple[str, tuple[str, ...]] | None = None
 
     def when(self, parameter: str, *values: Any) -> Parameter:
-        """Return this parameter as one that has a value only where another one has one of these.
+        """Return this parameter as one that is present only for certain values of another one.
 
-        Elsewhere its argument is not passed, so the function needs a default for it.
+        Otherwise its argument is not passed, so the function needs a default for it.
 
         Args:
             parameter: Name of the other one: a choice, an int, or a double with a step. It may be conditional itself.
@@ -81,34 +81,34 @@ def double(min: float, max: float, *, step: float | None = None, log: bool = Fal
 
 @takes_its_arguments
 def int(min: builtins.int, max: builtins.int, *, step: builtins.int = 1, log: bool = False) -> Parameter:  # noqa: A001, A002 - Katib's names
-    """Return a whole parameter between two bounds, both included."""
+    """Return an integer parameter between two bounds, both included."""
     return _number("int", _whole(min), _whole(max), None if step == 1 else _whole(step), log=log)
 
 
 @takes_its_arguments
 def categorical(choices: Iterable[Any]) -> Parameter:
-    """Return a parameter that is one of some values of any type, in no order.
+    """Return a parameter with one of some values of any type, unordered.
 
     Raises:
-        InvalidError: Two of them read the same as text, such as 1 and "1".
+        InvalidError: Two of them have the same text, such as 1 and "1".
     """
     return _choice("categorical", choices)
 
 
 @takes_its_arguments
 def discrete(choices: Iterable[float]) -> Parameter:
-    """Return a parameter that is one of some numbers."""
+    """Return a parameter with one of some numbers."""
     return _choice("discrete", choices)
 
 
-if not TYPE_CHECKING:  # which knows all names
+if not TYPE_CHECKING:  # type checkers know all names
 
     def __getattr__(name: str) -> Any:
         raise missing_attribute("katib.search", name, ["double", "int", "categorical", "discrete"])
 
 
 def _whole(value: Any) -> Any:
-    """Return a number such as 1e3 as what it is, a whole one; anything else as it is."""
+    """Return a whole number such as 1e3 as an int; anything else unchanged."""
     return builtins.int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -139,7 +139,7 @@ def _choice(kind: ParameterType, choices: Any) -> Parameter:
 
 
 def _text(value: Any, others: Container[str]) -> str:
-    """Return a choice as an experiment has it: the same in each process, so without the address of an object."""
+    """Return the text of a choice in an experiment: the same in each process, so without the address of an object."""
     text = str(value)
     if " at 0x" not in text:
         return text

@@ -1,4 +1,4 @@
-"""What `katib.tune` and `katib.create` write into an Experiment: the search, from arguments of Python."""
+"""Conversion of the Python arguments of `katib.tune` and `katib.create` to fields of an Experiment."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def search_spec(
     initial_trials: Sequence[Mapping[str, Any]],
     warm_start: Sequence[str],
 ) -> Json:
-    """Return the fields of a spec that say what is searched and how; the arguments are those of `katib.tune`.
+    """Return the fields of a spec that define the search; the arguments are those of `katib.tune`.
 
     Raises:
-        InvalidError: A goal is given for what is not an objective.
+        InvalidError: A goal is given for a metric that is not an objective.
     """
     single = {"type": direction, "objectiveMetricName": objective, "goal": goal}
     bounds = constraints or {}
@@ -60,7 +60,7 @@ def search_spec(
 
 
 def document_of(experiment: Json) -> str:
-    """Return an experiment as text; numbers of NumPy are numbers, and what is none is refused where it stands."""
+    """Return an experiment as text; numbers of NumPy are converted, and other unsupported values are refused."""
     return json.dumps(experiment, default=lambda value: value.item() if hasattr(value, "item") else str(value))
 
 

@@ -17,11 +17,11 @@ from katib.service.drafting import same_here
 
 
 def evaluate(payload: Payload, words: Sequence[str]) -> None:
-    """Call the function with the assignments of one trial and report what it returns."""
+    """Call the function with the assignments of one trial and report its result."""
     metrics = called(payload, payload.arguments(words))
     if metrics:
-        report(metrics, step=last_step())  # the end of a curve, wherever that stands
-    if lacks := lacking(payload, metrics):  # what it printed may still hold the objective
+        report(metrics, step=last_step())  # the end of the curve, at any step
+    if lacks := lacking(payload, metrics):  # its output may still hold the objective
         sys.stderr.write(f"{lacks}\n")
 
 
@@ -32,7 +32,7 @@ def file_here(file: Path) -> Path:
 
 
 def lacking(payload: Payload, metrics: Mapping[str, float]) -> str:
-    """Return that a function brought no value of an objective, and what to do; empty where it did."""
+    """Return a message that a function returned no value of an objective, with the remedy; empty if it did."""
     wanted = next((name for name in payload.objectives if name not in metrics and not has_reported(name)), "")
     if not wanted:
         return ""
@@ -43,7 +43,7 @@ def lacking(payload: Payload, metrics: Mapping[str, float]) -> str:
 
 
 def called(payload: Payload, arguments: Mapping[str, Any]) -> dict[str, float]:
-    """Call the function, and return its metrics; none where it reported itself.
+    """Call the function, and return its metrics; empty if it reported itself.
 
     Raises:
         TypeError: It returned something else.
@@ -72,7 +72,7 @@ def called(payload: Payload, arguments: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _called_with_mapping(function: Callable[[dict[str, Any]], Any], mapping: dict[str, Any]) -> Any:
-    """Return what a function of one mapping returns; where it takes that for something else, say so."""
+    """Return the result of a function of one mapping; explain an error from another library's interface."""
     one = next(iter(mapping))
     cause = f"the function has no argument {one}, so it was called with one mapping of all"
     remedy = "name its arguments as the search space does"
@@ -94,7 +94,7 @@ def _called_with_mapping(function: Callable[[dict[str, Any]], Any], mapping: dic
 
 
 def lines_of(error: BaseException) -> str:
-    """Return an error of a function as Python prints it, without the lines of ours that called the function."""
+    """Return an error of a function as Python prints it, without our own stack frames."""
     entry = error.__traceback__
     while entry is not None and entry.tb_frame.f_globals.get("__package__") == __package__:
         entry = entry.tb_next

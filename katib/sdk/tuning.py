@@ -46,17 +46,17 @@ if TYPE_CHECKING:
 
 _CONTAINER = "function"
 _FILE = 3
-"""Where its command has the file of the function."""
+"""The path of the function's file in its command."""
 
 _LEASE_SECONDS = 6.0
-"""Of trials that this process evaluates: signs of life cost nothing here, and the next run waits so long for the trials
-of one that was interrupted."""
+"""Lease of trials that this process evaluates: renewals cost nothing here, and the next run waits this long for the
+trials of an interrupted one."""
 
 _CHECK_SECONDS = 1.0
-"""How often it is checked that the data directory is at its path."""
+"""Pause between checks that the data directory is at its path."""
 
 _LAST_CHANGES_SECONDS = 2.0
-"""How long the ends of the last trials are waited for once the experiment has ended."""
+"""Timeout for the ends of the last trials once the experiment has ended."""
 
 
 @takes_its_arguments
@@ -88,48 +88,48 @@ def tune(
     restart: bool = False,
     verbose: bool = True,
 ) -> TuneResult:
-    """Search the best arguments of a function, each trial in a process of its own.
+    """Search for the best arguments of a function, each trial in a separate process.
 
     Args:
         function: Takes the parameters by name, or one mapping of them. Returns the objective, a mapping of metrics, or
             None when it calls `katib.report` itself. May be defined in a script or a notebook.
-        parameters: Search space by name, made with `katib.search`; any other value is passed as it is. Where the
-            condition of a parameter does not hold, its argument is not passed.
+        parameters: Search space by name, created with `katib.search`; any other value is passed unchanged. The argument
+            of an absent conditional parameter is not passed.
         objective: Name of the metric to optimize.
         direction: `minimize` or `maximize`.
         goal: Value of the objective that ends the search.
-        objectives: Several objectives in place of one: the direction of each by name, such as
+        objectives: Several objectives instead of one: the direction of each by name, such as
             `{"accuracy": "maximize", "seconds": "minimize"}`. The function returns or reports all of them.
-        goals: Values of several objectives that end the search when one trial reaches all that are given.
+        goals: Values of several objectives that end the search when one trial reaches all given ones.
         constraints: Bounds of metrics by name, such as `{"memory": (None, 8)}`: the best trial satisfies them.
-        max_trials: How many trials to run.
-        parallel: How many at once; by default as many as the machine has cores, at most 4.
-        max_failed: How many failed trials end the search as failed.
+        max_trials: Number of trials.
+        parallel: Number of parallel trials; by default the number of cores, at most 4.
+        max_failed: Number of failed trials that ends the search as failed.
         algorithm: A suggestion algorithm; `katib algorithms` lists them, and `auto` chooses one of them.
         settings: Settings of the algorithm, such as `random_state`.
         early_stopping: An early stopping algorithm, such as `medianstop`.
         early_stopping_settings: Its settings.
         additional_metrics: Further metrics to keep.
-        strategy: How readings make a value: `min`, `max`, `latest`, `mean` or `mean(5)`; by default the best one.
+        strategy: The value of a trial's readings: `min`, `max`, `latest`, `mean` or `mean(5)`; by default the best one.
         initial_trials: Arguments to try first, a value for each parameter of the space.
         warm_start: Names of earlier experiments of the same data directory to learn from.
-        name: Name of the experiment. Tuning again under the same name goes on with what is unfinished, or further when
-            `max_trials` is raised, with the function as it is by then. The failed trials of one that failed
-            run again; any other that has ended is returned as it is.
-        data_dir: Where everything is kept; by default $KATIB_HOME, else `.katib`. Where `katib serve` works in it, that
-            server runs the trials; while another program works in it, this one waits.
+        name: Name of the experiment. Tuning again under the same name continues an unfinished one, or one whose
+            `max_trials` was raised, with the present function. The failed trials of one that failed run again; any
+            other that has ended is returned unchanged.
+        data_dir: The data directory; by default $KATIB_HOME, else `.katib`. If `katib serve` works in it, that server
+            runs the trials; while another program works in it, this one waits.
         preload: Modules to import once, such as `["sklearn"]`: each trial is then a fork of a process that has them and
-            the function, and takes milliseconds to start. What trials print is shown here and not kept.
+            the function, and takes milliseconds to start. The trials' output is shown here and not kept.
         checkpoint: Give each trial a folder, `katib.checkpoint_dir()`, that stays the same until the experiment is
-            deleted. A trial that is paused, or cut off by Ctrl-C or a crash, keeps its readings and goes on from what
-            its function has left there; with a `name`, when the same call is made again.
-        restart: Run all of it again where there is one of this name, which is kept under a name with a number.
+            deleted. A trial that is paused, or cut off by Ctrl-C or a crash, keeps its readings and continues from the
+            files in that folder; with a `name`, when the same call is made again.
+        restart: Run all of it again if there is one of this name, which is kept under a name with a number.
         verbose: Print a line for each trial; in a notebook, show a bar with the best value so far.
 
     Raises:
-        InvalidError: Anything wrong with the search space or the settings, all errors at once.
+        InvalidError: The search space or the settings are invalid, with all errors at once.
         TerminalError: This process works in the data directory already, such as by `katib.create`.
-        TuneError: The experiment failed, such as by too many failed trials, or no trial brought a value.
+        TuneError: The experiment failed, such as by too many failed trials, or no trial has a value.
         TypeError: The function can be called neither with the names nor with a mapping, or lacks the default of a
             conditional parameter.
     """
@@ -186,7 +186,7 @@ def tune(
     named = {**arguments, "parameters": space}
     with said_once(), python_words(), _submitted(root, experiment, named, file, pickled) as running:
         service, submitted, had_ended = running.service, running.experiment, running.had_ended
-        url = running.url if preload is None else ""  # where this process evaluates, its end ends that
+        url = running.url if preload is None else ""  # trials evaluated by this process end with it
         for note in (*_lists_of(constants), *running.notes) if verbose else ():
             sys.stderr.write(f"{note}\n")
         if verbose and url and not had_ended:
@@ -211,16 +211,16 @@ def tune(
 
 
 class _Running(NamedTuple):
-    """An experiment that a search submitted, and what runs it.
+    """A submitted experiment, and its service.
 
     Attributes:
-        service: What runs it.
-        experiment: As stored.
-        url: Where the server listens; empty for an engine.
-        had_ended: Whether it had ended before and is left as it is.
-        notes: What to say about one that was there before, a sentence each.
-        is_shared: Whether what runs it stays when this search ends.
-        engine: What runs it where that is of this process.
+        service: The service that runs it.
+        experiment: The stored experiment.
+        url: Address of the server; empty for an engine.
+        had_ended: Whether it had ended before and is left unchanged.
+        notes: Notes about an earlier experiment, a sentence each.
+        is_shared: Whether the service continues when this search ends.
+        engine: The engine, if it belongs to this process.
     """
 
     service: TuningService
@@ -236,13 +236,14 @@ class _Running(NamedTuple):
 def _submitted(
     root: Path, experiment: Json, arguments: Mapping[str, Any], file: Path, pickled: bytes
 ) -> Iterator[_Running]:
-    """Submit an experiment to the server of its data directory, else to an engine of this process, which starts.
+    """Submit an experiment to the server of its data directory, else to a new engine of this process.
 
     Args:
         root: The data directory.
-        experiment: What to submit.
+        experiment: The experiment.
         arguments: By name, as `in_arguments` takes them.
-        file: Where trials find the function; written when the experiment is known to be valid, before they start.
+        file: Path of the function's file for trials; written when the experiment is known to be valid, before they
+            start.
         pickled: Its content.
     """
     with ExitStack() as opened:
@@ -271,10 +272,10 @@ def _submitted(
 def _taken(
     service: TuningService, experiment: Json, arguments: Mapping[str, Any], file: Path, pickled: bytes
 ) -> _Running:
-    """Have a service take an experiment, with the function in its file; as `_submitted`.
+    """Submit an experiment to a service, with the function in its file; see `_submitted`.
 
     Raises:
-        InvalidError: It is wrong, or it differs from the one of this name, whose function stays as it was.
+        InvalidError: It is invalid, or it differs from the one of this name, whose function stays unchanged.
     """
     name = experiment["metadata"]["name"]
     _keep_path(service, experiment, name)
@@ -302,7 +303,7 @@ def _taken(
 
 
 def _keep_path(service: TuningService, experiment: Json, name: str) -> None:
-    """Have an experiment name the file of its function as the stored one does, whose data directory may have moved."""
+    """Use the path of the function's file in the stored experiment, whose data directory may have moved."""
     with suppress(NotFoundError, LookupError, TypeError):
         found = service.get(Experiment, DEFAULT_NAMESPACE, name).encode()
         there, here = (_command_of(one) for one in (found, experiment))
@@ -317,13 +318,13 @@ def _command_of(experiment: Json) -> list[str]:
 
 
 def _run(service: TuningService, document: str, name: str, *, restart: bool) -> RunOutcome:
-    """Submit an experiment; the failed trials of one of its name that failed run again: its function may be fixed."""
+    """Submit an experiment; if the one of its name failed, its failed trials run again: the function may be fixed."""
     with suppress(NotFoundError):
         found = service.get(Experiment, DEFAULT_NAMESPACE, name)
         if not restart and state_of(found) == "Failed":
             try:
                 outcome = service.run(document, source=name, choice=Choice(retry_failed=True))
-            except InvalidError:  # it searches something else now
+            except InvalidError:  # its search has changed
                 restart = ended_without_value(found)
             else:
                 return replace(outcome, notes=(f"{name} had failed, so its failed trials run again",))
@@ -334,7 +335,7 @@ def _run(service: TuningService, document: str, name: str, *, restart: bool) -> 
 
 
 def _stop(running: _Running, name: str, root: Path, *, url: str, verbose: bool) -> None:
-    """Stop a search that was interrupted, unless a server goes on with it, and say how it goes on."""
+    """Stop an interrupted search, unless a server continues it, and print how to continue."""
     again = f"the same call with name={name!r}"
     if url:
         way = (
@@ -342,7 +343,7 @@ def _stop(running: _Running, name: str, root: Path, *, url: str, verbose: bool) 
         )
     else:
         way = f"interrupted: what {name} has found is kept in {root}; {again} goes on from there"
-        if running.is_shared:  # by other experiments of this process, whose engine would go on with it
+        if running.is_shared:  # other experiments of this process use the engine, which would continue it
             with suppress(KatibError):
                 running.service.edit(DEFAULT_NAMESPACE, name, counts={}, stopped=True)
             way += "; trials that run now go on to their ends"
@@ -359,7 +360,7 @@ def _lists_of(constants: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _option_of(root: Path) -> str:
-    """Return the option with which commands find a data directory, after a blank; empty where they find it without."""
+    """Return the option for commands to find a data directory, after a blank; empty if they find it without."""
     is_default = root == Path(os.environ.get("KATIB_HOME") or ".katib")
     is_found = is_default and not os.environ.get("KATIB_CONTEXT") and not os.environ.get("KATIB_SERVER")
     return "" if is_found else f" --data-dir {shlex.quote(str(root))}"
@@ -403,7 +404,7 @@ def _evaluated(
     """Have a warm process evaluate the trials of an experiment; return it when it has ended.
 
     Raises:
-        TuneError: The process is gone.
+        TuneError: The process has ended.
     """
     slots = warm_slots(file, preload, stored.spec.parallel_trial_count or 1)
     place = Place(file.parent.parent)
@@ -417,7 +418,7 @@ def _evaluated(
     followed: list[Experiment] = []
 
     def show() -> None:
-        with suppress(KatibError):  # of a search that was interrupted
+        with suppress(KatibError):  # of an interrupted search
             followed.append(follow())
 
     showing = threading.Thread(target=show, name="katib-tune", daemon=True)
@@ -439,7 +440,7 @@ def _follow(running: _Running, *, verbose: bool) -> Experiment:
     service, experiment = running.service, running.experiment
     progress = Progress(experiment, datetime.now(UTC))
     with _display(progress, verbose=verbose) as display:
-        # The experiment's own changes may overtake those of its trials, which are then read as they are.
+        # The experiment's own changes may overtake those of its trials, which are then read directly.
         last = partial(service.changes, DEFAULT_NAMESPACE, experiment.name, timeout_seconds=_LAST_CHANGES_SECONDS)
         for changes in (partial(_changes, running), last):
             for change in changes():
@@ -455,7 +456,7 @@ def _follow(running: _Running, *, verbose: bool) -> Experiment:
 
 
 def _changes(running: _Running) -> Iterator[Change]:
-    """Yield the changes of an experiment; those of an engine of this process while it has its data directory."""
+    """Yield the changes of an experiment; from an engine of this process while it has its data directory."""
     patience, place = None if running.engine is None else _CHECK_SECONDS, ""
     while True:
         changes = running.service.changes(

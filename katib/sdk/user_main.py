@@ -1,7 +1,7 @@
 """The main module of processes that a tuned function starts, such as those of a pool with `spawn` or `forkserver`.
 
-`multiprocessing` imports the main module of its parent in such processes. That of a trial is ours, so it names this one
-instead (`as_main`), which has the names of the program that the function came from.
+`multiprocessing` imports the main module of its parent in such processes. For a trial that would be ours, so it names
+this one instead (`as_main`), which has the names of the function's own program.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FILE = "KATIB_FUNCTION_FILE"
 
 
 def as_main(file: Path) -> Payload:
-    """Return the payload in a file; the main module of this process becomes that of the program that it came from."""
+    """Load the payload of a file; the main module of this process becomes that of the function's program."""
     payload, names = Payload.load(file)
     main = sys.modules["__main__"]
     vars(main).update(names)

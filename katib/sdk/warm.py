@@ -1,6 +1,6 @@
 """The warm process of `katib.tune(..., preload=...)`: `python -m katib.sdk.warm PAYLOAD PIPES [MODULE ...]`.
 
-It has imported the modules and the function when trials come, and forks a process for each.
+It imports the modules and the function before trials arrive, and forks a process for each.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _END_SECONDS = 10.0
 
 
 def warm_slots(file: Path, modules: Sequence[str], count: int) -> list[Slot]:
-    """Return slots of a warm process that is started now; it ends with the last of them.
+    """Start a warm process and return its slots; it ends with the last of them.
 
     Args:
-        file: Has the payload.
-        modules: Are imported.
-        count: How many slots.
+        file: The file of the payload.
+        modules: Modules to import.
+        count: Number of slots.
     """
     pipes = [Pipe() for _ in range(count)]
     numbers = [theirs.fileno() for _, theirs in pipes]
@@ -57,7 +57,7 @@ def _end(process: subprocess.Popen[bytes], lock: threading.Lock) -> None:
 
 
 def evaluated(payload: Payload, parameters: Mapping[str, Any]) -> Outcome:
-    """Return what the function does with the parameters of a trial."""
+    """Return the outcome of the function with the parameters of a trial."""
     try:
         metrics = called(payload, {**payload.constants, **parameters})
         return Outcome({}, lacks) if (lacks := lacking(payload, metrics)) else Outcome(metrics)

@@ -1,12 +1,12 @@
-"""The page for people: what a browser shows of a tuning service.
+"""The web page of a tuning service.
 
-Belongs here: pages (Jinja2 templates), their styles and scripts, the data that scripts ask for, the live stream.
-Does not belong here: what a figure shows (`katib.figures`), what can be asked (`katib.service.tuning`), by whom
+Belongs here: pages (Jinja2 templates), their styles and scripts, the data for scripts, the live stream.
+Does not belong here: the content of figures (`katib.figures`), verbs (`katib.service.tuning`), access rights
 (`katib.doors.rest`).
 
-`ui_routes` lists everything that answers. A page is complete without its scripts but for figures and live
-changes: what a template shows comes from a view (`views`), a pure function of objects. Scripts are ES modules without a
-build; everything that a page needs comes from this server.
+`ui_routes` lists all routes. A page is complete without its scripts except for figures and live changes: a template
+shows a view (`views`), a pure function of objects. Scripts are ES modules without a build; everything that a page needs
+comes from this server.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ __all__ = ["ui_routes"]
 
 
 def ui_routes(closing: Closing, optuna_line: Callable[[], str] = str) -> PageRouter:
-    """Return the routes of the pages, of what their scripts ask for, and of what these are made of.
+    """Return the routes of the pages, of the data for their scripts, and of their files.
 
     Args:
         closing: Ends all streams when the server is about to stop.
-        optuna_line: Returns the expression that connects Optuna to the server; empty where no client of it can connect.
+        optuna_line: Returns the expression that connects Optuna to the server; empty if no client can connect.
     """
     tables = Tables(closing)
     router = PageRouter(show_problem)
@@ -57,5 +57,5 @@ def ui_routes(closing: Closing, optuna_line: Callable[[], str] = str) -> PageRou
         compare_pages(tables),
     )
     for part in parts:
-        router.routes.extend(part.routes)  # to include them would build each again
+        router.routes.extend(part.routes)  # including them would build each again
     return router

@@ -1,4 +1,4 @@
-"""The pages about the service itself: its algorithms with what each is for, and its health."""
+"""The pages about the service itself: its algorithms with their purposes, and its health."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FEATURES = {
 }
 _LIBRARIES = ("optuna", "scikit-optimize", "cmaes", "grpcio", "sqlalchemy", "kubernetes", "plotly")
 _MOST_EXPLAINED = 12
-"""Explaining an experiment reads its trials: so many of those in doubt are explained, the newest first."""
+"""Maximum number of explained experiments, the newest first: explaining one reads its trials."""
 _CHECKS = {"controllers": "Controllers", "database": "Database of objects"}
 
 
@@ -65,7 +65,7 @@ def about_pages() -> APIRouter:
 
 
 def shown_algorithm(info: AlgorithmInfo) -> Json:
-    """Return what the page says of an algorithm."""
+    """Return the description of an algorithm for the page."""
     return {
         "name": info.name,
         "summary": info.summary,
@@ -103,7 +103,7 @@ def _readiness(pages: Mapping[str, Page]) -> Iterator[Json]:
 
 
 def _metrics_check(service: TuningService, experiments: list[Experiment]) -> Json:
-    """Ask the log of metrics for one reading."""
+    """Query the log of metrics for one reading."""
     name = "Log of metrics"
     for experiment in experiments:
         try:
@@ -119,7 +119,7 @@ def _metrics_check(service: TuningService, experiments: list[Experiment]) -> Jso
 
 
 def _services(service: TuningService, experiments: list[Experiment]) -> Iterator[Json]:
-    """Yield the suggestion service of each experiment that goes on."""
+    """Yield the suggestion service of each unfinished experiment."""
     for experiment in [one for one in experiments if not is_completed(one)][:_MOST_EXPLAINED]:
         namespace, name = experiment.namespace, experiment.name
         algorithm = algorithm_of(experiment)
@@ -132,9 +132,9 @@ def _services(service: TuningService, experiments: list[Experiment]) -> Iterator
 
 
 def _doubtful(service: TuningService, experiments: list[Experiment]) -> Iterator[Json]:
-    """Yield what waits or failed, each with why; what only progresses, or was stopped or interrupted, is no problem."""
+    """Yield waiting and failed objects, each with the reason; progressing, stopped or interrupted ones are left out."""
     doubtful = [one for one in experiments if state_of(one) == "Failed" or not (is_completed(one) or is_at_rest(one))]
-    doubtful.sort(key=_has_running_trials)  # those that wait or failed come first
+    doubtful.sort(key=_has_running_trials)  # waiting and failed ones come first
     for experiment in doubtful[:_MOST_EXPLAINED]:
         namespace, name = experiment.namespace, experiment.name
         try:
@@ -180,9 +180,9 @@ ADVICE: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("experiments for Katib's service on scikit-optimize", ("bayesianoptimization",)),
     ("something to compare with", ("random",)),
 )
-"""Situations, and the algorithms that suit them, as docs/reference/algorithms.md has them. `auto` chooses otherwise."""
+"""Situations and suitable algorithms, as in docs/reference/algorithms.md. `auto` has its own rules."""
 
 
 def suits(algorithm: str) -> str:
-    """Return what an algorithm is for, a clause; empty where nothing is known."""
+    """Return the purpose of an algorithm, a clause; empty if unknown."""
     return next((situation for situation, names in ADVICE if algorithm in names), "")

@@ -1,6 +1,6 @@
-"""Scripts, styles and Plotly: sent compressed, and kept by browsers until they change.
+"""Scripts, styles and Plotly: sent compressed, and cached by browsers until they change.
 
-Every address holds a digest of all that is sent, so a browser may keep a file for a year and never has an old one.
+Every address holds a digest of all files, so a browser may cache a file for a year and never has an old one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DIGITS = 12
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file as it is sent."""
+    """A file in its sent form."""
 
     media_type: str
     body: bytes

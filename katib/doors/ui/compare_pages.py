@@ -36,10 +36,10 @@ from katib.service.tuning.service import TuningService
 _PATIENCE_SECONDS = 20.0
 _MOST_OFFERED = 50
 _MOST_SEARCHED = 3
-"""Experiments whose trials are searched by name at once: each fills a table."""
+"""Maximum number of experiments searched for trials by name: each fills a table."""
 _MOST_NAMES = 1_000
 _LINES = 20
-"""Of the output of each trial."""
+"""Lines shown of each trial's output."""
 _MOST_BYTES = 20_000
 
 Names = Annotated[list[str], Query(max_length=100)]
@@ -51,14 +51,14 @@ T = TypeVar("T", Experiment, Trial)
 
 @dataclass(slots=True)
 class _Found(Generic[T]):
-    """Objects that could be read, and sentences about the others."""
+    """The objects that could be read, and sentences about the others."""
 
     objects: list[T] = field(default_factory=list)
     problems: list[dict[str, str]] = field(default_factory=list)
 
 
 def compare_pages(tables: Tables) -> APIRouter:
-    """Return the routes of the page and of what its script asks for."""
+    """Return the routes of the page and of the data for its script."""
     router = APIRouter()
 
     @router.get("/compare")
@@ -123,7 +123,7 @@ def compare_pages(tables: Tables) -> APIRouter:
 
     @router.get("/data/compare/trials")
     def find_trials(service: Service, user: Viewer, search: Text = "") -> list[str]:
-        """Return trials by a part of their name: trials are called after their experiment."""
+        """Return trials by a part of their name: trials are named after their experiment."""
         part = search.strip().rpartition("/")[2]
         if not part:
             return []
@@ -164,13 +164,13 @@ def _columns(found: _Found[T], kind: str, groups: Callable[[Sequence[T]], Any], 
 
 
 def _output(service: TuningService, trial: Trial) -> dict[str, str]:
-    """Return the end of what a trial printed."""
+    """Return the end of a trial's output."""
     read = attempt(lambda: b"".join(service.logs(trial.namespace, trial.name, tail_lines=_LINES)), b"")
     return {"name": trial.name, "text": readable(read.value[-_MOST_BYTES:]), "problem": read.problem}
 
 
 def _address(wanted: dict[str, list[Key]], kind: str, without: Key) -> str:
-    """Return the address of the page without one of the compared."""
+    """Return the address of the page without one of the compared objects."""
     pairs = [
         (other.lower(), str(reference))
         for other, found in wanted.items()
@@ -181,7 +181,7 @@ def _address(wanted: dict[str, list[Key]], kind: str, without: Key) -> str:
 
 
 def _experiment_data(tables: Tables, service: TuningService, user: Any, reference: Key) -> ExperimentData | None:
-    """Return the trials of an experiment; None where it cannot be read, which the page says beside the picture."""
+    """Return the trials of an experiment; None if it cannot be read, which the page reports beside the picture."""
     try:
         table = tables.table(service, user, reference.namespace, reference.name)
         snapshot = table.snapshot(wait_seconds=_PATIENCE_SECONDS)
@@ -191,6 +191,6 @@ def _experiment_data(tables: Tables, service: TuningService, user: Any, referenc
 
 
 def _all_experiments(service: TuningService) -> Sequence[Experiment]:
-    """Return all experiments, none where they may not be listed: names can be written without."""
+    """Return all experiments; none if they may not be listed: names can be typed without a list."""
     none: Sequence[Experiment] = ()
     return attempt(partial(service.experiments, None), none).value

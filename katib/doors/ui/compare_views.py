@@ -35,21 +35,21 @@ from katib.service.tuning.service import DEFAULT_NAMESPACE
 T = TypeVar("T", Experiment, Trial)
 
 MOST_COMPARED = 14
-"""Beside each other: more have no room, neither in a table nor as lines in one axis."""
+"""Maximum number of compared objects: more do not fit, neither into a table nor as lines in one plot."""
 _ABSENT = "-"
 _LONGEST = 200
-"""Of a text; architectures have hundreds of characters."""
+"""Maximum length of a text; architectures have hundreds of characters."""
 
 
 def references(field: str, texts: Iterable[str]) -> list[Key]:
-    """Return the experiments or trials to be compared, each once.
+    """Return the experiments or trials to compare, each once.
 
     Args:
         field: Name of the question's field, for errors.
         texts: `NAMESPACE/NAME`, or a name in the namespace `default`; blank ones are left out.
 
     Raises:
-        InvalidError: One is neither, or there are too many.
+        InvalidError: A reference is malformed, or there are too many.
     """
     found: dict[Key, None] = {}
     for text in filter(None, map(str.strip, texts)):
@@ -65,12 +65,12 @@ def references(field: str, texts: Iterable[str]) -> list[Key]:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What one of the compared has of something.
+    """A value of one compared object.
 
     Attributes:
-        text: Short.
-        exact: With every digit.
-        link: Where it leads; empty: nowhere.
+        text: Short form.
+        exact: Form with every digit.
+        link: Address of a link; empty: none.
         is_best: Whether it is the best of its row.
     """
 
@@ -82,12 +82,12 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Something that all of the compared may have.
+    """A property of the compared objects.
 
     Attributes:
-        title: What it is.
-        cells: One for each of the compared.
-        differs: Whether they differ in it.
+        title: Its name.
+        cells: One for each compared object.
+        differs: Whether the objects differ in it.
     """
 
     title: str
@@ -132,7 +132,7 @@ def experiment_groups(experiments: Sequence[Experiment]) -> list[Group]:
 
 
 def why_no_history(experiments: Sequence[Experiment]) -> str:
-    """Return in a sentence why the best so far of experiments cannot stand in one picture; empty when it can."""
+    """Return a sentence why the best so far of experiments cannot be drawn together; empty if it can."""
     if len(experiments) < 2:  # noqa: PLR2004 - one alone has its history on its own page
         return "Add another experiment for a picture of both."
     objectives = {e.name: objectives_of(e)[0] for e in experiments}
@@ -168,7 +168,7 @@ def trial_groups(trials: Sequence[Trial]) -> list[Group]:
 
 
 def shared_metrics(trials: Sequence[Trial], names: Callable[[Trial], Iterable[str]]) -> list[str]:
-    """Return the metrics that can be drawn of trials, those of the first ones first."""
+    """Return the drawable metrics of trials, those of the first ones first."""
     return list(dict.fromkeys(name for trial in trials for name in names(trial)))
 
 
@@ -183,7 +183,7 @@ def _row_of(title: str, texts: Sequence[str | None]) -> Row:
 
 
 def _rows_of_all(objects: Sequence[T], read: Callable[[T], dict[str, str]], prefix: str = "") -> list[Row]:
-    """Return a row for everything that any of them has."""
+    """Return a row for every property that any of them has."""
     found = [read(obj) for obj in objects]
     names = dict.fromkeys(name for one in found for name in one)
     return [_row_of(f"{prefix}{name}", [one.get(name) for one in found]) for name in names]

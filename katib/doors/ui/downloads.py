@@ -1,7 +1,7 @@
-"""Trials as files: CSV, JSON and Parquet, made and sent a part at a time.
+"""Trials as files: CSV, JSON and Parquet, created and sent in parts.
 
-Numbers are numbers with every digit, times are in ISO 8601 (UTC), durations are seconds; what a trial does not have is
-empty, null in JSON.
+Numbers are numbers with every digit, times are in ISO 8601 (UTC), durations are seconds; absent values are empty, null
+in JSON.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PARQUET_ROWS = 20_000
 
 
 class FileFormat(StrEnum):
-    """What a file is written in."""
+    """The format of a file."""
 
     CSV = "csv"
     JSON = "json"
@@ -43,7 +43,7 @@ def write_trials(form: FileFormat, table: TrialTable, columns: Sequence[Column],
     """Return the parts of a file of some trials.
 
     Raises:
-        InvalidError: The format takes a package that is not installed.
+        InvalidError: The format needs a package that is not installed.
     """
     if form is FileFormat.PARQUET and find_spec("pyarrow") is None:
         remedy = "install katib[files] where this program runs, or take csv or json"
@@ -52,7 +52,7 @@ def write_trials(form: FileFormat, table: TrialTable, columns: Sequence[Column],
 
 
 def values_of(table: TrialTable, column: Column, rows: Rows) -> list[Any]:
-    """Return values as JSON has them. It has no word for infinities: they are texts."""
+    """Return values for JSON, in which infinities are texts."""
     if column.kind is Kind.TEXT:
         return list(table.names[rows])
     numbers = numbers_of(table, column)[rows].tolist()
@@ -118,7 +118,7 @@ _WRITERS: dict[FileFormat, _Write] = {
 
 @dataclass(slots=True)
 class _Sink:
-    """A file that is only written to, and read while it is."""
+    """A write-only file, read while it is written."""
 
     parts: list[bytes] = field(default_factory=list)
     place: int = 0
@@ -134,13 +134,13 @@ class _Sink:
         return self.place
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: there is no buffer."""
 
     def close(self) -> None:
         self.closed = True
 
     def taken(self) -> bytes:
-        """Return what was written since the last call."""
+        """Return the data written since the last call."""
         found = b"".join(self.parts)
         self.parts.clear()
         return found

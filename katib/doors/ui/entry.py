@@ -1,4 +1,4 @@
-"""How a person gets in and out, and what is shown where a page cannot be."""
+"""Sign-in and sign-out, and the page for errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CAUSES = {
 
 
 def entry_routes() -> APIRouter:
-    """Return the routes that let a browser in and out."""
+    """Return the routes for signing in and out."""
     router = APIRouter()
 
     @router.get("/open")
@@ -67,10 +67,10 @@ def entry_routes() -> APIRouter:
 
 
 def show_problem(request: Request, problem: Problem) -> Response:
-    """Return the page in place of the one that was asked for.
+    """Return the error page instead of the requested one.
 
-    A browser that follows a link of another site leaves our cookie at home; the page that loads itself again is of
-    our own site, and has it.
+    A browser that follows a link of another site does not send our cookie; the page that reloads itself is of our own
+    site, and sends it.
     """
     if problem["status"] == HTTPStatus.UNAUTHORIZED and sessions_of(request) is not None:
         here = here_of(request)
@@ -81,12 +81,12 @@ def show_problem(request: Request, problem: Problem) -> Response:
 
 
 def page_within(page: str) -> str:
-    """Return a page's address relative to the root of all pages if it leads to one of ours, else that of the root."""
+    """Return a page's address relative to the root of all pages if it is one of ours, else that of the root."""
     return page if _PAGE.fullmatch(page) else ""
 
 
 def is_typed(headers: Headers) -> bool:
-    """Return whether a browser says for certain that no other site led here; then it sends new cookies at once."""
+    """Whether the browser declares that no other site led here; then new cookies are sent at once."""
     return bool(headers.get("sec-fetch-site")) and is_own_site(headers)
 
 
@@ -111,7 +111,7 @@ def _with_session(request: Request, answer: Response, value: str, seconds: int) 
 
 
 def is_encrypted(request: Request) -> bool:
-    """Return whether the browser speaks https, to a proxy before us: the proxy says so, or the browser itself."""
+    """Whether the browser uses https, to a proxy before us: the proxy or the browser reports it."""
     headers = Headers(request.scope["headers"])
     forwarded = headers.get("x-forwarded-proto").rpartition(",")[2].strip().lower()
     return "https" in (forwarded, request.url.scheme) or headers.get("origin").startswith("https://")

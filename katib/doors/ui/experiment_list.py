@@ -1,4 +1,4 @@
-"""Which experiments the list shows, and in which order: a question in, rows out. Pure."""
+"""Filtering and sorting of the list of experiments: a query in, rows out. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from katib.figures.trials import number_of
 Order = Callable[[Summary], Any]
 
 SIZE = 50
-"""Rows of a page."""
+"""Rows per page."""
 
 _SEARCHED = ("name", "algorithm", "metric", "notes")
 
@@ -34,16 +34,16 @@ SORTS: dict[str, tuple[str, Order]] = {
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """The experiments that a user asks to see.
+    """A user's query of the list.
 
     Attributes:
         text: Part of the name, the algorithm, the metric, a tag or the notes, in any case.
         states: Only experiments in one of these; empty: in any.
-        namespaces: Only those of these namespaces; empty: of all.
-        tags: Only those that have all of these.
-        sort: Column to order by; empty: the newest first.
+        namespaces: Only experiments of these namespaces; empty: of all.
+        tags: Only experiments with all of these.
+        sort: Column to sort by; empty: the newest first.
         descending: Whether the largest comes first.
-        page: Counted from 1.
+        page: Page number, from 1.
     """
 
     text: str = ""
@@ -55,7 +55,7 @@ class ListQuery:
     page: int = 1
 
     def address(self, **changes: Any) -> str:
-        """Return the part of an address behind `?` that asks this, with some changes."""
+        """Return the query part of an address, with some changes."""
         query = replace(self, **changes)
         plain = {"text": query.text, "sort": query.sort, "order": "down" if query.descending else ""}
         if query.page != 1:
@@ -69,17 +69,17 @@ class ListQuery:
 
 @dataclass(frozen=True, slots=True)
 class ListPage:
-    """What the list shows.
+    """A page of the list.
 
     Attributes:
-        query: What was asked, with the page that there is.
-        rows: Of this page.
-        matching: How many experiments pass.
-        total: How many there are.
-        pages: How many pages there are, one at least.
-        states: Those that there are, with how many are in each.
-        namespaces: Those that there are.
-        tags: Those that there are, the most frequent first.
+        query: The query, with the number of an existing page.
+        rows: Rows of this page.
+        matching: Number of matching experiments.
+        total: Number of all experiments.
+        pages: Number of pages, one at least.
+        states: The existing states, with the number of experiments in each.
+        namespaces: The existing namespaces.
+        tags: The existing tags, the most frequent first.
     """
 
     query: ListQuery
@@ -92,27 +92,27 @@ class ListPage:
     tags: tuple[str, ...] = ()
 
     def tag_address(self, tag: str) -> str:
-        """Return the question that shows only what has a tag, too, or no longer if it is asked now."""
+        """Return the query with a tag added, or removed if it is active."""
         held = self.query.tags
         return self.query.address(
             tags=tuple(one for one in held if one != tag) if tag in held else (*held, tag), page=1
         )
 
     def sort_address(self, column: str) -> str:
-        """Return the question that orders by a column, the other way round if it is ordered by it now."""
+        """Return the query sorted by a column, reversed if it is sorted by it now."""
         turned = self.query.sort == column and not self.query.descending
         return self.query.address(sort=column, descending=turned, page=1)
 
 
 def list_page(rows: Sequence[Summary], query: ListQuery) -> ListPage:
-    """Return what the list shows; the last page where the asked one is behind it.
+    """Return a page of the list; the last one if the requested one does not exist.
 
     Args:
         rows: All experiments, oldest first.
-        query: What is asked.
+        query: The query.
 
     Raises:
-        InvalidError: There is no such column to sort by.
+        InvalidError: The sort column does not exist.
     """
     found = _ordered([row for row in rows if _passes(row, query)], query)
     pages = max(1, -(-len(found) // SIZE))

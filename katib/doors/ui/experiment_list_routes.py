@@ -1,4 +1,4 @@
-"""The list of experiments: the page, the part of it that holds the rows, and what changes in it."""
+"""The list of experiments: the page, its rows, and their changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from katib.service.tuning.service import TuningService
 
 _LONGEST = 4_096
 _MOST_SENT = 100
-"""So many changed rows are sent; when there are more, the page is asked to reload what it shows."""
+"""Maximum number of changed rows in an event; beyond, the page is asked to reload."""
 
 Text = Annotated[str, Query(max_length=_LONGEST)]
 Texts = Annotated[list[Annotated[str, Query(max_length=_LONGEST)]], Query(max_length=200)]
@@ -36,7 +36,7 @@ def read_list_query(
     order: Annotated[str, Query(pattern="^(up|down|)$")] = "",
     page: Annotated[int, Query(ge=1, le=1_000_000_000)] = 1,
 ) -> ListQuery:
-    """Return what an address asks of the list."""
+    """Return the query of an address."""
     states, namespaces, tags = (tuple(filter(None, chosen)) for chosen in (state, namespace, tag))
     return ListQuery(text.strip(), states, namespaces, tags, sort, descending=order == "down", page=page)
 
@@ -45,7 +45,7 @@ Asked = Annotated[ListQuery, Depends(read_list_query)]
 
 
 def experiment_list_routes(closing: Closing, optuna_line: Callable[[], str]) -> APIRouter:
-    """Return the routes of the list; before there is anything to list it shows the expression for Optuna."""
+    """Return the routes of the list; an empty one shows the expression for Optuna."""
     watches, sparks = Watches(closing), Sparks()
     router = APIRouter()
 
@@ -70,7 +70,7 @@ def experiment_list_routes(closing: Closing, optuna_line: Callable[[], str]) -> 
         user: Viewer,
         of: Annotated[list[Annotated[str, Query(max_length=_LONGEST)]], Query(max_length=MOST_ASKED)] = [],  # noqa: B006
     ) -> dict[str, str]:
-        """Answer with the line of the best so far of experiments, by the ids of their rows; empty without a value."""
+        """Answer with the lines of the best so far of experiments, by the ids of their rows; empty without a value."""
         return {row: sparks.path(service, user, *row.partition("/")[::2]) for row in of}
 
     @router.get("/data/list/live")
@@ -83,9 +83,9 @@ def experiment_list_routes(closing: Closing, optuna_line: Callable[[], str]) -> 
 
 
 async def list_events(watch: ExperimentWatch, closing: Closing) -> AsyncIterator[bytes]:
-    """Yield an event `rows` for what changed: new HTML of rows by their ids, those that are gone, and the total.
+    """Yield an event `rows` for changes: new HTML of rows by their ids, the ids of removed ones, and the total.
 
-    The first one has no rows; the page has them, or asks for them when it connects again. `problem` says that the
+    The first one has no rows; the page has them, or requests them when it reconnects. `problem` reports that the
     experiments cannot be read for now.
     """
     changes = Changes()
@@ -104,7 +104,7 @@ async def list_events(watch: ExperimentWatch, closing: Closing) -> AsyncIterator
 
 
 def difference(before: Look, after: Look) -> dict[str, object]:
-    """Return what is new in a look: rows as HTML by their ids, the ids of those that are gone, and the total."""
+    """Return the changes of a look: rows as HTML by their ids, the ids of removed ones, and the total."""
     rows = {key: row for key, row in after.rows.items() if before.rows.get(key) is not row}
     sent = rows if len(rows) <= _MOST_SENT else {}
     return {

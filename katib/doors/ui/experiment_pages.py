@@ -1,4 +1,4 @@
-"""The pages of experiments, and the parts of them that change."""
+"""The pages of experiments, and their changing parts."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from katib.service.tuning.reading import has_several_objectives, stops_early
 TABS = {"overview": "Overview", "trials": "Trials", "analysis": "Analysis", "events": "Events", "yaml": "YAML"}
 Tab = Annotated[str, Query(max_length=20)]
 _PATIENCE_SECONDS = 0.15
-"""A page waits so long for the trials; when they are many and not read yet, its script asks for them."""
+"""Time that a page waits for the trials; if they are not read by then, its script requests them."""
 _BRIEF_ROWS = 10
 _OVERVIEW = ("history", "parallel")
 _OF_SEVERAL_OBJECTIVES = ("pareto", "hypervolume")
 _FIRST = ("importances", "slice", "contour", "parallel")
-"""Figures that stand first in the analysis: which parameters matter, and how."""
+"""Figures at the start of the analysis: which parameters matter, and how."""
 _MOST_EVENTS = 500
 
 
@@ -89,7 +89,7 @@ def experiment_pages(tables: Tables) -> APIRouter:
     def show_head(
         request: Request, service: Service, user: Viewer, namespace: Namespace, name: Name, tab: Tab = "overview"
     ) -> HTMLResponse:
-        """Answer with the part of the page that says how the experiment is doing, in brief beside other tabs."""
+        """Answer with the head of the page, in short form beside other tabs."""
         experiment, now = service.get(Experiment, namespace, name), datetime.now(UTC)
         trials = _all_of(_snapshot(tables.table(service, user, namespace, name)))
         figures = head_figures(experiment, trials, now)
@@ -111,7 +111,7 @@ def experiment_pages(tables: Tables) -> APIRouter:
 
 
 def _snapshot(live: LiveTable) -> Snapshot | None:
-    """Return the trials of an experiment; None while none is read."""
+    """Return the trials of an experiment; None before any is read."""
     try:
         return live.snapshot(wait_seconds=_PATIENCE_SECONDS)
     except UnavailableError:
@@ -124,7 +124,7 @@ def _all_of(snapshot: Snapshot | None) -> TrialTable | None:
 
 
 def _figures_of(experiment: Experiment) -> tuple[FigureKind, ...]:
-    """Return the figures of the analysis: without those of several objectives where there is one."""
+    """Return the figures of the analysis: with one objective, without those of several."""
     several = has_several_objectives(experiment)
     others = (figure for figure in FIGURES if figure.name not in _FIRST)
     kept = (figure for figure in others if several or figure.name not in _OF_SEVERAL_OBJECTIVES)
@@ -140,7 +140,7 @@ def _overview_of(experiment: Experiment) -> tuple[FigureKind, ...]:
 def _first_table(
     experiment: Experiment, snapshot: Snapshot | None, asked: TableQuery, tab: str, given: set[str]
 ) -> dict[str, Any]:
-    """Return what a page shows of trials before its script runs; no `table` while they are being read."""
+    """Return the trials that a page shows before its script runs; no `table` while they are being read."""
     trials = snapshot.trials if snapshot else TrialTable.of(experiment, ())
     columns = columns_of(trials)
     query = asked
@@ -171,7 +171,7 @@ def _first_table(
 
 
 def _newest_events(service: Service, namespace: str, name: str) -> dict[str, Any]:
-    """Return the newest events, and what the algorithm said last of its choice and of what it learns from."""
+    """Return the newest events, and the algorithm's last explanations of its choice and its sources."""
     events, choice = service.events("Experiment", namespace, name), ""
     with suppress(NotFoundError):
         choice = service.get(Suggestion, namespace, name).status.explanation

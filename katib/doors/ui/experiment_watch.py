@@ -1,7 +1,7 @@
-"""The experiments of a user while a page shows the list: one look for all pages, and what is new in it.
+"""The experiments of a user while a page shows the list: one look for all pages, and its changes.
 
-A thread asks for all experiments now and then while a page is open. Each look makes a row only of what has changed, and
-the time that it took bounds how often there is another one.
+A thread reads all experiments periodically while a page is open. Each look creates rows only for changed experiments,
+and its duration bounds the frequency of looks.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from katib.errors import KatibError, UnavailableError
 from katib.service.tuning.service import TuningService
 
 ALONE_SECONDS, SHARED_SECONDS = 0.5, 2.0
-"""Between two looks on one machine, and where every user of a gateway has looks of their own."""
+"""Pause between two looks on one machine, and behind a gateway, where every user has separate looks."""
 _LINGER_SECONDS = 5.0
-"""So long the last look stays good for a page that is opened again."""
+"""Time for which the last look is valid for a page that is opened again."""
 _SHARE = 10
-"""A look that takes long is followed by a pause so many times as long."""
+"""Pause after a long look, as a multiple of its duration."""
 
 _log = logging.getLogger(__name__)
 
@@ -33,11 +33,11 @@ RowKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """All experiments at one moment.
+    """All experiments at one time.
 
     Attributes:
-        rows: Oldest first. The row of an experiment that has not changed is the same object in every look.
-        error: Why they cannot be read; None when they can.
+        rows: Oldest first. The row of an unchanged experiment is the same object in every look.
+        error: The reason why they cannot be read; None if they can.
     """
 
     rows: Mapping[RowKey, Summary] = field(default_factory=lambda: MappingProxyType({}))
@@ -45,7 +45,7 @@ class Look:
 
 
 def look(service: TuningService, before: Mapping[RowKey, tuple[str, Summary]]) -> dict[RowKey, tuple[str, Summary]]:
-    """Return a row for each experiment with its version, and take from `before` what has not changed."""
+    """Return a row for each experiment with its version, reusing unchanged rows of `before`."""
     found: dict[RowKey, tuple[str, Summary]] = {}
     for experiment in service.experiments():
         key, metadata = (experiment.namespace, experiment.name), experiment.metadata
@@ -59,8 +59,8 @@ class ExperimentWatch:
     """The list of one user. Thread-safe.
 
     Args:
-        service: Asked with the rights of the user.
-        pause_seconds: Between two looks at least.
+        service: A service with the rights of the user.
+        pause_seconds: Minimum pause between two looks.
         closing: Ends it with the server.
     """
 
@@ -75,7 +75,7 @@ class ExperimentWatch:
         self._running = False
 
     def now(self) -> Look:
-        """Return the last look, or a new one where no watcher keeps it fresh."""
+        """Return the last look, or a new one if no watcher keeps it fresh."""
         with self._changed:
             if self._running and time.monotonic() - self._looked_at < _LINGER_SECONDS:
                 return self._look
@@ -94,7 +94,7 @@ class ExperimentWatch:
             return bool(self._watchers)
 
     def watch(self, notify: Callable[[], None]) -> Callable[[], None]:
-        """Register a callback for looks that found something new; return a function that removes it. Does not block."""
+        """Register a callback for looks with changes; return a function that removes it. Does not block."""
         with self._changed:
             self._watchers.append(notify)
             if not self._running:
@@ -127,7 +127,7 @@ class ExperimentWatch:
                     self._changed.wait(max(self._pause, _SHARE * took))
 
     def _refresh(self) -> Look:
-        """Take a new look. What takes long is done without the lock that `watch` needs."""
+        """Take a new look. Slow work is done without the lock that `watch` needs."""
         with self._looking:
             known, error = self._versions, None
             try:
@@ -146,7 +146,7 @@ class ExperimentWatch:
 
 @dataclass(slots=True)
 class Watches:
-    """The lists that are kept, one for each user. Thread-safe.
+    """The watches of all users, one for each. Thread-safe.
 
     Args:
         closing: Ends all of them with the server.
@@ -157,7 +157,7 @@ class Watches:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def watch_of(self, service: TuningService, user: Hashable) -> ExperimentWatch:
-        """Return the list of a user; None where there is one user."""
+        """Return the watch of a user; the user is None if there is only one."""
         with self._lock:
             self._kept = {other: kept for other, kept in self._kept.items() if other == user or kept.is_watched}
             if user not in self._kept:

@@ -1,4 +1,4 @@
-"""Figures as scripts draw them: Plotly's JSON. Those that take long are drawn once for all pages."""
+"""Figures for scripts, as Plotly's JSON. Slow ones are drawn once for all pages."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _MOST_KEPT = 64
 
 @dataclass(frozen=True, slots=True)
 class KeptFigure:
-    """A figure that was drawn.
+    """A drawn figure.
 
     Attributes:
-        json: As scripts get it.
-        version: Of the trials that it shows.
-        drawn_at: On the monotonic clock.
+        json: The text for scripts.
+        version: Version of its trials.
+        drawn_at: Monotonic time.
     """
 
     json: str
@@ -42,10 +42,10 @@ class _Entry:
 
 
 class KeptFigures:
-    """What was drawn last of each figure. Thread-safe.
+    """Cache of the last drawing of each figure. Thread-safe.
 
     Args:
-        now: Reads a monotonic clock.
+        now: Returns monotonic time.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -54,19 +54,19 @@ class KeptFigures:
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, version: int, keep_seconds: float, draw: Callable[[], str]) -> KeptFigure:
-        """Return a figure, redrawn when the trials have changed and the last one is old.
+        """Return a figure, redrawn if the trials have changed and the last one is old.
 
-        Callers that ask while it is drawn wait for that drawing. What `draw` raises is passed on and not kept.
+        Concurrent callers wait for one drawing. Exceptions of `draw` are passed on and not cached.
 
         Args:
-            key: Of the user, the experiment, the figure and what was chosen of it.
-            version: Of the trials as they are.
-            keep_seconds: So long a figure is good although trials have changed.
+            key: Of the user, the experiment, the figure and its options.
+            version: Present version of the trials.
+            keep_seconds: How long a figure is valid although trials have changed.
             draw: Draws it.
         """
         with self._lock:
             entry = self._entries.pop(key, None) or _Entry()
-            self._entries[key] = entry  # at the end: those in front have not been asked for longest
+            self._entries[key] = entry  # at the end: the first ones are the least recently used
             while len(self._entries) > _MOST_KEPT:
                 self._entries.pop(next(iter(self._entries)))
         with entry.lock:
@@ -77,11 +77,11 @@ class KeptFigures:
 
 
 _PATIENCE_SECONDS = 30.0
-"""A figure waits so long for all trials; after that it is drawn of those that are there."""
+"""Time that a figure waits for all trials; after that it is drawn from the available ones."""
 _SHARED_SECONDS = 2.0
-"""So long all pages share a figure of trials that run, some of which show the time until now."""
+"""Time for which all pages share a figure of running trials, some of which extend to the present."""
 _MOST_USERS = 32
-"""Whose curves are kept; the one who came first is forgotten first."""
+"""Users with cached curves; the oldest is evicted first."""
 
 
 def figure_routes(tables: Tables) -> APIRouter:
@@ -123,7 +123,7 @@ def figure_routes(tables: Tables) -> APIRouter:
 
 
 def _kept(curves_of: dict[Hashable, CurveCache], user: Hashable) -> CurveCache:
-    """Return the curves that are kept for a user; made at the first call."""
+    """Return the curve cache of a user, created at the first call."""
     while user not in curves_of and len(curves_of) >= _MOST_USERS:
         curves_of.pop(next(iter(curves_of)), None)
     return curves_of.setdefault(user, CurveCache())

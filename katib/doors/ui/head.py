@@ -1,4 +1,4 @@
-"""The large figures above an experiment: its best value, its trials, how many were stopped or failed. Pure."""
+"""The large figures above an experiment: its best value, its trials, stopped and failed ones. Pure."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from katib.service.tuning.reading import (
 )
 
 WIDTH, HEIGHT = 120, 28
-"""Of the line of the best so far, in the units of its picture."""
+"""Width and height of the line of the best so far, in the units of its picture."""
 _MOST_CORNERS = 60
 _FEWEST_FOR_A_CHANGE = 10
 _TENTH = 0.1
 _PLANE, _MOST_IN_SPACE = 2, 1_000
-"""What more than two objectives cover takes long: a line of it is drawn of so many trials at most."""
+"""Maximum number of trials on the line of the hypervolume of more than two objectives, which is slow."""
 _UNITS = (("a second", 1.0), ("a minute", 60.0), ("an hour", 3_600.0), ("a day", 86_400.0))
 
 
 def head_figures(experiment: Experiment, trials: TrialTable | None, now: datetime) -> dict[str, Any]:
-    """Return the large figures of an experiment; what needs its trials is empty while they are being read.
+    """Return the large figures of an experiment; those that need its trials are empty while they are being read.
 
     Args:
         experiment: The Experiment.
-        trials: Of it; None: not read yet.
-        now: What still runs is counted until then.
+        trials: Its trials; None: not read yet.
+        now: Present time, for running trials.
     """
     measure = None if trials is None else measure_of(trials)
     front = experiment.status.pareto_set
@@ -67,14 +67,14 @@ def head_figures(experiment: Experiment, trials: TrialTable | None, now: datetim
 
 
 def _line_of(measure: Measure) -> str:
-    """Return the best so far as a line that falls, or rises where larger is better."""
+    """Return the best so far as a line that falls, or rises if maximized."""
     corners = spaced(improvements(measure.costs), _MOST_CORNERS)
     best = measure.costs[corners]
     return _line(corners, -best if measure.maximize else best, len(measure.costs) - 1)
 
 
 def _growth(trials: TrialTable) -> tuple[str, str]:
-    """Return what the front covers as a line, and by how much it grew over the last tenth of the trials."""
+    """Return the hypervolume as a line, and its growth over the last tenth of the trials."""
     counts = np.isfinite(costs_of(trials, trials.objectives)).all(axis=1)
     if not counts.any() or (len(trials.objectives) > _PLANE and len(trials) > _MOST_IN_SPACE):
         return "", ""
@@ -89,7 +89,7 @@ def _growth(trials: TrialTable) -> tuple[str, str]:
 
 
 def _line(x: Rows, y: Floats, last: int) -> str:
-    """Return the points of a line in steps from places of trials and values; empty where it has no two ends."""
+    """Return the points of a line in steps from indices of trials and values; empty if it has no two ends."""
     if len(x) < 2 or last < 1 or y[0] == y[-1]:  # noqa: PLR2004 - a line has two ends
         return ""
     down = HEIGHT - 2 - (y - y.min()) / (y.max() - y.min()) * (HEIGHT - 4)
@@ -101,7 +101,7 @@ def _line(x: Rows, y: Floats, last: int) -> str:
 
 
 def _change(measure: Measure) -> str:
-    """Return by how much the best value got better over the last tenth of the measured trials."""
+    """Return the improvement of the best value over the last tenth of the measured trials."""
     measured = places(measure.drawn)
     if len(measured) < _FEWEST_FOR_A_CHANGE:
         return ""
@@ -116,7 +116,7 @@ def _change(measure: Measure) -> str:
 
 
 def _rate(experiment: Experiment, now: datetime) -> str:
-    """Return how many trials end in a time: `3.4 a minute`; empty before two have."""
+    """Return the rate of ended trials: `3.4 a minute`; empty before two have ended."""
     done, seconds = completed_count(experiment), seconds_run(experiment, now)
     if done < 2 or not seconds:  # noqa: PLR2004 - one trial is no rate
         return ""

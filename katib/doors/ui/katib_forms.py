@@ -1,7 +1,7 @@
 """Answers to the requests of Katib's own page, for dashboards and scripts. Pure: objects in, answers out.
 
-The forms are Katib's, without what breaks them there: an experiment without a condition does not spoil a list, values
-with commas are quoted, an undeclared metric is left out, and a value that is not a number does not end an answer.
+The formats are Katib's, without its defects: an experiment without a condition does not break a list, values with
+commas are quoted, an undeclared metric is left out, and a value that is not a number does not end an answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ARCHITECTURE, _NN_CONFIG = "architecture", "nn_config"
 
 
 def experiment_row(experiment: Experiment) -> Json:
-    """Return an experiment as a list shows it: its status lies beside its name."""
+    """Return an experiment as a row of a list, with its status beside its name."""
     return {
         **(experiment.encode().get("status") or {}),
         "name": experiment.name,
@@ -81,7 +81,7 @@ def architecture_rows(trials: Iterable[Trial]) -> list[Json]:
 
 
 def architecture_graph(architecture: str, config: str) -> str:
-    """Return an architecture as text for Graphviz; empty where there is none, or not one that can be read."""
+    """Return an architecture as text for Graphviz; empty if there is none, or it is unreadable."""
     layers, operations = _parsed(architecture), _parsed(config)
     if not isinstance(layers, list) or not all(isinstance(layer, list) and layer for layer in layers):
         return ""
@@ -116,7 +116,7 @@ def metric_types(obj: Experiment | Trial) -> dict[str, str]:
 
 
 def parameter_names(experiment: Experiment, trials: Sequence[Trial]) -> list[str]:
-    """Return the parameters of an experiment; those of its trials where the experiment names none."""
+    """Return the parameters of an experiment; those of its trials if the experiment names none."""
     declared = [parameter.name for parameter in experiment.spec.parameters]
     return declared or list(dict.fromkeys(name for trial in trials for name in assignments_of(trial)))
 
@@ -157,7 +157,7 @@ def _csv(rows: Iterable[Sequence[str]]) -> str:
 
 
 def _parsed(text: str) -> Any:
-    """Return what the service wrote: JSON with single quotes."""
+    """Parse text of the service: JSON with single quotes."""
     try:
         return json.loads(text.replace("'", '"'))
     except ValueError:

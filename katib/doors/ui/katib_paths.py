@@ -1,7 +1,7 @@
-"""The paths of Katib's own page, for dashboards and scripts that ask them. What is answered is in `katib_forms`.
+"""The paths of Katib's own page, for dashboards and scripts. The answers are in `katib_forms`.
 
-Errors are problems as everywhere in this server, with Katib's status where a parameter is missing (400) or a right
-(403); Katib's own are bare text.
+Errors are problems as everywhere in this server, with Katib's status for a missing parameter (400) or right (403);
+Katib's own are bare text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from katib.service.tuning.service import Json, R, TemplateService, TuningService
 from katib.service.tuning.trial_pages import each_trial
 
 _LOG_LINES = 100_000
-"""Of a longer log the end is sent: the answer is one text."""
+"""Of a longer log only the end is sent: the answer is one text."""
 _SOURCE = "postData"
 _NAME = re.compile(OBJECT_NAME)
 _PLACE = ("updatedConfigMapNamespace", "updatedConfigMapName", "updatedConfigMapPath")
@@ -163,7 +163,7 @@ def _text_of(document: Mapping[str, Any], key: str) -> str:
 
 
 def _given(parameter: str, value: str) -> str:
-    """Return the name of an object, or refuse what is none."""
+    """Return the name of an object, or refuse an invalid one."""
     if not value:
         raise _missing(parameter)
     if len(value) > LONGEST_NAME or not _NAME.fullmatch(value):

@@ -1,6 +1,6 @@
-"""What changes while a page is open, as server-sent events: no page asks again and again.
+"""Changes while a page is open, as server-sent events: pages do not poll.
 
-An event says what is new in a few hundred bytes, at most some times a second; the page then asks for what it shows.
+An event describes changes in a few hundred bytes, at most some times a second; the page then requests its content.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from katib.doors.ui.views import experiment_summary
 from katib.errors import KatibError
 
 _PAUSE_SECONDS = 0.2
-"""Between two events of a stream: a hundred trials a second are no reason to draw a hundred times."""
+"""Minimum pause between two events of a stream: a hundred trials a second need not be drawn a hundred times."""
 CHECK_SECONDS = 0.5
 
 STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
@@ -41,13 +41,13 @@ def live_routes(tables: Tables, closing: Closing) -> APIRouter:
 
 
 class Changes:
-    """The changes that an event stream waits for; made on its loop."""
+    """The changes that an event stream waits for; created on its loop."""
 
     def __init__(self) -> None:
         self._loop, self._changed = asyncio.get_running_loop(), asyncio.Event()
 
     def notify(self) -> None:
-        """Say that something changed; from any thread."""
+        """Signal a change; from any thread."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._changed.set)
 
@@ -84,7 +84,7 @@ async def table_events(table: LiveTable, closing: Closing) -> AsyncIterator[byte
                 version = snapshot.version
                 head = experiment_summary(snapshot.experiment)
                 yield event("change", {"version": version, "complete": snapshot.complete, "experiment": head})
-            if table.has_ended:  # it was given up for others; who connects again gets one that is followed
+            if table.has_ended:  # it was evicted; a client that reconnects gets a followed one
                 return
             await asyncio.sleep(_PAUSE_SECONDS)
     except KatibError as error:

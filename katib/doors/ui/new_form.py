@@ -1,7 +1,7 @@
 """The form of the page New: the common parts of an Experiment as fields, and back. Pure.
 
-The text of the editor is what counts. The form shows what it says, and a change in the form changes only the fields
-that the form has; everything else of the text stays, except comments, which are lost when the text is rewritten.
+The text of the editor is authoritative. The form shows its content, and a change in the form changes only the form's
+fields; everything else of the text stays, except comments, which are lost when the text is rewritten.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SPACE = ("min", "max", "step", "distribution")
 
 
 def form_of(experiment: Json) -> Json:
-    """Return the fields of the form for a document, whatever is in it; all texts."""
+    """Return the fields of the form for a document of any content; all texts."""
     metadata, spec = _map(experiment, "metadata"), _map(experiment, "spec")
     objective, algorithm, stopping = (_map(spec, key) for key in ("objective", "algorithm", "earlyStopping"))
     return {
@@ -41,7 +41,7 @@ def form_of(experiment: Json) -> Json:
 
 
 def with_form(experiment: Json, form: Mapping[str, Any]) -> Json:
-    """Return a document in which the fields of the form are as the form says; what is left empty is taken out."""
+    """Return a document with the form's values; empty fields are removed."""
     old_spec = _map(experiment, "spec")
     metadata = _filled(_map(experiment, "metadata"), {"name": form.get("name"), "namespace": form.get("namespace")})
     objective = _filled(
@@ -67,7 +67,7 @@ def with_form(experiment: Json, form: Mapping[str, Any]) -> Json:
 
 
 def line_of(text: str, path: str) -> int | None:
-    """Return the line, from one, at which the value of a path stands, or the nearest part of it that is there.
+    """Return the line, from one, of the value of a path, or of the nearest existing part of it.
 
     Args:
         text: YAML.
@@ -108,7 +108,7 @@ def _parameter(one: Json) -> Json:
 
 
 def _parameters(old: Sequence[Any], rows: Any) -> list[Json]:
-    """Return parameters as the form has them; what it does not show of one of the same name, such as `when`, stays."""
+    """Return the form's parameters; parts of one of the same name that it does not show, such as `when`, stay."""
     by_name = {one.get("name"): one for one in old if isinstance(one, dict)}
     made = []
     for row in rows if isinstance(rows, list) else ():
@@ -143,7 +143,7 @@ def _settings(algorithm: Json) -> list[Json]:
 
 
 def _filled(old: Json, new: Mapping[str, Any]) -> Json:
-    """Return the old mapping with the new values, in the old order; an empty one takes its key out."""
+    """Return the old mapping with the new values, in the old order; an empty value removes its key."""
     made = {**old, **new}
     return {key: value for key, value in made.items() if key not in new or value not in (None, "", [], {})}
 
@@ -169,7 +169,7 @@ def _words(text: Any) -> list[str]:
 
 
 def _number(text: Any) -> int | float | str | None:
-    """Return the number that a text says; a text that says none stays, so that checking it names it."""
+    """Return the number in a text; other text stays, so that the check reports it."""
     given = _text(text).strip()
     for kind in (int, float):
         try:
@@ -180,11 +180,11 @@ def _number(text: Any) -> int | float | str | None:
 
 
 def unsubmitted(experiment: Json, names: Iterable[str]) -> Json:
-    """Return what a user would submit to get the same experiment again, under a name that is free.
+    """Return a document that would create the same experiment again, under a free name.
 
     Args:
-        experiment: As stored.
-        names: Of the experiments of its namespace.
+        experiment: The stored experiment.
+        names: Names of the experiments in its namespace.
     """
     metadata, taken = experiment["metadata"], set(names)
     base = re.sub(r"-\d+$", "", str(metadata["name"]))

@@ -1,4 +1,4 @@
-"""The page New: an editor for an Experiment, with what it would do shown while one writes."""
+"""The page New: an editor for an Experiment, with a preview of its effect."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from katib.service.tuning.service import Json, TuningService
 from metrics_collector.parsers import parser_for
 
 STARTS = {"job": "Job", "python": "Python file", "pytorchjob": "PyTorchJob", "trainjob": "TrainJob"}
-"""What one can start from, by the name of its file."""
+"""Initial documents, by the name of their file."""
 
 _SOURCE = "experiment"
 _NAS = "preview-nas"
@@ -32,14 +32,14 @@ _MOST_LINES = 1_000
 
 
 class Draft(BaseModel):
-    """The text of the editor, and the form where it was changed."""
+    """The text of the editor, and the form if it was changed."""
 
     text: str = Field(max_length=MAX_BYTES)
     form: dict[str, Any] | None = None
 
 
 class Lines(BaseModel):
-    """Lines that a program printed, and how metrics are found in them."""
+    """Lines that a program printed, and the way to find metrics in them."""
 
     text: str = Field(max_length=MAX_BYTES)
     names: list[str] = Field(max_length=1_000)
@@ -48,7 +48,7 @@ class Lines(BaseModel):
 
 
 def new_pages(optuna_line: Callable[[], str]) -> APIRouter:
-    """Return the routes of the page, which shows the expression for Optuna, and of what its script asks."""
+    """Return the routes of the page, which shows the expression for Optuna, and of the data for its script."""
     router = APIRouter()
 
     @router.get("/new")
@@ -104,10 +104,10 @@ def new_pages(optuna_line: Callable[[], str]) -> APIRouter:
 
 
 def check_draft(service: TuningService, text: str) -> Json:
-    """Return what is wrong with a text, with lines; its form; and the first trial where nothing is wrong.
+    """Return the errors of a text, with lines; its form; and the first trial if there are no errors.
 
     Args:
-        service: Checks it with the rights of the user.
+        service: A service with the rights of the user.
         text: YAML.
     """
     form: Json | None = None
@@ -134,7 +134,7 @@ def _shown(error: FieldError, text: str) -> Json:
 
 
 def _experiment_in(documents: list[Any]) -> Json:
-    """Return the Experiment among the documents of a text; where there is none, the first mapping, or an empty one."""
+    """Return the Experiment among the documents of a text; by default the first mapping, or an empty one."""
     mappings = [document for document in documents if isinstance(document, dict)]
     named = [document for document in mappings if document.get("kind") == "Experiment"]
     return next(iter((*named, *mappings)), {})

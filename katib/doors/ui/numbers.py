@@ -1,4 +1,4 @@
-"""Numbers as a page shows them: four significant digits, never more than a reader compares. Pure."""
+"""Numbers on a page: four significant digits, enough for comparing. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 _DIGITS = 4
 _LARGEST_PLAIN = 1e9
-"""Larger numbers are shown with an exponent, unless they are whole and a float holds them exactly."""
+"""Larger numbers are shown with an exponent, unless they are integers that a float holds exactly."""
 _LARGEST_EXACT = 2**53
 _SMALLEST_PLAIN = 1e-4
 
@@ -27,7 +27,7 @@ def four_digits(value: float) -> str:
 
 
 def shown_number(value: str | float) -> str:
-    """Return a text with four significant digits where it is a number, else as it is."""
+    """Return a text with four significant digits if it is a number, else unchanged."""
     text = str(value)
     if text.lstrip("+-").isdigit():
         return text

@@ -1,4 +1,4 @@
-"""Templates into pages, with the headers that keep a page to itself."""
+"""Rendering of templates to pages, with headers that isolate them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
     "connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'self'; frame-ancestors 'self'"
 )
-"""Scripts only from this server and none in a page: what a trial is called or prints cannot run. Plotly sets styles
-of elements, which takes 'unsafe-inline' for styles. A dashboard of the same origin may show the page in a frame."""
+"""Scripts only from this server and none in a page: names and output of trials cannot run. Plotly sets styles of
+elements, which needs 'unsafe-inline' for styles. A dashboard of the same origin may show the page in a frame."""
 
 _TURNS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -41,11 +41,11 @@ def render(request: Request, template: str, status: HTTPStatus = HTTPStatus.OK, 
     """Return a page.
 
     Args:
-        request: Tells how far the page is from the root of all pages: links are relative, so that they hold under
-            whatever path a gateway shows us.
+        request: Determines the depth of the page below the root of all pages: links are relative, so that they are
+            valid under any path of a gateway.
         template: File in the folder `templates`.
-        status: Of the answer.
-        values: What the template shows.
+        status: Status of the answer.
+        values: Values of the template.
     """
     shared = {
         "root": _root_from(_path_of(request)),
@@ -60,20 +60,20 @@ def render(request: Request, template: str, status: HTTPStatus = HTTPStatus.OK, 
 
 
 def fragment(template: str, **values: Any) -> str:
-    """Return a part of a page that needs nothing of the request."""
+    """Return a part of a page that is independent of the request."""
     return _templates().get_template(template).render(values)
 
 
 def visible(text: str) -> str:
-    r"""Return output of a program with marks that turn the direction of text as escapes: `\u202e`.
+    r"""Return output of a program with escapes for marks that change the direction of text: `\u202e`.
 
-    A browser that obeys them shows a line that reads as what it is not.
+    A browser that obeys them shows a misleading line.
     """
     return _TURNS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def here_of(request: Request) -> str:
-    """Return the address of the page that is asked for, relative to the root of all pages."""
+    """Return the address of the requested page, relative to the root of all pages."""
     path = _path_of(request)
     if not path.startswith(f"{UI_PREFIX}/"):
         return ""
@@ -86,7 +86,7 @@ def _path_of(request: Request) -> str:
 
 
 def _root_from(path: str) -> str:
-    """Return the way from a page to the root of all pages, also from the few addresses that are not below it."""
+    """Return the path from a page to the root of all pages, also for the few addresses outside of it."""
     above = "../" * (path.count("/") - UI_PREFIX.count("/") - 1)
     return above or "./" if path.startswith(f"{UI_PREFIX}/") else f"{'../' * (path.count('/') - 1)}{UI_PREFIX[1:]}/"
 

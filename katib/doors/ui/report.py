@@ -1,7 +1,7 @@
-"""A page in one file that needs no server and no network: an experiment read-only, or some figures of it.
+"""A page in one file without server and network: an experiment read-only, or some figures of it.
 
-The file may ask no machine for anything and runs two scripts: ours and Plotly, which its policy names by their digests.
-So nothing that a trial is called or prints can run, and neither can code that is compiled from text.
+The file makes no requests and runs two scripts: ours and Plotly, which its policy names by their digests. So names and
+output of a trial cannot run, and neither can code that is compiled from text.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ from katib.service.tuning.reading import (
 )
 
 SCRIPTS = ("parallel.js", "sketch.js", "figures.js", "report.js")
-"""Modules of the page that become the one script of a file, each behind those that it imports from."""
+"""Modules of the page that are bundled into one script, each after the modules that it imports."""
 
 _OVERVIEW = ("history", "parallel")
-"""Figures that stand above the table of trials."""
+"""Figures above the table of trials."""
 
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w.]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?function |class |const )", re.MULTILINE)
@@ -58,7 +58,7 @@ _POLICY = (
     "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:; "
     "base-uri 'none'; form-action 'none'"
 )
-"""Plotly sets styles of elements, which takes 'unsafe-inline' for styles, and makes an image of a figure from data."""
+"""Plotly sets styles of elements, which needs 'unsafe-inline' for styles, and makes an image of a figure from data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class _Script:
 
     @property
     def source(self) -> str:
-        """As it stands in a policy."""
+        """Its source in a policy."""
         return f"'sha256-{b64encode(sha256(self.text.encode()).digest()).decode()}'"
 
 
@@ -114,7 +114,7 @@ def report_html(
 
 
 def trials_json(trials: TrialTable | None) -> dict[str, Any] | None:
-    """Return the trials as a script sorts and filters them: columns of values; None without any."""
+    """Return the trials for sorting and filtering by a script: columns of values; None if there are none."""
     if trials is None or not len(trials):
         return None
     columns, rows = columns_of(trials), np.arange(len(trials))
@@ -145,7 +145,7 @@ def bundled_script() -> _Script:
     """Return the modules as one script that imports nothing.
 
     Raises:
-        ValueError: A module imports what none before it exports.
+        ValueError: A module imports a name that no earlier one exports.
     """
     exported: set[str] = set()
     parts = []

@@ -1,7 +1,7 @@
-"""The best so far of experiments as small lines, for the list: read when a row is shown, and kept until it changes.
+"""The best so far of experiments as small lines, for the list: read when a row is shown, and cached until it changes.
 
-A line is of at most 1,000 trials: of all, or of a larger experiment of the best, which have every corner of its later
-part. So a row costs one page of trials, whatever the size of the experiment.
+A line is of at most 1,000 trials: of all, or of a larger experiment of the best, which include every corner of its
+later part. So a row costs one page of trials, for any size of the experiment.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Point = tuple[float, float]
 
 
 def best_so_far(experiment: Experiment, trials: Iterable[Trial]) -> list[Point]:
-    """Return when the best became better, in seconds since 1970, and its values; the last point is the last end."""
+    """Return the times of improvements, in seconds since 1970, and the values; the last point is the last end."""
     maximize = objectives_of(experiment)[0].maximize
     ended: list[tuple[datetime, float]] = []
     for trial in trials:
@@ -72,19 +72,19 @@ def path_of(points: Sequence[Point]) -> str:
 
 @dataclass(slots=True)
 class Sparks:
-    """Lines that were drawn, of all users. Thread-safe."""
+    """Cached lines, of all users. Thread-safe."""
 
     _kept: OrderedDict[Hashable, str] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def path(self, service: TuningService, user: Hashable, namespace: str, name: str) -> str:
-        """Return the line of an experiment, empty without a value; also where it is gone or cannot be read.
+        """Return the line of an experiment; empty without a value, or if it is deleted or cannot be read.
 
         Args:
-            service: Read with the rights of the user.
-            user: Whose line it is.
-            namespace: Of the experiment.
-            name: Of the experiment.
+            service: A service with the rights of the user.
+            user: The user.
+            namespace: Namespace of the experiment.
+            name: Name of the experiment.
         """
         try:
             experiment = service.get(Experiment, namespace, name)

@@ -1,10 +1,10 @@
-"""The trials of experiments that are shown on pages, kept as columns and up to date.
+"""The trials of experiments on open pages, cached as columns and kept up to date.
 
-A table is filled when it is first asked for, by a thread that then follows the experiment's changes. All pages that
-show an experiment to a user share it. A table that is not read is given up after a while; so is the least recently
-used one when there are too many.
+A table is filled at its first request, by a thread that then follows the experiment's changes. All pages of a user that
+show an experiment share it. A table that is not read is evicted after a while; so is the least recently used one if
+there are too many.
 
-Behind a gateway every user has tables of their own, filled with the user's rights.
+Behind a gateway every user has separate tables, filled with the user's rights.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from katib.model.types import Experiment
 from katib.service.tuning.service import Change, TuningService
 
 IDLE_SECONDS = 60.0
-"""A table that is not read for so long is given up."""
+"""Time after which an unread table is evicted."""
 MOST_TABLES = 32
 _SLICE_SECONDS = 5.0
-"""One wait for changes: so long at most does a thread live on that is no longer needed."""
+"""Timeout of one wait for changes, and so the maximum lifetime of an unneeded thread."""
 _AGAIN_SECONDS = 1.0
 _NOTICE_SECONDS = 0.25
-"""While trials are read, waiting callers and watchers are notified so often: one notice per trial takes too long."""
+"""Pause between notifications while trials are read: one per trial takes too long."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """An experiment and its trials at one moment.
+    """An experiment and its trials at one time.
 
     Attributes:
         experiment: The Experiment; empty once it is deleted.
         trials: Its trials.
-        version: Grows with every change; a later table, also of a later server, begins above.
+        version: Increases with every change; a later table, also of a later server, starts above.
         complete: Whether all trials have been read; until then `trials` grows.
     """
 
@@ -58,9 +58,9 @@ class LiveTable:
     """One experiment's table. Thread-safe.
 
     Args:
-        service: Asked for the changes.
-        namespace: Of the experiment.
-        name: Of the experiment.
+        service: Provides the changes.
+        namespace: Namespace of the experiment.
+        name: Name of the experiment.
         closing: Ends it with the server.
     """
 
@@ -82,13 +82,13 @@ class LiveTable:
         threading.Thread(target=self._run, name=f"table {namespace}/{name}", daemon=True).start()
 
     def snapshot(self, *, wait_seconds: float = 0.0) -> Snapshot:
-        """Return what is known now.
+        """Return the present snapshot.
 
         Args:
-            wait_seconds: How long to wait for all trials to be read; what is there by then is returned.
+            wait_seconds: Time to wait for all trials to be read; the trials read by then are returned.
 
         Raises:
-            NotFoundError: The experiment is gone.
+            NotFoundError: The experiment was deleted.
             KatibError: It cannot be read.
         """
         deadline = time.monotonic() + wait_seconds
@@ -128,18 +128,18 @@ class LiveTable:
 
     @property
     def used_at(self) -> float:
-        """When it was last read, on the monotonic clock; now while it has watchers."""
+        """Time of the last read, on the monotonic clock; now while it has watchers."""
         with self._changed:
             return time.monotonic() if self._watchers else self._used_at
 
     @property
     def has_ended(self) -> bool:
-        """Whether it follows its experiment no longer."""
+        """Whether it has stopped following its experiment."""
         with self._changed:
             return self._given_up or self._error is not None
 
     def give_up(self) -> None:
-        """Follow the experiment no longer."""
+        """Stop following the experiment."""
         with self._changed:
             self._given_up = True
         self._notify()
@@ -168,10 +168,10 @@ class LiveTable:
         return None
 
     def _follow(self, cursor: str) -> str:
-        """Take changes for a while; return where to go on.
+        """Process changes for a while; return the next cursor.
 
         Raises:
-            NotFoundError: The experiment is gone.
+            NotFoundError: The experiment was deleted.
         """
         opening = not cursor
         if opening:
@@ -221,7 +221,7 @@ class LiveTable:
 
 @dataclass(slots=True)
 class Tables:
-    """The tables that are kept. Thread-safe.
+    """Cache of tables. Thread-safe.
 
     Args:
         closing: Ends all of them with the server.
@@ -234,17 +234,17 @@ class Tables:
     def table(self, service: TuningService, user: Hashable, namespace: str, name: str) -> LiveTable:
         """Return the table of an experiment that this user may read.
 
-        The experiment is read first, with the user's rights: a table that was filled before they were taken away is not
+        The experiment is read first, with the user's rights, so that a table filled before these were revoked is not
         shown any more.
 
         Args:
-            service: Asked with the rights of the user.
-            user: The user: tables of different users are never shared. None where there is one user.
-            namespace: Of the experiment.
-            name: Of the experiment.
+            service: A service with the rights of the user.
+            user: The user: tables of different users are never shared. None if there is only one user.
+            namespace: Namespace of the experiment.
+            name: Name of the experiment.
 
         Raises:
-            KatibError: There is no such experiment, or the user may not read it.
+            KatibError: The experiment does not exist, or the user may not read it.
         """
         service.get(Experiment, namespace, name)
         key = (user, namespace, name)
@@ -263,4 +263,4 @@ def _viewer(request: Request) -> Hashable:
 
 
 Viewer = Annotated[Hashable, Depends(_viewer)]
-"""As the type of a route's parameter: the user, as the key of what is kept for them; None where there is one user."""
+"""As the type of a route's parameter: the user, as the key of cached data; None if there is only one user."""

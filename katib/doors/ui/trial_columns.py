@@ -1,7 +1,7 @@
-"""The columns of a table of trials: what they are called, what they hold as numbers, and what is shown of them. Pure.
+"""The columns of a table of trials: names, numeric values, and displayed values. Pure.
 
-A column's key is the name of a parameter, of a metric or of one of the fixed columns. Where two have one name, the
-parameter keeps it, and the others are written with what they are: `metric.lr`, `trial.state`.
+A column's key is the name of a parameter, of a metric or of one of the fixed columns. If two have the same name, the
+parameter keeps it, and the others get a prefix: `metric.lr`, `trial.state`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from katib.service.tuning.reading import format_run, short
 
 
 class Kind(StrEnum):
-    """What the cells of a column are."""
+    """The type of a column's cells."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -32,7 +32,7 @@ class Kind(StrEnum):
 
 
 class Group(StrEnum):
-    """What a column says something about."""
+    """The subject of a column."""
 
     TRIAL = "trial"
     METRIC = "metric"
@@ -44,13 +44,13 @@ class Column:
     """One column.
 
     Attributes:
-        key: In addresses; unique in a table.
-        name: Of the parameter or metric, or of the fixed column.
-        kind: What its cells are.
-        group: What it is about.
-        choices: Of a column of choices, which its numbers are places in.
-        whole: Whether its numbers are whole ones.
-        strategy: Of a metric, which of its readings is shown; empty where that is not known.
+        key: Its key in addresses; unique in a table.
+        name: Name of the parameter or metric, or of the fixed column.
+        kind: Type of its cells.
+        group: Its subject.
+        choices: The choices, of which its numbers are indices.
+        whole: Whether its numbers are integers.
+        strategy: The reading of a metric that is shown; empty if unknown.
     """
 
     key: str
@@ -63,18 +63,18 @@ class Column:
 
     @property
     def title(self) -> str:
-        """What stands above it."""
+        """Its title."""
         return _TITLES[self.name] if self.group is Group.TRIAL else self.name
 
     @property
     def heading(self) -> str:
-        """What stands above it in a table: of a metric with the reading that is shown, such as `accuracy (max)`."""
+        """Its title in a table: for a metric with the reading that is shown, such as `accuracy (max)`."""
         return f"{self.title} ({self.strategy})" if self.strategy else self.title
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A value as a person reads it, and with every digit."""
+    """A displayed value, and its form with every digit."""
 
     shown: str
     exact: str
@@ -111,7 +111,7 @@ _CHOICES = {STATE: STATES, FEASIBLE: _NO_YES, FRONT: _NO_YES}
 _SHOWN_METRICS = 4
 _SHOWN_PARAMETERS = 8
 _LARGEST_WHOLE = 1e15
-"""Above that a float is no longer every whole number."""
+"""Above that a float cannot represent every integer."""
 
 
 def columns_of(table: TrialTable) -> dict[str, Column]:
@@ -149,7 +149,7 @@ def columns_of(table: TrialTable) -> dict[str, Column]:
 
 
 def first_columns(columns: Mapping[str, Column]) -> tuple[str, ...]:
-    """Return the keys of the columns that are shown by default: what compares trials at a glance."""
+    """Return the keys of the default columns: those for comparing trials at a glance."""
     room = {Group.METRIC: _SHOWN_METRICS, Group.PARAMETER: _SHOWN_PARAMETERS}
     chosen = []
     for column in columns.values():
@@ -163,10 +163,10 @@ def first_columns(columns: Mapping[str, Column]) -> tuple[str, ...]:
 
 
 def numbers_of(table: TrialTable, column: Column) -> Floats:
-    """Return a column as numbers: places in `choices` for choices, seconds since 1970 for times.
+    """Return a column as numbers: indices of `choices` for choices, seconds since 1970 for times.
 
     Raises:
-        KeyError: It is the column of names, which has none.
+        KeyError: The column of names has no numbers.
     """
     if column.group is Group.PARAMETER:
         return table.values[column.name]
@@ -176,7 +176,7 @@ def numbers_of(table: TrialTable, column: Column) -> Floats:
 
 
 def order_of(table: TrialTable, column: Column, rows: Rows) -> Floats | Rows:
-    """Return by what some trials are ordered in a column: the smaller, the earlier; NaN for those without a value."""
+    """Return the sort keys of some trials in a column, ascending; NaN for those without a value."""
     if column.kind is Kind.TEXT:
         names = table.names[rows].astype("U")
         order = np.empty(len(names), dtype=np.int64)
@@ -192,7 +192,7 @@ def order_of(table: TrialTable, column: Column, rows: Rows) -> Floats | Rows:
 
 
 def cells_of(table: TrialTable, column: Column, rows: Rows) -> list[Cell]:
-    """Return what a column shows of some trials."""
+    """Return the cells of some trials in a column."""
     if column.kind is Kind.TEXT:
         return [Cell(name, name) for name in table.names[rows]]
     values: list[float] = numbers_of(table, column)[rows].tolist()
@@ -209,7 +209,7 @@ def cells_of(table: TrialTable, column: Column, rows: Rows) -> list[Cell]:
 
 
 def exact(value: float) -> str:
-    """Return a number with every digit that it has, as a program would write it; empty for NaN."""
+    """Return a number with every digit, as a program would write it; empty for NaN."""
     if math.isnan(value):
         return ""
     if value.is_integer() and abs(value) < _LARGEST_WHOLE:
@@ -218,7 +218,7 @@ def exact(value: float) -> str:
 
 
 def iso_time(seconds: float) -> str:
-    """Return a moment in ISO 8601; empty for NaN."""
+    """Return a time in ISO 8601; empty for NaN."""
     return "" if math.isnan(seconds) else datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 

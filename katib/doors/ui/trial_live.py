@@ -1,7 +1,7 @@
 """The readings of a running trial while its page is open: one look for all pages, some times a second.
 
-A reading is in the log a twentieth of a second after it was printed, and here at most a tenth later. A look that takes
-long makes the next one wait longer, so that looking takes no more than a quarter of a processor.
+A reading is in the log a twentieth of a second after it was printed, and here at most a tenth later. A slow look delays
+the next one, so that looking takes no more than a quarter of a processor.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from katib.service.tuning.service import NOW, TuningService
 
 LOOK_SECONDS = 0.1
 _SHARE = 3.0
-"""The pause after a look is at least so many times as long as the look."""
+"""Minimum pause after a look, as a multiple of its duration."""
 _OBJECT_SECONDS = 0.5
-"""The trial itself is read so often: its state changes a few times in its life."""
+"""Pause between reads of the trial itself: its state changes a few times in its life."""
 _AGAIN_SECONDS = 1.0
 _KEPT_CHUNKS = 64
 
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class Chunk(NamedTuple):
-    """Readings that one look found, and the cursors before and behind them."""
+    """Readings of one look, and the cursors before and after them."""
 
     before: str
     items: tuple[MetricLog, ...]
@@ -43,13 +43,13 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TrialNews:
-    """A trial at one moment.
+    """A trial at one time.
 
     Attributes:
         trial: The Trial.
-        experiment: Its Experiment; None where it cannot be read.
-        version: Grows with every change of the trial.
-        has_ended: Whether there is nothing more to come.
+        experiment: Its Experiment; None if it cannot be read.
+        version: Increases with every change of the trial.
+        has_ended: Whether no more readings will follow.
     """
 
     trial: Trial
@@ -59,12 +59,12 @@ class TrialNews:
 
 
 class LiveTrial:
-    """Follows one trial on a thread of its own for as long as it is watched. Thread-safe.
+    """Follows one trial on its own thread while it is watched. Thread-safe.
 
     Args:
-        service: Asked with the rights of the user.
-        namespace: Of the trial.
-        name: Of the trial.
+        service: A service with the rights of the user.
+        namespace: Namespace of the trial.
+        name: Name of the trial.
         closing: Ends it with the server.
     """
 
@@ -81,7 +81,7 @@ class LiveTrial:
         self._left = False
 
     def watch(self, notify: Callable[[], None]) -> bool:
-        """Register a callback for everything new; False: this one has ended, make another."""
+        """Register a callback for changes; False: this one has ended, create another."""
         with self._lock:
             if self._left:
                 return False
@@ -99,12 +99,12 @@ class LiveTrial:
 
     @property
     def is_over(self) -> bool:
-        """Whether it takes no more watchers."""
+        """Whether it accepts no more watchers."""
         with self._lock:
             return self._left
 
     def news(self) -> TrialNews | None:
-        """Return the trial as it was at the last look; None before the first one.
+        """Return the trial at the last look; None before the first one.
 
         Raises:
             KatibError: It cannot be read any more.
@@ -115,7 +115,7 @@ class LiveTrial:
             return self._news
 
     def after(self, cursor: str) -> list[Chunk] | None:
-        """Return what came behind a cursor, oldest first; None where that is not known here any more."""
+        """Return the readings after a cursor, oldest first; None if that is not known here any more."""
         with self._lock:
             if cursor == self._cursor:
                 return []
@@ -156,7 +156,7 @@ class LiveTrial:
             return not (self._left or ended or self._closing.begun)
 
     def _look(self) -> bool:
-        """Take what is new; return whether there was anything."""
+        """Read new readings; return whether there were any."""
         before = self._cursor
         new = self._service.readings(self._namespace, self._name, since=before or NOW)
         with self._lock:
@@ -168,11 +168,11 @@ class LiveTrial:
         return bool(new.items)
 
     def _read_objects(self, *, is_quiet: bool) -> None:
-        """Read the trial, and note its end once nothing is left to be read."""
+        """Read the trial, and record its end once nothing is left to be read."""
         trial = self._service.get(Trial, self._namespace, self._name)
         known = self._news
         changed = known is None or known.trial.metadata.resource_version != trial.metadata.resource_version
-        # The log takes no reading once the end is stored: a look after that which finds nothing is the last one.
+        # The log accepts no reading once the end is stored: a look after that without readings is the last one.
         was_over = known is not None and is_completed(known.trial)
         has_ended = is_completed(trial) and was_over and is_quiet
         if not changed and not has_ended:
@@ -197,7 +197,7 @@ class LiveTrial:
 
 @dataclass(slots=True)
 class LiveTrials:
-    """The trials whose pages are open. Thread-safe.
+    """The trials with open pages. Thread-safe.
 
     Args:
         closing: Ends all of them with the server.
@@ -210,7 +210,7 @@ class LiveTrials:
     def watch(
         self, service: TuningService, user: Hashable, namespace: str, name: str, notify: Callable[[], None]
     ) -> LiveTrial:
-        """Return what follows a trial, shared by all pages of a user, with a function that it calls from now on."""
+        """Return the follower of a trial, shared by all pages of a user, with a registered callback."""
         key = (user, namespace, name)
         with self._lock:
             self._kept = {other: live for other, live in self._kept.items() if not live.is_over}

@@ -1,4 +1,4 @@
-"""The page of a trial, and what its script asks for: curves, the trials beside it, and the live stream."""
+"""The page of a trial, and the data for its script: curves, the neighboring trials, and the live stream."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from katib.service.tuning.trial_pages import generations_of
 
 
 def trial_pages() -> APIRouter:
-    """Return the routes of a trial's page, and of the parts of it that change when its state does."""
+    """Return the routes of a trial's page, and of its parts that change with its state."""
     router = APIRouter()
 
     @router.get("/trials/{namespace}/{name}")
@@ -68,7 +68,7 @@ def trial_pages() -> APIRouter:
 
 
 def trial_values(service: TuningService, trial: Trial, experiment: Experiment | None) -> dict[str, Any]:
-    """Return what the templates of a trial show; a part that cannot be read has its `problem`."""
+    """Return the values for the templates of a trial; a part that cannot be read has its `problem`."""
     namespace, name = trial.namespace, trial.name
     no_pods: Sequence[Json] = ()
     no_events: Sequence[RecordedEvent] = ()
@@ -90,7 +90,7 @@ def trial_values(service: TuningService, trial: Trial, experiment: Experiment | 
 
 NO_STORE = {"cache-control": "no-store"}
 MOST_SENT = 400
-"""Readings of one metric in one event: more at once are thinned, as a page cannot show them either."""
+"""Maximum number of readings of one metric in one event; more are thinned, as a page cannot show them either."""
 _PATIENCE_SECONDS = 20.0
 
 By = Annotated[str, Query(pattern="^(step|time)$", description="What the horizontal axis counts.")]
@@ -98,7 +98,7 @@ Smoothing = Annotated[float, Query(ge=0, le=MOST_SMOOTHING, description="Weight 
 
 
 def trial_data_routes(tables: Tables, closing: Closing) -> APIRouter:
-    """Return the routes of what the script of a trial's page asks for: curves, the trials beside it, live changes."""
+    """Return the routes of the data for the script of a trial's page: curves, neighboring trials, live changes."""
     router = APIRouter(prefix="/data/trials/{namespace}/{name}")
     lives = LiveTrials(closing)
 
@@ -155,9 +155,9 @@ async def trial_events(
     cursor: str,
     closing: Closing,
 ) -> AsyncIterator[bytes]:
-    """Yield `readings` as they arrive, `trial` with the head of the page when it changes, and `end` behind the last.
+    """Yield `readings` as they arrive, `trial` with the head of the page when it changes, and `end` after the last.
 
-    An event of readings carries the cursors before and after it: a page that missed one notices, and redraws.
+    An event of readings carries the cursors before and after it: a page that missed one detects that, and redraws.
     """
     changes = Changes()
     changes.notify()
@@ -171,7 +171,7 @@ async def trial_events(
             if beat or (news := live.news()) is None:
                 continue
             chunks = live.after(cursor)
-            if chunks is None:  # what the shared look found does not reach back so far
+            if chunks is None:  # the shared look does not reach back so far
                 new = await asyncio.to_thread(service.readings, *trial, since=cursor)
                 chunks = [Chunk(cursor, new.items, new.cursor)] if new.items else []
             for chunk in chunks:
@@ -201,7 +201,7 @@ def _readings_event(chunk: Chunk, started: float) -> bytes:
 
 
 def _points(readings: Iterable[MetricLog], started: float) -> list[list[Any]]:
-    """Return of each reading its step, the seconds since the start, and its value; null for what is not known."""
+    """Return for each reading its step, the seconds since the start, and its value; null if unknown."""
     kept = thinned(list(readings), MOST_SENT)
     curve = curve_of(kept, started)
     numbers = zip(kept, curve.seconds.tolist(), curve.values.tolist(), strict=True)

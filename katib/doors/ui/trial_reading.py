@@ -1,4 +1,4 @@
-"""What the pages of trials ask the tuning service. What cannot be read is said, and the rest is shown."""
+"""Reads for the pages of trials. Failures are reported, and the rest is shown."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _ALL_POINTS = 12_000
 """Readings drawn of all metrics of a trial together, so that an answer stays below some hundred kilobytes."""
 _FEWEST_POINTS = 200
 _WHOLE = 10_000
-"""Readings of a curve that are all read, so that those that are no number are seen, too, and the average is exact."""
+"""Readings of a curve up to which all are read, so that non-finite ones are seen, too, and the average is exact."""
 _SEEN_READINGS = 200
-"""Of the newest readings so many tell which metrics there are beside those that the experiment asks for."""
+"""Newest readings that are searched for further metrics besides the experiment's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt(Generic[T]):
-    """What was read, or why it was not.
+    """The result of a read, or the reason of its failure.
 
     Attributes:
-        value: What was read, or what stands for it.
+        value: The result, or its substitute.
         problem: A sentence; empty when all went well.
     """
 
@@ -41,7 +41,7 @@ class Attempt(Generic[T]):
 
 
 def attempt(read: Callable[[], T], otherwise: T) -> Attempt[T]:
-    """Return what a function reads, or something else with the reason."""
+    """Return the result of a function, or a substitute with the reason."""
     try:
         return Attempt(read())
     except KatibError as error:
@@ -49,7 +49,7 @@ def attempt(read: Callable[[], T], otherwise: T) -> Attempt[T]:
 
 
 def read_experiment(service: TuningService, trial: Trial) -> Experiment | None:
-    """Return the experiment of a trial; None where it is gone or may not be read.
+    """Return the experiment of a trial; None if it is deleted or may not be read.
 
     Raises:
         UnavailableError: The service cannot be reached.
@@ -63,7 +63,7 @@ def read_experiment(service: TuningService, trial: Trial) -> Experiment | None:
 
 
 def started_at(trial: Trial) -> float:
-    """Return when a trial started, in seconds since 1970; NaN before."""
+    """Return the start time of a trial, in seconds since 1970; NaN before."""
     moment = trial.status.start_time
     return math.nan if moment is None else moment.timestamp()
 
@@ -85,10 +85,10 @@ def read_curve(service: TuningService, trial: Trial, metric: str) -> Curve:
 
 
 def read_curves(service: TuningService, trial: Trial) -> tuple[Mapping[str, Curve], str]:
-    """Return the curves of all metrics of a trial, and a cursor behind what they hold.
+    """Return the curves of all metrics of a trial, and a cursor after their readings.
 
-    What arrives between the two is in the curves and behind the cursor, too: it is taken out of neither, so a reader
-    who appends sees it twice at most, at the same place.
+    Readings that arrive in between are in the curves and after the cursor, too: none is lost, and a reader that appends
+    sees them twice at most, at the same place.
     """
     cursor = service.readings(trial.namespace, trial.name, since=NOW).cursor
     names = read_metric_names(service, trial)
@@ -96,5 +96,5 @@ def read_curves(service: TuningService, trial: Trial) -> tuple[Mapping[str, Curv
 
 
 def points_of_each(metrics: Collection[str]) -> int:
-    """Return how many readings are drawn of each metric."""
+    """Return the number of readings drawn of each metric."""
     return min(MOST_READINGS, max(_FEWEST_POINTS, _ALL_POINTS // max(1, len(metrics))))

@@ -1,14 +1,14 @@
-r"""Which trials a table shows, and in which order: a question in, rows out. Pure.
+r"""Filtering and sorting of a table of trials: a query in, rows out. Pure.
 
-A question comes from an address. Filters are written
+A query comes from an address. Filters are written
 
 - `lr:0.001..0.1`: from 0.001 to 0.1; either end may be missing, several parts are separated by commas, and the part
   `none` stands for trials without a value;
-- `optimizer=adam|sgd`: one of these; a backslash stands before a `|` or a backslash that is part of a value, and `\-`
-  for trials without a value.
+- `optimizer=adam|sgd`: one of these; a backslash precedes a `|` or a backslash that is part of a value, and `\-` is for
+  trials without a value.
 
-All filters have to hold. A trial without a value of a column comes last in either order; before it in the order of an
-objective come trials that cannot be the best, as those outside of the constraints.
+All filters have to match. Trials without a value in a column come last in either order; in the order of an objective,
+trials that cannot be the best come before them, such as infeasible ones.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ from katib.figures.trials import STATES, Rows, TrialTable
 from katib.model.marks import Marks
 
 SIZES = (10, 25, 50, 100, 200)
-"""Rows of a page that are offered."""
+"""Offered numbers of rows per page."""
 MOST_ROWS = 1_000
 
 _VALUE = re.compile(r"\\(.)|\|", re.DOTALL)
 _NO_RANGE, _NO_VALUE, _ABSENT = "none", "\\-", "\0"
-"""How a filter names trials without a value, and what stands for it while values are read: no value has it."""
+"""A filter's word for trials without a value, and its substitute during parsing, which no value contains."""
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What a column has to hold: a number within one of the ranges, or one of the values.
+    """A condition on a column: a number within one of the ranges, or one of the values.
 
     Attributes:
-        column: Which one.
-        ranges: Both ends belong to a range.
+        column: The column.
+        ranges: Ranges, with both ends included.
         values: Exact texts of values.
         absent: Whether trials without a value pass, too.
         by_values: Whether it is written with values.
@@ -75,7 +75,7 @@ class Filter:
 
     @property
     def text(self) -> str:
-        """As it is written in an address."""
+        """Its form in an address."""
         if self.by_values:
             return f"{self.column.key}={'|'.join([*map(_escaped, self.values), *[_NO_VALUE] * self.absent])}"
         parts = [f"{self._end(low)}..{self._end(high)}" for low, high in self.ranges]
@@ -83,13 +83,13 @@ class Filter:
 
     @property
     def words(self) -> str:
-        """As a person reads it."""
+        """Its form for users."""
         values = [f"is {' or '.join(self.values)}"] if self.values else []
         parts = [*values, *(self._range_words(low, high) for low, high in self.ranges), *["is absent"] * self.absent]
         return f"{self.column.title} {' or '.join(parts)}"
 
     def mask(self, table: TrialTable) -> Mask:
-        """Return which trials pass."""
+        """Return the mask of matching trials."""
         if self.column.kind is Kind.TEXT:
             return np.isin(table.names, np.array(self.values, dtype=object))
         numbers = numbers_of(table, self.column)
@@ -114,17 +114,17 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class TableQuery:
-    """The trials that a user asks to see.
+    """A user's query of the table.
 
     Attributes:
         states: Only trials in one of these; empty: in any.
-        where: Filters as they are written.
+        where: Filters in their written form.
         text: Part of the name, of a chosen value, of a tag or of the notes, in any case.
-        sort: Key of the column to order by; empty: the order of creation.
+        sort: Key of the column to sort by; empty: the order of creation.
         descending: Whether the largest comes first.
-        page: Counted from 1.
-        size: Rows of a page.
-        columns: Keys of the columns to show; empty: some.
+        page: Page number, from 1.
+        size: Rows per page.
+        columns: Keys of the columns to show; empty: the default ones.
     """
 
     states: tuple[str, ...] = ()
@@ -137,7 +137,7 @@ class TableQuery:
     columns: tuple[str, ...] = ()
 
     def address(self, **changes: Any) -> str:
-        """Return the part of an address behind `?` that asks this, with some changes."""
+        """Return the query part of an address, with some changes."""
         query = replace(self, **changes)
         plain = {"text": query.text, "sort": query.sort, "order": "down" if query.descending else ""}
         if query.page != 1:
@@ -153,12 +153,12 @@ class TableRow:
     """One trial of a page.
 
     Attributes:
-        name: Of the trial.
-        state: Of the trial.
+        name: Name of the trial.
+        state: State of the trial.
         is_best: Whether it is the best one, or with several objectives on the Pareto front.
-        is_feasible: Whether it is within the constraints.
-        marks: What is noted on it.
-        cells: One for each column that is shown.
+        is_feasible: Whether it satisfies the constraints.
+        marks: Its marks.
+        cells: One for each shown column.
     """
 
     name: str
@@ -171,17 +171,17 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class TablePage:
-    """What a table shows.
+    """A page of the table.
 
     Attributes:
-        query: What was asked, with the page that there is.
-        columns: All columns that there are, by key.
-        shown: Those of the cells.
-        filters: Those of the query.
-        rows: Of this page.
-        matching: How many trials pass all filters.
-        total: How many there are.
-        pages: How many pages there are, one at least.
+        query: The query, with the number of an existing page.
+        columns: All existing columns, by key.
+        shown: The columns of the cells.
+        filters: The filters of the query.
+        rows: Rows of this page.
+        matching: Number of matching trials.
+        total: Number of all trials.
+        pages: Number of pages, one at least.
         has_front: Whether there are several objectives, so that the best trials are those of the Pareto front.
     """
 
@@ -197,7 +197,7 @@ class TablePage:
 
     @property
     def first(self) -> int:
-        """Number of the first row, counted from 1; 0 without any."""
+        """Number of the first row, from 1; 0 without any."""
         return (self.query.page - 1) * self.query.size + 1 if self.rows else 0
 
     @property
@@ -207,25 +207,25 @@ class TablePage:
 
     @property
     def is_filtered(self) -> bool:
-        """Whether anything is asked that trials may not pass."""
+        """Whether the query excludes any trials."""
         return bool(self.query.states or self.query.where or self.query.text)
 
     def sort_address(self, column: Column) -> str:
-        """Return the question that orders by a column, the other way round if it is ordered by it now."""
+        """Return the query sorted by a column, reversed if it is sorted by it now."""
         turned = self.query.sort == column.key and not self.query.descending
         return self.query.address(sort=column.key, descending=turned, page=1)
 
     def without(self, dropped: Filter) -> str:
-        """Return the question without a filter."""
+        """Return the query without a filter."""
         kept = tuple(text for text, made in zip(self.query.where, self.filters, strict=True) if made is not dropped)
         return self.query.address(where=kept, page=1)
 
 
 def page_of(table: TrialTable, query: TableQuery) -> TablePage:
-    """Return what a table shows; the last page where the asked one is behind it.
+    """Return a page of the table; the last one if the requested one does not exist.
 
     Raises:
-        InvalidError: The query names what there is not, or a filter is not written as it should be.
+        InvalidError: The query names an unknown column, or a filter is malformed.
     """
     columns = columns_of(table)
     shown = tuple(_column(columns, key, "column") for key in query.columns or first_columns(columns))
@@ -263,7 +263,7 @@ def page_of(table: TrialTable, query: TableQuery) -> TablePage:
 
 
 def chosen_rows(table: TrialTable, query: TableQuery) -> tuple[Rows, tuple[Column, ...]]:
-    """Return all trials that pass, in order, and the columns of a download: the chosen ones, or all.
+    """Return all matching trials, in order, and the columns of a download: the chosen ones, or all.
 
     Raises:
         InvalidError: As `page_of`.
@@ -277,7 +277,7 @@ def chosen_rows(table: TrialTable, query: TableQuery) -> tuple[Rows, tuple[Colum
 
 
 def matching_rows(table: TrialTable, query: TableQuery, filters: Sequence[Filter]) -> Rows:
-    """Return the trials that pass all filters, in the order of creation."""
+    """Return the trials that match all filters, in the order of creation."""
     passes = np.ones(len(table), dtype=np.bool_)
     if query.states:
         for state in query.states:
@@ -292,12 +292,12 @@ def matching_rows(table: TrialTable, query: TableQuery, filters: Sequence[Filter
 
 
 def ordered_rows(table: TrialTable, rows: Rows, query: TableQuery) -> Rows:
-    """Return trials in the asked order; equal ones in the order of creation, those without a value last.
+    """Return trials in the requested order; equal ones in the order of creation, those without a value last.
 
-    In the order of an objective, trials that cannot be the best come behind all that can.
+    In the order of an objective, trials that cannot be the best come after all that can.
 
     Raises:
-        InvalidError: There is no such column.
+        InvalidError: The column does not exist.
     """
     if not query.sort:
         return rows[::-1] if query.descending else rows
@@ -311,10 +311,10 @@ def ordered_rows(table: TrialTable, rows: Rows, query: TableQuery) -> Rows:
 
 
 def parse_filter(columns: Mapping[str, Column], text: str) -> Filter:
-    """Return a filter of the form `lr:0.001..0.1` or `optimizer=adam|sgd`.
+    """Parse a filter of the form `lr:0.001..0.1` or `optimizer=adam|sgd`.
 
     Raises:
-        InvalidError: There is no such column, or what follows its name is not understood.
+        InvalidError: The column does not exist, or its condition is malformed.
     """
     key = max((key for key in columns if text.startswith((f"{key}:", f"{key}="))), key=len, default=None)
     if key is None:

@@ -1,4 +1,4 @@
-"""The table of an experiment's trials: a part of a page for a question, and the trials that pass as files."""
+"""The table of an experiment's trials: a part of a page for a query, and downloads of the matching trials."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from katib.doors.ui.tables import Tables, Viewer
 from katib.doors.ui.trial_table import MOST_ROWS, TableQuery, chosen_rows, page_of
 
 _PATIENCE_SECONDS = 30.0
-"""A file waits so long for all trials."""
+"""Time that a download waits for all trials."""
 _GLANCE_SECONDS = 0.5
-"""A table shows how far they have been read, and is asked for again."""
+"""Time that a table waits; it shows how far the trials have been read, and is requested again."""
 _LONGEST = 4_096
 _MOST = 200
 
@@ -34,7 +34,7 @@ def read_query(
     size: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 25,
     column: Texts = [],  # noqa: B006
 ) -> TableQuery:
-    """Return what an address asks of a table."""
+    """Return the table query of an address."""
     return TableQuery(
         states=tuple(state),
         where=tuple(filter(None, where)),
@@ -48,7 +48,7 @@ def read_query(
 
 
 Asked = Annotated[TableQuery, Depends(read_query)]
-"""As the type of a route's parameter: what the address asks of a table."""
+"""As the type of a route's parameter: the table query of the address."""
 
 
 def trial_table_routes(tables: Tables) -> APIRouter:
@@ -59,7 +59,7 @@ def trial_table_routes(tables: Tables) -> APIRouter:
     def show_table(
         request: Request, service: Service, user: Viewer, namespace: Namespace, name: Name, query: Asked, tab: str = ""
     ) -> HTMLResponse:
-        """Answer with the part of the page that holds the rows."""
+        """Answer with the rows as a part of the page."""
         table = tables.table(service, user, namespace, name)
         snapshot = table.snapshot(wait_seconds=_GLANCE_SECONDS)
         return render(
@@ -77,7 +77,7 @@ def trial_table_routes(tables: Tables) -> APIRouter:
     def download(
         service: Service, user: Viewer, namespace: Namespace, name: Name, form: FileFormat, query: Asked
     ) -> StreamingResponse:
-        """Answer with a file of all trials that pass, with the chosen columns, or all."""
+        """Answer with a file of all matching trials, with the chosen columns, or all."""
         table = tables.table(service, user, namespace, name)
         trials = table.snapshot(wait_seconds=_PATIENCE_SECONDS).trials
         rows, columns = chosen_rows(trials, query)

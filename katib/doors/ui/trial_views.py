@@ -1,4 +1,4 @@
-"""What the page of a trial shows. Pure: objects in, values for templates and scripts out."""
+"""Views of the page of a trial. Pure: objects in, values for templates and scripts out."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ MOST_EVENTS = 200
 
 
 def experiment_name(trial: Trial) -> str:
-    """Return the name of a trial's experiment; empty where it names none."""
+    """Return the name of a trial's experiment; empty if it names none."""
     return label_of(trial, EXPERIMENT_LABEL)
 
 
@@ -62,7 +62,7 @@ def trial_summary(trial: Trial, experiment: Experiment | None) -> dict[str, Any]
 
     Args:
         trial: The Trial.
-        experiment: Its Experiment; None where there is none any more, or it may not be read.
+        experiment: Its Experiment; None if it is deleted, or may not be read.
     """
     status = trial.status
     best = None if experiment is None else best_trial_of(experiment)
@@ -97,7 +97,7 @@ def trial_summary(trial: Trial, experiment: Experiment | None) -> dict[str, Any]
 
 
 def distance_words(trial: Trial, experiment: Experiment | None) -> str:
-    """Return how far the objective value of a trial is from the best one, in words; empty without both."""
+    """Return the distance of a trial's objective value from the best one, in words; empty without both."""
     best = None if experiment is None else best_trial_of(experiment)
     if experiment is None or best is None:
         return ""
@@ -146,12 +146,12 @@ def parameter_rows(trial: Trial, experiment: Experiment | None) -> list[dict[str
 
 
 def cell(value: str | None) -> dict[str, str]:
-    """Return a value as a table shows it: short, with every digit on demand."""
+    """Return a value for a table cell: short, with every digit on demand."""
     return {"text": "" if value is None else short(value), "exact": value or ""}
 
 
 def _change(value: str | None, other: str | None) -> str:
-    """Return how a value differs from that of the best trial: larger, smaller, another one, only one of both has it."""
+    """Return the difference of a value from the best trial's: larger, smaller, another one, only one of both has it."""
     if value is None or other is None:
         return "only here" if other is None else "not here"
     try:
@@ -165,7 +165,7 @@ def metric_names(trial: Trial, seen: Iterable[str]) -> list[str]:
     """Return the metrics of a trial, the objectives first.
 
     Args:
-        trial: Says what is wanted, and what was observed.
+        trial: The trial, with the declared and observed metrics.
         seen: Names of metrics among its readings.
     """
     objective, observation = trial.spec.objective, trial.status.observation
@@ -182,7 +182,7 @@ def replica_rows(pods: Sequence[Json]) -> list[dict[str, Any]]:
     """Return the newest pod of each replica, with the containers whose output can be read, the user's own first.
 
     Args:
-        pods: Of one trial, the oldest first.
+        pods: Pods of one trial, the oldest first.
     """
     return [
         {
@@ -220,7 +220,7 @@ def event_rows(events: Sequence[RecordedEvent]) -> list[dict[str, Any]]:
 
 
 def lineage_rows(generations: Sequence[Trial]) -> list[dict[str, str]]:
-    """Return the trials whose checkpoints led to that of a trial, itself first; empty without a parent."""
+    """Return the trials with the checkpoints that led to a trial's, itself first; empty without a parent."""
     if not generations or not label_of(generations[0], PARENT_LABEL):
         return []
     return [
@@ -235,17 +235,17 @@ def lineage_rows(generations: Sequence[Trial]) -> list[dict[str, str]]:
 
 
 def job_yaml(trial: Trial) -> str:
-    """Return the job of a trial as YAML, as it was rendered; empty where it was not kept."""
+    """Return the rendered job of a trial as YAML; empty if it was not kept."""
     job = trial.spec.run_spec
     return yaml.safe_dump(job, sort_keys=False, allow_unicode=True, width=120) if job else ""
 
 
 def neighbours(names: Sequence[str], name: str) -> Mapping[str, Any]:
-    """Return the trials before and after one, where it stands, and how many there are.
+    """Return the trials before and after one, its position, and their number.
 
     Args:
-        names: Of all trials of the experiment, in order of their creation.
-        name: Of the one.
+        names: Names of all trials of the experiment, in order of their creation.
+        name: Name of the trial.
     """
     place = next((number for number, other in enumerate(names) if other == name), None)
     if place is None:

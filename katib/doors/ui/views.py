@@ -1,4 +1,4 @@
-"""What pages show of objects. Pure: objects in, values for templates and scripts out."""
+"""Views of objects for pages. Pure: objects in, values for templates and scripts out."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from katib.service.tuning.reading import (
 )
 
 Summary = dict[str, Any]
-"""What a page shows of an experiment; all of it is JSON."""
+"""The values of an experiment on a page; all of it is JSON."""
 
 _ENDED_STATES = ("Succeeded", "EarlyStopped", "Failed", "MetricsUnavailable", "Killed")
 
@@ -92,7 +92,7 @@ NOW = "now"
 
 
 def active_text(experiment: Experiment) -> str:
-    """Return when something last happened to an experiment; NOW while trials run."""
+    """Return the time of the last event of an experiment; NOW while trials run."""
     status = experiment.status
     if status.trials_running and not is_completed(experiment):
         return NOW
@@ -102,14 +102,14 @@ def active_text(experiment: Experiment) -> str:
 
 
 def _reason_of(experiment: Experiment) -> str:
-    """Return why an experiment is in its state, a sentence."""
+    """Return the reason of an experiment's state, a sentence."""
     if is_at_rest(experiment):
         return running_condition(experiment).message
     return last_condition(experiment).message
 
 
 def experiment_head(experiment: Experiment, now: datetime) -> Summary:
-    """Return the summary with what only its own page shows: times, the best parameters to copy."""
+    """Return the summary with values for its own page: times, the best parameters to copy."""
     summary = experiment_summary(experiment)
     best: dict[str, str] = summary["best"]["parameters"]
     return {
@@ -128,11 +128,11 @@ class ActionField:
     """A parameter in the form that adds a trial by hand.
 
     Attributes:
-        name: Of the parameter.
-        value: What stands in the form first: that of the best trial.
-        hint: What it may be.
+        name: Name of the parameter.
+        value: Initial value: that of the best trial.
+        hint: Its feasible values.
         number: Whether it is a number.
-        choices: Of which one is chosen; empty where it is written.
+        choices: The choices; empty for free text.
     """
 
     name: str
@@ -158,7 +158,7 @@ def _action_field(spec: ParameterSpec, best: Mapping[str, str]) -> ActionField:
 
 
 def progress_parts(summary: Summary) -> list[tuple[str, int]]:
-    """Return how many trials of an experiment ended in each way and run, then how many are still to come."""
+    """Return the numbers of an experiment's trials by outcome, running ones, then those still to come."""
     counts = summary["counts"]
     parts = [(state, counts[state]) for state in (*_ENDED_STATES, "Running", "Pending") if counts[state]]
     left = (summary["limit"] or 0) - sum(count for _, count in parts)
@@ -166,7 +166,7 @@ def progress_parts(summary: Summary) -> list[tuple[str, int]]:
 
 
 def progress_words(summary: Summary) -> str:
-    """Return in words what a bar shows: `12 of 30 done: 9 Succeeded, 2 Failed, 1 EarlyStopped; 3 Running`."""
+    """Return a progress bar in words: `12 of 30 done: 9 Succeeded, 2 Failed, 1 EarlyStopped; 3 Running`."""
     counts, limit = summary["counts"], summary["limit"]
     ended = ", ".join(f"{counts[state]:,} {state}" for state in _ENDED_STATES if counts[state])
     active = ", ".join(f"{counts[state]:,} {state}" for state in ("Running", "Pending") if counts[state])
@@ -175,7 +175,7 @@ def progress_words(summary: Summary) -> str:
 
 
 def time_words(experiment: Experiment, now: datetime) -> str:
-    """Return how long an experiment has taken, and how long it will at the pace so far; empty before it starts."""
+    """Return the elapsed time of an experiment, and the remaining one at the present pace; empty before it starts."""
     start = experiment.status.start_time
     if start is None:
         return ""
@@ -191,7 +191,7 @@ def time_words(experiment: Experiment, now: datetime) -> str:
 
 
 def typed_assignments(experiment: Experiment, texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return parameter values as programs want them: numbers of numeric parameters, text of the others."""
+    """Return parameter values with the types for programs: numbers of numeric parameters, text of the others."""
     kinds = {spec.name: spec.parameter_type for spec in experiment.spec.parameters}
     return {name: _typed(kinds.get(name), text) for name, text in texts.items()}
 
@@ -207,7 +207,7 @@ def _typed(kind: str | None, text: str) -> Any:
 
 
 def copies_of(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return parameter values as texts to paste, by what they are called."""
+    """Return parameter values as texts to paste, by format."""
     return {
         "YAML": yaml.safe_dump(dict(values), sort_keys=False, allow_unicode=True, width=10_000),
         "JSON": json.dumps(values, indent=2, ensure_ascii=False),

@@ -1,4 +1,4 @@
-"""Why an experiment or a trial is in its state, in the words of a page: nothing where the state says it all. Pure."""
+"""The reason of the state of an experiment or a trial, in a page's words; empty if the state explains itself. Pure."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _NOTHING_REPORTED = re.compile(r'nothing reported "(?P<metric>[^"]*)" within ')
 
 
 def experiment_sentence(experiment: Experiment, reason: str) -> str:
-    """Return why an experiment is in its state; empty where its state says as much.
+    """Return the reason of an experiment's state; empty if the state explains itself.
 
     Args:
         experiment: The Experiment.
-        reason: The message of the condition that says so.
+        reason: The message of the condition.
     """
     if reason in _SILENT:
         return ""
@@ -47,7 +47,7 @@ def experiment_sentence(experiment: Experiment, reason: str) -> str:
 
 
 def trial_sentence(trial: Trial) -> str:
-    """Return why a trial is in its state; empty where its state says as much."""
+    """Return the reason of a trial's state; empty if the state explains itself."""
     if failure := failure_of(trial):
         return _sentence(failure.replace(EXIT_WITHOUT_OUTPUT, "exit code")) + "."
     message = message_of(trial)
