@@ -109,7 +109,7 @@ def pace(plane: ControlPlane) -> None:
 
 def crowd(plane: ControlPlane) -> None:
     """20 experiments at once, one of them with a service that never answers, against 19 without it."""
-    with Silent() as silent:
+    with SilentService() as silent:
         plane.add_service("silent", silent.address)
         controller = started(plane, "crowd")
         alone = crowd_seconds(plane, plane.namespace("alone"), ["random"] * (CROWD - 1))
@@ -401,7 +401,7 @@ def crowd_seconds(plane: ControlPlane, namespace: str, algorithms: list[str]) ->
     return time.perf_counter() - began
 
 
-class Silent:
+class SilentService:
     """A suggestion service that accepts connections and never answers."""
 
     def __enter__(self) -> Self:

@@ -39,7 +39,7 @@ ROWS: Mapping[str, tuple[str, Mapping[str, str]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
+class SyntheticTraining:
     """A synthetic training.
 
     Attributes:
@@ -77,7 +77,7 @@ def _bowl(point: Mapping[str, str]) -> float:
 
 
 TRAININGS = {
-    "network": Training(
+    "network": SyntheticTraining(
         (
             number("lr", 1e-5, 1, log=True),
             number("momentum", 0, 1),
@@ -89,11 +89,13 @@ TRAININGS = {
         _network_missing,
         noise=0.05,
     ),
-    "bowl": Training(tuple(number(name, -3, 3) for name in "xyz"), _bowl, lambda _, epochs: 4 / epochs, noise=1.0),
+    "bowl": SyntheticTraining(
+        tuple(number(name, -3, 3) for name in "xyz"), _bowl, lambda _, epochs: 4 / epochs, noise=1.0
+    ),
 }
 
 
-def search(training: Training, row: str, seed: int, most: float) -> list[tuple[float, float]]:
+def search(training: SyntheticTraining, row: str, seed: int, most: float) -> list[tuple[float, float]]:
     """Return the work done and the true loss of the best trial so far, after each full training.
 
     Args:

@@ -73,7 +73,7 @@ def serve(directory: Path, *, starts: bool) -> int:
     return 0
 
 
-class Server:
+class MeasuredServer:
     """A server of a data directory in a separate process."""
 
     def __init__(self, process: subprocess.Popen[str], kubeconfig: Path) -> None:
@@ -96,7 +96,7 @@ class Server:
 
 
 @contextmanager
-def served(*, trials: int = 0, starts: bool = False) -> Iterator[Server]:
+def served(*, trials: int = 0, starts: bool = False) -> Iterator[MeasuredServer]:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name) / "data"
         if trials:
@@ -108,7 +108,7 @@ def served(*, trials: int = 0, starts: bool = False) -> Iterator[Server]:
         assert process.stdout is not None
         assert process.stdin is not None
         try:
-            yield Server(process, Path(process.stdout.readline().strip()))
+            yield MeasuredServer(process, Path(process.stdout.readline().strip()))
         finally:
             process.stdin.close()
             process.wait()
@@ -117,7 +117,7 @@ def served(*, trials: int = 0, starts: bool = False) -> Iterator[Server]:
 # --- many trials ------------------------------------------------------------------------------------------------------
 
 
-def list_by_kubectl(server: Server) -> None:
+def list_by_kubectl(server: MeasuredServer) -> None:
     for program in kubectls():
         environment = {"PATH": os.environ["PATH"], "KUBECONFIG": str(server.kubeconfig), "HOME": tempfile.mkdtemp()}
         seconds = []
@@ -136,7 +136,7 @@ def list_by_kubectl(server: Server) -> None:
         print("kubectl get trials: there is no kubectl (KUBECTLS names some)")
 
 
-def watch_all(server: Server) -> None:
+def watch_all(server: MeasuredServer) -> None:
     before = server.memory_mb()
     firsts, wholes = [], []
     for _ in range(COMMANDS):
@@ -268,7 +268,7 @@ def watch_an_experiment() -> None:
     )
 
 
-def follow(server: Server, ready: threading.Semaphore, stop: threading.Event) -> None:
+def follow(server: MeasuredServer, ready: threading.Semaphore, stop: threading.Event) -> None:
     """Read a watch as fast as possible, without decoding it."""
     with (
         httpx.Client(

@@ -52,7 +52,7 @@ LONG = 300
 MOST_LOST = 0.005
 
 
-class Outcome(NamedTuple):
+class StoppingOutcome(NamedTuple):
     """Epochs and best accuracy of a search."""
 
     epochs: int
@@ -96,7 +96,7 @@ def power_laws(seed: int, trials: int, epochs: int) -> Curves:
     return curves
 
 
-def simulate_optuna(recorded: Curves, parallel: int) -> Outcome:
+def simulate_optuna(recorded: Curves, parallel: int) -> StoppingOutcome:
     """Run the trials in order under Optuna's median pruner with its defaults."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(direction="maximize", pruner=optuna.pruners.MedianPruner())
@@ -113,10 +113,10 @@ def simulate_optuna(recorded: Curves, parallel: int) -> Outcome:
                 continue
             study.tell(trial, None if left else value, state=TrialState.PRUNED if left else TrialState.COMPLETE)
             running.remove((trial, left))
-    return Outcome(epochs, best)
+    return StoppingOutcome(epochs, best)
 
 
-def simulate(algorithm: StoppingAlgorithm | None, recorded: Curves, parallel: int) -> Outcome:
+def simulate(algorithm: StoppingAlgorithm | None, recorded: Curves, parallel: int) -> StoppingOutcome:
     """Run the trials in order; return the epochs that were run and the best observed accuracy."""
     waiting = list(enumerate(recorded))[::-1]
     running: dict[str, list[float]] = {}
@@ -140,7 +140,7 @@ def simulate(algorithm: StoppingAlgorithm | None, recorded: Curves, parallel: in
             for verdict in [] if algorithm is None else algorithm.judge(list(curves.values())):
                 curves[verdict.trial_name] = curves[verdict.trial_name].ended(CurveState.STOPPED)
                 del running[verdict.trial_name]
-    return Outcome(epochs, max(-curve.best for curve in curves.values()))
+    return StoppingOutcome(epochs, max(-curve.best for curve in curves.values()))
 
 
 def algorithm_of(name: str, settings: dict[str, float]) -> StoppingAlgorithm:

@@ -54,7 +54,7 @@ Curve = Callable[[int], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class FidelityVariable:
     """A parameter: a double, on a logarithmic scale or not, or a whole number."""
 
     name: str
@@ -79,7 +79,7 @@ class Variable:
 
 
 @dataclass(frozen=True)
-class Task:
+class FidelityTask:
     """A search problem.
 
     Attributes:
@@ -88,13 +88,13 @@ class Task:
         final: The value that counts after all epochs, unless it is the last loss.
     """
 
-    variables: tuple[Variable, ...]
+    variables: tuple[FidelityVariable, ...]
     start: Callable[[Values, int], Curve]
     final: Callable[[Values], float] | None = None
 
 
-def _hartmann_task(dimensions: int, noise: float) -> Task:
-    variables = tuple(Variable(f"x{i}", 0, 1) for i in range(dimensions))
+def _hartmann_task(dimensions: int, noise: float) -> FidelityTask:
+    variables = tuple(FidelityVariable(f"x{i}", 0, 1) for i in range(dimensions))
 
     def value(point: Values, z: float) -> float:
         x, off = [point[v.name] for v in variables], 0.4 * (1 - z)
@@ -109,7 +109,7 @@ def _hartmann_task(dimensions: int, noise: float) -> Task:
 
         return loss
 
-    return Task(variables, start, lambda point: value(point, 1.0))
+    return FidelityTask(variables, start, lambda point: value(point, 1.0))
 
 
 def _hartmann6(x: Sequence[float], heights: Sequence[float]) -> float:
@@ -241,24 +241,24 @@ def _descent(point: Values, seed: int, *, classes: bool = True) -> Any:
 
 
 _NETWORK = (
-    Variable("lr", 1e-5, 0.3, log=True),
-    Variable("units", 2, 64, whole=True),
-    Variable("decay", 1e-6, 1, log=True),
-    Variable("batch", 8, 128, whole=True),
-    Variable("beta", 0, 0.99),
+    FidelityVariable("lr", 1e-5, 0.3, log=True),
+    FidelityVariable("units", 2, 64, whole=True),
+    FidelityVariable("decay", 1e-6, 1, log=True),
+    FidelityVariable("batch", 8, 128, whole=True),
+    FidelityVariable("beta", 0, 0.99),
 )
 _BOOSTING = (
-    Variable("lr", 0.003, 1, log=True),
-    Variable("depth", 1, 8, whole=True),
-    Variable("rows", 0.2, 1),
-    Variable("columns", 0.1, 1),
-    Variable("leaf", 1, 40, whole=True),
+    FidelityVariable("lr", 0.003, 1, log=True),
+    FidelityVariable("depth", 1, 8, whole=True),
+    FidelityVariable("rows", 0.2, 1),
+    FidelityVariable("columns", 0.1, 1),
+    FidelityVariable("leaf", 1, 40, whole=True),
 )
 _DESCENT = (
-    Variable("lr", 1e-5, 1, log=True),
-    Variable("decay", 1e-6, 1, log=True),
-    Variable("sparse", 0, 1),
-    Variable("power", 0, 1),
+    FidelityVariable("lr", 1e-5, 1, log=True),
+    FidelityVariable("decay", 1e-6, 1, log=True),
+    FidelityVariable("sparse", 0, 1),
+    FidelityVariable("power", 0, 1),
 )
 
 
@@ -270,16 +270,16 @@ def _boosted_classes(point: Values, seed: int) -> Any:
     return _boosting(point, seed, classes=True)
 
 
-TASKS: Mapping[str, Task] = {
+TASKS: Mapping[str, FidelityTask] = {
     **{f"hartmann{d}-{noise:g}": _hartmann_task(d, noise) for d in (3, 6) for noise in (0.0, 0.1, 0.3, 1.0)},
-    "network-digits": Task(_NETWORK, _training("digits", _network, _one_by_one)),
-    "network-cancer": Task(_NETWORK, _training("breast_cancer", _network, _one_by_one)),
-    "network-classes": Task(_NETWORK, _training("classes", _network, _one_by_one)),
-    "network-friedman": Task(_NETWORK, _training("friedman", _regressing(_network), _one_by_one)),
-    "boosting-diabetes": Task(_BOOSTING, _training("diabetes", _boosting, _trees)),
-    "boosting-hastie": Task(_BOOSTING, _training("hastie", _boosted_classes, _trees)),
-    "descent-digits": Task(_DESCENT, _training("digits", _descent, _one_by_one)),
-    "descent-line": Task(_DESCENT, _training("line", _regressing(_descent), _one_by_one)),
+    "network-digits": FidelityTask(_NETWORK, _training("digits", _network, _one_by_one)),
+    "network-cancer": FidelityTask(_NETWORK, _training("breast_cancer", _network, _one_by_one)),
+    "network-classes": FidelityTask(_NETWORK, _training("classes", _network, _one_by_one)),
+    "network-friedman": FidelityTask(_NETWORK, _training("friedman", _regressing(_network), _one_by_one)),
+    "boosting-diabetes": FidelityTask(_BOOSTING, _training("diabetes", _boosting, _trees)),
+    "boosting-hastie": FidelityTask(_BOOSTING, _training("hastie", _boosted_classes, _trees)),
+    "descent-digits": FidelityTask(_DESCENT, _training("digits", _descent, _one_by_one)),
+    "descent-line": FidelityTask(_DESCENT, _training("line", _regressing(_descent), _one_by_one)),
 }
 DEVELOPMENT = (
     *(f"hartmann{dimensions}-{noise:g}" for dimensions in (3, 6) for noise in (0.0, 0.1, 0.3)),
@@ -307,7 +307,7 @@ Step = tuple[int, float]
 class Trainer:
     """Trains configurations of a task and counts the epochs."""
 
-    def __init__(self, task: Task, seed: int) -> None:
+    def __init__(self, task: FidelityTask, seed: int) -> None:
         self._task, self._seed = task, seed
         self.epochs = 0
         self._curves: dict[tuple[tuple[str, float], ...], tuple[Curve, int]] = {}
@@ -326,13 +326,13 @@ class Trainer:
         return self.epochs, value
 
 
-def _random_points(task: Task, seed: int) -> Iterator[Values]:
+def _random_points(task: FidelityTask, seed: int) -> Iterator[Values]:
     random = Random(f"random {seed}")
     while True:
         yield {v.name: v.value(random.random()) for v in task.variables}
 
 
-def at_random(task: Task, seed: int, _most: int) -> Iterator[Step]:
+def at_random(task: FidelityTask, seed: int, _most: int) -> Iterator[Step]:
     """Yield the full trainings of random search."""
     trainer = Trainer(task, seed)
     for point in _random_points(task, seed):
@@ -340,7 +340,7 @@ def at_random(task: Task, seed: int, _most: int) -> Iterator[Step]:
         yield trainer.step(point)
 
 
-def with_foresight(task: Task, seed: int, _most: int) -> Iterator[Step]:
+def with_foresight(task: FidelityTask, seed: int, _most: int) -> Iterator[Step]:
     """Yield the full values of random configurations; each costs one epoch, and one of them all epochs."""
     trainer = Trainer(task, seed)
     for count, point in enumerate(_random_points(task, seed)):
@@ -349,7 +349,7 @@ def with_foresight(task: Task, seed: int, _most: int) -> Iterator[Step]:
         yield count + FULL, value
 
 
-def top_after_one(task: Task, seed: int, _most: int) -> Iterator[Step]:
+def top_after_one(task: FidelityTask, seed: int, _most: int) -> Iterator[Step]:
     """Yield the full trainings of the best of as many configurations as a training has epochs, after one each."""
     trainer, points = Trainer(task, seed), _random_points(task, seed)
     first = [(trainer.loss(point, 1), i, point) for i, point in zip(range(FULL), points, strict=False)]
@@ -358,7 +358,7 @@ def top_after_one(task: Task, seed: int, _most: int) -> Iterator[Step]:
         yield trainer.step(point)
 
 
-def by_optuna(task: Task, seed: int, _most: int) -> Iterator[Step]:
+def by_optuna(task: FidelityTask, seed: int, _most: int) -> Iterator[Step]:
     """Yield the full trainings of Optuna's ASHA with its default sampler."""
     import optuna
 
@@ -385,11 +385,13 @@ def by_optuna(task: Task, seed: int, _most: int) -> Iterator[Step]:
             yield trainer.step(point)
 
 
-def by_ours(name: str) -> Callable[[Task, int, int], Iterator[Step]]:
+def by_ours(name: str) -> Callable[[FidelityTask, int, int], Iterator[Step]]:
     """Return the search with one of our algorithms."""
 
-    def search(task: Task, seed: int, most: int) -> Iterator[Step]:
-        parameters = [variable.spec() for variable in (*task.variables, Variable("epochs", 1, FULL, whole=True))]
+    def search(task: FidelityTask, seed: int, most: int) -> Iterator[Step]:
+        parameters = [
+            variable.spec() for variable in (*task.variables, FidelityVariable("epochs", 1, FULL, whole=True))
+        ]
         searching, trainer = Searching(name, parameters, {**OURS[name], "random_state": seed}), Trainer(task, seed)
         while trainer.epochs < most and (found := searching.suggest()):
             (proposal,) = found
@@ -402,7 +404,7 @@ def by_ours(name: str) -> Callable[[Task, int, int], Iterator[Step]]:
     return search
 
 
-SEARCHES: Mapping[str, Callable[[Task, int, int], Iterator[Step]]] = {
+SEARCHES: Mapping[str, Callable[[FidelityTask, int, int], Iterator[Step]]] = {
     "foresight": with_foresight,
     "random": at_random,
     "top-k": top_after_one,
@@ -411,7 +413,7 @@ SEARCHES: Mapping[str, Callable[[Task, int, int], Iterator[Step]]] = {
 }
 
 
-def goal_of(task: Task) -> float:
+def goal_of(task: FidelityTask) -> float:
     """Return the median over three seeds of the best value of random search with its whole budget."""
     runs = (islice(at_random(task, seed, BUDGET), TRAININGS) for seed in range(3))
     return statistics.median(min(value for _, value in run) for run in runs)

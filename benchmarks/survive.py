@@ -205,7 +205,7 @@ class Case:
 
 
 @dataclass
-class Run:
+class FaultyRun:
     """An experiment in a separate directory, and the faults injected into it."""
 
     case: Case
@@ -336,7 +336,7 @@ class Run:
     def trials(self) -> dict[str, dict[str, Any]]:
         return {trial["metadata"]["name"]: trial for trial in self.stored("trials")["items"]}
 
-    def faults(self, reference: Run | None) -> Iterator[str]:
+    def faults(self, reference: FaultyRun | None) -> Iterator[str]:
         """Yield the differences from the expected state, one line each."""
         assert self.process is not None
         if self.process.poll() != 0:
@@ -480,9 +480,9 @@ def survive(case: Case, kills: int, seed: int, place: Path, say: Callable[[str],
     title = case.title.replace(" ", "-")
     reference = None
     if case.repeats:
-        reference = Run(case, place / f"{title}-undisturbed", random.Random(seed))
+        reference = FaultyRun(case, place / f"{title}-undisturbed", random.Random(seed))
         reference.disturb(0)
-    run = Run(case, place / title, random.Random(f"{seed} {case.title}"))
+    run = FaultyRun(case, place / title, random.Random(f"{seed} {case.title}"))
     began = time.perf_counter()
     try:
         run.disturb(kills)

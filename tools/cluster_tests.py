@@ -66,7 +66,7 @@ class UnusableError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class UsableCluster:
     """A cluster to test in.
 
     Attributes:
@@ -167,12 +167,12 @@ def timed(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def found_cluster() -> Iterator[Cluster]:
+def found_cluster() -> Iterator[UsableCluster]:
     """Yield the cluster to test in, with images if they can be built; stop it if it was started here."""
     _check_kubectl()
     if named := os.environ.get("KUBECONFIG"):
         kubeconfig = Path(named)
-        cluster = Cluster(kubeconfig, is_toolkits=(kubeconfig.parent / "run" / "containerd.sock").exists())
+        cluster = UsableCluster(kubeconfig, is_toolkits=(kubeconfig.parent / "run" / "containerd.sock").exists())
         if cluster.is_toolkits:
             _build_images(kubeconfig.parent)
         yield cluster
@@ -183,7 +183,7 @@ def found_cluster() -> Iterator[Cluster]:
         if not was_running:
             _start()
         _build_images(STATE)
-        yield Cluster(STATE / "kubeconfig", is_toolkits=True)
+        yield UsableCluster(STATE / "kubeconfig", is_toolkits=True)
     finally:
         if not was_running and not os.environ.get("KEEP_CLUSTER"):
             _toolkit("down", "--purge")
@@ -351,7 +351,7 @@ def _do(command: Sequence[str]) -> str:
 
 
 @contextmanager
-def installation(cluster: Cluster) -> Iterator[None]:
+def installation(cluster: UsableCluster) -> Iterator[None]:
     """Install the product, wait until it is ready, and remove it unless it was installed before."""
     was_there = cluster.kubectl("-n", NAMESPACE, "get", "deployment", "katib-controller", check=False).returncode == 0
     with timed("installation"):
@@ -367,7 +367,7 @@ def installation(cluster: Cluster) -> Iterator[None]:
             cluster.kubectl("delete", "-k", str(INSTALL), "--ignore-not-found", "--timeout=60s", check=False)
 
 
-def _give_volumes(cluster: Cluster) -> None:
+def _give_volumes(cluster: UsableCluster) -> None:
     """Create the volumes that a storage class would create for the claims of the installation."""
     classes = json.loads(cluster.kubectl("get", "storageclasses", "-o", "json").stdout)["items"]
     if classes or not cluster.is_toolkits:
@@ -377,7 +377,7 @@ def _give_volumes(cluster: Cluster) -> None:
             _give_volume(cluster, document["metadata"]["name"], document["spec"]["resources"]["requests"]["storage"])
 
 
-def _give_volume(cluster: Cluster, claim: str, storage: str) -> None:
+def _give_volume(cluster: UsableCluster, claim: str, storage: str) -> None:
     directory = cluster.kubeconfig.parent / claim
     directory.mkdir(exist_ok=True)
     directory.chmod(0o777)  # writers are not root, and volumes of this type know no group
@@ -401,7 +401,7 @@ def _give_volume(cluster: Cluster, claim: str, storage: str) -> None:
     cluster.kubectl("apply", "-f", str(path))
 
 
-def _await_ready(cluster: Cluster) -> None:
+def _await_ready(cluster: UsableCluster) -> None:
     until = time.monotonic() + READY_SECONDS
     for name in ("katib-db-manager", "katib-controller"):
         left = max(1, int(until - time.monotonic()))
@@ -412,7 +412,7 @@ def _await_ready(cluster: Cluster) -> None:
             raise UnusableError(f"{name} is not ready after {READY_SECONDS} s\n{_trouble(cluster, name)}")
 
 
-def _trouble(cluster: Cluster, name: str) -> str:
+def _trouble(cluster: UsableCluster, name: str) -> str:
     looks: list[Callable[[], subprocess.CompletedProcess[str]]] = [
         lambda: cluster.kubectl("-n", NAMESPACE, "get", "pods", "-o", "wide", check=False),
         lambda: cluster.kubectl("-n", NAMESPACE, "describe", "deployment", name, check=False),

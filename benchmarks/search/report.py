@@ -15,14 +15,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.search.problems import Task
-from benchmarks.search.runs import Run
+from benchmarks.search.runs import SearchRun
 
 BASELINE = "random"
 _LEAST = 1e-8  # gaps of BBOB below it are zero by its rules
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ReportRow:
     """One search in the table.
 
     Attributes:
@@ -43,7 +43,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ReportTable:
     """Rows over their common cells (problem, seed).
 
     Attributes:
@@ -56,20 +56,20 @@ class Table:
 
     evaluations: int
     parallel: int
-    rows: tuple[Row, ...]
+    rows: tuple[ReportRow, ...]
     tasks: int
     cells: int
 
 
 def compare(
-    runs: Iterable[Run], tasks: Sequence[Task], searches: Sequence[str], evaluations: int, parallel: int
-) -> Table | None:
+    runs: Iterable[SearchRun], tasks: Sequence[Task], searches: Sequence[str], evaluations: int, parallel: int
+) -> ReportTable | None:
     """Compare searches; None if they have no cell in common.
 
     A run with a larger budget counts with its beginning, unless there is one with exactly this budget.
     """
     wanted = [*dict.fromkeys([BASELINE, *searches])]
-    found: dict[str, dict[tuple[str, int], Run]] = {search: {} for search in wanted}
+    found: dict[str, dict[tuple[str, int], SearchRun]] = {search: {} for search in wanted}
     for run in runs:
         if run.search in found and run.parallel == parallel and run.evaluations >= evaluations:
             cell = run.task, run.seed
@@ -84,12 +84,12 @@ def compare(
     ranks = _ranks(logs)
     rows = [_row(search, logs[search], ranks[search], by_name, found[search]) for search in wanted]
     rows.sort(key=lambda row: row.score)
-    return Table(evaluations, parallel, tuple(rows), len({task for task, _ in cells}), len(cells))
+    return ReportTable(evaluations, parallel, tuple(rows), len({task for task, _ in cells}), len(cells))
 
 
 def _logs(
-    runs: dict[tuple[str, int], Run],
-    baseline: dict[tuple[str, int], Run],
+    runs: dict[tuple[str, int], SearchRun],
+    baseline: dict[tuple[str, int], SearchRun],
     cells: set[tuple[str, int]],
     tasks: dict[str, Task],
     evaluations: int,
@@ -132,8 +132,8 @@ def _row(
     logs: dict[tuple[str, int], float],
     rank: float,
     tasks: dict[str, Task],
-    runs: dict[tuple[str, int], Run],
-) -> Row:
+    runs: dict[tuple[str, int], SearchRun],
+) -> ReportRow:
     means = _by_task(logs)
     groups = defaultdict(list)
     for name, value in means.items():
@@ -143,7 +143,7 @@ def _row(
         seeds[seed].append(value)
     by_seed = [statistics.fmean(values) for values in seeds.values()]
     error = statistics.stdev(by_seed) / math.sqrt(len(by_seed)) if len(by_seed) > 1 else math.nan
-    return Row(
+    return ReportRow(
         search,
         statistics.fmean(means.values()),
         error,
@@ -153,7 +153,7 @@ def _row(
     )
 
 
-def markdown(table: Table) -> str:
+def markdown(table: ReportTable) -> str:
     """Return the table as Markdown."""
     groups = sorted({group for row in table.rows for group in row.groups}, key=lambda group: (len(group), group))
     at_once = "one at a time" if table.parallel == 1 else f"{table.parallel} at a time"

@@ -21,7 +21,7 @@ from benchmarks.search.searches import build
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SearchRun:
     """A completed run.
 
     Attributes:
@@ -55,7 +55,7 @@ class Run:
         return min(self.values[:evaluations])
 
 
-def run(search: str, split: str, task: Task, setting: Setting) -> Run:
+def run(search: str, split: str, task: Task, setting: Setting) -> SearchRun:
     """Run a search on a problem.
 
     With parallel evaluations the oldest ends first, and the next point is requested while the others run.
@@ -76,7 +76,7 @@ def run(search: str, split: str, task: Task, setting: Setting) -> Run:
         values.append(task.evaluate(point))
         running.append((handle, values[-1]))
     milliseconds = 1000 * statistics.median(seconds[len(seconds) // 2 :])
-    return Run(
+    return SearchRun(
         search,
         split,
         task.name,
@@ -88,7 +88,7 @@ def run(search: str, split: str, task: Task, setting: Setting) -> Run:
     )
 
 
-def read(path: Path) -> Iterator[Run]:
+def read(path: Path) -> Iterator[SearchRun]:
     """Yield the runs of a file; a truncated line is skipped."""
     if not path.exists():
         return
@@ -97,10 +97,10 @@ def read(path: Path) -> Iterator[Run]:
             document = json.loads(line)
         except json.JSONDecodeError:
             continue
-        yield Run(**{**document, "values": tuple(document["values"])})
+        yield SearchRun(**{**document, "values": tuple(document["values"])})
 
 
-def append(path: Path, done: Run) -> None:
+def append(path: Path, done: SearchRun) -> None:
     """Add a run to the file, with one write, so that several processes may add at once."""
     document = asdict(done)
     document["values"] = [float(f"{value:.10g}") for value in done.values]

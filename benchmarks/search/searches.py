@@ -16,7 +16,7 @@ from benchmarks.search.problems import Setting, Task, Value, Values, Variable
 OWN = "katib:"
 
 
-class Search(Protocol):
+class BenchmarkSearch(Protocol):
     """A search on one problem."""
 
     def ask(self) -> tuple[Any, Values] | None:
@@ -40,7 +40,7 @@ def own_names() -> list[str]:
     return [OWN + entry.info.name for entry in ENTRIES if not entry.info.early_stopping]
 
 
-def build(name: str, task: Task, setting: Setting) -> Search:
+def build(name: str, task: Task, setting: Setting) -> BenchmarkSearch:
     """Return a search for a problem."""
     if name.startswith(OWN):
         from benchmarks.search.own import OwnSearch
@@ -49,7 +49,7 @@ def build(name: str, task: Task, setting: Setting) -> Search:
     return _RIVALS[name](task, setting)
 
 
-class RandomSearch:
+class RandomBaseline:
     """Independent draws, the baseline for all others."""
 
     def __init__(self, task: Task, setting: Setting) -> None:
@@ -207,12 +207,12 @@ class HeboSearch:
         self._optimizer.observe(handle, np.array([[value if math.isfinite(value) else 1e10]]))
 
 
-def _optuna(sampler: Callable[[Any, Setting], Any]) -> Callable[[Task, Setting], Search]:
+def _optuna(sampler: Callable[[Any, Setting], Any]) -> Callable[[Task, Setting], BenchmarkSearch]:
     return lambda task, setting: OptunaSearch(sampler, task, setting)
 
 
-_RIVALS: dict[str, Callable[[Task, Setting], Search]] = {
-    "random": RandomSearch,
+_RIVALS: dict[str, Callable[[Task, Setting], BenchmarkSearch]] = {
+    "random": RandomBaseline,
     "optuna:random": _optuna(lambda samplers, s: samplers.RandomSampler(seed=s.seed)),
     "optuna:tpe": _optuna(lambda samplers, s: samplers.TPESampler(seed=s.seed, multivariate=False)),
     "optuna:multivariate-tpe": _optuna(lambda samplers, s: samplers.TPESampler(seed=s.seed, multivariate=True)),

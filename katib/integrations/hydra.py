@@ -23,7 +23,7 @@ from katib.model.names import name_of_title
 from katib.sdk import reporting, search
 from katib.sdk.asking import AskedTrial, StopTrial
 from katib.sdk.creating import create
-from katib.sdk.forking import Here, Outcome, Readings, Runner, evaluate, forked_slots
+from katib.sdk.forking import InProcessRunner, JobOutcome, Readings, Runner, evaluate, forked_slots
 from katib.sdk.results import TuneResult
 from katib.sdk.search import Parameter
 from katib.service.drafting import same_here
@@ -98,17 +98,17 @@ def search_with(sweeper: Sweep, arguments: Sequence[str]) -> TuneResult:
     directory.mkdir(parents=True, exist_ok=True)
     OmegaConf.save(sweeper.config, directory / "multirun.yaml")
 
-    def run(job: tuple[Sequence[str], int]) -> Outcome:
+    def run(job: tuple[Sequence[str], int]) -> JobOutcome:
         assert sweeper.launcher is not None
         overrides, index = job
         (returned,) = sweeper.launcher.launch([overrides], initial_job_idx=index)
         try:
-            return Outcome(values_of(returned.return_value, names))
+            return JobOutcome(values_of(returned.return_value, names))
         except StopTrial:
             raise
         except Exception as error:  # noqa: BLE001 - whatever the job raises fails its trial
             _LOG.warning("job %d failed", index, exc_info=error)
-            return Outcome({}, f"{type(error).__name__}: {error}")
+            return JobOutcome({}, f"{type(error).__name__}: {error}")
 
     numbers = count()
 
@@ -118,7 +118,7 @@ def search_with(sweeper: Sweep, arguments: Sequence[str]) -> TuneResult:
         return overrides, next(numbers)
 
     parallel = int(options["parallel"])
-    runners: Sequence[Runner] = forked_slots(run, parallel) if parallel > 1 else [Here(run)]
+    runners: Sequence[Runner] = forked_slots(run, parallel) if parallel > 1 else [InProcessRunner(run)]
     try:
         with create(parameters=space.parameters, **options) as experiment:
             _LOG.info("katib: experiment %s; katib ui %s shows it", experiment.name, experiment.name)

@@ -32,7 +32,7 @@ _LOOK_SECONDS = 1.0
 Readings = Mapping[str, float]
 
 
-class Outcome(NamedTuple):
+class JobOutcome(NamedTuple):
     """The outcome of a job.
 
     Attributes:
@@ -44,27 +44,27 @@ class Outcome(NamedTuple):
     failure: str = ""
 
 
-Run = Callable[[Any], Outcome]
+Run = Callable[[Any], JobOutcome]
 """Runs a job of any picklable type; raises StopTrial if a report did."""
 
 
 class Runner(Protocol):
     """Runs jobs, one after the other."""
 
-    def run(self, job: Any, report: reporting.Receiver) -> Outcome | None:
+    def run(self, job: Any, report: reporting.Receiver) -> JobOutcome | None:
         """Return the outcome of a job; None if `close` ended it, or its process is gone."""
 
     def close(self) -> None:
         """End the running job, if any."""
 
 
-class Here:
+class InProcessRunner:
     """Runs jobs in this program."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
 
-    def run(self, job: Any, report: reporting.Receiver) -> Outcome:
+    def run(self, job: Any, report: reporting.Receiver) -> JobOutcome:
         """Return the outcome of a job."""
         reporting.have_received_by(report)
         try:
@@ -89,11 +89,11 @@ class Slot:
         self._end = end
         self._lock = threading.Lock()
 
-    def run(self, job: Any, report: reporting.Receiver) -> Outcome | None:
+    def run(self, job: Any, report: reporting.Receiver) -> JobOutcome | None:
         """Return the outcome of a job; None if `close` ended it, or the forking process is gone."""
         with self._lock, suppress(EOFError, OSError):
             self.pipe.send(job)
-            while not isinstance(message := self._received(), Outcome):
+            while not isinstance(message := self._received(), JobOutcome):
                 self.pipe.send(_answered(report, *message))
             return message
         return None
@@ -179,10 +179,10 @@ def serve_jobs(pipe: Connection, inherited: Sequence[Connection], run: Run) -> N
                 raise
             ours.close()
             job.join()
-            pipe.send(outcome or Outcome({}, f"its process ended with exit code {job.exitcode}"))
+            pipe.send(outcome or JobOutcome({}, f"its process ended with exit code {job.exitcode}"))
 
 
-def _relayed(job: Connection, pipe: Connection, sentinel: int) -> Outcome | None:
+def _relayed(job: Connection, pipe: Connection, sentinel: int) -> JobOutcome | None:
     """Forward messages of a job, and the answers back, until it ends; return its outcome, or None without one."""
     while True:
         ready = wait([job, pipe, sentinel])
@@ -193,7 +193,7 @@ def _relayed(job: Connection, pipe: Connection, sentinel: int) -> Outcome | None
                 message = job.recv()
             except EOFError:
                 return None
-            if isinstance(message, Outcome):
+            if isinstance(message, JobOutcome):
                 return message
             pipe.send(message)
         else:
@@ -215,11 +215,11 @@ def _run_job(pipe: Connection, inherited: Sequence[Connection], run: Run, job: A
     pipe.send(_outcome(run, job))
 
 
-def _outcome(run: Run, job: Any) -> Outcome:
+def _outcome(run: Run, job: Any) -> JobOutcome:
     try:
         return run(job)
     except StopTrial:
-        return Outcome({})
+        return JobOutcome({})
 
 
 def _answered(report: reporting.Receiver, readings: Readings, step: int | None) -> str:
@@ -282,7 +282,7 @@ def _report(trial: AskedTrial, readings: Readings, step: int | None) -> None:
     trial.report(readings, step=step)
 
 
-def _tell(trial: AskedTrial, outcome: Outcome) -> None:
+def _tell(trial: AskedTrial, outcome: JobOutcome) -> None:
     if trial.has_ended:
         return
     if outcome.failure:

@@ -31,7 +31,7 @@ def in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-class Bar:
+class ProgressBar:
     """Shows a run as one bar with the best value so far, and the newest message to the user.
 
     Args:

@@ -26,7 +26,7 @@ from katib.places.machine import in_turn, open_engine
 from katib.sdk.asking import Experiment as AskedExperiment
 from katib.sdk.forking import evaluate
 from katib.sdk.homes import Home, Place, engine_here, say_what_is_waited_for
-from katib.sdk.notebook import Bar, in_notebook
+from katib.sdk.notebook import ProgressBar, in_notebook
 from katib.sdk.payload import Payload, check_defaults, takes_mapping
 from katib.sdk.python_words import check_arguments, shortened
 from katib.sdk.results import TuneError, TuneResult, last_words, read_result
@@ -469,7 +469,7 @@ def _changes(running: _Running) -> Iterator[Change]:
             running.engine.check_directory()
 
 
-def _display(progress: Progress, *, verbose: bool) -> Lines | Bar | Silence:
+def _display(progress: Progress, *, verbose: bool) -> Lines | ProgressBar | Silence:
     if not verbose:
         return Silence()
-    return Bar(progress) if in_notebook() else Lines(progress, sys.stdout)
+    return ProgressBar(progress) if in_notebook() else Lines(progress, sys.stdout)

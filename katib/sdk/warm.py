@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from katib.sdk.asking import StopTrial
-from katib.sdk.forking import Outcome, Slot, end_with_children, fork_slot
+from katib.sdk.forking import JobOutcome, Slot, end_with_children, fork_slot
 from katib.sdk.payload import Payload
 from katib.sdk.trial import called, lacking, lines_of
 from katib.sdk.user_main import as_main
@@ -56,16 +56,16 @@ def _end(process: subprocess.Popen[bytes], lock: threading.Lock) -> None:
             process.wait()
 
 
-def evaluated(payload: Payload, parameters: Mapping[str, Any]) -> Outcome:
+def evaluated(payload: Payload, parameters: Mapping[str, Any]) -> JobOutcome:
     """Return the outcome of the function with the parameters of a trial."""
     try:
         metrics = called(payload, {**payload.constants, **parameters})
-        return Outcome({}, lacks) if (lacks := lacking(payload, metrics)) else Outcome(metrics)
+        return JobOutcome({}, lacks) if (lacks := lacking(payload, metrics)) else JobOutcome(metrics)
     except StopTrial:
         raise
     except Exception as error:  # noqa: BLE001 - whatever the function raises fails its trial
         sys.stderr.write(lines_of(error))
-        return Outcome({}, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+        return JobOutcome({}, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
 
 
 def main(argv: Sequence[str]) -> None:

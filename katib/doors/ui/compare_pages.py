@@ -50,7 +50,7 @@ T = TypeVar("T", Experiment, Trial)
 
 
 @dataclass(slots=True)
-class _Found(Generic[T]):
+class _ComparedObjects(Generic[T]):
     """The objects that could be read, and sentences about the others."""
 
     objects: list[T] = field(default_factory=list)
@@ -139,8 +139,10 @@ def compare_pages(tables: Tables) -> APIRouter:
     return router
 
 
-def _read(service: TuningService, kind: type[T], wanted: Sequence[Key], link: Callable[[str, Key], str]) -> _Found[T]:
-    found = _Found[T]()
+def _read(
+    service: TuningService, kind: type[T], wanted: Sequence[Key], link: Callable[[str, Key], str]
+) -> _ComparedObjects[T]:
+    found = _ComparedObjects[T]()
     title = kind.__name__
     for reference in wanted:
         try:
@@ -154,7 +156,7 @@ def _read(service: TuningService, kind: type[T], wanted: Sequence[Key], link: Ca
     return found
 
 
-def _columns(found: _Found[T], kind: str, groups: Callable[[Sequence[T]], Any], link: Any) -> dict[str, Any]:
+def _columns(found: _ComparedObjects[T], kind: str, groups: Callable[[Sequence[T]], Any], link: Any) -> dict[str, Any]:
     """Return a table for the template; each column has an address of the page without it."""
     heads = titles(found.objects, f"{kind.lower()}s")
     for head in heads:

@@ -64,7 +64,7 @@ def references(field: str, texts: Iterable[str]) -> list[Key]:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class ComparedCell:
     """A value of one compared object.
 
     Attributes:
@@ -81,7 +81,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparedRow:
     """A property of the compared objects.
 
     Attributes:
@@ -91,19 +91,19 @@ class Row:
     """
 
     title: str
-    cells: tuple[Cell, ...]
+    cells: tuple[ComparedCell, ...]
     differs: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ComparedGroup:
     """Rows that belong together."""
 
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[ComparedRow, ...]
 
 
-def experiment_groups(experiments: Sequence[Experiment]) -> list[Group]:
+def experiment_groups(experiments: Sequence[Experiment]) -> list[ComparedGroup]:
     """Return the settings and the results of experiments, a cell for each of them."""
     settings = [
         _row("Objective", experiments, objective_words),
@@ -128,7 +128,11 @@ def experiment_groups(experiments: Sequence[Experiment]) -> list[Group]:
         _row("Duration", experiments, duration_of),
     ]
     space = _rows_of_all(experiments, lambda e: {spec.name: space_words(spec) for spec in e.spec.parameters})
-    return [Group("Results", tuple(results)), Group("Settings", tuple(settings)), Group("Search space", tuple(space))]
+    return [
+        ComparedGroup("Results", tuple(results)),
+        ComparedGroup("Settings", tuple(settings)),
+        ComparedGroup("Search space", tuple(space)),
+    ]
 
 
 def why_no_history(experiments: Sequence[Experiment]) -> str:
@@ -146,7 +150,7 @@ def why_no_history(experiments: Sequence[Experiment]) -> str:
     return ""
 
 
-def trial_groups(trials: Sequence[Trial]) -> list[Group]:
+def trial_groups(trials: Sequence[Trial]) -> list[ComparedGroup]:
     """Return the parameters and the metrics of trials, a cell for each of them."""
     facts = [
         _row("State", trials, state_of),
@@ -161,9 +165,9 @@ def trial_groups(trials: Sequence[Trial]) -> list[Group]:
         for row in _rows_of_all(trials, lambda trial: dict([*objective_values(trial), *metric_values(trial)]))
     ]
     return [
-        Group("Trials", tuple(facts)),
-        Group("Metrics", tuple(metrics)),
-        Group("Parameters", tuple(parameters)),
+        ComparedGroup("Trials", tuple(facts)),
+        ComparedGroup("Metrics", tuple(metrics)),
+        ComparedGroup("Parameters", tuple(parameters)),
     ]
 
 
@@ -172,33 +176,33 @@ def shared_metrics(trials: Sequence[Trial], names: Callable[[Trial], Iterable[st
     return list(dict.fromkeys(name for trial in trials for name in names(trial)))
 
 
-def _row(title: str, objects: Sequence[T], read: Callable[[T], str]) -> Row:
+def _row(title: str, objects: Sequence[T], read: Callable[[T], str]) -> ComparedRow:
     return _row_of(title, [read(obj) for obj in objects])
 
 
-def _row_of(title: str, texts: Sequence[str | None]) -> Row:
+def _row_of(title: str, texts: Sequence[str | None]) -> ComparedRow:
     shown = [shown_number(text) if text and is_usable(text) else shortened(text or _ABSENT, _LONGEST) for text in texts]
-    cells = tuple(Cell(one, text or "") for one, text in zip(shown, texts, strict=True))
-    return Row(title, cells, differs=len(set(texts)) > 1)
+    cells = tuple(ComparedCell(one, text or "") for one, text in zip(shown, texts, strict=True))
+    return ComparedRow(title, cells, differs=len(set(texts)) > 1)
 
 
-def _rows_of_all(objects: Sequence[T], read: Callable[[T], dict[str, str]], prefix: str = "") -> list[Row]:
+def _rows_of_all(objects: Sequence[T], read: Callable[[T], dict[str, str]], prefix: str = "") -> list[ComparedRow]:
     """Return a row for every property that any of them has."""
     found = [read(obj) for obj in objects]
     names = dict.fromkeys(name for one in found for name in one)
     return [_row_of(f"{prefix}{name}", [one.get(name) for one in found]) for name in names]
 
 
-def _linked_row(title: str, objects: Sequence[T], read: Callable[[T], str], kind: str) -> Row:
+def _linked_row(title: str, objects: Sequence[T], read: Callable[[T], str], kind: str) -> ComparedRow:
     names = [read(obj) for obj in objects]
     cells = tuple(
-        Cell(name or _ABSENT, name, f"{kind}/{obj.namespace}/{name}" if name else "")
+        ComparedCell(name or _ABSENT, name, f"{kind}/{obj.namespace}/{name}" if name else "")
         for name, obj in zip(names, objects, strict=True)
     )
-    return Row(title, cells, differs=len(set(names)) > 1)
+    return ComparedRow(title, cells, differs=len(set(names)) > 1)
 
 
-def _marked(row: Row, objective: Objective | None) -> Row:
+def _marked(row: ComparedRow, objective: Objective | None) -> ComparedRow:
     if objective is None or len(row.cells) < 2:  # noqa: PLR2004 - one alone is not the best of several
         return row
     numbers = [number_of(cell.exact) for cell in row.cells]
@@ -207,9 +211,10 @@ def _marked(row: Row, objective: Objective | None) -> Row:
         return row
     best = max(known) if objective.maximize else min(known)
     cells = (
-        Cell(cell.text, cell.exact, cell.link, number == best) for cell, number in zip(row.cells, numbers, strict=True)
+        ComparedCell(cell.text, cell.exact, cell.link, number == best)
+        for cell, number in zip(row.cells, numbers, strict=True)
     )
-    return Row(row.title, tuple(cells), row.differs)
+    return ComparedRow(row.title, tuple(cells), row.differs)
 
 
 def _settings(experiment: Experiment) -> dict[str, str]:

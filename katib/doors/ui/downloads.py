@@ -16,7 +16,7 @@ from enum import StrEnum
 from importlib.util import find_spec
 from typing import Any
 
-from katib.doors.ui.trial_columns import Column, Kind, exact, iso_time, numbers_of
+from katib.doors.ui.trial_columns import ColumnKind, TableColumn, exact, iso_time, numbers_of
 from katib.errors import invalid
 from katib.figures.trials import Rows, TrialTable
 
@@ -39,7 +39,7 @@ MEDIA_TYPES = {
 }
 
 
-def write_trials(form: FileFormat, table: TrialTable, columns: Sequence[Column], rows: Rows) -> Iterator[bytes]:
+def write_trials(form: FileFormat, table: TrialTable, columns: Sequence[TableColumn], rows: Rows) -> Iterator[bytes]:
     """Return the parts of a file of some trials.
 
     Raises:
@@ -51,19 +51,19 @@ def write_trials(form: FileFormat, table: TrialTable, columns: Sequence[Column],
     return _WRITERS[form](table, columns, rows)
 
 
-def values_of(table: TrialTable, column: Column, rows: Rows) -> list[Any]:
+def values_of(table: TrialTable, column: TableColumn, rows: Rows) -> list[Any]:
     """Return values for JSON, in which infinities are texts."""
-    if column.kind is Kind.TEXT:
+    if column.kind is ColumnKind.TEXT:
         return list(table.names[rows])
     numbers = numbers_of(table, column)[rows].tolist()
-    if column.kind is Kind.CHOICE:
+    if column.kind is ColumnKind.CHOICE:
         return [_choice(column, value) for value in numbers]
-    if column.kind is Kind.TIME:
+    if column.kind is ColumnKind.TIME:
         return [iso_time(value) or None for value in numbers]
     return [_json_number(value) for value in numbers]
 
 
-def _write_csv(table: TrialTable, columns: Sequence[Column], rows: Rows) -> Iterator[bytes]:
+def _write_csv(table: TrialTable, columns: Sequence[TableColumn], rows: Rows) -> Iterator[bytes]:
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow([column.key for column in columns])
@@ -75,7 +75,7 @@ def _write_csv(table: TrialTable, columns: Sequence[Column], rows: Rows) -> Iter
     yield text.getvalue().encode()
 
 
-def _write_json(table: TrialTable, columns: Sequence[Column], rows: Rows) -> Iterator[bytes]:
+def _write_json(table: TrialTable, columns: Sequence[TableColumn], rows: Rows) -> Iterator[bytes]:
     keys, before = [column.key for column in columns], "[\n"
     for part in _parts(rows, _PART_ROWS):
         cells = zip(*(values_of(table, column, part) for column in columns), strict=True)
@@ -84,16 +84,16 @@ def _write_json(table: TrialTable, columns: Sequence[Column], rows: Rows) -> Ite
     yield b"[]\n" if not len(rows) else b"\n]\n"
 
 
-def _write_parquet(table: TrialTable, columns: Sequence[Column], rows: Rows) -> Iterator[bytes]:
+def _write_parquet(table: TrialTable, columns: Sequence[TableColumn], rows: Rows) -> Iterator[bytes]:
     import pyarrow as pa
     from pyarrow import parquet
 
     types = {
-        Kind.TEXT: pa.string(),
-        Kind.CHOICE: pa.string(),
-        Kind.NUMBER: pa.float64(),
-        Kind.DURATION: pa.float64(),
-        Kind.TIME: pa.timestamp("us", tz="UTC"),
+        ColumnKind.TEXT: pa.string(),
+        ColumnKind.CHOICE: pa.string(),
+        ColumnKind.NUMBER: pa.float64(),
+        ColumnKind.DURATION: pa.float64(),
+        ColumnKind.TIME: pa.timestamp("us", tz="UTC"),
     }
     schema = pa.schema([(column.key, pa.int64() if column.whole else types[column.kind]) for column in columns])
     sink = _Sink()
@@ -108,7 +108,7 @@ def _write_parquet(table: TrialTable, columns: Sequence[Column], rows: Rows) -> 
     yield sink.taken()
 
 
-_Write = Callable[[TrialTable, Sequence[Column], Rows], Iterator[bytes]]
+_Write = Callable[[TrialTable, Sequence[TableColumn], Rows], Iterator[bytes]]
 _WRITERS: dict[FileFormat, _Write] = {
     FileFormat.CSV: _write_csv,
     FileFormat.JSON: _write_json,
@@ -151,25 +151,29 @@ def _parts(rows: Rows, size: int) -> Iterator[Rows]:
         yield rows[first : first + size]
 
 
-def _texts(table: TrialTable, column: Column, rows: Rows) -> list[str]:
-    if column.kind is Kind.TEXT:
+def _texts(table: TrialTable, column: TableColumn, rows: Rows) -> list[str]:
+    if column.kind is ColumnKind.TEXT:
         return list(table.names[rows])
     numbers = numbers_of(table, column)[rows].tolist()
-    if column.kind is Kind.CHOICE:
+    if column.kind is ColumnKind.CHOICE:
         return [_choice(column, value) or "" for value in numbers]
-    return [iso_time(value) for value in numbers] if column.kind is Kind.TIME else [exact(value) for value in numbers]
+    return (
+        [iso_time(value) for value in numbers]
+        if column.kind is ColumnKind.TIME
+        else [exact(value) for value in numbers]
+    )
 
 
-def _parquet_values(table: TrialTable, column: Column, rows: Rows) -> list[Any]:
-    if column.kind in (Kind.TEXT, Kind.CHOICE):
+def _parquet_values(table: TrialTable, column: TableColumn, rows: Rows) -> list[Any]:
+    if column.kind in (ColumnKind.TEXT, ColumnKind.CHOICE):
         return values_of(table, column, rows)
     numbers = numbers_of(table, column)[rows].tolist()
-    if column.kind is Kind.TIME:
+    if column.kind is ColumnKind.TIME:
         return [None if math.isnan(value) else round(value * 1e6) for value in numbers]
     return [None if math.isnan(value) else int(value) if column.whole else value for value in numbers]
 
 
-def _choice(column: Column, value: float) -> str | None:
+def _choice(column: TableColumn, value: float) -> str | None:
     return None if math.isnan(value) else column.choices[int(value)]
 
 

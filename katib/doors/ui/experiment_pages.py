@@ -14,7 +14,7 @@ from katib.doors.rest.routing import Name, Namespace, Service
 from katib.doors.ui.head import head_figures
 from katib.doors.ui.rendering import render
 from katib.doors.ui.tables import LiveTable, Snapshot, Tables, Viewer
-from katib.doors.ui.trial_columns import Group, columns_of, first_columns
+from katib.doors.ui.trial_columns import ColumnGroup, columns_of, first_columns
 from katib.doors.ui.trial_table import SIZES, TableQuery, page_of
 from katib.doors.ui.trial_table_routes import Asked
 from katib.doors.ui.views import action_fields, experiment_head
@@ -148,7 +148,7 @@ def _first_table(
         query = replace(query, size=_BRIEF_ROWS)
     if not {"sort", "order"} & given:
         objective = trials.objective
-        key = next((c.key for c in columns.values() if (c.group, c.name) == (Group.METRIC, objective.name)), "")
+        key = next((c.key for c in columns.values() if (c.group, c.name) == (ColumnGroup.METRIC, objective.name)), "")
         best_first = replace(query, sort=key, descending=objective.maximize)
         query = best_first if tab == "overview" else replace(query, descending=True)
     table, problem = None, ""

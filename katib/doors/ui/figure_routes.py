@@ -36,7 +36,7 @@ class KeptFigure:
 
 
 @dataclass(slots=True)
-class _Entry:
+class _FigureEntry:
     lock: threading.Lock = field(default_factory=threading.Lock)
     figure: KeptFigure | None = None
 
@@ -50,7 +50,7 @@ class KeptFigures:
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._entries: dict[Hashable, _Entry] = {}
+        self._entries: dict[Hashable, _FigureEntry] = {}
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, version: int, keep_seconds: float, draw: Callable[[], str]) -> KeptFigure:
@@ -65,7 +65,7 @@ class KeptFigures:
             draw: Draws it.
         """
         with self._lock:
-            entry = self._entries.pop(key, None) or _Entry()
+            entry = self._entries.pop(key, None) or _FigureEntry()
             self._entries[key] = entry  # at the end: the first ones are the least recently used
             while len(self._entries) > _MOST_KEPT:
                 self._entries.pop(next(iter(self._entries)))

@@ -38,7 +38,7 @@ class Draft(BaseModel):
     form: dict[str, Any] | None = None
 
 
-class Lines(BaseModel):
+class PrintedLines(BaseModel):
     """Lines that a program printed, and the way to find metrics in them."""
 
     text: str = Field(max_length=MAX_BYTES)
@@ -89,7 +89,7 @@ def new_pages(optuna_line: Callable[[], str]) -> APIRouter:
         return {"text": "---\n".join((dump_yaml(changed), *others))}
 
     @router.post("/data/new/metrics")
-    def read(lines: Lines) -> Json:
+    def read(lines: PrintedLines) -> Json:
         try:
             parser = parser_for(lines.format, lines.names, lines.filters)
         except InvalidError as error:  # the answer to the author of a pattern, not a refusal

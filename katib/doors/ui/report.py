@@ -23,7 +23,7 @@ import numpy as np
 from katib.doors.ui.assets import PLOTLY, read_asset
 from katib.doors.ui.downloads import values_of
 from katib.doors.ui.rendering import fragment
-from katib.doors.ui.trial_columns import NAME, NUMBER, Group, columns_of, first_columns
+from katib.doors.ui.trial_columns import NAME, NUMBER, ColumnGroup, columns_of, first_columns
 from katib.figures.data import ExperimentData, measure_of
 from katib.figures.pictures import Picture
 from katib.figures.trials import TrialTable, objectives_of
@@ -120,7 +120,7 @@ def trials_json(trials: TrialTable | None) -> dict[str, Any] | None:
     columns, rows = columns_of(trials), np.arange(len(trials))
     shown = {NAME, *first_columns(columns)}
     measure = measure_of(trials)
-    objective = next(c.key for c in columns.values() if (c.group, c.name) == (Group.METRIC, measure.name))
+    objective = next(c.key for c in columns.values() if (c.group, c.name) == (ColumnGroup.METRIC, measure.name))
     return {
         "columns": [
             {
@@ -133,7 +133,7 @@ def trials_json(trials: TrialTable | None) -> dict[str, Any] | None:
                 "values": values_of(trials, column, rows),
             }
             for column in columns.values()
-            if (column.group, column.name) != (Group.TRIAL, NUMBER)
+            if (column.group, column.name) != (ColumnGroup.TRIAL, NUMBER)
         ],
         "best": measure.best,
         "sort": {"key": objective, "descending": bool(measure.maximize)},

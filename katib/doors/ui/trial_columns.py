@@ -21,7 +21,7 @@ from katib.model.types import ParameterType
 from katib.service.tuning.reading import format_run, short
 
 
-class Kind(StrEnum):
+class ColumnKind(StrEnum):
     """The type of a column's cells."""
 
     TEXT = "text"
@@ -31,7 +31,7 @@ class Kind(StrEnum):
     DURATION = "duration"
 
 
-class Group(StrEnum):
+class ColumnGroup(StrEnum):
     """The subject of a column."""
 
     TRIAL = "trial"
@@ -40,7 +40,7 @@ class Group(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """One column.
 
     Attributes:
@@ -55,8 +55,8 @@ class Column:
 
     key: str
     name: str
-    kind: Kind
-    group: Group
+    kind: ColumnKind
+    group: ColumnGroup
     choices: tuple[str, ...] = ()
     whole: bool = False
     strategy: str = ""
@@ -64,7 +64,7 @@ class Column:
     @property
     def title(self) -> str:
         """Its title."""
-        return _TITLES[self.name] if self.group is Group.TRIAL else self.name
+        return _TITLES[self.name] if self.group is ColumnGroup.TRIAL else self.name
 
     @property
     def heading(self) -> str:
@@ -73,7 +73,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class TableCell:
     """A displayed value, and its form with every digit."""
 
     shown: str
@@ -96,15 +96,15 @@ _TITLES = {
     FRONT: "Pareto front",
 }
 _KINDS = {
-    NAME: Kind.TEXT,
-    NUMBER: Kind.NUMBER,
-    STATE: Kind.CHOICE,
-    DURATION: Kind.DURATION,
-    CREATED: Kind.TIME,
-    STARTED: Kind.TIME,
-    ENDED: Kind.TIME,
-    FEASIBLE: Kind.CHOICE,
-    FRONT: Kind.CHOICE,
+    NAME: ColumnKind.TEXT,
+    NUMBER: ColumnKind.NUMBER,
+    STATE: ColumnKind.CHOICE,
+    DURATION: ColumnKind.DURATION,
+    CREATED: ColumnKind.TIME,
+    STARTED: ColumnKind.TIME,
+    ENDED: ColumnKind.TIME,
+    FEASIBLE: ColumnKind.CHOICE,
+    FRONT: ColumnKind.CHOICE,
 }
 _NO_YES = ("no", "yes")
 _CHOICES = {STATE: STATES, FEASIBLE: _NO_YES, FRONT: _NO_YES}
@@ -114,30 +114,32 @@ _LARGEST_WHOLE = 1e15
 """Above that a float cannot represent every integer."""
 
 
-def columns_of(table: TrialTable) -> dict[str, Column]:
+def columns_of(table: TrialTable) -> dict[str, TableColumn]:
     """Return all columns of a table by their keys: the fixed ones around metrics and parameters."""
     parameters = {}
     for axis in table.parameters:
-        kind, whole = Kind.CHOICE if axis.is_categorical else Kind.NUMBER, axis.type == ParameterType.INT
-        parameters[axis.name] = Column(axis.name, axis.name, kind, Group.PARAMETER, axis.choices, whole=whole)
+        kind, whole = ColumnKind.CHOICE if axis.is_categorical else ColumnKind.NUMBER, axis.type == ParameterType.INT
+        parameters[axis.name] = TableColumn(
+            axis.name, axis.name, kind, ColumnGroup.PARAMETER, axis.choices, whole=whole
+        )
     taken = set(parameters)
     metrics = [
-        Column(
-            _free(name, Group.METRIC, taken),
+        TableColumn(
+            _free(name, ColumnGroup.METRIC, taken),
             name,
-            Kind.NUMBER,
-            Group.METRIC,
+            ColumnKind.NUMBER,
+            ColumnGroup.METRIC,
             strategy=table.strategies.get(name, ""),
         )
         for name in table.metrics
     ]
     taken |= {column.key for column in metrics}
     fixed = {
-        name: Column(
-            _free(name, Group.TRIAL, taken),
+        name: TableColumn(
+            _free(name, ColumnGroup.TRIAL, taken),
             name,
             kind,
-            Group.TRIAL,
+            ColumnGroup.TRIAL,
             _CHOICES.get(name, ()),
             whole=name == NUMBER,
         )
@@ -148,12 +150,12 @@ def columns_of(table: TrialTable) -> dict[str, Column]:
     return {column.key: column for column in (*first, *metrics, *parameters.values(), *fixed.values())}
 
 
-def first_columns(columns: Mapping[str, Column]) -> tuple[str, ...]:
+def first_columns(columns: Mapping[str, TableColumn]) -> tuple[str, ...]:
     """Return the keys of the default columns: those for comparing trials at a glance."""
-    room = {Group.METRIC: _SHOWN_METRICS, Group.PARAMETER: _SHOWN_PARAMETERS}
+    room = {ColumnGroup.METRIC: _SHOWN_METRICS, ColumnGroup.PARAMETER: _SHOWN_PARAMETERS}
     chosen = []
     for column in columns.values():
-        if column.group is Group.TRIAL:
+        if column.group is ColumnGroup.TRIAL:
             if column.name in (NUMBER, STATE, DURATION):
                 chosen.append(column.key)
         elif room[column.group]:
@@ -162,28 +164,28 @@ def first_columns(columns: Mapping[str, Column]) -> tuple[str, ...]:
     return tuple(chosen)
 
 
-def numbers_of(table: TrialTable, column: Column) -> Floats:
+def numbers_of(table: TrialTable, column: TableColumn) -> Floats:
     """Return a column as numbers: indices of `choices` for choices, seconds since 1970 for times.
 
     Raises:
         KeyError: The column of names has no numbers.
     """
-    if column.group is Group.PARAMETER:
+    if column.group is ColumnGroup.PARAMETER:
         return table.values[column.name]
-    if column.group is Group.METRIC:
+    if column.group is ColumnGroup.METRIC:
         return table.metrics[column.name]
     return _FIXED[column.name](table)
 
 
-def order_of(table: TrialTable, column: Column, rows: Rows) -> Floats | Rows:
+def order_of(table: TrialTable, column: TableColumn, rows: Rows) -> Floats | Rows:
     """Return the sort keys of some trials in a column, ascending; NaN for those without a value."""
-    if column.kind is Kind.TEXT:
+    if column.kind is ColumnKind.TEXT:
         names = table.names[rows].astype("U")
         order = np.empty(len(names), dtype=np.int64)
         order[np.argsort(names)] = np.arange(len(names))
         return order
     numbers = numbers_of(table, column)[rows]
-    if column.group is not Group.PARAMETER or column.kind is not Kind.CHOICE or not column.choices:
+    if column.group is not ColumnGroup.PARAMETER or column.kind is not ColumnKind.CHOICE or not column.choices:
         return numbers
     ranks = np.empty(len(column.choices) + 1)
     ranks[np.argsort(np.array(column.choices))] = np.arange(len(column.choices))
@@ -191,21 +193,21 @@ def order_of(table: TrialTable, column: Column, rows: Rows) -> Floats | Rows:
     return ranks[np.where(np.isnan(numbers), -1, numbers).astype(np.int64)]
 
 
-def cells_of(table: TrialTable, column: Column, rows: Rows) -> list[Cell]:
+def cells_of(table: TrialTable, column: TableColumn, rows: Rows) -> list[TableCell]:
     """Return the cells of some trials in a column."""
-    if column.kind is Kind.TEXT:
-        return [Cell(name, name) for name in table.names[rows]]
+    if column.kind is ColumnKind.TEXT:
+        return [TableCell(name, name) for name in table.names[rows]]
     values: list[float] = numbers_of(table, column)[rows].tolist()
-    if column.kind is Kind.DURATION:
-        nothing = Cell("", "")
-        return [nothing if math.isnan(v) else Cell(format_run(v), f"{exact(v)} s") for v in values]
-    if column.kind is Kind.TIME:
-        return [Cell(text, text) for text in map(iso_time, values)]
-    if column.kind is Kind.CHOICE:
+    if column.kind is ColumnKind.DURATION:
+        nothing = TableCell("", "")
+        return [nothing if math.isnan(v) else TableCell(format_run(v), f"{exact(v)} s") for v in values]
+    if column.kind is ColumnKind.TIME:
+        return [TableCell(text, text) for text in map(iso_time, values)]
+    if column.kind is ColumnKind.CHOICE:
         texts = ["" if math.isnan(value) else column.choices[int(value)] for value in values]
     else:
-        return [Cell("" if math.isnan(v) else four_digits(v), exact(v)) for v in values]
-    return [Cell(short(text), text) for text in texts]
+        return [TableCell("" if math.isnan(v) else four_digits(v), exact(v)) for v in values]
+    return [TableCell(short(text), text) for text in texts]
 
 
 def exact(value: float) -> str:
@@ -222,7 +224,7 @@ def iso_time(seconds: float) -> str:
     return "" if math.isnan(seconds) else datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
-def _free(name: str, group: Group, taken: set[str]) -> str:
+def _free(name: str, group: ColumnGroup, taken: set[str]) -> str:
     key = name
     while key in taken:
         key = f"{group}.{key}"

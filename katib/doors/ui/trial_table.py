@@ -26,10 +26,10 @@ import numpy.typing as npt
 
 from katib.doors.ui.trial_columns import (
     NAME,
-    Cell,
-    Column,
-    Group,
-    Kind,
+    ColumnGroup,
+    ColumnKind,
+    TableCell,
+    TableColumn,
     cells_of,
     columns_of,
     exact,
@@ -67,7 +67,7 @@ class Filter:
         by_values: Whether it is written with values.
     """
 
-    column: Column
+    column: TableColumn
     ranges: tuple[tuple[float, float], ...] = ()
     values: tuple[str, ...] = ()
     absent: bool = False
@@ -90,10 +90,10 @@ class Filter:
 
     def mask(self, table: TrialTable) -> Mask:
         """Return the mask of matching trials."""
-        if self.column.kind is Kind.TEXT:
+        if self.column.kind is ColumnKind.TEXT:
             return np.isin(table.names, np.array(self.values, dtype=object))
         numbers = numbers_of(table, self.column)
-        if self.column.kind is Kind.CHOICE:
+        if self.column.kind is ColumnKind.CHOICE:
             passes = np.isin(numbers, [i for i, choice in enumerate(self.column.choices) if choice in self.values])
         else:
             passes = np.isin(numbers, [float(value) for value in self.values])
@@ -104,7 +104,7 @@ class Filter:
     def _end(self, value: float) -> str:
         if math.isinf(value):
             return ""
-        return iso_time(value) if self.column.kind is Kind.TIME else exact(value)
+        return iso_time(value) if self.column.kind is ColumnKind.TIME else exact(value)
 
     def _range_words(self, low: float, high: float) -> str:
         if math.isinf(low):
@@ -166,7 +166,7 @@ class TableRow:
     is_best: bool
     is_feasible: bool
     marks: Marks
-    cells: tuple[Cell, ...]
+    cells: tuple[TableCell, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +186,8 @@ class TablePage:
     """
 
     query: TableQuery
-    columns: Mapping[str, Column]
-    shown: tuple[Column, ...]
+    columns: Mapping[str, TableColumn]
+    shown: tuple[TableColumn, ...]
     filters: tuple[Filter, ...]
     rows: tuple[TableRow, ...]
     matching: int
@@ -210,7 +210,7 @@ class TablePage:
         """Whether the query excludes any trials."""
         return bool(self.query.states or self.query.where or self.query.text)
 
-    def sort_address(self, column: Column) -> str:
+    def sort_address(self, column: TableColumn) -> str:
         """Return the query sorted by a column, reversed if it is sorted by it now."""
         turned = self.query.sort == column.key and not self.query.descending
         return self.query.address(sort=column.key, descending=turned, page=1)
@@ -229,7 +229,7 @@ def page_of(table: TrialTable, query: TableQuery) -> TablePage:
     """
     columns = columns_of(table)
     shown = tuple(_column(columns, key, "column") for key in query.columns or first_columns(columns))
-    shown = tuple(column for column in shown if column.name != NAME or column.group is not Group.TRIAL)
+    shown = tuple(column for column in shown if column.name != NAME or column.group is not ColumnGroup.TRIAL)
     filters = tuple(parse_filter(columns, text) for text in query.where)
     rows = ordered_rows(table, matching_rows(table, query, filters), query)
     pages = max(1, -(-len(rows) // query.size))
@@ -262,7 +262,7 @@ def page_of(table: TrialTable, query: TableQuery) -> TablePage:
     )
 
 
-def chosen_rows(table: TrialTable, query: TableQuery) -> tuple[Rows, tuple[Column, ...]]:
+def chosen_rows(table: TrialTable, query: TableQuery) -> tuple[Rows, tuple[TableColumn, ...]]:
     """Return all matching trials, in order, and the columns of a download: the chosen ones, or all.
 
     Raises:
@@ -271,7 +271,7 @@ def chosen_rows(table: TrialTable, query: TableQuery) -> tuple[Rows, tuple[Colum
     columns = columns_of(table)
     filters = tuple(parse_filter(columns, text) for text in query.where)
     rows = ordered_rows(table, matching_rows(table, query, filters), query)
-    names = [key for key, column in columns.items() if column.group is Group.TRIAL and column.name == NAME]
+    names = [key for key, column in columns.items() if column.group is ColumnGroup.TRIAL and column.name == NAME]
     keys = dict.fromkeys([*names, *query.columns]) if query.columns else columns
     return rows, tuple(_column(columns, key, "column") for key in keys)
 
@@ -304,13 +304,13 @@ def ordered_rows(table: TrialTable, rows: Rows, query: TableQuery) -> Rows:
     column = _column(columns_of(table), query.sort, "sort")
     order = order_of(table, column, rows)
     order = -order if query.descending else order
-    if column.group is not Group.METRIC or column.name not in (objective.name for objective in table.objectives):
+    if column.group is not ColumnGroup.METRIC or column.name not in (objective.name for objective in table.objectives):
         return rows[np.argsort(order, kind="stable")]
     is_out = ~measure_of(table, column.name).eligible[rows]
     return rows[np.lexsort((order, is_out, np.isnan(order)))]
 
 
-def parse_filter(columns: Mapping[str, Column], text: str) -> Filter:
+def parse_filter(columns: Mapping[str, TableColumn], text: str) -> Filter:
     """Parse a filter of the form `lr:0.001..0.1` or `optimizer=adam|sgd`.
 
     Raises:
@@ -323,11 +323,11 @@ def parse_filter(columns: Mapping[str, Column], text: str) -> Filter:
     column, mark, rest = columns[key], text[len(key)], text[len(key) + 1 :]
     if mark == "=":
         values, absent = _split_values(rest)
-        if column.kind not in (Kind.CHOICE, Kind.TEXT):
+        if column.kind not in (ColumnKind.CHOICE, ColumnKind.TEXT):
             for value in values:
                 _number(column, value, text)
         return Filter(column, values=values, absent=absent, by_values=True)
-    if column.kind in (Kind.CHOICE, Kind.TEXT):
+    if column.kind in (ColumnKind.CHOICE, ColumnKind.TEXT):
         remedy = f"write {key}=VALUE|VALUE"
         raise invalid("where", f"{text!r}: {key} has no numbers", remedy, "filter-range")
     parts = rest.split(",")
@@ -335,7 +335,7 @@ def parse_filter(columns: Mapping[str, Column], text: str) -> Filter:
     return Filter(column, ranges=ranges, absent=_NO_RANGE in parts)
 
 
-def _range(column: Column, part: str, text: str) -> tuple[float, float]:
+def _range(column: TableColumn, part: str, text: str) -> tuple[float, float]:
     low, dots, high = part.partition("..")
     if not dots:
         remedy = f"write {column.key}:LOW..HIGH, where either may be missing"
@@ -346,14 +346,14 @@ def _range(column: Column, part: str, text: str) -> tuple[float, float]:
     )
 
 
-def _number(column: Column, value: str, text: str) -> float:
+def _number(column: TableColumn, value: str, text: str) -> float:
     try:
-        number = _seconds(value) if column.kind is Kind.TIME else float(value)
+        number = _seconds(value) if column.kind is ColumnKind.TIME else float(value)
     except ValueError:
         number = math.nan
     if math.isnan(number):
-        what = "a time" if column.kind is Kind.TIME else "a number"
-        example = "2030-01-31T12:00:00Z" if column.kind is Kind.TIME else "0.001"
+        what = "a time" if column.kind is ColumnKind.TIME else "a number"
+        example = "2030-01-31T12:00:00Z" if column.kind is ColumnKind.TIME else "0.001"
         raise invalid("where", f"{text!r}: {value!r} is not {what}", f"write it like {example}", "filter-value")
     return number
 
@@ -366,7 +366,7 @@ def _seconds(text: str) -> float:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _column(columns: Mapping[str, Column], key: str, field_name: str) -> Column:
+def _column(columns: Mapping[str, TableColumn], key: str, field_name: str) -> TableColumn:
     if key not in columns:
         raise invalid(field_name, f"there is no column {key!r}", f"use {', '.join(columns)}", "table-column")
     return columns[key]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from katib.doors.ui.trial_columns import Group, columns_of
+from katib.doors.ui.trial_columns import ColumnGroup, columns_of
 from katib.doors.ui.trial_table import TableQuery, page_of, parse_filter
 from katib.errors import InvalidError
 from katib.figures.data import measure_of
@@ -143,7 +143,7 @@ def test_the_heading_of_a_metric_says_which_reading_is_shown() -> None:
         "metricStrategies": [{"name": "loss", "value": "min"}, {"name": "seconds", "value": "max"}],
     }
     table = TrialTable.of(Experiment.decode({"metadata": {"name": "demo"}, "spec": {"objective": objective}}), ())
-    headings = {column.heading for column in columns_of(table).values() if column.group is Group.METRIC}
+    headings = {column.heading for column in columns_of(table).values() if column.group is ColumnGroup.METRIC}
 
     assert headings == {"accuracy (max)", "loss (min)", "seconds (at the best)"}
 

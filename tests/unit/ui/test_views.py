@@ -14,7 +14,14 @@ import numpy as np
 import pytest
 import yaml
 
-from katib.doors.ui.compare_views import Group, Row, experiment_groups, references, trial_groups, why_no_history
+from katib.doors.ui.compare_views import (
+    ComparedGroup,
+    ComparedRow,
+    experiment_groups,
+    references,
+    trial_groups,
+    why_no_history,
+)
 from katib.doors.ui.head import HEIGHT, WIDTH, head_figures
 from katib.doors.ui.report import bundled_script, trials_json
 from katib.doors.ui.views import (
@@ -183,11 +190,11 @@ def test_the_front_of_several_objectives_grows_and_what_is_feasible_is_counted()
 DONE = condition("Succeeded", "TrialSucceeded", "Trial has succeeded")
 
 
-def rows(groups: list[Group]) -> dict[str, Row]:
+def rows(groups: list[ComparedGroup]) -> dict[str, ComparedRow]:
     return {row.title: row for group in groups for row in group.rows}
 
 
-def texts(row: Row) -> list[str]:
+def texts(row: ComparedRow) -> list[str]:
     return [cell.text for cell in row.cells]
 
 
