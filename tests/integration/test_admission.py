@@ -32,7 +32,7 @@ from katib.places.cluster.admission.certificate_sources import (
     VALIDATING,
     CaBundle,
     CertificateSecret,
-    Terms,
+    CertificateTerms,
 )
 from katib.places.cluster.admission.server import CERTIFICATE_PERIOD_SECONDS, AdmissionServer
 from katib.places.cluster.store import KubernetesStore
@@ -72,7 +72,7 @@ class World:
         self.catalog: Catalog = CATALOG
         self.clock = VirtualClock()
         self.server: AdmissionServer | None = None
-        self.terms = Terms((self.host,))
+        self.terms = CertificateTerms((self.host,))
 
     def source(self) -> CertificateSecret:
         return CertificateSecret(self.store, KEY, self.terms, CaBundle(self.store, NAME), SystemClock())
@@ -358,7 +358,7 @@ def test_a_bundle_that_somebody_reset_is_written_again(world: World) -> None:
 
 def test_experiments_are_created_all_the_time_while_certificates_are_renewed(world: World) -> None:
     """Certificates so short-lived that each is renewed as soon as it is in use."""
-    world.terms = Terms((world.host,), timedelta(days=1), timedelta(days=2), timedelta(seconds=1))
+    world.terms = CertificateTerms((world.host,), timedelta(days=1), timedelta(days=2), timedelta(seconds=1))
     stop = threading.Event()
 
     def create() -> list[str]:

@@ -15,7 +15,7 @@ from katib.engine.runtime.clock import SystemClock
 from katib.engine.runtime.informer import Informer
 from katib.engine.runtime.objects import Key
 from katib.model.templates.source import OFFERED, OFFERED_LABEL
-from katib.places.cluster.client import Connection, RequestInfo
+from katib.places.cluster.client import ApiConnection, RequestInfo
 from katib.places.cluster.store import KubernetesStore
 from tests.support.api_server import ApiServer
 from tests.support.waiting import eventually
@@ -30,7 +30,7 @@ ROLES = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{CORE}"
 
 
 @pytest.fixture
-def connection(api_server: ApiServer) -> Iterator[Connection]:
+def connection(api_server: ApiServer) -> Iterator[ApiConnection]:
     """Connect with the rights of the manifests: to get any ConfigMap, to watch those of the installation."""
     for namespace in (CORE, TEAM):
         api_server.namespace(namespace)
@@ -60,7 +60,7 @@ def text_of(found: Any) -> str | None:
 
 
 def test_an_offered_template_costs_no_request_a_look_and_another_one_a_request_a_minute(
-    api_server: ApiServer, connection: Connection
+    api_server: ApiServer, connection: ApiConnection
 ) -> None:
     reads: Counter[int] = Counter()
 
@@ -94,7 +94,7 @@ def test_an_offered_template_costs_no_request_a_look_and_another_one_a_request_a
         watched.stop()
 
 
-def test_without_the_right_to_watch_the_offered_ones_are_read(api_server: ApiServer, connection: Connection) -> None:
+def test_without_the_right_to_watch_the_offered_ones_are_read(api_server: ApiServer, connection: ApiConnection) -> None:
     """As after an upgrade of the image alone: the controller starts, and finds them all the same."""
     api_server.admin.request("DELETE", f"{ROLES}/rolebindings/{USER}")
     put(api_server, CORE, "offered", "first", offered=True)

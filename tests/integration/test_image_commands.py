@@ -14,10 +14,10 @@ from katib.engine.runtime.objects import Kind
 from katib.engine.stores.memory import MemoryStore
 from katib.errors import ForbiddenError, InvalidError, UnavailableError
 from katib.model.defaults import with_defaults
-from katib.places.cluster.admission.reviews import Review
+from katib.places.cluster.admission.reviews import AdmissionReview
 from katib.places.cluster.images import ImageCommands
 from katib.places.cluster.images.commands import credentials_in
-from katib.places.cluster.images.registry import Credentials, Reference, Registry
+from katib.places.cluster.images.registry import ImageReference, ImageRegistry, RegistryCredentials
 from katib.places.cluster.template_warnings import containers_without_command
 from katib.places.cluster.webhooks.experiments import INJECTION_LABEL, ExperimentAdmission
 from katib.places.cluster.webhooks.pods import PodAdmission
@@ -143,7 +143,7 @@ def test_a_registry_that_asks_for_tokens_is_brought_one(
 
 
 def test_no_token_is_asked_for_in_the_clear() -> None:
-    with Registry(Reference.of("registry.example.com/a"), Credentials("u", "p"), 4.0) as registry:
+    with ImageRegistry(ImageReference.of("registry.example.com/a"), RegistryCredentials("u", "p"), 4.0) as registry:
         for realm in ("http://169.254.169.254/token", "file:///etc/passwd", ""):
             with pytest.raises(UnavailableError, match="which is not HTTPS"):
                 registry._authorize(f'Bearer realm="{realm}",service="s"')
@@ -192,7 +192,7 @@ def test_what_is_not_there_is_named(registry: RunningRegistry, store: MemoryStor
     ],
 )
 def test_references_are_read_as_container_runtimes_read_them(image: str, expected: tuple[str, ...]) -> None:
-    assert Reference.of(image) == expected
+    assert ImageReference.of(image) == expected
 
 
 @pytest.mark.parametrize(
@@ -209,14 +209,14 @@ def test_references_are_read_as_container_runtimes_read_them(image: str, expecte
 def test_an_entry_of_a_pull_secret_is_for_its_registry(entry: str, image: str, *, fits: bool) -> None:
     secret = pull_secret("s", entry, "u", "p:q")
 
-    assert credentials_in(secret, Reference.of(image)) == ([Credentials("u", "p:q")] if fits else [])
+    assert credentials_in(secret, ImageReference.of(image)) == ([RegistryCredentials("u", "p:q")] if fits else [])
 
 
 @pytest.mark.parametrize(
     "data", [{}, {".dockerconfigjson": "?"}, {".dockercfg": "W10="}, {".dockerconfigjson": "bnVsbA=="}]
 )
 def test_a_malformed_pull_secret_has_nothing(data: dict[str, str]) -> None:
-    assert credentials_in({"data": data}, Reference.of("a/b")) == []
+    assert credentials_in({"data": data}, ImageReference.of("a/b")) == []
 
 
 # --- webhooks ---------------------------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ def admitted(images: ImageCommands, store: MemoryStore, image: str) -> Mapping[s
     bare["spec"]["containers"][0] |= {"image": image, "args": ["--lr", "1"]}
     bare["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
     admission = PodAdmission(store, lambda _trial: injection_settings(), images=images)
-    verdict = admission.mutate(Review("u", "CREATE", "team", resource="pods", object=bare))
+    verdict = admission.mutate(AdmissionReview("u", "CREATE", "team", resource="pods", object=bare))
     assert verdict.patched is not None
     return dict(verdict.patched["spec"]["containers"][0])
 
@@ -267,7 +267,7 @@ def submitted(store: MemoryStore, image: str, **job: Any) -> Sequence[str]:
     admission = ExperimentAdmission(
         store, catalog=lambda: CATALOG, collectors=lambda: ["StdOut"], images=ImageCommands(store)
     )
-    return admission.validate(Review("u", "CREATE", "team", object=raw)).warnings
+    return admission.validate(AdmissionReview("u", "CREATE", "team", object=raw)).warnings
 
 
 def test_a_job_without_command_is_submitted_if_its_image_says_it(registry: RunningRegistry, store: MemoryStore) -> None:

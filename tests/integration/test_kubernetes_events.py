@@ -10,7 +10,7 @@ import pytest
 
 from katib.engine.runtime.testing import VirtualClock
 from katib.model.types import Experiment, ObjectMeta
-from katib.places.cluster.client import Connection, RequestInfo
+from katib.places.cluster.client import ApiConnection, RequestInfo
 from katib.places.cluster.store import KubernetesEvents
 from katib.places.cluster.store import events as events_module
 from tests.support.api_server import ApiServer
@@ -23,7 +23,7 @@ EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
 
 
 @pytest.fixture
-def connection(api_server: ApiServer) -> Iterator[Connection]:
+def connection(api_server: ApiServer) -> Iterator[ApiConnection]:
     api_server.namespace(NAMESPACE)
     api_server.admin.request("DELETE", EVENTS)
     with api_server.connect() as connection:
@@ -31,7 +31,7 @@ def connection(api_server: ApiServer) -> Iterator[Connection]:
 
 
 @pytest.fixture
-def writes(connection: Connection) -> list[str]:
+def writes(connection: ApiConnection) -> list[str]:
     told: list[str] = []
     connection.observe(lambda info, _status: told.append(info.verb) if is_event(info) else None)
     return told
@@ -45,12 +45,12 @@ def experiment(name: str = "a", namespace: str = NAMESPACE) -> Experiment:
     return Experiment(metadata=ObjectMeta(name=name, namespace=namespace, uid="0b0e1a1c-0000-4000-8000-000000000000"))
 
 
-def kept(connection: Connection) -> list[dict[str, Any]]:
+def kept(connection: ApiConnection) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = connection.request("GET", EVENTS)["items"]
     return sorted(items, key=lambda item: str(item["reason"]))
 
 
-def test_an_event_names_its_object_as_kubectl_describe_wants_it(connection: Connection) -> None:
+def test_an_event_names_its_object_as_kubectl_describe_wants_it(connection: ApiConnection) -> None:
     events = KubernetesEvents(connection, "katib-controller")
     events.start()
     events.record(experiment(), warning=True, reason="Failed", message="x" * 2000)
@@ -66,7 +66,7 @@ def test_an_event_names_its_object_as_kubectl_describe_wants_it(connection: Conn
 
 
 def test_what_repeats_is_counted_with_few_writes(
-    connection: Connection, writes: list[str], monkeypatch: pytest.MonkeyPatch
+    connection: ApiConnection, writes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events_module, "REPEAT_SECONDS", 0.5)
     events = KubernetesEvents(connection, "katib-controller")
@@ -84,7 +84,7 @@ def test_what_repeats_is_counted_with_few_writes(
 
 
 def test_an_event_that_the_server_forgot_is_written_anew(
-    connection: Connection, monkeypatch: pytest.MonkeyPatch
+    connection: ApiConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events_module, "REPEAT_SECONDS", 0.0)
     events = KubernetesEvents(connection, "katib-controller")
@@ -99,7 +99,7 @@ def test_an_event_that_the_server_forgot_is_written_anew(
 
 
 def test_what_cannot_be_written_is_dropped_and_the_rest_goes_on(
-    connection: Connection, caplog: pytest.LogCaptureFixture
+    connection: ApiConnection, caplog: pytest.LogCaptureFixture
 ) -> None:
     events = KubernetesEvents(connection, "katib-controller")
     events.start()
@@ -112,7 +112,7 @@ def test_what_cannot_be_written_is_dropped_and_the_rest_goes_on(
 
 
 @pytest.mark.slow
-def test_an_outage_delays_events_and_loses_none(api_server: ApiServer, connection: Connection) -> None:
+def test_an_outage_delays_events_and_loses_none(api_server: ApiServer, connection: ApiConnection) -> None:
     events = KubernetesEvents(connection, "katib-controller")
     events.start()
     api_server.stop()
@@ -126,7 +126,7 @@ def test_an_outage_delays_events_and_loses_none(api_server: ApiServer, connectio
     events.stop()
 
 
-def test_recording_is_bounded_when_nobody_writes(connection: Connection) -> None:
+def test_recording_is_bounded_when_nobody_writes(connection: ApiConnection) -> None:
     events = KubernetesEvents(connection, "katib-controller", VirtualClock())
     for number in range(3_000):
         events.record(experiment(), warning=False, reason="Many", message=str(number))

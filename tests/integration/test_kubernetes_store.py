@@ -25,7 +25,7 @@ from katib.errors import (
     NotFoundError,
     UnavailableError,
 )
-from katib.places.cluster.client import Connection, NamespaceGoneError, RequestInfo, configuration, open_connection
+from katib.places.cluster.client import ApiConnection, NamespaceGoneError, RequestInfo, configuration, open_connection
 from katib.places.cluster.store import KubernetesStore
 from katib.places.cluster.store import store as store_module
 from katib.places.cluster.store import watch as watch_module
@@ -42,7 +42,7 @@ CONFIG_MAP = Kind("v1", "ConfigMap")
 
 
 @pytest.fixture
-def connection(api_server: ApiServer) -> Iterator[Connection]:
+def connection(api_server: ApiServer) -> Iterator[ApiConnection]:
     api_server.namespace(NAMESPACE)
     clear_test_kinds(api_server)
     with api_server.connect() as connection:
@@ -79,7 +79,7 @@ def test_a_pod_speaks_with_its_service_account(
 
 
 @pytest.fixture
-def store(connection: Connection) -> KubernetesStore:
+def store(connection: ApiConnection) -> KubernetesStore:
     return KubernetesStore(connection)
 
 
@@ -197,7 +197,7 @@ def test_an_informer_whose_list_changes_between_two_pages_shows_what_is_there(
 
 
 def test_metadata_of_what_lacks_a_label_is_listed_without_anything_else(
-    connection: Connection, monkeypatch: pytest.MonkeyPatch
+    connection: ApiConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "METADATA_PAGE_SIZE", 2)
     store = KubernetesStore(connection, selector="!color")
@@ -216,7 +216,7 @@ def test_metadata_of_what_lacks_a_label_is_listed_without_anything_else(
 class GatedStore(KubernetesStore):
     """Lets nobody watch while its gate is closed, and counts lists."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ApiConnection) -> None:
         super().__init__(connection)
         self.gate = threading.Event()
         self.gate.set()
@@ -234,7 +234,7 @@ class GatedStore(KubernetesStore):
 
 
 def test_an_informer_lists_again_when_its_revision_has_expired(
-    connection: Connection, store: KubernetesStore, api_server: ApiServer
+    connection: ApiConnection, store: KubernetesStore, api_server: ApiServer
 ) -> None:
     told: list[InformerEvent[Object]] = []
     gated = GatedStore(connection)
@@ -391,7 +391,7 @@ def test_a_slow_reader_of_large_objects_holds_few_of_them(
     assert seen == [f"w-{index:02}" for index in range(20)]
 
 
-def test_a_selector_narrows_lists_and_watches_of_its_kind_only(connection: Connection) -> None:
+def test_a_selector_narrows_lists_and_watches_of_its_kind_only(connection: ApiConnection) -> None:
     store = KubernetesStore(connection, selectors={WIDGET: "color in (red,blue)"})
     since = store.list(WIDGET).resource_version
     store.create(thing("plain"))
@@ -409,7 +409,7 @@ def test_a_selector_narrows_lists_and_watches_of_its_kind_only(connection: Conne
     assert names(store, GADGET) == ["plain"]
 
 
-def test_a_selector_of_all_other_kinds_narrows_those_only(connection: Connection) -> None:
+def test_a_selector_of_all_other_kinds_narrows_those_only(connection: ApiConnection) -> None:
     store = KubernetesStore(connection, selectors={WIDGET: ""}, selector="color")
     store.create(thing("plain"))
     store.create(thing("plain", kind=GADGET))
@@ -419,7 +419,7 @@ def test_a_selector_of_all_other_kinds_narrows_those_only(connection: Connection
     assert names(store, GADGET) == ["red"]
 
 
-def test_a_store_of_one_namespace_sees_no_other(connection: Connection, api_server: ApiServer) -> None:
+def test_a_store_of_one_namespace_sees_no_other(connection: ApiConnection, api_server: ApiServer) -> None:
     api_server.namespace("store-test-other")
     everywhere, here = KubernetesStore(connection), KubernetesStore(connection, namespace=NAMESPACE)
     since = here.list(WIDGET).resource_version
@@ -465,7 +465,7 @@ def is_served(store: KubernetesStore, kind: Kind) -> bool:
     return True
 
 
-def test_a_missing_right_is_named_as_a_rule(api_server: ApiServer, connection: Connection) -> None:
+def test_a_missing_right_is_named_as_a_rule(api_server: ApiServer, connection: ApiConnection) -> None:
     rules = [{"apiGroups": ["example.org"], "resources": ["widgets"], "verbs": ["get", "list", "create"]}]
     kubeconfig = api_server.user("store-test-limited", rules)
     try:
@@ -497,7 +497,7 @@ def test_a_namespace_that_is_not_there_is_told_as_such(store: KubernetesStore) -
         store.create(widget("a", "store-test-nowhere"))
 
 
-def test_what_a_foreground_deletion_owns_goes_first(connection: Connection) -> None:
+def test_what_a_foreground_deletion_owns_goes_first(connection: ApiConnection) -> None:
     store = KubernetesStore(connection, foreground=lambda kind: kind == WIDGET)
     top = store.create(thing("top"))
     reference = {**owned_by(top)[0], "blockOwnerDeletion": True}
@@ -514,7 +514,7 @@ def test_what_a_foreground_deletion_owns_goes_first(connection: Connection) -> N
 
 
 @contextmanager
-def answers_lost(connection: Connection, count: int) -> Iterator[None]:
+def answers_lost(connection: ApiConnection, count: int) -> Iterator[None]:
     """Have the next writes take effect, and their answers get lost on the way back."""
     session: Any = connection._session
     send, left = session.send, count
@@ -534,7 +534,7 @@ def answers_lost(connection: Connection, count: int) -> Iterator[None]:
         session.send = send
 
 
-def test_a_creation_whose_answer_was_lost_is_found_again(connection: Connection) -> None:
+def test_a_creation_whose_answer_was_lost_is_found_again(connection: ApiConnection) -> None:
     store = KubernetesStore(connection)
     with answers_lost(connection, 2):
         made = store.create(thing("a", spec={"x": [1]}, labels={"l": "1"}))
@@ -544,7 +544,7 @@ def test_a_creation_whose_answer_was_lost_is_found_again(connection: Connection)
     assert sorted(names(store)) == ["a", named["metadata"]["name"]]
 
 
-def test_a_deletion_whose_answer_was_lost_is_a_success(connection: Connection) -> None:
+def test_a_deletion_whose_answer_was_lost_is_a_success(connection: ApiConnection) -> None:
     store = KubernetesStore(connection)
     store.create(thing("a"))
     with answers_lost(connection, 1):
@@ -554,7 +554,7 @@ def test_a_deletion_whose_answer_was_lost_is_a_success(connection: Connection) -
         store.delete(WIDGET, Key(NAMESPACE, "a"))
 
 
-def test_an_update_whose_answer_was_lost_is_a_conflict(connection: Connection) -> None:
+def test_an_update_whose_answer_was_lost_is_a_conflict(connection: ApiConnection) -> None:
     store = KubernetesStore(connection)
     made = store.create(thing("a"))
     with answers_lost(connection, 1), pytest.raises(ConflictError, match="read it again"):

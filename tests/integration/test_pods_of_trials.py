@@ -26,7 +26,7 @@ from katib.places.cluster.client import RequestInfo, open_connection
 from katib.places.cluster.controller import WEBHOOK_CONFIGURATION
 from katib.places.cluster.pods.missed import MISSED_SELECTOR, MissedPods
 from katib.places.cluster.pods.owners import TrialFinder
-from katib.places.cluster.pods.reading import POD, TrialPods
+from katib.places.cluster.pods.reading import POD, TrialPodCache
 from katib.places.cluster.pods.refusals import Refusals
 from katib.places.cluster.pods.repair import PodRepair
 from katib.places.cluster.store import KubernetesStore
@@ -292,7 +292,7 @@ def test_a_trial_without_pods_costs_few_requests_beside_many_foreign_pods(
             return finder.trial_of(pod, where, patient=True)
 
         trials: Informer[Trial] = Informer(store, TRIAL, Trial.decode, namespace=namespace)
-        pods, missed = TrialPods(store, clock), MissedPods(selecting, find, clock)
+        pods, missed = TrialPodCache(store, clock), MissedPods(selecting, find, clock)
         repair = PodRepair(store=store, trials=trials, missed=missed, events=RecordedEvents(), clock=clock)
         refusals = Refusals(
             trials=trials,

@@ -14,7 +14,7 @@ from katib.engine.stores.memory import MemoryStore
 from katib.errors import KatibError
 from katib.model.decoding import decode
 from katib.model.defaults import with_defaults
-from katib.places.cluster.admission.reviews import Review, Verdict, encode_answer, refused
+from katib.places.cluster.admission.reviews import AdmissionResponse, AdmissionReview, encode_answer, refused
 from katib.places.cluster.webhooks.experiments import (
     DEFAULTER_PATH,
     INJECTION_LABEL,
@@ -76,7 +76,7 @@ def admission() -> ExperimentAdmission:
     return ExperimentAdmission(store, catalog=lambda: CATALOG, collectors=lambda: ("StdOut", "File"))
 
 
-def answer(path: str, review: Review) -> Verdict:
+def answer(path: str, review: AdmissionReview) -> AdmissionResponse:
     try:
         return admission().handlers()[path](review)
     except KatibError as error:
@@ -86,7 +86,7 @@ def answer(path: str, review: Review) -> Verdict:
 @settings(deadline=None)
 @given(experiments(), experiments(), st.sampled_from(["CREATE", "UPDATE"]))
 def test_every_review_gets_an_answer(new: dict[str, Any], old: dict[str, Any], operation: str) -> None:
-    review = Review("u", operation, "default", "demo", new, old if operation == "UPDATE" else {})
+    review = AdmissionReview("u", operation, "default", "demo", new, old if operation == "UPDATE" else {})
     for path in (DEFAULTER_PATH, VALIDATOR_PATH):
         verdict = answer(path, review)
 
@@ -98,9 +98,9 @@ def test_every_review_gets_an_answer(new: dict[str, Any], old: dict[str, Any], o
 @given(experiments())
 def test_defaults_are_added_once_and_mean_the_same_as_everywhere(raw: dict[str, Any]) -> None:
     before = copy.deepcopy(raw)
-    patched = answer(DEFAULTER_PATH, Review("u", "CREATE", "default", "demo", raw)).patched
+    patched = answer(DEFAULTER_PATH, AdmissionReview("u", "CREATE", "default", "demo", raw)).patched
 
     assert raw == before
     if patched is not None:
         assert decode(patched)[0] == with_defaults(decode(raw)[0])
-        assert answer(DEFAULTER_PATH, Review("u", "CREATE", "default", "demo", patched)).patched == patched
+        assert answer(DEFAULTER_PATH, AdmissionReview("u", "CREATE", "default", "demo", patched)).patched == patched

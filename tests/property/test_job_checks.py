@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from katib.model.quantities import add_quantities, parse_quantity
 from katib.model.templates.job_schema import check_job_schema, job_schema
-from katib.places.cluster.configuration.models import MetricsCollectorConfig, Resources
+from katib.places.cluster.configuration.models import ContainerResources, MetricsCollectorConfig
 from katib.places.cluster.injection import inject
 from katib.places.machine.admission import check_job
 from tests.support.admission import HOST, PATH
@@ -154,7 +154,7 @@ def test_an_injected_pod_is_as_valid_as_it_was(
         whole["limits"][name] = reduce(add_quantities, [needed, *limits, spare])
     original["spec"]["resources"] = whole
     entry = MetricsCollectorConfig(
-        kind="StdOut", image="c", resources=Resources.model_validate(collector), native_sidecar=native
+        kind="StdOut", image="c", resources=ContainerResources.model_validate(collector), native_sidecar=native
     )
     settings = injection_settings(collectors={"StdOut": entry})
 

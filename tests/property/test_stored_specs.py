@@ -17,7 +17,7 @@ from katib.engine.runtime.objects import EventType, Key, Object
 from katib.model.defaults import with_defaults
 from katib.model.types import Experiment
 from katib.model.validation.update import changed_counts
-from katib.places.cluster.admission.reviews import Review
+from katib.places.cluster.admission.reviews import AdmissionReview
 from katib.places.cluster.leader.leading import decode_experiment
 from katib.places.cluster.webhooks.experiments import ExperimentAdmission
 from tests.support.controllers import JOB, NAMESPACE, World, new_store
@@ -76,7 +76,7 @@ def stored_form(changes: list[Callable[[Json], None]], *, through_webhook: bool)
     if not through_webhook:
         return raw
     admission = ExperimentAdmission(new_store(), catalog=lambda: CATALOG, collectors=lambda: ["StdOut"])
-    verdict = admission.default(Review("u", "CREATE", NAMESPACE, "demo", raw))
+    verdict = admission.default(AdmissionReview("u", "CREATE", NAMESPACE, "demo", raw))
     return dict(raw if verdict.patched is None else verdict.patched)
 
 

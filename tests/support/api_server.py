@@ -34,7 +34,7 @@ from tests.support.server_kinds import await_garbage_collection, exists, install
 from tests.support.waiting import end_of, eventually
 
 if TYPE_CHECKING:
-    from katib.places.cluster.client import Connection
+    from katib.places.cluster.client import ApiConnection
 
 CONTROLLER_MANAGER = "kube-controller-manager"
 ADMIN, MANAGER = "admin", "controller-manager"
@@ -55,16 +55,16 @@ class ApiServer:
         self.owned = owned
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._folder = folder
-        self._connection: Connection | None = None
+        self._connection: ApiConnection | None = None
 
     @property
-    def admin(self) -> Connection:
+    def admin(self) -> ApiConnection:
         """A connection for the test's own doings, shared by all tests."""
         if self._connection is None:
             self._connection = self.connect()
         return self._connection
 
-    def connect(self, kubeconfig: Path | None = None) -> Connection:
+    def connect(self, kubeconfig: Path | None = None) -> ApiConnection:
         """Open a new connection, as the admin or as somebody else; the caller closes it."""
         from katib.places.cluster.client import open_connection
 

@@ -32,7 +32,7 @@ from katib.model.types import Experiment, Suggestion
 from katib.model.version import __version__
 from katib.places.cluster.configuration.models import KatibConfig
 from katib.places.cluster.services.directory import ClusterServices
-from katib.places.cluster.services.objects import LogPlace
+from katib.places.cluster.services.objects import LogEndpoint
 from katib.places.cluster.services.plan import (
     DEPLOYMENT,
     POD,
@@ -93,7 +93,7 @@ class Serving:
             store,
             suggestion_of=self.find_suggestion,
             config=lambda: self.config,
-            db_manager=LogPlace("katib-db-manager.kubeflow:6789"),
+            db_manager=LogEndpoint("katib-db-manager.kubeflow:6789"),
             grpc_probes=False,
             timing=timing,
         )

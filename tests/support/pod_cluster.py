@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import pytest
 
 from katib.errors import KatibError, NotFoundError
-from katib.places.cluster.client import Connection, open_connection
+from katib.places.cluster.client import ApiConnection, open_connection
 from katib.places.cluster.client.answers import NotServedError
 from tests.support.experiments import a_double, an_experiment
 from tests.support.waiting import eventually
@@ -80,7 +80,7 @@ class PodCluster:
     """
 
     kubeconfig: Path
-    connection: Connection
+    connection: ApiConnection
 
     def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
         """Run kubectl and return what it prints; what it complains about fails the test."""

@@ -21,7 +21,7 @@ from katib.service.tuning.service import TuningService
 from katib.service.tuning.titles import name_meant, namespace_in_use
 
 if TYPE_CHECKING:
-    from katib.places.cluster import OpenCluster, OpenUsers
+    from katib.places.cluster import OpenCluster, UserClusters
 
 
 class Connected(NamedTuple):
@@ -123,7 +123,7 @@ def await_api_server(cluster: Cluster, pause: Callable[[float], bool]) -> bool:
     return await_(cluster.kubeconfig, cluster.context, pause)
 
 
-def open_users(cluster: Cluster) -> AbstractContextManager[OpenUsers]:
+def open_users(cluster: Cluster) -> AbstractContextManager[UserClusters]:
     """Return the tuning services of a cluster's users, to be entered; otherwise as `open_cluster`."""
     with _explained():
         from katib.places.cluster import open_users as open_

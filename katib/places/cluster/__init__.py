@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from katib.places.cluster.access.connect import await_api_server
     from katib.places.cluster.access.release import open_cluster_store, release, require_no_controller
     from katib.places.cluster.access.tuning_service import OpenCluster, open_cluster
-    from katib.places.cluster.access.users import OpenUsers, open_users
+    from katib.places.cluster.access.users import UserClusters, open_users
     from katib.places.cluster.client import open_connection
     from katib.places.cluster.configuration.models import KatibConfig
     from katib.places.cluster.controller import ClusterController, ControllerOptions
@@ -29,8 +29,8 @@ __all__ = [
     "DbManager",
     "KatibConfig",
     "OpenCluster",
-    "OpenUsers",
     "PodSecrets",
+    "UserClusters",
     "await_answer",
     "await_api_server",
     "core_namespace",
@@ -55,7 +55,7 @@ _MODULES = {
     "require_no_controller": "access.release",
     "OpenCluster": "access.tuning_service",
     "open_cluster": "access.tuning_service",
-    "OpenUsers": "access.users",
+    "UserClusters": "access.users",
     "open_users": "access.users",
     "open_connection": "client",
     "KatibConfig": "configuration.models",

@@ -24,10 +24,15 @@ from katib.engine.runtime.objects import Key, Kind
 from katib.errors import FieldError, ForbiddenError, InvalidError, KindNotInstalledError, UnavailableError, invalid
 from katib.model.types import Experiment
 from katib.places.cluster.access.events import server_events
-from katib.places.cluster.admission.certificate_sources import CaBundle, CertificateFiles, CertificateSecret, Terms
-from katib.places.cluster.admission.reviews import Handler, Review, Verdict
+from katib.places.cluster.admission.certificate_sources import (
+    CaBundle,
+    CertificateFiles,
+    CertificateSecret,
+    CertificateTerms,
+)
+from katib.places.cluster.admission.reviews import AdmissionResponse, AdmissionReview, Handler
 from katib.places.cluster.admission.server import AdmissionServer
-from katib.places.cluster.client import Connection, RequestInfo
+from katib.places.cluster.client import ApiConnection, RequestInfo
 from katib.places.cluster.configuration.models import KatibConfig
 from katib.places.cluster.configuration.source import ConfigSource
 from katib.places.cluster.environment import DEFAULT_CORE_NAMESPACE, await_answer
@@ -37,7 +42,7 @@ from katib.places.cluster.leader.leading import CLUSTER_SETTINGS, Dependencies, 
 from katib.places.cluster.leader.lease import Leadership, LeaseTimes
 from katib.places.cluster.leader.stores import LeaderStores
 from katib.places.cluster.monitoring.health import ClusterMetrics, serve_pages
-from katib.places.cluster.services.objects import LogPlace
+from katib.places.cluster.services.objects import LogEndpoint
 from katib.places.cluster.services.plan import ClusterCatalog
 from katib.places.cluster.store import KubernetesEvents, KubernetesStore
 from katib.places.cluster.version import supported_version
@@ -104,7 +109,7 @@ class ControllerOptions:
 class ClusterController:
     """One replica of the controller."""
 
-    def __init__(self, connection: Connection, options: ControllerOptions) -> None:
+    def __init__(self, connection: ApiConnection, options: ControllerOptions) -> None:
         self._connection = connection
         self._options = options
         self._clock = SystemClock()
@@ -167,7 +172,7 @@ class ClusterController:
     def _timed(self, path: str, handler: Handler) -> Handler:
         histogram = self._metrics.reviews.labels(path.strip("/"))
 
-        def timed(review: Review) -> Verdict:
+        def timed(review: AdmissionReview) -> AdmissionResponse:
             with histogram.time():
                 return handler(review)
 
@@ -224,7 +229,7 @@ class ClusterController:
         )
         key = Key(options.core_namespace, generator.webhook_secret_name or "katib-webhook-cert")
         bundle = CaBundle(self._store, WEBHOOK_CONFIGURATION)
-        return CertificateSecret(self._store, key, Terms(names), bundle, self._clock)
+        return CertificateSecret(self._store, key, CertificateTerms(names), bundle, self._clock)
 
     def _serve_pages(self, stack: ExitStack, webhooks: AdmissionServer, certificates: CertificateSource) -> None:
         addresses = self._options.config.init.controller
@@ -297,7 +302,7 @@ class ClusterController:
         return Dependencies(
             stores=LeaderStores.of(self._connection, options.core_namespace, leads, _waits_for_pods),
             db_manager=db_manager,
-            log_place=LogPlace(
+            log_place=LogEndpoint(
                 options.db_manager_address,
                 lambda namespace: self._credentials(Claims(Role.READER, namespace)).variables,
             ),
@@ -334,7 +339,7 @@ def _waits_for_pods(kind: Kind) -> bool:
 
 def _errors_of(admission: ExperimentAdmission, experiment: Experiment) -> Sequence[FieldError]:
     """Return the webhook's errors for an experiment that it has not checked."""
-    review = Review(
+    review = AdmissionReview(
         uid=experiment.metadata.uid,
         operation="CREATE",
         namespace=experiment.namespace,

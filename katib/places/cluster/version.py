@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 from katib.errors import TerminalError
-from katib.places.cluster.client import Connection
+from katib.places.cluster.client import ApiConnection
 
 OLDEST = (1, 32)
 """From this version on, every node supports native sidecars and every API server evaluates rules in definitions."""
 
 
-def supported_version(connection: Connection) -> str:
+def supported_version(connection: ApiConnection) -> str:
     """Return the version of an API server, such as `1.37`.
 
     Raises:

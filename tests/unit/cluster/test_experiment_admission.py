@@ -15,7 +15,7 @@ from katib.engine.stores.memory import MemoryStore
 from katib.errors import InvalidError, UnavailableError
 from katib.model.defaults import with_defaults
 from katib.model.types import Experiment
-from katib.places.cluster.admission.reviews import Review, Verdict
+from katib.places.cluster.admission.reviews import AdmissionResponse, AdmissionReview
 from katib.places.cluster.webhooks.experiments import INJECTION_LABEL, ExperimentAdmission
 from tests.support.experiments import a_choice, a_double, a_template, an_experiment
 from tests.support.faulty_store import FaultyStore
@@ -56,22 +56,22 @@ class World:
         labels = labels or {INJECTION_LABEL: "enabled"}
         self.store.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
 
-    def create(self, raw: dict[str, Any], namespace: str = "team") -> Verdict:
+    def create(self, raw: dict[str, Any], namespace: str = "team") -> AdmissionResponse:
         """Go through both webhooks as an API server does."""
-        review = Review("u", "CREATE", namespace, raw["metadata"].get("name", ""), raw)
-        return self.admission.validate(Review("u", "CREATE", namespace, review.name, self.defaulted(review)))
+        review = AdmissionReview("u", "CREATE", namespace, raw["metadata"].get("name", ""), raw)
+        return self.admission.validate(AdmissionReview("u", "CREATE", namespace, review.name, self.defaulted(review)))
 
-    def update(self, old: dict[str, Any], new: dict[str, Any]) -> Verdict:
-        review = Review("u", "UPDATE", "team", "demo", new, old)
-        return self.admission.validate(Review("u", "UPDATE", "team", "demo", self.defaulted(review), old))
+    def update(self, old: dict[str, Any], new: dict[str, Any]) -> AdmissionResponse:
+        review = AdmissionReview("u", "UPDATE", "team", "demo", new, old)
+        return self.admission.validate(AdmissionReview("u", "UPDATE", "team", "demo", self.defaulted(review), old))
 
-    def defaulted(self, review: Review) -> dict[str, Any]:
+    def defaulted(self, review: AdmissionReview) -> dict[str, Any]:
         verdict = self.admission.default(review)
         assert verdict.allowed
         return dict(review.object if verdict.patched is None else verdict.patched)
 
     def defaults(self, raw: dict[str, Any]) -> dict[str, Any]:
-        return self.defaulted(Review("u", "CREATE", "team", "demo", raw))
+        return self.defaulted(AdmissionReview("u", "CREATE", "team", "demo", raw))
 
 
 @pytest.fixture
@@ -79,13 +79,13 @@ def world() -> World:
     return World()
 
 
-def refusal(action: Callable[[], Verdict]) -> InvalidError:
+def refusal(action: Callable[[], AdmissionResponse]) -> InvalidError:
     with pytest.raises(InvalidError) as failure:
         action()
     return failure.value
 
 
-def origins(action: Callable[[], Verdict]) -> list[str]:
+def origins(action: Callable[[], AdmissionResponse]) -> list[str]:
     return [error.origin for error in refusal(action).errors]
 
 
@@ -324,8 +324,8 @@ def test_a_finalizer_can_be_removed_whatever_has_changed_around_the_experiment(w
     new = copy.deepcopy(old)
     new["metadata"]["finalizers"] = []
 
-    assert world.update(old, new) == Verdict(allowed=True)
-    assert world.admission.default(Review("u", "UPDATE", "team", "demo", new, old)).patched is None
+    assert world.update(old, new) == AdmissionResponse(allowed=True)
+    assert world.admission.default(AdmissionReview("u", "UPDATE", "team", "demo", new, old)).patched is None
 
 
 @pytest.mark.parametrize(
@@ -339,9 +339,9 @@ def test_the_budget_may_be_raised(world: World, old: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("operation", "subresource"), [("UPDATE", "status"), ("DELETE", ""), ("CONNECT", "")])
 def test_other_requests_are_none_of_our_business(world: World, operation: str, subresource: str) -> None:
-    review = Review("u", operation, "team", "demo", {"spec": 1}, {"spec": 2}, subresource=subresource)
+    review = AdmissionReview("u", operation, "team", "demo", {"spec": 1}, {"spec": 2}, subresource=subresource)
 
-    assert world.admission.default(review) == world.admission.validate(review) == Verdict(allowed=True)
+    assert world.admission.default(review) == world.admission.validate(review) == AdmissionResponse(allowed=True)
 
 
 def assert_holds(found: Any, given: Any) -> None:

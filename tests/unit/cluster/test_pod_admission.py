@@ -13,7 +13,7 @@ from katib.engine.runtime.testing import VirtualClock
 from katib.engine.stores.memory import MemoryStore
 from katib.errors import ForbiddenError, InvalidError, NotFoundError, UnavailableError
 from katib.model.types import Trial
-from katib.places.cluster.admission.reviews import ALLOWED, Review
+from katib.places.cluster.admission.reviews import ALLOWED, AdmissionReview
 from katib.places.cluster.injection import InjectionSettings, inject
 from katib.places.cluster.pods.owners import REFUSAL, REMEMBERED_SECONDS
 from katib.places.cluster.webhooks.pods import PATH, PodAdmission
@@ -48,10 +48,10 @@ class Cluster:
         """Create the trial; return it as stored."""
         return self.memory.create((trial or injected_trial()).encode())
 
-    def review(self, obj: Mapping[str, Any], *owners: Mapping[str, Any], **fields: Any) -> Review:
+    def review(self, obj: Mapping[str, Any], *owners: Mapping[str, Any], **fields: Any) -> AdmissionReview:
         """Return the review of a new pod with these owners."""
         metadata = {**obj["metadata"], "ownerReferences": [reference(owner) for owner in owners]}
-        return Review("uid", "CREATE", "team", resource="pods", object={**obj, "metadata": metadata}, **fields)
+        return AdmissionReview("uid", "CREATE", "team", resource="pods", object={**obj, "metadata": metadata}, **fields)
 
     def _settings_for(self, trial: Trial) -> InjectionSettings:
         assert trial.namespace == "team"
@@ -111,7 +111,7 @@ def test_other_requests_about_pods_pass_unread(cluster: Cluster) -> None:
     job = cluster.add(JOB, "test-trial", cluster.add_trial())
     changed = cluster.review(pod("x"), job)
 
-    assert cluster.admission.mutate(Review("u", "UPDATE", "team", object=changed.object)) == ALLOWED
+    assert cluster.admission.mutate(AdmissionReview("u", "UPDATE", "team", object=changed.object)) == ALLOWED
     assert cluster.admission.mutate(cluster.review(pod("x"), job, subresource="binding")) == ALLOWED
     assert cluster.reads == []
 

@@ -16,7 +16,7 @@ from katib.model.failure_text import failure_cause
 from katib.model.job_kinds import is_suspended, retry_words
 from katib.model.types import CollectorSpec, MetricsCollectorSpec, Trial
 from katib.places.cluster.leader.leading import judged_part
-from katib.places.cluster.pods.reading import POD, PodFacts, TrialPods, facts_of
+from katib.places.cluster.pods.reading import POD, PodFacts, TrialPodCache, facts_of
 from katib.places.cluster.pods.workloads import WORKLOADS, WorkloadFacts, Workloads, workload_facts
 from tests.support.planning import holding, trial
 from tests.support.waiting import eventually
@@ -49,9 +49,9 @@ def store() -> MemoryStore:
 
 
 @pytest.fixture
-def pods(store: MemoryStore) -> Iterator[TrialPods]:
+def pods(store: MemoryStore) -> Iterator[TrialPodCache]:
     """The pods of trials, not followed before the test starts the informer."""
-    pods = TrialPods(store, SystemClock())
+    pods = TrialPodCache(store, SystemClock())
     yield pods
     pods.informer.stop()
 
@@ -196,7 +196,7 @@ def test_a_collector_that_will_be_started_again_has_not_ended(
     assert bool(facts_of(final).incomplete) is (code != 0)
 
 
-def test_what_a_pod_says_last_of_its_readings_counts(store: MemoryStore, pods: TrialPods) -> None:
+def test_what_a_pod_says_last_of_its_readings_counts(store: MemoryStore, pods: TrialPodCache) -> None:
     pods.informer.start()
     one = pod(phase="Running", initContainerStatuses=[container(COLLECTOR, **terminated(137))])
     store.create(one)  # without a spec it cannot be seen that the collector will be started again
@@ -281,7 +281,7 @@ def test_a_pod_without_status_says_nothing() -> None:
     assert facts_of(bare) == PodFacts(DEMO, labels=labels)
 
 
-def test_news_follow_the_pods_and_a_failure_outlives_its_pod(store: MemoryStore, pods: TrialPods) -> None:
+def test_news_follow_the_pods_and_a_failure_outlives_its_pod(store: MemoryStore, pods: TrialPodCache) -> None:
     woken: list[Key] = []
     pods.on_change(woken.append)
     pods.informer.start()
@@ -298,7 +298,7 @@ def test_news_follow_the_pods_and_a_failure_outlives_its_pod(store: MemoryStore,
 
 
 def test_readings_that_are_missing_are_remembered_beyond_the_pod_but_not_those_of_a_failed_try(
-    store: MemoryStore, pods: TrialPods
+    store: MemoryStore, pods: TrialPodCache
 ) -> None:
     before = pods.update_of(trial("demo-1"))
     killed = container(COLLECTOR, **terminated(137))
@@ -317,7 +317,7 @@ def test_readings_that_are_missing_are_remembered_beyond_the_pod_but_not_those_o
     assert pods.update_of(trial("demo-1", metrics_collector=PUSH)) == NO_UPDATE
 
 
-def test_what_ends_because_its_job_is_suspended_counts_for_nothing(store: MemoryStore, pods: TrialPods) -> None:
+def test_what_ends_because_its_job_is_suspended_counts_for_nothing(store: MemoryStore, pods: TrialPodCache) -> None:
     """Neither what its pods said before the suspension was seen, nor what they say as they go."""
     suspended = trial("demo-1", holding("Running", "TrialSuspended", status="False"))
     killed = [container(**terminated(143)), container(COLLECTOR, **terminated(137))]
@@ -415,7 +415,7 @@ def test_a_job_that_kueue_queues_by_itself_says_so_once_it_is_suspended() -> Non
     ],
 )
 def test_only_a_primary_pod_that_may_still_run_is_an_active_one(
-    store: MemoryStore, pods: TrialPods, phase: str, role: str, *, is_active: bool
+    store: MemoryStore, pods: TrialPodCache, phase: str, role: str, *, is_active: bool
 ) -> None:
     one = pod(phase=phase)
     one["metadata"]["labels"]["role"] = role
@@ -515,7 +515,7 @@ def test_a_program_that_failed_before_its_pod_was_deleted_is_the_cause() -> None
     assert facts_of(one).failed_at == "2024-05-01T12:00:03Z"
 
 
-def test_the_cause_is_told_while_the_program_restarts(store: MemoryStore, pods: TrialPods) -> None:
+def test_the_cause_is_told_while_the_program_restarts(store: MemoryStore, pods: TrialPodCache) -> None:
     pods.informer.start()
     looping = {**restarted(waiting={"reason": "CrashLoopBackOff"}), "restartCount": 2}
     assert facts_of(pod(containerStatuses=[looping])).waiting == (

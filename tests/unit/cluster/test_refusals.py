@@ -18,7 +18,7 @@ from katib.engine.stores.memory import MemoryStore
 from katib.model.types import Trial
 from katib.places.cluster.pods.missed import MissedPods
 from katib.places.cluster.pods.owners import TrialFinder
-from katib.places.cluster.pods.reading import COLLECTORS, POD, TrialPods, facts_of
+from katib.places.cluster.pods.reading import COLLECTORS, POD, TrialPodCache, facts_of
 from katib.places.cluster.pods.refusals import BACKOFF, Refusals, refusal_of
 from katib.places.cluster.pods.starts import SETTLING_SECONDS, SlowStarts
 from tests.support.controllers import JOB
@@ -114,7 +114,7 @@ class Place:
         self.clock = VirtualClock(NOON)
         self.store = MemoryStore({TRIAL, JOB})
         self.trials: Informer[Trial] = Informer(self.store, TRIAL, Trial.decode)
-        self.pods = TrialPods(self.store, self.clock)
+        self.pods = TrialPodCache(self.store, self.clock)
         finder = TrialFinder(self.store, self.clock)
         self.missed = MissedPods(self.store, finder.trial_of, self.clock)
         self.events: list[dict[str, Any]] = []

@@ -21,7 +21,7 @@ from katib.model.types import Trial
 from katib.places.cluster.pods.missed import MissedPod, MissedPods, concerns, missed_pod
 from katib.places.cluster.pods.owners import TrialFinder
 from katib.places.cluster.pods.reading import POD
-from katib.places.cluster.pods.repair import PAUSES_SECONDS, SETTLING_SECONDS, PodRepair, Remedy, remedy_for
+from katib.places.cluster.pods.repair import PAUSES_SECONDS, SETTLING_SECONDS, PodRepair, RepairAction, remedy_for
 from tests.support.controllers import JOB, RecordedEvents
 from tests.support.faulty_store import Call, FaultyStore
 from tests.support.planning import holding, trial
@@ -284,21 +284,23 @@ def job(*, owner: str = "uid-trial", failed: int = 0, **spec: Any) -> dict[str, 
 @pytest.mark.parametrize(
     ("maker", "phase", "remedy"),
     [
-        pytest.param(job(), "Running", Remedy.RESTART, id="one pod"),
-        pytest.param(job(completions=2), "Running", Remedy.REPLACE_POD, id="completions"),
-        pytest.param(job(parallelism=4), "Pending", Remedy.REPLACE_POD, id="parallelism"),
-        pytest.param(job(completions=2), "Succeeded", Remedy.RESTART, id="it is done"),
-        pytest.param(job(completions=2, backoffLimit=0), "Running", Remedy.RESTART, id="no retry"),
-        pytest.param(job(completions=2, backoffLimit=1, failed=1), "Running", Remedy.RESTART, id="no retry left"),
-        pytest.param(job(completions=2, backoffLimitPerIndex=1), "Running", Remedy.RESTART, id="retries per index"),
+        pytest.param(job(), "Running", RepairAction.RESTART, id="one pod"),
+        pytest.param(job(completions=2), "Running", RepairAction.REPLACE_POD, id="completions"),
+        pytest.param(job(parallelism=4), "Pending", RepairAction.REPLACE_POD, id="parallelism"),
+        pytest.param(job(completions=2), "Succeeded", RepairAction.RESTART, id="it is done"),
+        pytest.param(job(completions=2, backoffLimit=0), "Running", RepairAction.RESTART, id="no retry"),
+        pytest.param(job(completions=2, backoffLimit=1, failed=1), "Running", RepairAction.RESTART, id="no retry left"),
         pytest.param(
-            job(completions=2, podFailurePolicy={"rules": [{}]}), "Running", Remedy.RESTART, id="failure policy"
+            job(completions=2, backoffLimitPerIndex=1), "Running", RepairAction.RESTART, id="retries per index"
         ),
-        pytest.param(job(owner="a-job-set"), "Running", Remedy.REPLACE_POD, id="one of several jobs"),
-        pytest.param(None, "Running", Remedy.RESTART, id="another operator's"),
+        pytest.param(
+            job(completions=2, podFailurePolicy={"rules": [{}]}), "Running", RepairAction.RESTART, id="failure policy"
+        ),
+        pytest.param(job(owner="a-job-set"), "Running", RepairAction.REPLACE_POD, id="one of several jobs"),
+        pytest.param(None, "Running", RepairAction.RESTART, id="another operator's"),
     ],
 )
-def test_what_is_done_about_a_pod(maker: dict[str, Any] | None, phase: str, remedy: Remedy) -> None:
+def test_what_is_done_about_a_pod(maker: dict[str, Any] | None, phase: str, remedy: RepairAction) -> None:
     pod = MissedPod(DEMO, "u", owners=({"uid": "j"},), phase=phase)
 
     assert remedy_for(pod, maker, "uid-trial") is remedy

@@ -17,7 +17,7 @@ from katib.model.defaults import with_defaults
 from katib.model.types import Experiment, ExperimentSpec
 from katib.model.validation import validate_update
 from katib.model.validation.update import COUNTS, FIXED_FIELDS, SPEC_RULES
-from katib.places.cluster.admission.reviews import Review
+from katib.places.cluster.admission.reviews import AdmissionReview
 from katib.places.cluster.webhooks.experiments import ExperimentAdmission
 from tests.support.experiments import a_double, a_template, an_experiment
 from tests.support.gate import CATALOG
@@ -81,7 +81,7 @@ def test_what_a_rule_refuses_is_said_with_both_values_by_the_webhook_that_comes_
     new = edited(old, **edit)
     errors = [error.origin for error in validate_update(Experiment.decode(old), with_defaults(Experiment.decode(new)))]
     admission = ExperimentAdmission(MemoryStore({EXPERIMENT}), catalog=lambda: CATALOG, collectors=lambda: ["StdOut"])
-    review = Review("u", "UPDATE", "default", "demo", new, old)
+    review = AdmissionReview("u", "UPDATE", "default", "demo", new, old)
 
     assert [message.partition(" ")[0] for message in broken_rules(old, new)] == fields
     if not origin:
@@ -133,9 +133,9 @@ def test_a_rule_sees_a_change_of_form(old: Any, new: Any) -> None:
 def as_stored(raw: Json, new: Json) -> Json:
     """Return what is stored of an edit, after the webhooks."""
     admission = ExperimentAdmission(MemoryStore({EXPERIMENT}), catalog=lambda: CATALOG, collectors=lambda: ["StdOut"])
-    verdict = admission.default(Review("u", "UPDATE", "default", "demo", new, raw))
+    verdict = admission.default(AdmissionReview("u", "UPDATE", "default", "demo", new, raw))
     after = dict(new if verdict.patched is None else verdict.patched)
-    assert admission.validate(Review("u", "UPDATE", "default", "demo", after, raw)).allowed
+    assert admission.validate(AdmissionReview("u", "UPDATE", "default", "demo", after, raw)).allowed
     return after
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from katib.errors import ForbiddenError, KindNotInstalledError, UnavailableError
 from katib.model.types import API_VERSION
-from katib.places.cluster.client import Connection
-from katib.places.cluster.client.configuration import Access, access
+from katib.places.cluster.client import ApiConnection
+from katib.places.cluster.client.configuration import ClusterAccess, access
 from katib.places.cluster.environment import await_answer, core_namespace
 
 SETTLING_SECONDS = 30.0
@@ -18,7 +18,7 @@ SETTLING_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class UserCluster:
     """A cluster, seen with one user's rights.
 
     Attributes:
@@ -27,9 +27,9 @@ class Cluster:
         access: Configuration, for components that open a connection of their own.
     """
 
-    connection: Connection
+    connection: ApiConnection
     core_namespace: str
-    access: Access
+    access: ClusterAccess
 
     @property
     def namespace(self) -> str:
@@ -65,11 +65,11 @@ def await_api_server(kubeconfig: Path | None, context: str | None, pause: Callab
             raise UnavailableError(str(error)) from error
         return True
 
-    with Connection(access(kubeconfig, context), user_agent="katib-server") as connection:
+    with ApiConnection(access(kubeconfig, context), user_agent="katib-server") as connection:
         return await_answer(ask, pause) is not None
 
 
-def connect(kubeconfig: Path | None = None, context: str | None = None, *, user_agent: str = "katib") -> Cluster:
+def connect(kubeconfig: Path | None = None, context: str | None = None, *, user_agent: str = "katib") -> UserCluster:
     """Connect as configured by a kubeconfig file, its context, or the pod this process runs in.
 
     Raises:
@@ -78,7 +78,7 @@ def connect(kubeconfig: Path | None = None, context: str | None = None, *, user_
         KindNotInstalledError: The cluster does not serve Katib's kinds.
     """
     found = access(kubeconfig, context)
-    connection = Connection(found, user_agent=user_agent)
+    connection = ApiConnection(found, user_agent=user_agent)
     try:
         connection.discovery.resource(API_VERSION, "Experiment")
     except KindNotInstalledError as error:
@@ -90,4 +90,4 @@ def connect(kubeconfig: Path | None = None, context: str | None = None, *, user_
     except BaseException:
         connection.close()
         raise
-    return Cluster(connection, core_namespace(), found)
+    return UserCluster(connection, core_namespace(), found)

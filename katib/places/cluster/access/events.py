@@ -12,7 +12,7 @@ from katib.engine.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.engine.runtime.objects import Key, Object, ObjectStore
 from katib.errors import ForbiddenError, NotFoundError
 from katib.model.names import EXPERIMENT_LABEL
-from katib.places.cluster.client import Connection
+from katib.places.cluster.client import ApiConnection
 from katib.places.cluster.pods.refusals import ListEvents, time_of_event
 from katib.service.tuning.reading import time_of
 from katib.service.tuning.service import RecordedEvent
@@ -21,7 +21,7 @@ _PAGE_SIZE = 500
 _OURS = {kind.kind: kind for kind in (EXPERIMENT, SUGGESTION, TRIAL)}
 
 
-def server_events(connection: Connection) -> ListEvents:
+def server_events(connection: ApiConnection) -> ListEvents:
     """Return a function that lists the events kept by an API server."""
 
     def list_events(namespace: str, fields: Mapping[str, str]) -> Iterable[Object]:

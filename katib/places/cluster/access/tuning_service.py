@@ -36,7 +36,7 @@ from katib.model.metrics import ObservationReader
 from katib.model.names import EXPERIMENT_LABEL, TRIAL_LABEL
 from katib.model.templates.source import OFFERED, OFFERED_LABEL
 from katib.model.types import Experiment
-from katib.places.cluster.access.connect import Cluster, connect
+from katib.places.cluster.access.connect import UserCluster, connect
 from katib.places.cluster.access.events import ClusterEventReader, server_events
 from katib.places.cluster.access.facts import ClusterFacts, Core
 from katib.places.cluster.access.metrics import MetricsAccess, direct_address
@@ -99,7 +99,7 @@ def open_cluster(
         yield OpenCluster(service, cluster.namespace, cluster.connection.host)
 
 
-def open_metrics(cluster: Cluster, db_manager: str, clock: Clock) -> MetricsAccess:
+def open_metrics(cluster: UserCluster, db_manager: str, clock: Clock) -> MetricsAccess:
     """Return the observation log of a cluster, as a context manager; without an address it is discovered."""
     store = KubernetesStore(cluster.connection)
     tokens = InstallationTokens(store, Key(cluster.core_namespace, SECRET_NAME), may_make=False)
@@ -115,7 +115,7 @@ def open_metrics(cluster: Cluster, db_manager: str, clock: Clock) -> MetricsAcce
 
 
 def service_on(
-    cluster: Cluster,
+    cluster: UserCluster,
     observations: ObservationReader,
     clock: Clock,
     *,
@@ -301,7 +301,7 @@ class ServerHome(ServingHome):
         cluster: The cluster, with the rights of the user.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: UserCluster) -> None:
         self._connection = cluster.connection
 
     def serves(self, kind: Kind) -> bool:

@@ -27,12 +27,12 @@ from katib.places.cluster.access.tuning_service import NAMESPACE, open_metrics, 
 from katib.places.cluster.client import (
     KEPT_SECONDS,
     AccessReviews,
-    Connection,
+    ApiConnection,
     GuardedConnection,
     NotPermittedError,
     OpenStreams,
+    RbacSubject,
     RequestInfo,
-    Subject,
 )
 from katib.places.cluster.store import KubernetesStore, objects
 from katib.service.tuning.service import TuningService
@@ -46,7 +46,7 @@ audit = logging.getLogger("katib.audit")
 
 
 @dataclass(frozen=True, slots=True)
-class OpenUsers:
+class UserClusters:
     """An open cluster for many users.
 
     Attributes:
@@ -65,7 +65,7 @@ def open_users(
     *,
     db_manager: str = "",
     kept_seconds: float = KEPT_SECONDS,
-) -> Iterator[OpenUsers]:
+) -> Iterator[UserClusters]:
     """Open a cluster for many users.
 
     Args:
@@ -91,7 +91,9 @@ def open_users(
             return [Key.of(namespace).name for namespace in core_store.list(NAMESPACE).items]
 
         def service_of(user: User) -> TuningService:
-            guarded = GuardedConnection(connection, partial(_permit, reviews, Subject(user.name, user.groups)), streams)
+            guarded = GuardedConnection(
+                connection, partial(_permit, reviews, RbacSubject(user.name, user.groups)), streams
+            )
             return service_on(
                 replace(cluster, connection=guarded),
                 observations,
@@ -100,10 +102,10 @@ def open_users(
                 core_store=core_store,
             )
 
-        yield OpenUsers(service_of, connection.host)
+        yield UserClusters(service_of, connection.host)
 
 
-def _permit(reviews: AccessReviews, subject: Subject, request: RequestInfo) -> None:
+def _permit(reviews: AccessReviews, subject: RbacSubject, request: RequestInfo) -> None:
     try:
         reviews.permit(subject, request)
     except NotPermittedError:
@@ -127,7 +129,7 @@ class UserStore(KubernetesStore):
     """
 
     def __init__(
-        self, connection: Connection, user: str, namespaces: Callable[[], Iterable[str]], namespace: str | None
+        self, connection: ApiConnection, user: str, namespaces: Callable[[], Iterable[str]], namespace: str | None
     ) -> None:
         super().__init__(connection, namespace=namespace)
         self._user = user

@@ -153,7 +153,7 @@ class CertificateFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class CertificateTerms:
     """Properties of issued certificates.
 
     Attributes:
@@ -170,7 +170,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SecretContent:
     """Content of the Secret.
 
     Attributes:
@@ -184,7 +184,7 @@ class Kept:
     following: Certificate | None = None
 
 
-class Step(Enum):
+class SecretAction(Enum):
     """Next action on a Secret."""
 
     KEEP = "keep"
@@ -193,30 +193,34 @@ class Step(Enum):
     REPLACE = "replace"
 
 
-def next_step(kept: Kept, terms: Terms, now: datetime) -> Step:
+def next_step(kept: SecretContent, terms: CertificateTerms, now: datetime) -> SecretAction:
     """Return the next action."""
     following = kept.following
     is_prepared = following is not None and is_sound(following, kept.bundle, terms.names, now)
     if not is_sound(kept.current, kept.bundle, terms.names, now):
-        return Step.PROMOTE if is_prepared else Step.REPLACE
+        return SecretAction.PROMOTE if is_prepared else SecretAction.REPLACE
     if following is not None and is_prepared:
         prepared = following.leaf().not_valid_before_utc + BACKDATE
-        return Step.PROMOTE if now >= prepared + terms.publish_for else Step.KEEP
-    return Step.PREPARE if now >= kept.current.leaf().not_valid_after_utc - terms.renew_before else Step.KEEP
+        return SecretAction.PROMOTE if now >= prepared + terms.publish_for else SecretAction.KEEP
+    return (
+        SecretAction.PREPARE
+        if now >= kept.current.leaf().not_valid_after_utc - terms.renew_before
+        else SecretAction.KEEP
+    )
 
 
-def after(step: Step, kept: Kept, terms: Terms, now: datetime) -> Kept:
+def after(step: SecretAction, kept: SecretContent, terms: CertificateTerms, now: datetime) -> SecretContent:
     """Return the content of the Secret after an action."""
-    if step is Step.PROMOTE and kept.following is not None:
-        return Kept(kept.following, kept.bundle)
-    if step is Step.KEEP:
+    if step is SecretAction.PROMOTE and kept.following is not None:
+        return SecretContent(kept.following, kept.bundle)
+    if step is SecretAction.KEEP:
         return kept
     issued = issue(terms.names, now, terms.lifetime)
-    if step is Step.PREPARE:
+    if step is SecretAction.PREPARE:
         trusted = signers_of(kept.current, kept.bundle)
         return replace(kept, bundle=b"".join([*trusted, issued.authority]), following=issued.certificate)
     # Another replica may serve the previous one until its next refresh, so the authorities stay.
-    return Kept(issued.certificate, b"".join([*authorities_in(kept.bundle)[-2:], issued.authority]))
+    return SecretContent(issued.certificate, b"".join([*authorities_in(kept.bundle)[-2:], issued.authority]))
 
 
 @dataclass(slots=True, eq=False)
@@ -233,10 +237,10 @@ class CertificateSecret:
 
     store: ObjectStore
     key: Key
-    terms: Terms
+    terms: CertificateTerms
     bundle: CaBundle
     clock: Clock
-    _last: Kept = field(default_factory=Kept, init=False)
+    _last: SecretContent = field(default_factory=SecretContent, init=False)
     _complaint: str = field(default="", init=False)
     _published: bool = field(default=False, init=False)
 
@@ -259,7 +263,7 @@ class CertificateSecret:
         self._published = self._publish(kept) or was_published
         return kept.current
 
-    def _settled(self) -> Kept:
+    def _settled(self) -> SecretContent:
         """Act until no action is due."""
         for _ in range(_ATTEMPTS):
             try:
@@ -267,9 +271,9 @@ class CertificateSecret:
             except NotFoundError:
                 stored = None
             kept = self._last if stored is None else read(stored)
-            step = Step.REPLACE if stored is None else next_step(kept, self.terms, self.clock.now())
+            step = SecretAction.REPLACE if stored is None else next_step(kept, self.terms, self.clock.now())
             # A certificate must not be served before its authority is published.
-            if step is Step.KEEP or (step is Step.PROMOTE and not self._publish(kept)):
+            if step is SecretAction.KEEP or (step is SecretAction.PROMOTE and not self._publish(kept)):
                 return kept
             following = after(step, kept, self.terms, self.clock.now())
             try:
@@ -277,11 +281,11 @@ class CertificateSecret:
             except (AlreadyExistsError, ConflictError, NotFoundError):
                 continue
             _LOG.info("certificate of the webhooks: %s", step.value, extra={"secret": str(self.key)})
-            if step is not Step.PROMOTE:
+            if step is not SecretAction.PROMOTE:
                 return following
         raise UnavailableError(f"Secret {self.key}: it changes continually; find out which client writes it")
 
-    def _publish(self, kept: Kept) -> bool:
+    def _publish(self, kept: SecretContent) -> bool:
         try:
             self.bundle.publish(kept.bundle)
         except KatibError as error:
@@ -292,7 +296,7 @@ class CertificateSecret:
         self._complaint = ""
         return True
 
-    def _write(self, stored: Object | None, kept: Kept) -> None:
+    def _write(self, stored: Object | None, kept: SecretContent) -> None:
         if stored is None:
             metadata = {"namespace": self.key.namespace, "name": self.key.name}
             head = {"apiVersion": SECRET.api_version, "kind": SECRET.kind, "metadata": metadata}
@@ -305,13 +309,15 @@ class CertificateSecret:
 _FIELDS: Sequence[str] = ("tls.crt", "tls.key", "ca.crt", "next.crt", "next.key")
 
 
-def read(secret: Object) -> Kept:
+def read(secret: Object) -> SecretContent:
     """Return the content of a Secret; unreadable fields are empty."""
     crt, key, bundle, next_crt, next_key = (_decoded(secret, name) for name in _FIELDS)
-    return Kept(Certificate(crt, key), bundle, Certificate(next_crt, next_key) if next_crt or next_key else None)
+    return SecretContent(
+        Certificate(crt, key), bundle, Certificate(next_crt, next_key) if next_crt or next_key else None
+    )
 
 
-def written(kept: Kept) -> dict[str, Any]:
+def written(kept: SecretContent) -> dict[str, Any]:
     following = kept.following or _EMPTY
     contents = (kept.current.chain, kept.current.key, kept.bundle, following.chain, following.key)
     return {

@@ -23,7 +23,7 @@ _MAX_WARNING = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Review:
+class AdmissionReview:
     """An admission request.
 
     Attributes:
@@ -58,7 +58,7 @@ class Review:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AdmissionResponse:
     """The response to an admission request.
 
     Attributes:
@@ -80,20 +80,22 @@ class Verdict:
     warnings: tuple[str, ...] = ()
 
 
-Handler = Callable[[Review], Verdict]
+Handler = Callable[[AdmissionReview], AdmissionResponse]
 """Decides about one request; called from many threads. A `KatibError` is a refusal with its message."""
 
-ALLOWED = Verdict(allowed=True)
+ALLOWED = AdmissionResponse(allowed=True)
 
 
-def refused(error: KatibError) -> Verdict:
+def refused(error: KatibError) -> AdmissionResponse:
     """Return the verdict that shows an error to the user."""
     code = code_of(error)
     fields = error.errors if isinstance(error, InvalidError) else ()
-    return Verdict(allowed=False, message=str(error), code=code.http_status, reason=code.reason, errors=fields)
+    return AdmissionResponse(
+        allowed=False, message=str(error), code=code.http_status, reason=code.reason, errors=fields
+    )
 
 
-def decode_review(body: bytes) -> Review:
+def decode_review(body: bytes) -> AdmissionReview:
     """Read the body of a request.
 
     Raises:
@@ -109,7 +111,7 @@ def decode_review(body: bytes) -> Review:
     request = data.get("request")
     if not isinstance(request, dict) or not isinstance(request.get("uid"), str):
         raise _invalid("it has no request with a uid")
-    return Review(
+    return AdmissionReview(
         uid=request["uid"],
         operation=_text(request, "operation"),
         namespace=_text(request, "namespace"),
@@ -126,7 +128,7 @@ def decode_review(body: bytes) -> Review:
     )
 
 
-def encode_answer(review: Review, verdict: Verdict) -> bytes:
+def encode_answer(review: AdmissionReview, verdict: AdmissionResponse) -> bytes:
     """Return the body of the answer."""
     response: dict[str, Any] = {"uid": review.uid, "allowed": verdict.allowed}
     if not verdict.allowed:
@@ -139,7 +141,7 @@ def encode_answer(review: Review, verdict: Verdict) -> bytes:
     return json.dumps({"apiVersion": review.api_version, "kind": "AdmissionReview", "response": response}).encode()
 
 
-def _status(review: Review, verdict: Verdict) -> dict[str, Any]:
+def _status(review: AdmissionReview, verdict: AdmissionResponse) -> dict[str, Any]:
     """Return a refusal in the form of Kubernetes' own validation, so that kubectl lists the fields one per line."""
     causes = [
         {"reason": error.origin, "field": error.path, "message": str(replace(error, path="")).removeprefix(": ")}

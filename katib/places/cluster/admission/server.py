@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from katib.engine.runtime.clock import Clock, SystemClock
 from katib.engine.runtime.periodic import Periodic
 from katib.errors import InvalidError, KatibError, TerminalError
-from katib.places.cluster.admission.reviews import Handler, Verdict, decode_review, encode_answer, refused
+from katib.places.cluster.admission.reviews import AdmissionResponse, Handler, decode_review, encode_answer, refused
 from katib.wire.serving.blocking import TEXT, Answer, answered_by
 from katib.wire.serving.certificates import Certificate, CertificateSource
 from katib.wire.serving.listening import ServerThread, open_socket
@@ -24,7 +24,7 @@ CERTIFICATE_PERIOD_SECONDS = 10.0
 
 SELF_CHECK_SECONDS = 2.0
 
-_BROKEN = Verdict(
+_BROKEN = AdmissionResponse(
     allowed=False,
     message="the webhook failed while it looked at the object; its log has the cause",
     code=HTTPStatus.INTERNAL_SERVER_ERROR,

@@ -4,18 +4,18 @@ Belongs here: functionality that any Kubernetes client needs. Does not belong he
 """
 
 from katib.places.cluster.client.answers import NamespaceGoneError, NotServedError, NotThisObjectError, watch_error_of
-from katib.places.cluster.client.connection import Connection, open_connection
+from katib.places.cluster.client.connection import ApiConnection, open_connection
 from katib.places.cluster.client.discovery import ApiResource, Discovery
 from katib.places.cluster.client.guarded import GuardedConnection, OpenStreams
 from katib.places.cluster.client.requests import RequestInfo, request_info
-from katib.places.cluster.client.reviews import KEPT_SECONDS, AccessReviews, NotPermittedError, Subject
-from katib.places.cluster.client.stream import Stream
+from katib.places.cluster.client.reviews import KEPT_SECONDS, AccessReviews, NotPermittedError, RbacSubject
+from katib.places.cluster.client.stream import ResponseStream
 
 __all__ = [
     "KEPT_SECONDS",
     "AccessReviews",
+    "ApiConnection",
     "ApiResource",
-    "Connection",
     "Discovery",
     "GuardedConnection",
     "NamespaceGoneError",
@@ -23,9 +23,9 @@ __all__ = [
     "NotServedError",
     "NotThisObjectError",
     "OpenStreams",
+    "RbacSubject",
     "RequestInfo",
-    "Stream",
-    "Subject",
+    "ResponseStream",
     "open_connection",
     "request_info",
     "watch_error_of",

@@ -24,7 +24,7 @@ _KEEPALIVE_IDLE_SECONDS, _KEEPALIVE_INTERVAL_SECONDS, _KEEPALIVE_PROBES = 30, 10
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ServerEndpoint:
     """Connection parameters of an API server.
 
     Attributes:
@@ -39,7 +39,7 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ClusterAccess:
     """Configuration for reaching an API server.
 
     Attributes:
@@ -48,12 +48,12 @@ class Access:
         namespace: Namespace of the context, or of the pod.
     """
 
-    load: Callable[[], Way]
+    load: Callable[[], ServerEndpoint]
     configuration: Callable[[], client.Configuration]
     namespace: str
 
 
-def access(kubeconfig: str | Path | None = None, context: str | None = None) -> Access:
+def access(kubeconfig: str | Path | None = None, context: str | None = None) -> ClusterAccess:
     """Find the configuration for reaching an API server.
 
     Precedence: a given file or context, $KUBECONFIG, the service account in a pod, ~/.kube/config.
@@ -65,7 +65,7 @@ def access(kubeconfig: str | Path | None = None, context: str | None = None) -> 
     named = kubeconfig or os.environ.get("KUBECONFIG")
     if not named and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
         in_pod = _prepared(lambda configuration: _loader().load_incluster_config(configuration))
-        return Access(_way_of_pod, in_pod, _namespace_of_pod())
+        return ClusterAccess(_way_of_pod, in_pod, _namespace_of_pod())
     path = str(named or _loader().kube_config.KUBE_CONFIG_DEFAULT_LOCATION)
     namespace = _namespace_of_context(path, context)
 
@@ -73,7 +73,7 @@ def access(kubeconfig: str | Path | None = None, context: str | None = None) -> 
         _loader().load_kube_config(path, context, configuration, persist_config=False)
 
     prepared = _prepared(load)
-    return Access(lambda: way_of(prepared()), prepared, namespace)
+    return ClusterAccess(lambda: way_of(prepared()), prepared, namespace)
 
 
 def _loader() -> Any:  # the package is untyped here
@@ -99,7 +99,7 @@ def _prepared(load: Callable[[client.Configuration], None]) -> Callable[[], clie
     return prepared
 
 
-def way_of(configuration: client.Configuration) -> Way:
+def way_of(configuration: client.Configuration) -> ServerEndpoint:
     """Return the connection parameters of a configuration of the package `kubernetes`."""
     from kubernetes import client
     from kubernetes.config.config_exception import ConfigException
@@ -111,10 +111,12 @@ def way_of(configuration: client.Configuration) -> Way:
             raise _without_credentials(error) from error
         return {setting["key"]: setting["value"] for setting in settings.values() if setting.get("value")}
 
-    return Way(str(configuration.host), client.ApiClient(configuration).rest_client.pool_manager, credentials)
+    return ServerEndpoint(
+        str(configuration.host), client.ApiClient(configuration).rest_client.pool_manager, credentials
+    )
 
 
-def _way_of_pod() -> Way:
+def _way_of_pod() -> ServerEndpoint:
     def credentials() -> Mapping[str, str]:
         try:
             return {"authorization": f"Bearer {_of_service_account('token')}"}
@@ -125,7 +127,7 @@ def _way_of_pod() -> Way:
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     options = _socket_options()
     pool = urllib3.PoolManager(ca_certs=str(_SERVICE_ACCOUNT / "ca.crt"), maxsize=POOL_SIZE, socket_options=options)
-    return Way(f"https://{f'[{host}]' if ':' in host else host}:{port}", pool, credentials)
+    return ServerEndpoint(f"https://{f'[{host}]' if ':' in host else host}:{port}", pool, credentials)
 
 
 def _of_service_account(name: str) -> str:

@@ -17,10 +17,10 @@ import urllib3
 
 from katib.errors import Backoff, ConflictError, InvalidError, KatibError, UnavailableError, invalid, one_line
 from katib.places.cluster.client.answers import error_of
-from katib.places.cluster.client.configuration import Access, Way, access
+from katib.places.cluster.client.configuration import ClusterAccess, ServerEndpoint, access
 from katib.places.cluster.client.discovery import Discovery
 from katib.places.cluster.client.requests import RequestInfo, request_info
-from katib.places.cluster.client.stream import Stream
+from katib.places.cluster.client.stream import ResponseStream
 
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 40.0
@@ -46,7 +46,7 @@ Hook = Callable[[RequestInfo, int], None]
 _log = logging.getLogger(__name__)
 
 
-class Outgoing(NamedTuple):
+class HttpRequest(NamedTuple):
     """An HTTP request, ready to send.
 
     Attributes:
@@ -75,13 +75,13 @@ class Outgoing(NamedTuple):
         return request_info(self.method, self.path, self.query)
 
 
-class Session:
+class ConnectionPool:
     """Pool of connections with fixed TLS settings and self-renewing credentials.
 
     Bodies are bytes: the package's models would cost more than the request itself.
     """
 
-    def __init__(self, way: Way) -> None:
+    def __init__(self, way: ServerEndpoint) -> None:
         self.host = way.host
         self._pool = way.pool
         self._read_credentials = way.credentials
@@ -89,7 +89,7 @@ class Session:
         self._credentials: Mapping[str, str] = {}
         self._renewed = float("-inf")
 
-    def send(self, request: Outgoing, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
+    def send(self, request: HttpRequest, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
         """Send a request once, with additional headers.
 
         Raises:
@@ -136,7 +136,7 @@ def retry_after(headers: Mapping[str, str]) -> float:
     return float(text) if text.isdecimal() else 0.0
 
 
-class Connection:
+class ApiConnection:
     """Connection to one API server. Thread-safe.
 
     A request is retried a few times within some seconds if the server cannot be reached, is overloaded (429) or fails
@@ -147,7 +147,7 @@ class Connection:
         user_agent: User agent in the server's log.
     """
 
-    def __init__(self, access: Access, *, user_agent: str = "katib") -> None:
+    def __init__(self, access: ClusterAccess, *, user_agent: str = "katib") -> None:
         self.namespace = access.namespace
         self.discovery = Discovery(lambda path: self.request("GET", path))
         self._access = access
@@ -155,7 +155,7 @@ class Connection:
         self._hooks: list[Hook] = []
         self._closing = threading.Event()
         self._lock = threading.Lock()
-        self._session = Session(access.load())
+        self._session = ConnectionPool(access.load())
         self._loaded = time.monotonic()
 
     @property
@@ -198,7 +198,7 @@ class Connection:
         headers = {"Content-Type": content_type} if body is not None else {}
         if accept:
             headers["Accept"] = accept
-        response = self._answer(Outgoing(method, path, query, data, headers, timeout_seconds, on_doubt))
+        response = self._answer(HttpRequest(method, path, query, data, headers, timeout_seconds, on_doubt))
         return _decoded(response.data, path)
 
     def pages(
@@ -231,10 +231,10 @@ class Connection:
         *,
         query: Mapping[str, str] | None = None,
         read_timeout_seconds: float | None = None,
-    ) -> Stream:
+    ) -> ResponseStream:
         """Open a streaming response; without a read timeout it may stay silent forever."""
-        request = Outgoing("GET", path, query, None, _ANY_FORM, read_timeout_seconds, is_stream=True)
-        return Stream(self._answer(request), request.info.subject)
+        request = HttpRequest("GET", path, query, None, _ANY_FORM, read_timeout_seconds, is_stream=True)
+        return ResponseStream(self._answer(request), request.info.subject)
 
     def close(self) -> None:
         """Stop waiting for retries and close idle connections. Streams are closed by their owners."""
@@ -247,7 +247,7 @@ class Connection:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _answer(self, request: Outgoing) -> urllib3.BaseHTTPResponse:
+    def _answer(self, request: HttpRequest) -> urllib3.BaseHTTPResponse:
         """Send a request until the response is below 400 or no retry remains."""
         info = request.info
         relogged = False
@@ -285,7 +285,7 @@ class Connection:
             if doubtful:
                 request.on_doubt()
 
-    def _log_in_again(self, session: Session) -> bool:
+    def _log_in_again(self, session: ConnectionPool) -> bool:
         """Reload the credentials, once for all threads; return whether there are new ones to try."""
         with self._lock:
             if self._session is not session:
@@ -293,7 +293,7 @@ class Connection:
             if time.monotonic() - self._loaded < RELOAD_SECONDS:
                 return False
             self._loaded = time.monotonic()
-            self._session = Session(self._access.load())
+            self._session = ConnectionPool(self._access.load())
             session.close()
             return True
 
@@ -305,12 +305,12 @@ class Connection:
                 _log.exception("Observer of requests failed", extra={"observer": repr(hook)})
 
 
-def open_connection(kubeconfig: str | Path | None = None, context: str | None = None) -> Connection:
+def open_connection(kubeconfig: str | Path | None = None, context: str | None = None) -> ApiConnection:
     """Connect as configured by a kubeconfig file, its context, or the pod of this process.
 
     Sends no request. See `configuration.access`.
     """
-    return Connection(access(kubeconfig, context))
+    return ApiConnection(access(kubeconfig, context))
 
 
 def _is_worth_retrying(method: str, status: int, failure: KatibError) -> bool:

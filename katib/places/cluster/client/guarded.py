@@ -10,15 +10,15 @@ from typing import Self
 import urllib3
 
 from katib.errors import KatibError
-from katib.places.cluster.client.connection import Connection, Hook, Outgoing
+from katib.places.cluster.client.connection import ApiConnection, Hook, HttpRequest
 from katib.places.cluster.client.requests import RequestInfo, request_info
-from katib.places.cluster.client.stream import Stream
+from katib.places.cluster.client.stream import ResponseStream
 
 Permit = Callable[[RequestInfo], None]
 """Returns if a request is permitted, and raises otherwise."""
 
 
-class GuardedConnection(Connection):
+class GuardedConnection(ApiConnection):
     """Connection for one user, sending requests with the credentials of a shared connection.
 
     Every request is authorized, whichever method sends it; only discovery is open to all users. Cheap to create: one
@@ -30,7 +30,7 @@ class GuardedConnection(Connection):
         streams: Reauthorizes open streams.
     """
 
-    def __init__(self, connection: Connection, permit: Permit, streams: OpenStreams) -> None:
+    def __init__(self, connection: ApiConnection, permit: Permit, streams: OpenStreams) -> None:
         # The base is not initialised: pool, credentials and observers are those of the shared connection.
         self.namespace = connection.namespace
         self.discovery = connection.discovery
@@ -47,7 +47,7 @@ class GuardedConnection(Connection):
 
     def stream(
         self, path: str, *, query: Mapping[str, str] | None = None, read_timeout_seconds: float | None = None
-    ) -> Stream:
+    ) -> ResponseStream:
         """Open a streaming response that is closed when its permission ends."""
         stream = super().stream(path, query=query, read_timeout_seconds=read_timeout_seconds)
         info = request_info("GET", path, query)
@@ -57,7 +57,7 @@ class GuardedConnection(Connection):
     def close(self) -> None:
         """Do nothing: the shared connection belongs to its owner."""
 
-    def _answer(self, request: Outgoing) -> urllib3.BaseHTTPResponse:
+    def _answer(self, request: HttpRequest) -> urllib3.BaseHTTPResponse:
         self._permit(request.info)
         return self._shared._answer(request)  # noqa: SLF001 - of the same class
 
@@ -72,7 +72,7 @@ class OpenStreams:
     def __init__(self, look_seconds: float) -> None:
         self._look_seconds = look_seconds
         self._lock = threading.Lock()
-        self._checks: weakref.WeakKeyDictionary[Stream, Callable[[], None]] = weakref.WeakKeyDictionary()
+        self._checks: weakref.WeakKeyDictionary[ResponseStream, Callable[[], None]] = weakref.WeakKeyDictionary()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="open-streams", daemon=True)
 
@@ -84,7 +84,7 @@ class OpenStreams:
         self._stopping.set()
         self._thread.join()
 
-    def add(self, stream: Stream, check: Callable[[], None]) -> None:
+    def add(self, stream: ResponseStream, check: Callable[[], None]) -> None:
         """Check a stream until it ends; an error raised by `check` ends it."""
         with self._lock:
             self._checks[stream] = check
@@ -97,7 +97,7 @@ class OpenStreams:
                 except KatibError as error:
                     stream.fail(error)
 
-    def _open(self) -> list[tuple[Stream, Callable[[], None]]]:
+    def _open(self) -> list[tuple[ResponseStream, Callable[[], None]]]:
         """Return the open streams, and forget the closed ones."""
         with self._lock:
             for stream in [stream for stream in self._checks if stream.closed]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from katib.errors import ForbiddenError, UnavailableError
 from katib.places.cluster.client.answers import denial
-from katib.places.cluster.client.connection import Connection
+from katib.places.cluster.client.connection import ApiConnection
 from katib.places.cluster.client.requests import RequestInfo
 
 KEPT_SECONDS = 5.0
@@ -32,7 +32,7 @@ class NotPermittedError(ForbiddenError):
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class RbacSubject:
     """A user in RBAC terms.
 
     Attributes:
@@ -59,7 +59,7 @@ class AccessReviews:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ApiConnection,
         *,
         kept_seconds: float = KEPT_SECONDS,
         monotonic: Callable[[], float] = time.monotonic,
@@ -68,9 +68,9 @@ class AccessReviews:
         self._kept_seconds = kept_seconds
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._known: dict[tuple[Subject, RequestInfo], tuple[bool, float]] = {}
+        self._known: dict[tuple[RbacSubject, RequestInfo], tuple[bool, float]] = {}
 
-    def permit(self, subject: Subject, request: RequestInfo) -> None:
+    def permit(self, subject: RbacSubject, request: RequestInfo) -> None:
         """Return if a user may send a request.
 
         Raises:
@@ -80,7 +80,7 @@ class AccessReviews:
         if not self._allows(subject, request):
             raise NotPermittedError(denial(subject.name, request))
 
-    def _allows(self, subject: Subject, request: RequestInfo) -> bool:
+    def _allows(self, subject: RbacSubject, request: RequestInfo) -> bool:
         if not _is_about_objects(request):
             return False
         question = subject, request
@@ -113,7 +113,7 @@ def _is_about_objects(request: RequestInfo) -> bool:
     )
 
 
-def _review(subject: Subject, request: RequestInfo) -> dict[str, Any]:
+def _review(subject: RbacSubject, request: RequestInfo) -> dict[str, Any]:
     attributes = {
         "namespace": request.namespace,
         "verb": request.verb,

@@ -15,7 +15,7 @@ from katib.errors import KatibError, UnavailableError
 _CHUNK_BYTES = 1 << 16
 
 
-class Stream:
+class ResponseStream:
     """Lines of one streaming response. For one reader thread; `close` from any thread ends it at once.
 
     Args:

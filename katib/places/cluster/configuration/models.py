@@ -117,7 +117,7 @@ DEFAULT_REQUESTS: Mapping[str, str] = {"cpu": "50m", "memory": "10Mi", "ephemera
 DEFAULT_LIMITS: Mapping[str, str] = {"cpu": "500m", "memory": "100Mi", "ephemeral-storage": "5Gi"}
 
 
-class Resources(ConfigModel):
+class ContainerResources(ConfigModel):
     """Requests and limits of a container, as written."""
 
     requests: dict[str, Quantity] = Field(default_factory=dict)
@@ -164,7 +164,7 @@ class _Service(ConfigModel):
     algorithm_name: Text
     image: Text = ""
     image_pull_policy: PullPolicy = "IfNotPresent"
-    resources: Resources = Resources()
+    resources: ContainerResources = ContainerResources()
     address: Text = ""
     call_seconds: Patience = 60
 
@@ -279,7 +279,7 @@ class MetricsCollectorConfig(ConfigModel):
     kind: Text
     image: Text = Field(default="", validate_default=True)
     image_pull_policy: PullPolicy = "IfNotPresent"
-    resources: Resources = Resources()
+    resources: ContainerResources = ContainerResources()
     wait_all_processes: Flag | None = None
     native_sidecar: Flag = False
     patience_seconds: Annotated[int, Strict(), Field(gt=0)] = 3600

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.errors import ForbiddenError, KatibError, NotFoundError, UnavailableError
 from katib.places.cluster.admission.certificate_sources import SECRET
-from katib.places.cluster.images.registry import DOCKER_HUB, Credentials, Reference, Registry
+from katib.places.cluster.images.registry import DOCKER_HUB, ImageReference, ImageRegistry, RegistryCredentials
 from katib.places.cluster.services.plan import SERVICE_ACCOUNT
 
 PULL_SECRETS_ROLE = "katib-pull-secrets"
@@ -53,7 +53,7 @@ class ImageCommands:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._lock = Lock()
-        self._kept: OrderedDict[tuple[Reference, str, Credentials | None], ImageCommand] = OrderedDict()
+        self._kept: OrderedDict[tuple[ImageReference, str, RegistryCredentials | None], ImageCommand] = OrderedDict()
 
     def complete(self, pod: Mapping[str, Any], container: Mapping[str, Any], namespace: str) -> dict[str, Any]:
         """Return a container with its command filled in.
@@ -69,7 +69,7 @@ class ImageCommands:
         """
         image = str(container.get("image") or "")
         try:
-            found = self._command_of(Reference.of(image), pod, namespace)
+            found = self._command_of(ImageReference.of(image), pod, namespace)
         except (ForbiddenError, NotFoundError, UnavailableError) as error:
             raise UnavailableError(f"the entrypoint of {image} is not known: {error}") from error
         command = [*found.entrypoint, *(() if container.get("args") else found.arguments)]
@@ -78,7 +78,7 @@ class ImageCommands:
         # Kubernetes expands `$(NAME)` in a pod's command, but not in an image's.
         return {**container, "command": [word.replace("$", "$$") for word in command]}
 
-    def _command_of(self, reference: Reference, pod: Mapping[str, Any], namespace: str) -> ImageCommand:
+    def _command_of(self, reference: ImageReference, pod: Mapping[str, Any], namespace: str) -> ImageCommand:
         architecture = _architecture_of(pod)
         try:
             return self._ask(reference, None, architecture)
@@ -90,8 +90,10 @@ class ImageCommands:
                 return self._ask(reference, credentials, architecture)
         raise ForbiddenError("; ".join([str(refusal), *trouble]))
 
-    def _ask(self, reference: Reference, credentials: Credentials | None, architecture: str) -> ImageCommand:
-        with Registry(reference, credentials, SECONDS) as registry:
+    def _ask(
+        self, reference: ImageReference, credentials: RegistryCredentials | None, architecture: str
+    ) -> ImageCommand:
+        with ImageRegistry(reference, credentials, SECONDS) as registry:
             digest = registry.digest()
             key = (reference._replace(digest=digest, tag=""), architecture, credentials)
             with self._lock:
@@ -106,8 +108,8 @@ class ImageCommands:
         return command
 
     def _credentials(
-        self, reference: Reference, pod: Mapping[str, Any], namespace: str, trouble: list[str]
-    ) -> Iterator[Credentials]:
+        self, reference: ImageReference, pod: Mapping[str, Any], namespace: str, trouble: list[str]
+    ) -> Iterator[RegistryCredentials]:
         """Yield the credentials for a registry from the pull secrets of a pod, or else of its service account."""
         entries = pod.get("imagePullSecrets")
         if not entries:
@@ -129,9 +131,9 @@ class ImageCommands:
         return None
 
 
-def credentials_in(secret: Object, reference: Reference) -> list[Credentials]:
+def credentials_in(secret: Object, reference: ImageReference) -> list[RegistryCredentials]:
     """Return the credentials of a pull secret for an image, best match first; none if it is malformed."""
-    found: list[tuple[int, Credentials]] = []
+    found: list[tuple[int, RegistryCredentials]] = []
     data = secret.get("data") or {}
     with suppress(ValueError, AttributeError, TypeError, binascii.Error):
         if ".dockerconfigjson" in data:
@@ -143,11 +145,11 @@ def credentials_in(secret: Object, reference: Reference) -> list[Credentials]:
             if entry.get("auth"):
                 user, _, password = base64.b64decode(entry["auth"]).decode().partition(":")
             if user and _fits(name, reference):
-                found.append((len(name), Credentials(user, str(password or ""))))
+                found.append((len(name), RegistryCredentials(user, str(password or ""))))
     return [credentials for _, credentials in sorted(found, key=lambda one: -one[0])]
 
 
-def _fits(name: str, reference: Reference) -> bool:
+def _fits(name: str, reference: ImageReference) -> bool:
     """Return whether an entry of a pull secret matches an image: `https://host/v1/`, `host/path`, `*.host`."""
     host, _, path = name.partition("://")[2 * ("://" in name)].strip("/").partition("/")
     hosts = _HUB_NAMES if reference.host == DOCKER_HUB else (reference.host,)

@@ -38,14 +38,14 @@ _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
 DOCKER_HUB = "docker.io"
 
 
-class Credentials(NamedTuple):
+class RegistryCredentials(NamedTuple):
     """Credentials for one registry."""
 
     user: str
     password: str
 
 
-class Reference(NamedTuple):
+class ImageReference(NamedTuple):
     """Reference of an image: the registry's host with port, the repository, and a tag or a digest.
 
     The digest takes precedence.
@@ -57,7 +57,7 @@ class Reference(NamedTuple):
     digest: str
 
     @classmethod
-    def of(cls, image: str) -> Reference:
+    def of(cls, image: str) -> ImageReference:
         """Parse a reference as container runtimes do.
 
         Raises:
@@ -75,7 +75,7 @@ class Reference(NamedTuple):
         return cls(host, repository, found["tag"] or "latest", found["digest"] or "")
 
 
-class Registry:
+class ImageRegistry:
     """Connection to a registry for one image. Use as a context manager.
 
     Args:
@@ -84,7 +84,7 @@ class Registry:
         seconds: Limit for all requests together.
     """
 
-    def __init__(self, reference: Reference, credentials: Credentials | None, seconds: float) -> None:
+    def __init__(self, reference: ImageReference, credentials: RegistryCredentials | None, seconds: float) -> None:
         self._reference = reference
         self._credentials = credentials
         self._deadline = time.monotonic() + seconds

@@ -38,13 +38,13 @@ from katib.places.cluster.leader.stores import LeaderStores
 from katib.places.cluster.leader.stray_jobs import StrayJobs
 from katib.places.cluster.leader.trial_logs import DbManagerTrialLogs
 from katib.places.cluster.pods.missed import FindTrial, MissedPods
-from katib.places.cluster.pods.reading import TrialPods
+from katib.places.cluster.pods.reading import TrialPodCache
 from katib.places.cluster.pods.refusals import ListEvents, Refusals
 from katib.places.cluster.pods.repair import PERIOD_SECONDS, PodRepair
 from katib.places.cluster.pods.starts import NOT_STARTING, SlowStarts
 from katib.places.cluster.pods.workloads import Workloads
 from katib.places.cluster.services.directory import ClusterServices
-from katib.places.cluster.services.objects import LogPlace
+from katib.places.cluster.services.objects import LogEndpoint
 from katib.service.tuning.editing import suspend_experiment
 from katib.wire.rpc.db_manager_client import DbManagerClient
 from metrics_collector.uncollected import UncollectedTrials
@@ -104,7 +104,7 @@ class Dependencies:
 
     stores: LeaderStores
     db_manager: DbManagerClient
-    log_place: LogPlace
+    log_place: LogEndpoint
     list_events: ListEvents
     config: ConfigSource
     events: EventRecorder
@@ -142,7 +142,7 @@ def leading(dependencies: Dependencies) -> Iterator[None]:
         )
         dependencies.metrics.follow(caches)
         strays = StrayJobs(stores.unlabelled_jobs, caches.jobs, dependencies.clock)
-        pods = TrialPods(stores.main, dependencies.clock)
+        pods = TrialPodCache(stores.main, dependencies.clock)
         missed = MissedPods(stores.missed_pods, dependencies.find_trial, dependencies.clock)
         repair = PodRepair(
             store=stores.all_pods,
@@ -244,7 +244,7 @@ class _ClusterPods:
         workloads: Why the job waits in a queue.
     """
 
-    pods: TrialPods
+    pods: TrialPodCache
     repair: PodRepair
     refusals: Refusals
     starts: SlowStarts

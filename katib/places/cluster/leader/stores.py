@@ -12,7 +12,7 @@ from katib.engine.runtime.objects import Kind, ObjectStore
 from katib.errors import UnavailableError
 from katib.model.names import JOB_LABEL, TRIAL_LABEL
 from katib.model.templates.source import OFFERED, OFFERED_LABEL
-from katib.places.cluster.client import Connection
+from katib.places.cluster.client import ApiConnection
 from katib.places.cluster.leader.stray_jobs import ListUnlabelled
 from katib.places.cluster.pods.missed import MISSED_SELECTOR
 from katib.places.cluster.pods.reading import POD
@@ -77,7 +77,7 @@ class LeaderStores:
     @classmethod
     def of(
         cls,
-        connection: Connection,
+        connection: ApiConnection,
         core_namespace: str,
         leads: Callable[[], bool],
         waits_for_pods: Callable[[Kind], bool],

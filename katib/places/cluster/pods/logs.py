@@ -15,7 +15,7 @@ from katib.engine.runtime.objects import Key, Object, ObjectStore
 from katib.errors import InvalidError, KatibError, NotFoundError
 from katib.model.names import TRIAL_LABEL
 from katib.model.types import CollectorKind, Trial
-from katib.places.cluster.client import Connection
+from katib.places.cluster.client import ApiConnection
 from katib.places.cluster.pods.reading import OVER, POD
 from katib.service.tuning.ports import ALL, Part
 from katib.service.tuning.reading import is_completed
@@ -46,7 +46,7 @@ not be read.
 """
 
 
-def server_logs(connection: Connection) -> OpenLog:
+def server_logs(connection: ApiConnection) -> OpenLog:
     """Return a function that opens logs through the API server."""
 
     def open_log(pod: Key, container: str, part: Part) -> LogStream:

@@ -140,7 +140,7 @@ def facts_of(pod: Object) -> PodFacts:
     )
 
 
-class TrialPods:
+class TrialPodCache:
     """Cache of the pods of trials.
 
     The last failure of a container is remembered until the trial is completed: a job may remove its failed pods before

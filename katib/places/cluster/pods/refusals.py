@@ -26,7 +26,7 @@ from katib.model.job_kinds import is_suspended
 from katib.model.trials import ACTIVE, trial_state
 from katib.model.types import Trial
 from katib.places.cluster.pods.missed import FindTrial, MissedPods
-from katib.places.cluster.pods.reading import TrialPods
+from katib.places.cluster.pods.reading import TrialPodCache
 from katib.service.tuning.reading import time_of
 
 SETTLING_SECONDS = 2.0
@@ -108,7 +108,7 @@ def time_of_event(event: Object, name: str) -> datetime:
 
 
 @dataclass(slots=True)
-class _Watched:
+class _RunningTrialState:
     """State of a running trial.
 
     Attributes:
@@ -139,14 +139,14 @@ class Refusals:
     """
 
     trials: Informer[Trial]
-    pods: TrialPods
+    pods: TrialPodCache
     missed: MissedPods
     find_job: Callable[[Trial], Object | None]
     find_trial: FindTrial
     list_events: ListEvents
     clock: Clock
     _wake: Callable[[Key], None] = field(default=lambda _key: None, init=False)
-    _watched: dict[str, _Watched] = field(default_factory=dict, init=False)
+    _watched: dict[str, _RunningTrialState] = field(default_factory=dict, init=False)
 
     def on_change(self, wake: Callable[[Key], None]) -> None:
         """Register a callback for trials whose refusal begins, changes or ends."""
@@ -162,7 +162,7 @@ class Refusals:
         if not self.pods.informer.has_synced():
             return
         running = [trial for trial in self.trials.all() if trial_state(trial) in ACTIVE]
-        self._watched = {t.metadata.uid: self._watched.get(t.metadata.uid) or _Watched() for t in running}
+        self._watched = {t.metadata.uid: self._watched.get(t.metadata.uid) or _RunningTrialState() for t in running}
         suspects = defaultdict(list)
         for trial in running:
             if self._is_suspect(trial):

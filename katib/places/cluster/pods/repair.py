@@ -50,14 +50,14 @@ _REPAIRED = "a pod ran without metrics collector and is being replaced"
 _log = logging.getLogger(__name__)
 
 
-class Remedy(Enum):
+class RepairAction(Enum):
     """Action on a pod without collector; the value describes it in an event."""
 
     REPLACE_POD = "it is deleted, so that its job makes another one"
     RESTART = "the job is restarted"
 
 
-def remedy_for(pod: MissedPod, maker: Object | None, trial_uid: str) -> Remedy:
+def remedy_for(pod: MissedPod, maker: Object | None, trial_uid: str) -> RepairAction:
     """Return the action on a pod of a trial.
 
     Args:
@@ -66,16 +66,16 @@ def remedy_for(pod: MissedPod, maker: Object | None, trial_uid: str) -> Remedy:
         trial_uid: Uid of its trial.
     """
     if maker is None or pod.phase == "Succeeded":
-        return Remedy.RESTART
+        return RepairAction.RESTART
     spec: Mapping[str, Any] = maker.get("spec") or {}
     makes_one = max(spec.get("completions") or 1, spec.get("parallelism") or 1) == 1
     is_whole = any(owner.get("uid") == trial_uid for owner in maker["metadata"].get("ownerReferences") or ())
     if makes_one and is_whole:
-        return Remedy.RESTART
+        return RepairAction.RESTART
     limit = spec.get("backoffLimit", CLUSTER_BACKOFF_LIMIT)
     has_tries = ((maker.get("status") or {}).get("failed") or 0) < limit
     judges_failures = spec.get("podFailurePolicy") or spec.get("backoffLimitPerIndex") is not None
-    return Remedy.REPLACE_POD if has_tries and not judges_failures else Remedy.RESTART
+    return RepairAction.REPLACE_POD if has_tries and not judges_failures else RepairAction.RESTART
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +157,14 @@ class PodRepair:
     def _replace(self, trial: Trial, pods: Sequence[MissedPod]) -> None:
         """Replace pods one by one, or all of them by restarting the job."""
         remedies = [remedy_for(pod, self._maker(pod), trial.metadata.uid) for pod in pods]
-        if Remedy.RESTART in remedies:
+        if RepairAction.RESTART in remedies:
             self._restart(trial)
-            self._report(trial, pods[0], Remedy.RESTART)
+            self._report(trial, pods[0], RepairAction.RESTART)
             return
         for pod in pods:
             with suppress(NotFoundError):
                 self.store.delete(POD, pod.key, uid=pod.uid)
-            self._report(trial, pod, Remedy.REPLACE_POD)
+            self._report(trial, pod, RepairAction.REPLACE_POD)
 
     def _maker(self, pod: MissedPod) -> Object | None:
         owner = next((owner for owner in pod.owners if owner.get("controller")), pod.owners[0])
@@ -185,7 +185,7 @@ class PodRepair:
             if is_its and _is_active(current) and current.metadata.uid == trial.metadata.uid:
                 self.store.delete(kind, key, uid=job["uid"])
 
-    def _report(self, trial: Trial, pod: MissedPod, remedy: Remedy) -> None:
+    def _report(self, trial: Trial, pod: MissedPod, remedy: RepairAction) -> None:
         message = (
             f"Pod {pod.key.name} started without metrics collector while the webhook did not answer; {remedy.value}"
         )

@@ -17,7 +17,7 @@ from katib.engine.runtime.objects import Key, Object
 from katib.errors import Backoff
 from katib.model.trials import ACTIVE, trial_state
 from katib.model.types import Trial, format_time
-from katib.places.cluster.pods.reading import PodFacts, TrialPods
+from katib.places.cluster.pods.reading import PodFacts, TrialPodCache
 from katib.places.cluster.pods.refusals import ListEvents, time_of_event
 
 SETTLING_SECONDS = 10.0
@@ -56,7 +56,7 @@ def start_failure(events: Iterable[Object]) -> str:
 
 
 @dataclass(slots=True)
-class _Watched:
+class _StartingPodState:
     """State of a starting pod: when its events are due, the number of lookups, and its activity."""
 
     due: float
@@ -76,11 +76,11 @@ class SlowStarts:
     """
 
     trials: Informer[Trial]
-    pods: TrialPods
+    pods: TrialPodCache
     list_events: ListEvents
     clock: Clock
     _wake: Callable[[Key], None] = field(default=lambda _key: None, init=False)
-    _watched: dict[str, _Watched] = field(default_factory=dict, init=False)
+    _watched: dict[str, _StartingPodState] = field(default_factory=dict, init=False)
 
     def on_change(self, wake: Callable[[Key], None]) -> None:
         """Register a callback for trials whose cause changed."""
@@ -99,7 +99,7 @@ class SlowStarts:
         active = [trial for trial in self.trials.all() if trial_state(trial) in ACTIVE]
         starting = [(trial, self.pods.starting(trial)) for trial in active]
         found = {pod.starting.uid: (trial, pod) for trial, pod in starting if pod is not None and pod.starting}
-        self._watched = {uid: self._watched.get(uid) or _Watched(now + SETTLING_SECONDS) for uid in found}
+        self._watched = {uid: self._watched.get(uid) or _StartingPodState(now + SETTLING_SECONDS) for uid in found}
         late = [uid for uid, watched in self._watched.items() if watched.due <= now]
         for namespace in {found[uid][0].namespace for uid in late}:
             events = self._events_in(namespace)
@@ -116,7 +116,7 @@ class SlowStarts:
                 found[str(event["involvedObject"].get("uid"))].append(event)
         return found
 
-    def _note(self, trial: Trial, watched: _Watched, words: str) -> None:
+    def _note(self, trial: Trial, watched: _StartingPodState, words: str) -> None:
         watched.looks += 1
         watched.due = self.clock.monotonic() + BACKOFF.pause_seconds(watched.looks)
         if watched.words != words:

@@ -15,7 +15,7 @@ from katib.errors import TerminalError, UnavailableError
 from katib.model.conditions import is_true
 from katib.model.types import Experiment, ResumePolicy, Suggestion, SuggestionCondition
 from katib.places.cluster.configuration.models import KatibConfig
-from katib.places.cluster.services.objects import BlockedError, LogPlace, ServiceObjects
+from katib.places.cluster.services.objects import BlockedError, LogEndpoint, ServiceObjects
 from katib.places.cluster.services.plan import (
     DEPLOYMENT,
     SERVICE,
@@ -24,7 +24,7 @@ from katib.places.cluster.services.plan import (
     object_name,
     plan_for,
 )
-from katib.places.cluster.services.served import ClusterTiming, Served, after_block, after_creation
+from katib.places.cluster.services.served import ClusterTiming, ServiceProgress, after_block, after_creation
 from katib.places.cluster.services.trouble import NO_TROUBLE
 from katib.places.cluster.services.watch import ServiceWatch
 from katib.wire.rpc.clients import ServiceClient
@@ -55,7 +55,7 @@ class ClusterServices:
         *,
         suggestion_of: Callable[[Key], Suggestion | None],
         config: Callable[[], KatibConfig],
-        db_manager: LogPlace,
+        db_manager: LogEndpoint,
         grpc_probes: bool,
         all_pods: ObjectStore | None = None,
         timing: ClusterTiming | None = None,
@@ -163,7 +163,7 @@ class ClusterServices:
             for endpoint in served.plan.endpoints
         )
 
-    def _served(self, suggestion: Suggestion) -> Served:
+    def _served(self, suggestion: Suggestion) -> ServiceProgress:
         user = (suggestion.namespace, suggestion.name)
         uid = suggestion.metadata.uid
         served = self._watch.find(user)
@@ -172,9 +172,9 @@ class ClusterServices:
         self._forget(user)
         plan = plan_for(suggestion, self._config())
         info = self._catalog.find(plan.endpoints[0].id.algorithm)
-        return self._watch.add(Served(user, uid, plan, reads_history=info is None or info.reads_history))
+        return self._watch.add(ServiceProgress(user, uid, plan, reads_history=info is None or info.reads_history))
 
-    def _create(self, served: Served, suggestion: Suggestion) -> None:
+    def _create(self, served: ServiceProgress, suggestion: Suggestion) -> None:
         now = self._clock.monotonic()
         if served.created_at is not None and now - served.created_at < self._timing.settle:
             return
@@ -200,7 +200,7 @@ class ClusterServices:
         self._clients.pop(user, None)
         self._watch.forget(user)
 
-    def _client(self, served: Served, connections: tuple[Connection, ...]) -> ServiceClient:
+    def _client(self, served: ServiceProgress, connections: tuple[Connection, ...]) -> ServiceClient:
         """Return the client over the present connections."""
         known = self._clients.get(served.user)
         if known is not None and known[0] == connections:

@@ -35,7 +35,7 @@ from katib.places.cluster.services.plan import (
     SUGGESTION_LABEL,
     ClusterPlan,
 )
-from katib.places.cluster.services.trouble import Trouble
+from katib.places.cluster.services.trouble import ReadinessProblem
 
 _WATCHED = frozenset({DEPLOYMENT, SERVICE})
 _RIGHTS = (ROLE_BINDING, ROLE, SERVICE_ACCOUNT)
@@ -48,16 +48,16 @@ class BlockedError(Exception):
 
     Args:
         words: The cause.
-        may_pass: Whether it can end without a fix, as in `Trouble`.
+        may_pass: Whether it can end without a fix, as in `ReadinessProblem`.
     """
 
     def __init__(self, words: str, *, may_pass: bool = False) -> None:
         super().__init__(words)
-        self.trouble = Trouble(words, may_pass)
+        self.trouble = ReadinessProblem(words, may_pass)
 
 
 @dataclass(frozen=True, slots=True)
-class LogPlace:
+class LogEndpoint:
     """The observation log, as early stopping services reach it.
 
     Attributes:

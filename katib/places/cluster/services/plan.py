@@ -37,7 +37,7 @@ EARLY_STOPPING_PORT = 6788
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ServiceEndpoint:
     """One gRPC service.
 
     Attributes:
@@ -69,7 +69,7 @@ class ClusterPlan:
     """
 
     name: str
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[ServiceEndpoint, ...]
     suggestion: SuggestionConfig | None
     early_stopping: EarlyStoppingConfig | None
     has_volume: bool
@@ -81,7 +81,7 @@ class ClusterPlan:
         return self.suggestion is not None or self.early_stopping is not None
 
     @property
-    def ports(self) -> tuple[Endpoint, ...]:
+    def ports(self) -> tuple[ServiceEndpoint, ...]:
         """The endpoints on the Service."""
         return tuple(endpoint for endpoint in self.endpoints if not endpoint.address)
 
@@ -102,14 +102,16 @@ def plan_for(suggestion: Suggestion, config: KatibConfig) -> ClusterPlan:
     entry = config.suggestion(algorithm)
     if entry is None:
         raise _not_offered(service, "suggestions")
-    endpoints = [Endpoint(service, SUGGESTION_HEALTH, SUGGESTION_PORT, entry.address, entry.call_seconds)]
+    endpoints = [ServiceEndpoint(service, SUGGESTION_HEALTH, SUGGESTION_PORT, entry.address, entry.call_seconds)]
     stopping = None
     if suggestion.spec.early_stopping is not None:
         stopping_service = ServiceId(_name(suggestion.spec.early_stopping), early_stopping=True)
         stopping = config.early_stopping(stopping_service.algorithm)
         if stopping is None:
             raise _not_offered(stopping_service, "earlyStoppings")
-        endpoints.append(Endpoint(stopping_service, "", EARLY_STOPPING_PORT, stopping.address, stopping.call_seconds))
+        endpoints.append(
+            ServiceEndpoint(stopping_service, "", EARLY_STOPPING_PORT, stopping.address, stopping.call_seconds)
+        )
     keeps_checkpoints = bool(checkpoint_directory(suggestion.spec.algorithm)) and not entry.address
     from_volume = suggestion.spec.resume_policy == ResumePolicy.FROM_VOLUME and not entry.address
     return ClusterPlan(

@@ -19,7 +19,7 @@ from katib.engine.algorithm_services.states import User
 from katib.engine.runtime.objects import Key, Object
 from katib.errors import Backoff
 from katib.places.cluster.services.plan import ClusterPlan
-from katib.places.cluster.services.trouble import NO_TROUBLE, Trouble, is_available
+from katib.places.cluster.services.trouble import NO_TROUBLE, ReadinessProblem, is_available
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ClusterTiming:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServiceProgress:
     """Current state of one suggestion's services; times are monotonic.
 
     Attributes:
@@ -75,11 +75,11 @@ class Served:
     plan: ClusterPlan
     reads_history: bool = True
     created_at: float | None = None
-    blocked: Trouble = NO_TROUBLE
+    blocked: ReadinessProblem = NO_TROUBLE
     retry_at: float = 0.0
-    trouble: Trouble = NO_TROUBLE
+    trouble: ReadinessProblem = NO_TROUBLE
     trouble_since: float | None = None
-    crash: Trouble = NO_TROUBLE
+    crash: ReadinessProblem = NO_TROUBLE
     next_look: float | None = None
     next_probe: float = 0.0
     failed_probes: int = 0
@@ -100,7 +100,7 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ServiceAction:
     """The next action on a service.
 
     Attributes:
@@ -111,14 +111,14 @@ class Step:
         due: When to run the next step without being woken; None for never.
     """
 
-    served: Served
+    served: ServiceProgress
     creates: bool = False
     looks_at_pods: bool = False
     asks: tuple[int, ...] = ()
     due: float | None = None
 
 
-def next_step(served: Served, deployment: Object | None, timing: ClusterTiming, now: float) -> Step:
+def next_step(served: ServiceProgress, deployment: Object | None, timing: ClusterTiming, now: float) -> ServiceAction:
     """Return the next step.
 
     Args:
@@ -128,92 +128,102 @@ def next_step(served: Served, deployment: Object | None, timing: ClusterTiming, 
         now: Monotonic time.
     """
     if served.failure:
-        return Step(served)
+        return ServiceAction(served)
     if not served.plan.has_objects:
-        return Step(_ready(served))
+        return ServiceAction(_ready(served))
     if deployment is None:
         return _missing(_unready(served), timing, now)
     if not is_available(deployment):
         return _unavailable(_unready(served), timing, now)
-    return Step(served) if served.ready else _probe(served, now)
+    return ServiceAction(served) if served.ready else _probe(served, now)
 
 
-def after_creation(served: Served, now: float) -> Served:
+def after_creation(served: ServiceProgress, now: float) -> ServiceProgress:
     """Return the state after its objects were created."""
     return replace(served, blocked=NO_TROUBLE, created_at=now)
 
 
-def after_block(served: Served, trouble: Trouble, timing: ClusterTiming, now: float) -> Served:
+def after_block(
+    served: ServiceProgress, trouble: ReadinessProblem, timing: ClusterTiming, now: float
+) -> ServiceProgress:
     """Return the state after its objects could not be created."""
     return replace(served, blocked=trouble, created_at=None, retry_at=now + timing.retry)
 
 
-def after_look(served: Served, trouble: Trouble, timing: ClusterTiming, now: float) -> Served:
+def after_look(
+    served: ServiceProgress, trouble: ReadinessProblem, timing: ClusterTiming, now: float
+) -> ServiceProgress:
     """Return the state after its pods were inspected."""
     crash = trouble if trouble and not trouble.may_pass else served.crash
     return _held_against(replace(served, crash=crash), trouble, timing, now)
 
 
-def after_answer(served: Served, endpoint: int, refusal: str, timing: ClusterTiming, now: float) -> Served:
+def after_answer(
+    served: ServiceProgress, endpoint: int, refusal: str, timing: ClusterTiming, now: float
+) -> ServiceProgress:
     """Return the state after a health check of an endpoint; an empty refusal means that it serves."""
     asking = served.asking - {endpoint}
     if not refusal:
         return replace(served, asking=asking, healthy=served.healthy | {endpoint}, failed_probes=0)
     failed = served.failed_probes + 1
     waiting = replace(served, asking=asking, failed_probes=failed, next_probe=now + timing.probe.pause_seconds(failed))
-    return _held_against(waiting, served.crash or Trouble(refusal), timing, now)
+    return _held_against(waiting, served.crash or ReadinessProblem(refusal), timing, now)
 
 
-def is_notable(old: Served, new: Served) -> bool:
+def is_notable(old: ServiceProgress, new: ServiceProgress) -> bool:
     """Return whether a change requires a reconcile of the experiment."""
     other_trouble = new.trouble.may_pass and new.trouble != old.trouble
     return (old.ready, old.failure) != (new.ready, new.failure) or other_trouble
 
 
-def _missing(served: Served, timing: ClusterTiming, now: float) -> Step:
+def _missing(served: ServiceProgress, timing: ClusterTiming, now: float) -> ServiceAction:
     """Nothing exists yet: request creation, or wait until the cache shows it."""
     served = _held_against(served, served.blocked, timing, now)
     if served.failure:
-        return Step(served)
+        return ServiceAction(served)
     if served.created_at is not None and now - served.created_at < timing.settle:
-        return Step(served, due=served.created_at + timing.settle)
+        return ServiceAction(served, due=served.created_at + timing.settle)
     if now < served.retry_at:
-        return Step(served, due=served.retry_at)
+        return ServiceAction(served, due=served.retry_at)
     retry_at = now + timing.retry
-    return Step(replace(served, retry_at=retry_at), creates=True, due=retry_at)
+    return ServiceAction(replace(served, retry_at=retry_at), creates=True, due=retry_at)
 
 
-def _unavailable(served: Served, timing: ClusterTiming, now: float) -> Step:
+def _unavailable(served: ServiceProgress, timing: ClusterTiming, now: float) -> ServiceAction:
     first_look = now + timing.first_look if served.next_look is None else served.next_look
     if now < first_look:
-        return Step(replace(served, blocked=NO_TROUBLE, next_look=first_look), due=first_look)
+        return ServiceAction(replace(served, blocked=NO_TROUBLE, next_look=first_look), due=first_look)
     next_look = now + timing.look
-    return Step(replace(served, blocked=NO_TROUBLE, next_look=next_look), looks_at_pods=True, due=next_look)
+    return ServiceAction(replace(served, blocked=NO_TROUBLE, next_look=next_look), looks_at_pods=True, due=next_look)
 
 
-def _probe(served: Served, now: float) -> Step:
+def _probe(served: ServiceProgress, now: float) -> ServiceAction:
     """Send health checks to the remaining endpoints, or become ready if all passed."""
     ours = frozenset(i for i, endpoint in enumerate(served.plan.endpoints) if not endpoint.address)
     if served.healthy >= ours:
-        return Step(_ready(served))
+        return ServiceAction(_ready(served))
     if now < served.next_probe:
-        return Step(served, due=served.next_probe)
+        return ServiceAction(served, due=served.next_probe)
     asks = ours - served.healthy - served.asking
-    return Step(replace(served, asking=served.asking | asks), asks=tuple(sorted(asks)))  # the response wakes the watch
+    return ServiceAction(
+        replace(served, asking=served.asking | asks), asks=tuple(sorted(asks))
+    )  # the response wakes the watch
 
 
-def _ready(served: Served) -> Served:
+def _ready(served: ServiceProgress) -> ServiceProgress:
     if served.ready:
         return served
     untroubled = replace(served, blocked=NO_TROUBLE, trouble=NO_TROUBLE, trouble_since=None, crash=NO_TROUBLE)
     return replace(untroubled, ready=True, next_look=None)
 
 
-def _unready(served: Served) -> Served:
+def _unready(served: ServiceProgress) -> ServiceProgress:
     return replace(served, ready=False, healthy=frozenset())
 
 
-def _held_against(served: Served, trouble: Trouble, timing: ClusterTiming, now: float) -> Served:
+def _held_against(
+    served: ServiceProgress, trouble: ReadinessProblem, timing: ClusterTiming, now: float
+) -> ServiceProgress:
     """Return the state with the present trouble, if any; failed if it outlasts the patience."""
     if not trouble or trouble.may_pass:
         return replace(served, trouble=trouble, trouble_since=None)

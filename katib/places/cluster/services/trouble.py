@@ -16,7 +16,7 @@ _MAX_WORDS = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class ReadinessProblem:
     """An obstacle to a service's readiness; false if there is none.
 
     Attributes:
@@ -32,7 +32,7 @@ class Trouble:
         return bool(self.words)
 
 
-NO_TROUBLE = Trouble()
+NO_TROUBLE = ReadinessProblem()
 
 
 def is_available(deployment: Object) -> bool:
@@ -40,7 +40,7 @@ def is_available(deployment: Object) -> bool:
     return _condition(deployment, "Available").get("status") == "True"
 
 
-def trouble_of(deployment: Object, pods: Iterable[Object]) -> Trouble:
+def trouble_of(deployment: Object, pods: Iterable[Object]) -> ReadinessProblem:
     """Return why a Deployment is not available; no trouble if it is merely not ready yet.
 
     Args:
@@ -51,30 +51,30 @@ def trouble_of(deployment: Object, pods: Iterable[Object]) -> Trouble:
     for pod in newest:
         trouble = next(_pod_troubles(pod), None)
         if trouble is not None:
-            return Trouble(f"pod {pod['metadata']['name']}: {trouble.words}", trouble.may_pass)
+            return ReadinessProblem(f"pod {pod['metadata']['name']}: {trouble.words}", trouble.may_pass)
     failure = _condition(deployment, "ReplicaFailure")
     if failure.get("status") == "True":
-        return Trouble(_words(failure), may_pass=True)
+        return ReadinessProblem(_words(failure), may_pass=True)
     progress = _condition(deployment, "Progressing")
     if progress.get("status") == "False":
-        return Trouble(_words(progress))
+        return ReadinessProblem(_words(progress))
     return NO_TROUBLE
 
 
-def _pod_troubles(pod: Object) -> Iterator[Trouble]:
+def _pod_troubles(pod: Object) -> Iterator[ReadinessProblem]:
     status = pod.get("status") or {}
     scheduled = _condition(pod, "PodScheduled")
     if scheduled.get("status") == "False":
-        yield Trouble(gate_words(pod) or _words(scheduled), may_pass=True)
+        yield ReadinessProblem(gate_words(pod) or _words(scheduled), may_pass=True)
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         trouble = _container_trouble(container)
         if trouble:
-            yield Trouble(f"container {container.get('name')}: {trouble.words}", trouble.may_pass)
+            yield ReadinessProblem(f"container {container.get('name')}: {trouble.words}", trouble.may_pass)
     if status.get("phase") == "Failed":
-        yield Trouble(_words(status), may_pass=True)  # such as an eviction: a container would be restarted
+        yield ReadinessProblem(_words(status), may_pass=True)  # such as an eviction: a container would be restarted
 
 
-def _container_trouble(container: Mapping[str, Any]) -> Trouble:
+def _container_trouble(container: Mapping[str, Any]) -> ReadinessProblem:
     if container.get("ready"):
         return NO_TROUBLE
     waiting = (container.get("state") or {}).get("waiting") or {}
@@ -87,9 +87,9 @@ def _container_trouble(container: Mapping[str, Any]) -> Trouble:
         reason = ended.get("reason") or "Error"
         cause = code if reason == "Error" else f"{reason}, {code}"
         words = _clipped(ended.get("message", ""))
-        return Trouble(f"ended ({cause}{times})" + (f": {words}" if words else ""), may_pass=killed)
+        return ReadinessProblem(f"ended ({cause}{times})" + (f": {words}" if words else ""), may_pass=killed)
     if waiting.get("reason", "") not in _HARMLESS:
-        return Trouble(_words(waiting), may_pass=waiting["reason"] in _PULLING)
+        return ReadinessProblem(_words(waiting), may_pass=waiting["reason"] in _PULLING)
     return NO_TROUBLE
 
 

@@ -15,14 +15,14 @@ from katib.errors import ForbiddenError, KatibError, UnavailableError
 from katib.places.cluster.services.objects import ServiceObjects
 from katib.places.cluster.services.served import (
     ClusterTiming,
-    Served,
-    Step,
+    ServiceAction,
+    ServiceProgress,
     after_answer,
     after_look,
     is_notable,
     next_step,
 )
-from katib.places.cluster.services.trouble import NO_TROUBLE, Trouble, trouble_of
+from katib.places.cluster.services.trouble import NO_TROUBLE, ReadinessProblem, trouble_of
 from katib.wire.rpc.connection import Connection
 
 _log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class ServiceWatch:
         self._timing = timing
         self._notify = notify
         self._changed = threading.Condition()
-        self._served: dict[User, Served] = {}
+        self._served: dict[User, ServiceProgress] = {}
         self._connections: dict[User, dict[int, Connection]] = {}
         self._woken = False
         self._stopping = False
@@ -70,12 +70,12 @@ class ServiceWatch:
             self._woken = True
             self._changed.notify_all()
 
-    def find(self, user: User) -> Served | None:
+    def find(self, user: User) -> ServiceProgress | None:
         """Return the state of an experiment's services; None if it has none."""
         with self._changed:
             return self._served.get(user)
 
-    def add(self, served: Served) -> Served:
+    def add(self, served: ServiceProgress) -> ServiceProgress:
         """Begin to serve an experiment; return its state, which another thread may have added first."""
         with self._changed:
             served = self._served.setdefault(served.user, served)
@@ -90,16 +90,16 @@ class ServiceWatch:
         for connection in connections.values():
             connection.close()
 
-    def change(self, of: Served, changed: Callable[[Served], Served]) -> None:
+    def change(self, of: ServiceProgress, changed: Callable[[ServiceProgress], ServiceProgress]) -> None:
         """Replace the state of a service, unless it was forgotten meanwhile.
 
         Args:
             of: Any state of the service.
             changed: Returns its new state.
         """
-        self._advance(of, lambda current: Step(changed(current)))
+        self._advance(of, lambda current: ServiceAction(changed(current)))
 
-    def connections(self, served: Served) -> tuple[Connection, ...]:
+    def connections(self, served: ServiceProgress) -> tuple[Connection, ...]:
         """Return the connections of a ready service; none if it is not ready."""
         with self._changed:
             current = self._current(served)
@@ -109,12 +109,14 @@ class ServiceWatch:
                 self._connection(served, i, endpoint.address) for i, endpoint in enumerate(served.plan.endpoints)
             )
 
-    def _current(self, of: Served) -> Served | None:
+    def _current(self, of: ServiceProgress) -> ServiceProgress | None:
         """Return the present state of a service, None if it was forgotten; with the lock."""
         current = self._served.get(of.user)
         return current if current is not None and current.plan is of.plan else None  # each service has its own plan
 
-    def _advance(self, of: Served, step_from: Callable[[Served], Step]) -> Step | None:
+    def _advance(
+        self, of: ServiceProgress, step_from: Callable[[ServiceProgress], ServiceAction]
+    ) -> ServiceAction | None:
         """Apply the state of a step, and notify of it; return the step, None for a forgotten service."""
         with self._changed:
             old = self._current(of)
@@ -143,7 +145,7 @@ class ServiceWatch:
                         break
                     self._clock.wait(self._changed, left)
 
-    def _move_on(self, served: Served) -> float | None:
+    def _move_on(self, served: ServiceProgress) -> float | None:
         """Advance one service; return when to do so again without being woken, None for never."""
         try:
             return self._step(served)
@@ -151,7 +153,7 @@ class ServiceWatch:
             _log.exception("Service cannot be watched", extra={"service": str(served.key)})
             return self._clock.monotonic() + self._timing.look
 
-    def _step(self, served: Served) -> float | None:
+    def _step(self, served: ServiceProgress) -> float | None:
         deployment = self._objects.deployment(served.key, served.owner_uid)
         now = self._clock.monotonic()
         step = self._advance(served, lambda current: next_step(current, deployment, self._timing, now))
@@ -165,19 +167,19 @@ class ServiceWatch:
             self._look(served)
         return step.due
 
-    def _look(self, served: Served) -> None:
+    def _look(self, served: ServiceProgress) -> None:
         try:
             deployment = self._objects.deployment(served.key, served.owner_uid)
             pods = self._objects.pods(*served.key)
             trouble = NO_TROUBLE if deployment is None else trouble_of(deployment, pods)
         except ForbiddenError as error:
-            trouble = Trouble(f"its Deployment is not available, and why cannot be seen: {error}")
+            trouble = ReadinessProblem(f"its Deployment is not available, and why cannot be seen: {error}")
         except UnavailableError:
             return  # an outage of the API server is not the service's fault
         now = self._clock.monotonic()
         self.change(served, lambda current: after_look(current, trouble, self._timing, now))
 
-    def _ask(self, served: Served, i: int) -> None:
+    def _ask(self, served: ServiceProgress, i: int) -> None:
         endpoint = served.plan.endpoints[i]
         address = self._objects.address(served.key, served.owner_uid, endpoint.port)
         with self._changed:
@@ -191,7 +193,7 @@ class ServiceWatch:
             future.set_exception(UnavailableError("its Service has no address yet"))
         future.add_done_callback(partial(self._answered, served, i, connection))
 
-    def _answered(self, served: Served, i: int, connection: Connection | None, future: Future[bool]) -> None:
+    def _answered(self, served: ServiceProgress, i: int, connection: Connection | None, future: Future[bool]) -> None:
         refusal = _refusal(future)
         if refusal:
             place = served.key if connection is None else connection.address
@@ -204,7 +206,7 @@ class ServiceWatch:
 
     # --- connections --------------------------------------------------------------------------------------------------
 
-    def _connection(self, served: Served, i: int, address: str) -> Connection:
+    def _connection(self, served: ServiceProgress, i: int, address: str) -> Connection:
         """Return the connection to an endpoint, the existing one unless the address differs; with the lock."""
         connections = self._connections.setdefault(served.user, {})
         known = connections.get(i)

@@ -19,7 +19,7 @@ from katib.engine.runtime.clock import Clock, SystemClock
 from katib.engine.stores.event_queue import Event, EventQueue
 from katib.errors import KatibError, NotFoundError, UnavailableError
 from katib.model.types import Resource, format_time
-from katib.places.cluster.client import Connection
+from katib.places.cluster.client import ApiConnection
 
 MAX_REMEMBERED = 5_000
 """Written events whose repetition is recognized; the server itself expires events after an hour."""
@@ -38,7 +38,7 @@ _Subject = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
+class _WrittenEvent:
     """A written event: its path, its count, and the earliest time of the next patch."""
 
     path: str
@@ -55,14 +55,14 @@ class KubernetesEvents:
         clock: Stamps events and waits.
     """
 
-    def __init__(self, connection: Connection, component: str, clock: Clock | None = None) -> None:
+    def __init__(self, connection: ApiConnection, component: str, clock: Clock | None = None) -> None:
         self._connection = connection
         self._component = component
         self._clock = clock or SystemClock()
         self._changed = threading.Condition()  # guards the next two
         self._waiting: EventQueue[_Subject] = EventQueue()
         self._stopping = False
-        self._written: OrderedDict[tuple[_Subject, str, str], _Written] = OrderedDict()  # the thread's
+        self._written: OrderedDict[tuple[_Subject, str, str], _WrittenEvent] = OrderedDict()  # the thread's
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
 
     def start(self) -> None:
@@ -139,11 +139,11 @@ class KubernetesEvents:
             name = f"{about['name'][:230]}.{secrets.token_hex(8)}"
             self._connection.request("POST", _path(namespace), body=self._body(event, namespace, name))
             path = f"{_path(namespace)}/{quote(name, safe='')}"
-        self._written[event.identity] = _Written(path, count, self._clock.monotonic() + REPEAT_SECONDS)
+        self._written[event.identity] = _WrittenEvent(path, count, self._clock.monotonic() + REPEAT_SECONDS)
         while len(self._written) > MAX_REMEMBERED:
             self._written.popitem(last=False)
 
-    def _count_up(self, written: _Written, event: Event[_Subject], count: int) -> str | None:
+    def _count_up(self, written: _WrittenEvent, event: Event[_Subject], count: int) -> str | None:
         """Patch a written event; return its path, None if it is gone."""
         body = {"count": count, "lastTimestamp": format_time(event.last_time)}
         try:

@@ -18,8 +18,8 @@ from katib.errors import (
     NotFoundError,
 )
 from katib.places.cluster.client import (
+    ApiConnection,
     ApiResource,
-    Connection,
     NamespaceGoneError,
     NotServedError,
     NotThisObjectError,
@@ -74,7 +74,7 @@ class KubernetesStore:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ApiConnection,
         *,
         selectors: Mapping[Kind, str] | None = None,
         selector: str = "",

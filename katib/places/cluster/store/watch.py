@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from katib.engine.runtime.objects import EventType, Kind, WatchEvent
 from katib.errors import KatibError, UnavailableError
-from katib.places.cluster.client import Connection, Stream, request_info, watch_error_of
+from katib.places.cluster.client import ApiConnection, ResponseStream, request_info, watch_error_of
 from katib.places.cluster.store import objects
 
 LONGEST_QUEUE = 1_000
@@ -40,7 +40,7 @@ class KubernetesWatch:
     The constructor sends the first request and raises its errors.
     """
 
-    def __init__(self, connection: Connection, kind: Kind, path: str, query: Mapping[str, str], since: str) -> None:
+    def __init__(self, connection: ApiConnection, kind: Kind, path: str, query: Mapping[str, str], since: str) -> None:
         self._connection = connection
         self._kind = kind
         self._path = path
@@ -127,7 +127,7 @@ class KubernetesWatch:
     def _is_full(self) -> bool:
         return len(self._queue) >= LONGEST_QUEUE or self._queued_bytes >= LARGEST_QUEUE_BYTES
 
-    def _open(self) -> Stream:
+    def _open(self) -> ResponseStream:
         life = random.randint(*LIFE_SECONDS)
         query = {
             **self._query,
@@ -148,7 +148,7 @@ class KubernetesWatch:
                 return
         self._take_over(self._open())
 
-    def _take_over(self, stream: Stream) -> None:
+    def _take_over(self, stream: ResponseStream) -> None:
         with self._changed:
             self._stream = stream
             if self._closed:  # meanwhile

@@ -24,7 +24,7 @@ from katib.model.templates import has_placeholder
 from katib.model.types import CollectorKind, Experiment, ExperimentStatus, ResumePolicy
 from katib.model.validation import validate_update
 from katib.model.validation.update import COUNTS, FIXED_FIELDS, changed_fields
-from katib.places.cluster.admission.reviews import ALLOWED, Handler, Review, Verdict
+from katib.places.cluster.admission.reviews import ALLOWED, AdmissionResponse, AdmissionReview, Handler
 from katib.places.cluster.images import REMEDY, ImageCommands
 from katib.places.cluster.template_warnings import (
     containers_without_command,
@@ -109,7 +109,7 @@ class ExperimentAdmission:
     def handlers(self) -> dict[str, Handler]:
         return {DEFAULTER_PATH: self.default, VALIDATOR_PATH: self.validate}
 
-    def default(self, review: Review) -> Verdict:
+    def default(self, review: AdmissionReview) -> AdmissionResponse:
         """Fill in the missing fields of a new experiment; given values keep their form.
 
         In an edit, every field with an unchanged meaning gets its stored form. Otherwise the API server's own rules,
@@ -137,9 +137,9 @@ class ExperimentAdmission:
                 metadata = patched["metadata"]
                 annotations = {**(metadata.get("annotations") or {}), LEARNS_FROM_ANNOTATION: ",".join(found)}
                 patched = {**patched, "metadata": {**metadata, "annotations": annotations}}
-        return Verdict(allowed=True, patched=patched)
+        return AdmissionResponse(allowed=True, patched=patched)
 
-    def validate(self, review: Review) -> Verdict:
+    def validate(self, review: AdmissionReview) -> AdmissionResponse:
         """Return whether an experiment may be stored, with all errors or with warnings.
 
         Raises:
@@ -156,7 +156,7 @@ class ExperimentAdmission:
             self._validate_update(submission, review)
         else:
             warnings.extend(self._validate_new(submission, review.namespace))
-        return Verdict(allowed=True, warnings=tuple(warnings))
+        return AdmissionResponse(allowed=True, warnings=tuple(warnings))
 
     def _validate_new(self, submission: Submission, namespace: str) -> Sequence[str]:
         """Return warnings about a new experiment. Raises InvalidError with all errors."""
@@ -171,16 +171,16 @@ class ExperimentAdmission:
             raise InvalidError(errors)
         return notices
 
-    def _edited(self, submission: Submission, review: Review) -> Verdict:
+    def _edited(self, submission: Submission, review: AdmissionReview) -> AdmissionResponse:
         old, errors = decode(review.old_object)
         if errors:  # its meaning is not known
             return ALLOWED
         if not _is_left_alone(review):
             self._validate_update(Submission(submission.raw, submission.experiment), review)
         patched = with_stored_form(review.object, review.old_object, submission.experiment, old)
-        return Verdict(allowed=True, patched=patched)
+        return AdmissionResponse(allowed=True, patched=patched)
 
-    def _validate_update(self, submission: Submission, review: Review) -> None:
+    def _validate_update(self, submission: Submission, review: AdmissionReview) -> None:
         errors = [
             *submission.errors,
             *validate_update(_stored(review.old_object), with_defaults(submission.experiment)),
@@ -270,11 +270,11 @@ def _value_errors(submission: Submission) -> tuple[FieldError, ...]:
     return tuple(error for error in submission.errors if error.origin != _UNKNOWN_FIELD)
 
 
-def _is_none_of_ours(review: Review) -> bool:
+def _is_none_of_ours(review: AdmissionReview) -> bool:
     return bool(review.subresource) or review.operation not in {"CREATE", "UPDATE"}
 
 
-def _is_left_alone(review: Review) -> bool:
+def _is_left_alone(review: AdmissionReview) -> bool:
     """Return whether an update does not concern the spec: labels, finalizers, or any update during deletion.
 
     Such an update always passes, whatever has changed around the experiment since it was created; otherwise its
@@ -286,7 +286,7 @@ def _is_left_alone(review: Review) -> bool:
     return bool(metadata.get("deletionTimestamp")) or _keeps_spec(review)
 
 
-def _keeps_spec(review: Review) -> bool:
+def _keeps_spec(review: AdmissionReview) -> bool:
     return review.operation == "UPDATE" and review.object.get("spec") == review.old_object.get("spec")
 
 

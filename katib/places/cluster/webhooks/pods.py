@@ -25,7 +25,7 @@ from katib.errors import ForbiddenError, InvalidError, NotFoundError, TerminalEr
 from katib.model.checkpoints import checkpoint_directory
 from katib.model.names import EXPERIMENT_LABEL
 from katib.model.types import Suggestion, Trial
-from katib.places.cluster.admission.reviews import ALLOWED, Handler, Review, Verdict
+from katib.places.cluster.admission.reviews import ALLOWED, AdmissionResponse, AdmissionReview, Handler
 from katib.places.cluster.configuration.models import KatibConfig
 from katib.places.cluster.images import REMEDY, ImageCommands
 from katib.places.cluster.injection import container_to_complete, inject, missing_primary_container
@@ -68,7 +68,7 @@ class PodAdmission:
     def handlers(self) -> dict[str, Handler]:
         return {PATH: self.mutate}
 
-    def mutate(self, review: Review) -> Verdict:
+    def mutate(self, review: AdmissionReview) -> AdmissionResponse:
         if review.operation != "CREATE" or review.subresource or review.resource not in {"", "pods"}:
             return ALLOWED
         try:
@@ -76,7 +76,7 @@ class PodAdmission:
         except (ForbiddenError, UnavailableError) as error:
             warning = f"if this pod is a trial's, its metrics are not collected: {error}"
             _log.warning("Owners of a pod not read", extra={"namespace": review.namespace, "cause": str(error)})
-            return Verdict(allowed=True, warnings=(warning,))
+            return AdmissionResponse(allowed=True, warnings=(warning,))
         return ALLOWED if found is None else self._inject(review, self._trial(found))
 
     def trial_of(self, pod: Object, namespace: str) -> OwningTrial | None:
@@ -100,7 +100,7 @@ class PodAdmission:
         except ValidationError as error:
             raise TerminalError(f"Trial {key} cannot be read: {error}") from error
 
-    def _inject(self, review: Review, trial: Trial) -> Verdict:
+    def _inject(self, review: AdmissionReview, trial: Trial) -> AdmissionResponse:
         try:
             settings = self._settings_for(trial)
             injected = inject(self._with_command(review, trial, settings), trial, settings)
@@ -110,9 +110,9 @@ class PodAdmission:
         sentence = missing_primary_container(review.object, trial)
         if sentence:
             self._record(review, trial, "NoPrimaryContainer", sentence)
-        return Verdict(allowed=True, patched=injected, warnings=(sentence,) if sentence else ())
+        return AdmissionResponse(allowed=True, patched=injected, warnings=(sentence,) if sentence else ())
 
-    def _with_command(self, review: Review, trial: Trial, settings: InjectionSettings) -> Object:
+    def _with_command(self, review: AdmissionReview, trial: Trial, settings: InjectionSettings) -> Object:
         """Return the pod, with the command of its image in the primary container if that needs one.
 
         Raises:
@@ -129,7 +129,7 @@ class PodAdmission:
         everyone = [*spec["containers"][:index], container, *spec["containers"][index + 1 :]]
         return {**review.object, "spec": {**spec, "containers": everyone}}
 
-    def _record(self, review: Review, trial: Trial, reason: str, message: str) -> None:
+    def _record(self, review: AdmissionReview, trial: Trial, reason: str, message: str) -> None:
         if self._events is not None and not review.dry_run:
             self._events.record(trial, warning=True, reason=reason, message=message)
 

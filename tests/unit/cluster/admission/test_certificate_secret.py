@@ -17,8 +17,8 @@ from katib.places.cluster.admission.certificate_sources import (
     VALIDATING,
     CaBundle,
     CertificateSecret,
-    Kept,
-    Terms,
+    CertificateTerms,
+    SecretContent,
     read,
 )
 from katib.wire.serving.certificates import Certificate, authorities_in, dns_names, is_sound, issue
@@ -27,7 +27,9 @@ from tests.support.faulty_store import Call, FaultyStore
 DAY = timedelta(days=1).total_seconds()
 KEY = Key("kubeflow", "katib-webhook-cert")
 NAME = "katib.kubeflow.org"
-TERMS = Terms(dns_names("katib-controller", "kubeflow"), timedelta(days=30), timedelta(days=10), timedelta(minutes=1))
+TERMS = CertificateTerms(
+    dns_names("katib-controller", "kubeflow"), timedelta(days=30), timedelta(days=10), timedelta(minutes=1)
+)
 
 
 class World:
@@ -39,7 +41,7 @@ class World:
         for kind in (MUTATING, VALIDATING):
             self.store.create(configuration(kind))
 
-    def replica(self, terms: Terms = TERMS) -> CertificateSecret:
+    def replica(self, terms: CertificateTerms = TERMS) -> CertificateSecret:
         return CertificateSecret(self.store, KEY, terms, CaBundle(self.store, NAME), self.clock)
 
     def _interfere(self, call: Call) -> None:
@@ -50,7 +52,7 @@ class World:
             action, self.before_write = self.before_write, lambda: None
             action()
 
-    def kept(self) -> Kept:
+    def kept(self) -> SecretContent:
         return read(self.store.get(SECRET, KEY))
 
     def edit(self, **data: str) -> None:
@@ -220,8 +222,12 @@ def test_a_broken_secret_is_replaced_at_once(world: World, field: str, content: 
     assert world.is_trusted(world.replica().refresh())
 
 
-@pytest.mark.parametrize(("terms", "age"), [(TERMS, 31), (Terms(("elsewhere",)), 0)], ids=["expired", "other-names"])
-def test_a_certificate_that_is_not_good_any_more_is_replaced_at_once(world: World, terms: Terms, age: int) -> None:
+@pytest.mark.parametrize(
+    ("terms", "age"), [(TERMS, 31), (CertificateTerms(("elsewhere",)), 0)], ids=["expired", "other-names"]
+)
+def test_a_certificate_that_is_not_good_any_more_is_replaced_at_once(
+    world: World, terms: CertificateTerms, age: int
+) -> None:
     first = world.replica(terms).refresh()
     world.clock.advance(age * DAY)
 

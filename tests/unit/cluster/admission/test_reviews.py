@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from katib.errors import FieldError, InvalidError, UnavailableError
-from katib.places.cluster.admission.reviews import ALLOWED, Review, Verdict, decode_review, diff, encode_answer, refused
+from katib.places.cluster.admission.reviews import (
+    ALLOWED,
+    AdmissionResponse,
+    AdmissionReview,
+    decode_review,
+    diff,
+    encode_answer,
+    refused,
+)
 
 REQUEST = {
     "uid": "u-1",
@@ -39,13 +47,13 @@ def body(version: str = "v1", **request: Any) -> bytes:
     ).encode()
 
 
-def response(review: Review, verdict: Verdict) -> dict[str, Any]:
+def response(review: AdmissionReview, verdict: AdmissionResponse) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(encode_answer(review, verdict))["response"]
     return found
 
 
 def test_a_review_is_read_whole() -> None:
-    assert decode_review(body()) == Review(
+    assert decode_review(body()) == AdmissionReview(
         uid="u-1",
         operation="UPDATE",
         namespace="team",
@@ -105,14 +113,14 @@ def test_an_answer_has_the_version_and_the_uid_of_the_question(version: str) -> 
 
 
 def test_a_patched_object_travels_as_the_difference() -> None:
-    found = response(decode_review(body()), Verdict(allowed=True, patched={"spec": {"a": 1, "b": 2}}))
+    found = response(decode_review(body()), AdmissionResponse(allowed=True, patched={"spec": {"a": 1, "b": 2}}))
 
     assert found["patchType"] == "JSONPatch"
     assert json.loads(base64.b64decode(found["patch"])) == [{"op": "add", "path": "/spec/b", "value": 2}]
 
 
 def test_an_object_patched_to_what_it_is_needs_no_patch() -> None:
-    assert "patch" not in response(decode_review(body()), Verdict(allowed=True, patched={"spec": {"a": 1}}))
+    assert "patch" not in response(decode_review(body()), AdmissionResponse(allowed=True, patched={"spec": {"a": 1}}))
 
 
 def test_a_refusal_carries_all_errors_and_the_code_of_their_class() -> None:
@@ -137,7 +145,7 @@ def test_a_refusal_carries_all_errors_and_the_code_of_their_class() -> None:
 
 
 def test_warnings_are_single_lines_that_fit_into_a_header() -> None:
-    verdict = Verdict(allowed=True, warnings=("two\nlines", "x" * 300))
+    verdict = AdmissionResponse(allowed=True, warnings=("two\nlines", "x" * 300))
 
     first, second = response(decode_review(body()), verdict)["warnings"]
 

@@ -19,7 +19,7 @@ from katib.engine.runtime.testing import VirtualClock
 from katib.errors import FieldError, InvalidError, KatibError, TerminalError, UnavailableError
 from katib.places.cluster.admission import server as server_module
 from katib.places.cluster.admission.certificate_sources import CertificateFiles
-from katib.places.cluster.admission.reviews import ALLOWED, Review, Verdict
+from katib.places.cluster.admission.reviews import ALLOWED, AdmissionResponse, AdmissionReview
 from katib.places.cluster.admission.server import CERTIFICATE_PERIOD_SECONDS, AdmissionServer
 from katib.wire.serving.blocking import MAX_BODY_BYTES
 from katib.wire.serving.certificates import Certificate, Issued, issue
@@ -67,7 +67,7 @@ class World:
             clock=self.clock,
         )
 
-    def _held(self, _review: Review) -> Verdict:
+    def _held(self, _review: AdmissionReview) -> AdmissionResponse:
         self.entered.release()
         assert self.hold.wait(TIMEOUT)
         return ALLOWED
@@ -94,11 +94,11 @@ def review() -> bytes:
     return json.dumps({"apiVersion": "admission.k8s.io/v1", "request": {"uid": "u", "operation": "CREATE"}}).encode()
 
 
-def refuse(_review: Review) -> Verdict:
+def refuse(_review: AdmissionReview) -> AdmissionResponse:
     raise InvalidError([FieldError("spec.a", "it is 1", "make it 2", "x")])
 
 
-def fail(_review: Review) -> Verdict:
+def fail(_review: AdmissionReview) -> AdmissionResponse:
     raise ZeroDivisionError
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from katib.places.cluster.client import Connection, open_connection
+from katib.places.cluster.client import ApiConnection, open_connection
 from tests.unit.cluster.client.scripted_server import ScriptedServer, serving
 
 
@@ -18,6 +18,6 @@ def server() -> Iterator[ScriptedServer]:
 
 
 @pytest.fixture
-def connection(server: ScriptedServer, tmp_path: Path) -> Iterator[Connection]:
+def connection(server: ScriptedServer, tmp_path: Path) -> Iterator[ApiConnection]:
     with open_connection(server.kubeconfig(tmp_path)) as connection:
         yield connection

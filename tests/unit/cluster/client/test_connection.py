@@ -23,9 +23,9 @@ from katib.errors import (
     KindNotInstalledError,
     UnavailableError,
 )
-from katib.places.cluster.client import Connection, RequestInfo, open_connection, request_info
+from katib.places.cluster.client import ApiConnection, RequestInfo, open_connection, request_info
 from katib.places.cluster.client import connection as connection_module
-from katib.places.cluster.client.configuration import Access, way_of
+from katib.places.cluster.client.configuration import ClusterAccess, way_of
 from katib.places.cluster.client.stream import socket_of
 from tests.unit.cluster.client.scripted_server import HANG_UP, Answer, ScriptedServer
 
@@ -40,7 +40,7 @@ def status(code: int, reason: str, message: str = "", **details: Any) -> Answer:
 # --- configuration ----------------------------------------------------------------------------------------------------
 
 
-def test_the_context_says_who_we_are_and_where(connection: Connection, server: ScriptedServer) -> None:
+def test_the_context_says_who_we_are_and_where(connection: ApiConnection, server: ScriptedServer) -> None:
     connection.request("GET", JOBS, query={"labelSelector": "a in (b,c)"})
 
     assert connection.namespace == "team"
@@ -104,7 +104,7 @@ def test_credentials_that_cannot_be_read_for_a_moment_are_an_outage_and_no_surpr
         configuration.refresh_api_key_hook = read_token
         return configuration
 
-    with Connection(Access(lambda: way_of(load()), load, "team")) as connection:
+    with ApiConnection(ClusterAccess(lambda: way_of(load()), load, "team")) as connection:
         with pytest.raises(UnavailableError, match="Token file exists but empty"):
             connection.request("GET", JOBS)
         token.append("Bearer renewed")
@@ -119,7 +119,7 @@ def test_a_controller_in_its_pod_does_without_the_package() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_login_that_stays_refused_says_what_to_do(connection: Connection, server: ScriptedServer) -> None:
+def test_a_login_that_stays_refused_says_what_to_do(connection: ApiConnection, server: ScriptedServer) -> None:
     server.script(status(401, "Unauthorized"))
 
     with pytest.raises(ForbiddenError, match=r"does not know who asks .*; log in again"):
@@ -132,7 +132,7 @@ def test_a_login_that_stays_refused_says_what_to_do(connection: Connection, serv
     ids=["etcd", "api-server"],
 )
 def test_an_object_that_is_too_large_is_not_sent_again(
-    connection: Connection, server: ScriptedServer, code: int, message: str
+    connection: ApiConnection, server: ScriptedServer, code: int, message: str
 ) -> None:
     """However the server says it: no outage passes, and a user who waits for one would wait forever."""
     server.script(status(code, "InternalError", message))
@@ -147,7 +147,7 @@ def test_an_object_that_is_too_large_is_not_sent_again(
 
 
 @pytest.mark.parametrize("code", [429, 500, 502, 503, 504, HANG_UP], ids=str)
-def test_a_request_is_sent_again_after_a_hiccup(connection: Connection, server: ScriptedServer, code: int) -> None:
+def test_a_request_is_sent_again_after_a_hiccup(connection: ApiConnection, server: ScriptedServer, code: int) -> None:
     server.script(Answer(code), Answer(200, {"fine": True}))
 
     assert connection.request("POST", JOBS, body={"a": 1}) == {"fine": True}
@@ -155,7 +155,7 @@ def test_a_request_is_sent_again_after_a_hiccup(connection: Connection, server: 
 
 
 def test_creations_that_count_against_one_quota_give_way_to_each_other(
-    connection: Connection, server: ScriptedServer
+    connection: ApiConnection, server: ScriptedServer
 ) -> None:
     server.script(status(409, "Conflict", 'Operation cannot be fulfilled on resourcequotas "q"'), Answer(201))
 
@@ -164,7 +164,7 @@ def test_creations_that_count_against_one_quota_give_way_to_each_other(
 
 
 @pytest.mark.parametrize("code", [400, 403, 404, 409, 410, 422], ids=str)
-def test_a_refusal_is_not_asked_again(connection: Connection, server: ScriptedServer, code: int) -> None:
+def test_a_refusal_is_not_asked_again(connection: ApiConnection, server: ScriptedServer, code: int) -> None:
     server.script(Answer(code))
 
     with pytest.raises(KatibError, match="jobs"):
@@ -174,7 +174,7 @@ def test_a_refusal_is_not_asked_again(connection: Connection, server: ScriptedSe
 
 @pytest.mark.parametrize(("code", "doubtful"), [(429, 0), (500, 1), (504, 1), (HANG_UP, 1)], ids=str)
 def test_doubt_is_reported_when_the_first_sending_may_have_taken_effect(
-    connection: Connection, server: ScriptedServer, code: int, doubtful: int
+    connection: ApiConnection, server: ScriptedServer, code: int, doubtful: int
 ) -> None:
     server.script(Answer(code), Answer())
     doubts: list[None] = []
@@ -184,7 +184,7 @@ def test_doubt_is_reported_when_the_first_sending_may_have_taken_effect(
     assert len(doubts) == doubtful
 
 
-def test_the_server_is_believed_about_when_to_come_back(connection: Connection, server: ScriptedServer) -> None:
+def test_the_server_is_believed_about_when_to_come_back(connection: ApiConnection, server: ScriptedServer) -> None:
     server.script(Answer(429, {}, {"Retry-After": "1"}), Answer())
     started = time.monotonic()
     connection.request("GET", JOBS)
@@ -192,7 +192,7 @@ def test_the_server_is_believed_about_when_to_come_back(connection: Connection, 
     assert time.monotonic() - started >= 1
 
 
-def test_a_long_wait_is_the_callers_to_make(connection: Connection, server: ScriptedServer) -> None:
+def test_a_long_wait_is_the_callers_to_make(connection: ApiConnection, server: ScriptedServer) -> None:
     server.script(Answer(429, {}, {"Retry-After": "60"}))
 
     with pytest.raises(UnavailableError, match=r"jobs\.batch team: the API server answers 429"):
@@ -201,7 +201,7 @@ def test_a_long_wait_is_the_callers_to_make(connection: Connection, server: Scri
 
 
 def test_an_overload_that_lasts_is_given_up(
-    connection: Connection, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+    connection: ApiConnection, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_module, "BACKOFF", Backoff(0.01, 0.01))
     server.script(status(503, "ServiceUnavailable", "apiserver is\nshutting down"))
@@ -211,14 +211,16 @@ def test_an_overload_that_lasts_is_given_up(
     assert len(server.asked) == 5
 
 
-def test_an_answer_that_is_no_json_blames_what_stands_between(connection: Connection, server: ScriptedServer) -> None:
+def test_an_answer_that_is_no_json_blames_what_stands_between(
+    connection: ApiConnection, server: ScriptedServer
+) -> None:
     server.script(Answer(200, b"<html>log in</html>"))
 
     with pytest.raises(UnavailableError, match="the answer is not JSON"):
         connection.request("GET", JOBS)
 
 
-def test_closing_ends_the_wait_for_another_attempt(connection: Connection, server: ScriptedServer) -> None:
+def test_closing_ends_the_wait_for_another_attempt(connection: ApiConnection, server: ScriptedServer) -> None:
     server.script(Answer(503))
     connection.close()
 
@@ -227,7 +229,7 @@ def test_closing_ends_the_wait_for_another_attempt(connection: Connection, serve
     assert len(server.asked) == 1
 
 
-def test_every_sending_is_reported_with_its_outcome(connection: Connection, server: ScriptedServer) -> None:
+def test_every_sending_is_reported_with_its_outcome(connection: ApiConnection, server: ScriptedServer) -> None:
     told: list[tuple[str, str, int]] = []
     connection.observe(lambda info, code: told.append((info.verb, info.resource, code)))
     connection.observe(lambda _info, _code: 1 / 0)  # a broken counter breaks nothing
@@ -241,7 +243,7 @@ def test_every_sending_is_reported_with_its_outcome(connection: Connection, serv
 
 
 def test_a_stream_that_is_closed_before_it_is_read_keeps_no_socket(
-    connection: Connection, server: ScriptedServer
+    connection: ApiConnection, server: ScriptedServer
 ) -> None:
     server.script(Answer(200, {"watched": True}))
     stream = connection.stream(JOBS)
@@ -254,7 +256,7 @@ def test_a_stream_that_is_closed_before_it_is_read_keeps_no_socket(
     assert list(stream.lines()) == []
 
 
-def test_a_stream_is_read_by_lines(connection: Connection, server: ScriptedServer) -> None:
+def test_a_stream_is_read_by_lines(connection: ApiConnection, server: ScriptedServer) -> None:
     server.script(Answer(200, b"one\n\ntwo\nthree"))
 
     assert list(connection.stream("/log").lines()) == [b"one", b"", b"two", b"three"]
@@ -292,7 +294,7 @@ def test_a_stream_is_read_by_lines(connection: Connection, server: ScriptedServe
     ],
 )
 def test_a_refusal_has_its_meaning(
-    connection: Connection, server: ScriptedServer, answer: Answer, error: type[Exception], words: str
+    connection: ApiConnection, server: ScriptedServer, answer: Answer, error: type[Exception], words: str
 ) -> None:
     server.script(answer)
 
@@ -300,7 +302,7 @@ def test_a_refusal_has_its_meaning(
         connection.request("POST" if error is not ConflictError else "PUT", JOBS, body={})
 
 
-def test_all_mistakes_are_reported_each_once_with_its_field(connection: Connection, server: ScriptedServer) -> None:
+def test_all_mistakes_are_reported_each_once_with_its_field(connection: ApiConnection, server: ScriptedServer) -> None:
     mistake = {"field": "spec.x", "message": "Required value", "reason": "FieldValueRequired"}
     causes = [mistake, mistake, {"field": "spec.y", "message": "Invalid value", "reason": "FieldValueInvalid"}]
     server.script(status(422, "Invalid", causes=causes))
@@ -311,7 +313,7 @@ def test_all_mistakes_are_reported_each_once_with_its_field(connection: Connecti
     assert told == [("spec.x", "field-value-required"), ("spec.y", "field-value-invalid")]
 
 
-def test_a_remedy_that_a_webhook_gives_is_the_only_one(connection: Connection, server: ScriptedServer) -> None:
+def test_a_remedy_that_a_webhook_gives_is_the_only_one(connection: ApiConnection, server: ScriptedServer) -> None:
     cause = {"field": "metadata.namespace", "message": "it has no label; run: label it", "reason": "label-missing"}
     denial = 'admission webhook "v.k" denied the request: metadata.namespace: it has no label; run: label it'
     server.script(status(422, "Invalid", denial, causes=[cause]))

@@ -13,12 +13,12 @@ import pytest
 from katib.errors import ForbiddenError, UnavailableError
 from katib.places.cluster.client import (
     AccessReviews,
-    Connection,
+    ApiConnection,
     GuardedConnection,
     NotPermittedError,
     OpenStreams,
+    RbacSubject,
     RequestInfo,
-    Subject,
     open_connection,
     request_info,
 )
@@ -28,7 +28,7 @@ from tests.unit.cluster.client.scripted_server import Answer, ScriptedServer
 PODS = "/api/v1/namespaces/team/pods"
 TRIALS = "/apis/kubeflow.org/v1beta1/namespaces/team/trials"
 READ = request_info("GET", f"{TRIALS}/a")
-ALICE = Subject("alice@example.com")
+ALICE = RbacSubject("alice@example.com")
 YES, NO = Answer(201, {"status": {"allowed": True}}), Answer(201, {"status": {"allowed": False}})
 
 
@@ -43,7 +43,7 @@ class Seconds:
 
 
 def test_the_question_is_the_one_that_the_api_server_would_ask_itself(
-    connection: Connection, server: ScriptedServer
+    connection: ApiConnection, server: ScriptedServer
 ) -> None:
     server.script(YES)
     whole = {"verb": "get", "group": "kubeflow.org", "version": "v1beta1", "resource": "trials", "name": "a"}
@@ -61,16 +61,16 @@ def test_the_question_is_the_one_that_the_api_server_would_ask_itself(
     ("subject", "groups"),
     [
         pytest.param(ALICE, ["system:authenticated"], id="person"),
-        pytest.param(Subject("alice", ("staff",)), ["system:authenticated", "staff"], id="person-with-groups"),
+        pytest.param(RbacSubject("alice", ("staff",)), ["system:authenticated", "staff"], id="person-with-groups"),
         pytest.param(
-            Subject("system:serviceaccount:team:robot"),
+            RbacSubject("system:serviceaccount:team:robot"),
             ["system:authenticated", "system:serviceaccounts", "system:serviceaccounts:team"],
             id="service-account",
         ),
     ],
 )
 def test_a_user_is_in_the_groups_of_a_login(
-    connection: Connection, server: ScriptedServer, subject: Subject, groups: list[str]
+    connection: ApiConnection, server: ScriptedServer, subject: RbacSubject, groups: list[str]
 ) -> None:
     server.script(YES)
     AccessReviews(connection).permit(subject, READ)
@@ -83,7 +83,7 @@ def test_a_user_is_in_the_groups_of_a_login(
     [{}, {"allowed": "yes"}, {"allowed": False, "denied": True}, {"evaluationError": "role not found"}],
     ids=str,
 )
-def test_nothing_but_a_clear_yes_is_a_yes(connection: Connection, server: ScriptedServer, status: Any) -> None:
+def test_nothing_but_a_clear_yes_is_a_yes(connection: ApiConnection, server: ScriptedServer, status: Any) -> None:
     server.script(Answer(201, {"status": status}))
 
     with pytest.raises(NotPermittedError, match=r"alice@example\.com may not get it; add the rule"):
@@ -92,7 +92,7 @@ def test_nothing_but_a_clear_yes_is_a_yes(connection: Connection, server: Script
 
 @pytest.mark.parametrize("answer", [YES, NO], ids=["yes", "no"])
 def test_an_answer_is_remembered_for_some_seconds(
-    connection: Connection, server: ScriptedServer, answer: Answer
+    connection: ApiConnection, server: ScriptedServer, answer: Answer
 ) -> None:
     server.script(answer)
     clock = Seconds()
@@ -115,15 +115,15 @@ def test_an_answer_is_remembered_for_some_seconds(
 
 
 def test_an_answer_about_one_user_or_object_says_nothing_about_another(
-    connection: Connection, server: ScriptedServer
+    connection: ApiConnection, server: ScriptedServer
 ) -> None:
     server.script(YES, NO, NO, NO)
     reviews = AccessReviews(connection)
     reviews.permit(ALICE, READ)
 
     others = [
-        (Subject("bob@example.com"), READ),
-        (Subject("alice@example.com", ("staff",)), READ),
+        (RbacSubject("bob@example.com"), READ),
+        (RbacSubject("alice@example.com", ("staff",)), READ),
         (ALICE, request_info("GET", f"{TRIALS}/b")),
     ]
     for subject, request in others:
@@ -132,7 +132,7 @@ def test_an_answer_about_one_user_or_object_says_nothing_about_another(
 
 
 def test_only_so_many_answers_are_remembered(
-    connection: Connection, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+    connection: ApiConnection, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reviews_module, "MOST_KEPT", 2)
     server.script(YES)
@@ -155,7 +155,7 @@ def test_only_so_many_answers_are_remembered(
     ],
 )
 def test_what_is_not_plainly_about_objects_is_refused_without_a_question(
-    connection: Connection, server: ScriptedServer, path: str
+    connection: ApiConnection, server: ScriptedServer, path: str
 ) -> None:
     server.script(YES)
     with pytest.raises(NotPermittedError):
@@ -165,7 +165,7 @@ def test_what_is_not_plainly_about_objects_is_refused_without_a_question(
 
 
 def test_a_server_that_may_not_ask_is_out_of_order_and_forbids_nothing(
-    connection: Connection, server: ScriptedServer
+    connection: ApiConnection, server: ScriptedServer
 ) -> None:
     message = 'User "katib-server" cannot create resource "subjectaccessreviews" in API group "authorization.k8s.io"'
     server.script(Answer(403, {"kind": "Status", "code": 403, "reason": "Forbidden", "message": message}))
@@ -189,7 +189,7 @@ def refuse(request: RequestInfo) -> None:
 
 
 def test_nothing_is_sent_that_is_not_permitted(
-    connection: Connection, server: ScriptedServer, streams: OpenStreams
+    connection: ApiConnection, server: ScriptedServer, streams: OpenStreams
 ) -> None:
     """Every way of sending there is on the class, so that a new one cannot be forgotten."""
     guarded = GuardedConnection(connection, refuse, streams)
@@ -205,7 +205,7 @@ def test_nothing_is_sent_that_is_not_permitted(
 
 
 def test_what_is_permitted_is_sent_with_our_own_credentials(
-    connection: Connection, server: ScriptedServer, streams: OpenStreams
+    connection: ApiConnection, server: ScriptedServer, streams: OpenStreams
 ) -> None:
     asked: list[RequestInfo] = []
     guarded = GuardedConnection(connection, asked.append, streams)
@@ -235,7 +235,7 @@ class _Endless(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def endless(tmp_path: Path) -> Iterator[Connection]:
+def endless(tmp_path: Path) -> Iterator[ApiConnection]:
     """A connection to a server whose every answer goes on."""
     _Endless.stop.clear()
     with ThreadingHTTPServer(("127.0.0.1", 0), _Endless) as listening:
@@ -249,7 +249,7 @@ def endless(tmp_path: Path) -> Iterator[Connection]:
         thread.join()
 
 
-def test_a_silent_stream_ends_with_the_right_to_it(endless: Connection, streams: OpenStreams) -> None:
+def test_a_silent_stream_ends_with_the_right_to_it(endless: ApiConnection, streams: OpenStreams) -> None:
     taken_away = threading.Event()
 
     def permit(request: RequestInfo) -> None:
@@ -265,7 +265,7 @@ def test_a_silent_stream_ends_with_the_right_to_it(endless: Connection, streams:
 
 
 def test_a_stream_is_left_alone_while_it_is_permitted_and_forgotten_when_it_is_closed(
-    endless: Connection, streams: OpenStreams
+    endless: ApiConnection, streams: OpenStreams
 ) -> None:
     looked = threading.Semaphore(0)
     stream = GuardedConnection(endless, lambda _request: looked.release(), streams).stream(f"{PODS}/p/log")

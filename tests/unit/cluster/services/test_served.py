@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from katib.engine.algorithm_services.plan import ServiceId
-from katib.places.cluster.services.plan import ClusterPlan, Endpoint
+from katib.places.cluster.services.plan import ClusterPlan, ServiceEndpoint
 from katib.places.cluster.services.served import (
     ClusterTiming,
-    Served,
+    ServiceProgress,
     after_answer,
     after_block,
     after_creation,
@@ -19,19 +19,19 @@ from katib.places.cluster.services.served import (
     is_notable,
     next_step,
 )
-from katib.places.cluster.services.trouble import NO_TROUBLE, Trouble
+from katib.places.cluster.services.trouble import NO_TROUBLE, ReadinessProblem
 
 TIMING = ClusterTiming(patience=120.0, first_look=2.0, look=10.0, retry=2.0, settle=10.0, grace=5.0)
-HERE, FAR = Endpoint(ServiceId("tpe"), "", 6789), Endpoint(ServiceId("far"), "", 6789, "far:1")
+HERE, FAR = ServiceEndpoint(ServiceId("tpe"), "", 6789), ServiceEndpoint(ServiceId("far"), "", 6789, "far:1")
 STARTING: dict[str, Any] = {"status": {"conditions": []}}
 AVAILABLE: dict[str, Any] = {"status": {"conditions": [{"type": "Available", "status": "True"}]}}
-NO_ROOM, CRASH = Trouble("no room", may_pass=True), Trouble("ended (exit code 2)")
+NO_ROOM, CRASH = ReadinessProblem("no room", may_pass=True), ReadinessProblem("ended (exit code 2)")
 
 
-def served(*endpoints: Endpoint, **fields: Any) -> Served:
+def served(*endpoints: ServiceEndpoint, **fields: Any) -> ServiceProgress:
     objects: Any = None if endpoints and all(endpoint.address for endpoint in endpoints) else object()
     plan = ClusterPlan("demo-tpe", endpoints or (HERE,), objects, None, has_volume=False)
-    return Served(("team", "demo"), "uid", plan, **fields)
+    return ServiceProgress(("team", "demo"), "uid", plan, **fields)
 
 
 def test_a_missing_deployment_is_created_and_waited_for() -> None:
@@ -48,13 +48,13 @@ def test_a_missing_deployment_is_created_and_waited_for() -> None:
 
 
 def test_what_cannot_be_created_fails_after_the_patience_unless_it_may_pass() -> None:
-    def at_last(trouble: Trouble) -> Served:
+    def at_last(trouble: ReadinessProblem) -> ServiceProgress:
         state = after_block(served(), trouble, TIMING, 0.0)
         for moment in range(0, 130, 2):
             state = next_step(state, None, TIMING, float(moment)).served
         return state
 
-    failed = at_last(Trouble("forbidden"))
+    failed = at_last(ReadinessProblem("forbidden"))
     assert failed.failure == 'suggestion service "tpe" did not become ready within 120 s: forbidden'
     assert next_step(failed, AVAILABLE, TIMING, 200.0).served == failed
     assert at_last(NO_ROOM).failure == ""
@@ -81,7 +81,7 @@ def test_pods_are_looked_at_after_a_moment_and_then_now_and_then() -> None:
         pytest.param(CRASH, True, id="its own"),
     ],
 )
-def test_only_trouble_of_its_own_that_lasts_is_a_failure(trouble: Trouble, *, fails: bool) -> None:
+def test_only_trouble_of_its_own_that_lasts_is_a_failure(trouble: ReadinessProblem, *, fails: bool) -> None:
     early = after_look(served(), trouble, TIMING, 0.0)
     late = after_look(early, trouble, TIMING, 120.0)
 
@@ -116,14 +116,14 @@ def test_one_that_does_not_answer_is_asked_again_with_growing_pauses() -> None:
         dues.append(next_step(state, AVAILABLE, TIMING, 0.0).due)
 
     assert dues == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
-    assert state.trouble == Trouble("refused")
+    assert state.trouble == ReadinessProblem("refused")
 
 
 def test_words_of_a_crash_say_more_than_a_refused_connection() -> None:
     state = after_look(served(), CRASH, TIMING, 0.0)
 
     assert after_answer(state, 0, "refused", TIMING, 1.0).trouble == CRASH
-    assert after_answer(served(), 0, "refused", TIMING, 1.0).trouble == Trouble("refused")
+    assert after_answer(served(), 0, "refused", TIMING, 1.0).trouble == ReadinessProblem("refused")
 
 
 def test_a_ready_service_has_no_trouble_and_one_whose_pod_goes_is_not_ready() -> None:
