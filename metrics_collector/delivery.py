@@ -7,8 +7,8 @@ from typing import Any
 
 from katib.errors import InternalError, UnavailableError
 from katib.wire.rpc._generated import api_pb2 as pb
-from katib.wire.rpc.connection import Connection
-from katib.wire.rpc.credentials import NO_CREDENTIALS, Credentials
+from katib.wire.rpc.connection import LazyChannel
+from katib.wire.rpc.credentials import NO_CREDENTIALS, DbManagerCredentials
 from katib.wire.rpc.db_manager_client import DbManagerClient
 
 _CALL_SECONDS = 20.0
@@ -34,7 +34,7 @@ class DbManagerLog(DbManagerClient):
         problem: The reason why it does not answer now; empty while it does.
     """
 
-    def __init__(self, address: str, credentials: Credentials = NO_CREDENTIALS) -> None:
+    def __init__(self, address: str, credentials: DbManagerCredentials = NO_CREDENTIALS) -> None:
         super().__init__(address, timeout_seconds=_CALL_SECONDS, credentials=credentials)
         self.problem = ""
 
@@ -60,7 +60,7 @@ def set_trial_status(address: str, trial_name: str) -> None:
         UnavailableError: The service is temporarily unavailable.
         KatibError: The service refused the request.
     """
-    connection = Connection(address, peer="early stopping service", timeout_seconds=_CALL_SECONDS)
+    connection = LazyChannel(address, peer="early stopping service", timeout_seconds=_CALL_SECONDS)
     try:
         request = pb.SetTrialStatusRequest(trial_name=trial_name).SerializeToString()
         connection.call(_SET_TRIAL_STATUS, request, lambda _reply, _metadata: None).result()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from katib.wire.rpc.credentials import NO_CREDENTIALS, Credentials
+from katib.wire.rpc.credentials import NO_CREDENTIALS, DbManagerCredentials
 
 RESTART_VARIABLE = "KATIB_POD_RESTART_POLICY"
 PROGRAM_RESTART_VARIABLE = "KATIB_PROGRAM_RESTART"
@@ -52,7 +52,7 @@ class PodSettings:
     is_alone: bool = False
     give_up_seconds: float = DEFAULT_GIVE_UP_SECONDS
     termination_log: Path = Path("/dev/termination-log")
-    credentials: Credentials = NO_CREDENTIALS
+    credentials: DbManagerCredentials = NO_CREDENTIALS
     pod_uid: str = "collector"
     kind: str = ""
     http_get: str = ""
@@ -83,7 +83,7 @@ class PodSettings:
             is_alone=environment.get(ALONE_VARIABLE) == "true",
             give_up_seconds=_seconds(environment.get(GIVE_UP_VARIABLE), DEFAULT_GIVE_UP_SECONDS),
             termination_log=Path(environment.get(TERMINATION_LOG_VARIABLE) or "/dev/termination-log"),
-            credentials=Credentials.of(environment),
+            credentials=DbManagerCredentials.of(environment),
             pod_uid=environment.get(POD_UID_VARIABLE) or "collector",
             kind=environment.get(KIND_VARIABLE) or "",
             http_get=environment.get(HTTP_GET_VARIABLE) or "",

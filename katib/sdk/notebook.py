@@ -14,7 +14,14 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from katib.service.explaining.lines import header, moment_line
-from katib.service.explaining.progress import BestChanged, ExperimentHeldUp, FailingAlike, Moment, Progress, TrialEnded
+from katib.service.explaining.progress import (
+    BestChanged,
+    ExperimentHeldUp,
+    FailingAlike,
+    Moment,
+    RunProgress,
+    TrialEnded,
+)
 from katib.service.tuning.reading import state_of
 
 _EVERY_SECONDS = 0.1
@@ -38,7 +45,7 @@ class ProgressBar:
         progress: The run.
     """
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: RunProgress) -> None:
         self._progress = progress
         self._news = ""
         self._best = ""

@@ -154,11 +154,13 @@ def log_report(environment: Mapping[str, str]) -> Report:
 
     def report(trial_name: str, readings: Sequence[MetricLog]) -> None:
         if not logs:
-            from katib.wire.rpc.credentials import Credentials
+            from katib.wire.rpc.credentials import DbManagerCredentials
             from metrics_collector.delivery import DbManagerLog
             from metrics_collector.numbering import NumberedLog
 
-            logs.append(NumberedLog(DbManagerLog(environment[ADDRESS_VARIABLE], Credentials.of(environment))).report)
+            logs.append(
+                NumberedLog(DbManagerLog(environment[ADDRESS_VARIABLE], DbManagerCredentials.of(environment))).report
+            )
         logs[0](trial_name, readings)
 
     return report

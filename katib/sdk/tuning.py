@@ -34,8 +34,8 @@ from katib.sdk.search import Parameter
 from katib.sdk.spec import document_of, search_spec
 from katib.sdk.warm import warm_slots
 from katib.service.drafting import in_arguments, python_words, takes_its_arguments
-from katib.service.explaining.lines import Lines, Silence
-from katib.service.explaining.progress import Progress, savings_of, with_remedy
+from katib.service.explaining.lines import EventLines, SilentLines
+from katib.service.explaining.progress import RunProgress, savings_of, with_remedy
 from katib.service.tuning.reading import state_of
 from katib.service.tuning.repeating import ended_without_value
 from katib.service.tuning.sentences import said_once
@@ -438,7 +438,7 @@ def _evaluated(
 
 def _follow(running: _Running, *, verbose: bool) -> Experiment:
     service, experiment = running.service, running.experiment
-    progress = Progress(experiment, datetime.now(UTC))
+    progress = RunProgress(experiment, datetime.now(UTC))
     with _display(progress, verbose=verbose) as display:
         # The experiment's own changes may overtake those of its trials, which are then read directly.
         last = partial(service.changes, DEFAULT_NAMESPACE, experiment.name, timeout_seconds=_LAST_CHANGES_SECONDS)
@@ -469,7 +469,7 @@ def _changes(running: _Running) -> Iterator[Change]:
             running.engine.check_directory()
 
 
-def _display(progress: Progress, *, verbose: bool) -> Lines | ProgressBar | Silence:
+def _display(progress: RunProgress, *, verbose: bool) -> EventLines | ProgressBar | SilentLines:
     if not verbose:
-        return Silence()
-    return ProgressBar(progress) if in_notebook() else Lines(progress, sys.stdout)
+        return SilentLines()
+    return ProgressBar(progress) if in_notebook() else EventLines(progress, sys.stdout)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing_extensions import override
 
 from katib.errors import FieldError
-from katib.model.space import Choice, SearchSpace
+from katib.model.space import SearchSpace, ValueList
 from suggestion_services.base.algorithm import Problem, Rules
 
 _SETTINGS = "spec.algorithm.algorithmSettings"
@@ -66,4 +66,4 @@ class TpeRules(Rules):
 def only_categories(space: SearchSpace) -> bool:
     """Whether a space has parameters with a choice of values, and all of them are categorical."""
     free = [p for p in space.parameters if p.size != 1]
-    return bool(free) and all(isinstance(p, Choice) and not p.ordered for p in free)
+    return bool(free) and all(isinstance(p, ValueList) and not p.ordered for p in free)

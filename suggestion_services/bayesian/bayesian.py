@@ -30,7 +30,7 @@ from skopt import Optimizer
 from skopt.space import Categorical, Integer, Real
 from typing_extensions import override
 
-from katib.model.space import Choice, Grid, Parameter, Point, SearchSpace, Value
+from katib.model.space import Grid, Parameter, Point, SearchSpace, Value, ValueList
 from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem, TrialOutcome
 from suggestion_services.base.rules import BayesianRules, only_categories
 from suggestion_services.base.shared_context import one_thread, quiet
@@ -160,7 +160,7 @@ def _by_index(parameter: Parameter) -> bool:
     match parameter:
         case Grid(spread=None, count=count):
             return count <= _INT_LIMIT
-        case Choice(ordered=ordered):
+        case ValueList(ordered=ordered):
             return ordered
     return False
 
@@ -168,7 +168,7 @@ def _by_index(parameter: Parameter) -> bool:
 def _dimension(parameter: Parameter) -> Any:
     if _by_index(parameter):
         return Integer(0, (parameter.size or 1) - 1, transform="normalize", name=parameter.name)
-    if isinstance(parameter, Choice):
+    if isinstance(parameter, ValueList):
         return Categorical(parameter.values, name=parameter.name)
     return Real(0.0, 1.0, transform="normalize", name=parameter.name)
 
@@ -176,13 +176,13 @@ def _dimension(parameter: Parameter) -> Any:
 def _encode(parameter: Parameter, value: Value) -> Value:
     if _by_index(parameter):
         return parameter.index_of(value)
-    return value if isinstance(parameter, Choice) else parameter.to_unit(value)
+    return value if isinstance(parameter, ValueList) else parameter.to_unit(value)
 
 
 def _decode(parameter: Parameter, x: Any) -> Value:
     if _by_index(parameter):
         return parameter.at(int(x))
-    return parameter.parse(str(x)) if isinstance(parameter, Choice) else parameter.from_unit(float(x))
+    return parameter.parse(str(x)) if isinstance(parameter, ValueList) else parameter.from_unit(float(x))
 
 
 _LARGEST = 1e100  # squares of values must stay finite in the model

@@ -20,7 +20,7 @@ from scipy.special import ndtr
 from typing_extensions import override
 
 from katib.model.space import Point
-from katib.model.space.parameters import Choice
+from katib.model.space.parameters import ValueList
 from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem, TrialOutcome
 from suggestion_services.hyperband.rungs import rank_of
 
@@ -41,7 +41,7 @@ class DensityModel(Algorithm):
         super().__init__(problem)
         self._categories = np.array(
             [
-                len(p.values) if isinstance(p, Choice) and not p.ordered else 0  # 0: a number
+                len(p.values) if isinstance(p, ValueList) and not p.ordered else 0  # 0: a number
                 for p in problem.space.parameters
             ]
         )

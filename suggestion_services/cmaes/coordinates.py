@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from katib.model.space import Choice, Parameter, Point, SearchSpace, Value
+from katib.model.space import Parameter, Point, SearchSpace, Value, ValueList
 
 Vector = NDArray[np.float64]
 
@@ -69,4 +69,4 @@ class Coordinates:
 
 def is_numeric(parameter: Parameter) -> bool:
     """Whether the values of a parameter are ordered numbers."""
-    return not isinstance(parameter, Choice) or parameter.ordered
+    return not isinstance(parameter, ValueList) or parameter.ordered

@@ -23,7 +23,7 @@ from katib.model.wording import one_of
 from katib.wire.rpc._generated import api_pb2 as pb
 from katib.wire.rpc._generated import api_pb2_grpc, early_stopping_pb2_grpc
 from katib.wire.rpc._generated import early_stopping_pb2 as judging
-from katib.wire.rpc.credentials import Credentials
+from katib.wire.rpc.credentials import DbManagerCredentials
 from katib.wire.rpc.db_manager_client import DbManagerClient
 from suggestion_services.base.servicer import answered
 from suggestion_services.base.sessions import LatestUsed
@@ -99,11 +99,11 @@ class StoppingServicer(api_pb2_grpc.EarlyStoppingServicer, early_stopping_pb2_gr
         load: Callable[[], type[StoppingAlgorithm]],
         *,
         statuses: TrialStatuses | None = None,
-        credentials: Credentials | None = None,
+        credentials: DbManagerCredentials | None = None,
     ) -> None:
         self._info = info
         self._load = load
-        self._credentials = credentials or Credentials.of(os.environ)
+        self._credentials = credentials or DbManagerCredentials.of(os.environ)
         self._statuses = statuses or in_cluster()
         self._lock = threading.Lock()
         self._sessions = LatestUsed[tuple[str, str, str, bytes], _StoppingSession](MAX_SESSIONS)

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from katib.model.space import Choice, Grid, Parameter, Point, SearchSpace, Value
-from katib.model.space.conditions import Condition
+from katib.model.space import Grid, Parameter, Point, SearchSpace, Value, ValueList
+from katib.model.space.conditions import ParentCondition
 from suggestion_services.gp.optimize import BoolArray, FloatArray, IntArray
 
 _MOST_LEVELS = 1000  # a finer grid is treated as continuous
@@ -57,7 +57,7 @@ class Encoding:
         """Return the index of a parameter in a row; -1 if it has only one value."""
         return next((i for i, p in enumerate(self._free) if p.name == name), -1)
 
-    def _test(self, condition: Condition) -> tuple[int, FloatArray]:
+    def _test(self, condition: ParentCondition) -> tuple[int, FloatArray]:
         """Return the index of the parent and its values, as in a row, for which the child is present."""
         place = self._place(condition.parent)
         if place < 0:  # its one value either allows the child or never does
@@ -142,7 +142,7 @@ class Encoding:
 
 
 def _is_category(parameter: Parameter) -> bool:
-    return isinstance(parameter, Choice) and not parameter.ordered
+    return isinstance(parameter, ValueList) and not parameter.ordered
 
 
 def _edges(parameter: Parameter) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from katib.model.space.parameters import Choice, Grid, Interval, Parameter, Value
+from katib.model.space.parameters import Grid, Interval, Parameter, Value, ValueList
 
 MAX_RUNGS = 50
 MAX_STARTING = 100_000
@@ -117,8 +117,8 @@ def least_resource(parameter: Parameter) -> float:
 
 def is_resource(parameter: Parameter) -> bool:
     """Whether the values of a parameter are amounts."""
-    return not isinstance(parameter, Choice) or parameter.ordered
+    return not isinstance(parameter, ValueList) or parameter.ordered
 
 
 def _numbers(parameter: Parameter) -> list[tuple[float, str]]:
-    return [(float(text), text) for text in parameter.values] if isinstance(parameter, Choice) else []
+    return [(float(text), text) for text in parameter.values] if isinstance(parameter, ValueList) else []

@@ -10,7 +10,7 @@ import grpc
 
 from katib.errors import InvalidError
 from katib.wire.rpc._generated import api_pb2 as pb
-from katib.wire.rpc.credentials import Credentials
+from katib.wire.rpc.credentials import DbManagerCredentials
 from katib.wire.rpc.db_manager_client import DbManagerClient
 from suggestion_services.algorithms import find_entry
 from suggestion_services.base.servicer import answered
@@ -60,7 +60,7 @@ class MedianStop(StoppingServicer):
         credentials: As for any early stopping service.
     """
 
-    def __init__(self, statuses: TrialStatuses | None = None, credentials: Credentials | None = None) -> None:
+    def __init__(self, statuses: TrialStatuses | None = None, credentials: DbManagerCredentials | None = None) -> None:
         info = find_entry(NAME, early_stopping=True).info
         super().__init__(info, lambda: MedianStopping, statuses=statuses, credentials=credentials)
         self._averages = LatestUsed[tuple[str, str, str, int], _Averages](MAX_SESSIONS)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 
 from katib.model.names import GENERATION_LABEL, MEMBER_LABEL, PARENT_LABEL, STEP_LABEL
-from katib.model.space import Choice, Grid, Interval, Parameter, Point, SearchSpace, Value
+from katib.model.space import Grid, Interval, Parameter, Point, SearchSpace, Value, ValueList
 from suggestion_services.base.algorithm import PastTrial, TrialOutcome
 
 MAX_ATTEMPTS = 2
@@ -246,7 +246,7 @@ def perturbed(parameter: Parameter, value: Value, random: Random) -> Value:
 
 def _moved(parameter: Parameter, value: Value, factor: float) -> Value:
     direction = 1 if factor > 1 else -1
-    if isinstance(parameter, Choice):
+    if isinstance(parameter, ValueList):
         place = parameter.index_of(value) + direction
         size = len(parameter.values)
         return parameter.at(min(max(place, 0), size - 1) if parameter.ordered else place % size)

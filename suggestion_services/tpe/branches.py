@@ -11,7 +11,7 @@ from typing import Any
 
 from optuna.distributions import BaseDistribution
 
-from katib.model.space import Condition, SearchSpace
+from katib.model.space import ParentCondition, SearchSpace
 from suggestion_services.tpe.dimensions import Dimension
 
 Group = Mapping[str, BaseDistribution]
@@ -24,7 +24,7 @@ class Branches:
         self._dimensions = dimensions
         condition_of = {condition.parameter: condition for condition in space.conditions}
         names = [p.name for p in space.parameters if p.name not in condition_of]
-        groups: dict[Any, tuple[Condition | None, dict[str, BaseDistribution]]] = {}
+        groups: dict[Any, tuple[ParentCondition | None, dict[str, BaseDistribution]]] = {}
         for name in [*names, *condition_of]:  # parents first
             condition = condition_of.get(name)
             key = (condition.parent, condition.values) if condition else None
@@ -50,7 +50,7 @@ class Branches:
                 names.update(group)
                 yield group
 
-    def _is_met(self, condition: Condition, params: Mapping[str, Any]) -> bool:
+    def _is_met(self, condition: ParentCondition, params: Mapping[str, Any]) -> bool:
         dimension = self._dimensions[condition.parent]
         if condition.parent not in params:
             return dimension.distribution.single() and dimension.parameter.at(0) in condition.values

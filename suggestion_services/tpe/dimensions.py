@@ -25,7 +25,7 @@ from optuna.distributions import (
 from optuna.trial import Trial
 from typing_extensions import override
 
-from katib.model.space import Choice, Grid, Interval, Parameter, Value
+from katib.model.space import Grid, Interval, Parameter, Value, ValueList
 from katib.model.types import Distribution
 
 _INT_LIMIT = 2**53  # beyond it Optuna's floats cannot distinguish neighbors
@@ -97,9 +97,9 @@ def dimension_of(parameter: Parameter) -> Dimension:
             return _Same(parameter, FloatDistribution(spread.low, spread.high, log=log))
         case Grid(spread=None, count=count) if count <= _INT_LIMIT:
             return _Index(parameter, IntDistribution(0, count - 1))
-        case Choice(ordered=True, values=values):
+        case ValueList(ordered=True, values=values):
             return _Index(parameter, IntDistribution(0, len(values) - 1))
-        case Choice(values=values):
+        case ValueList(values=values):
             return _Same(parameter, CategoricalDistribution(values))
         case _:
             return _Share(parameter, FloatDistribution(0.0, 1.0))

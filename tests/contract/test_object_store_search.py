@@ -9,19 +9,27 @@ import pytest
 
 from katib.engine.databases.sqlite import open_database
 from katib.engine.runtime.objects import Key, Object, ObjectStore
-from katib.engine.runtime.search import Facts, FactsOf, Found, Order, Query, SearchableStore, search_in
+from katib.engine.runtime.search import (
+    FactsOf,
+    ObjectFacts,
+    SearchableStore,
+    SearchPage,
+    SearchQuery,
+    SortOrder,
+    search_in,
+)
 from katib.engine.stores.memory import MemoryStore
 from katib.engine.stores.sql import SqlStore
 from katib.errors import InvalidError
 from tests.support.stores import STATUS_KINDS, WIDGET, changed, widget
 
-Search = Callable[[Query], Found | None]
+Search = Callable[[SearchQuery], SearchPage | None]
 
 
-def facts_of(obj: Object) -> tuple[Facts, object]:
+def facts_of(obj: Object) -> tuple[ObjectFacts, object]:
     spec, metadata = obj["spec"], obj["metadata"]
     state = obj.get("status", {}).get("state", "new")
-    facts = Facts(spec["team"], state, metadata["name"], spec.get("cost", float("inf")), spec.get("brevity", 0.0))
+    facts = ObjectFacts(spec["team"], state, metadata["name"], spec.get("cost", float("inf")), spec.get("brevity", 0.0))
     return facts, (metadata["name"], state)
 
 
@@ -37,7 +45,7 @@ def searched(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[O
         return
     memory = MemoryStore(STATUS_KINDS, facts=FACTS)
 
-    def by_pass(query: Query) -> Found:
+    def by_pass(query: SearchQuery) -> SearchPage:
         found = reversed(memory.list(query.kind).items)
         return search_in(((f"{int(obj['metadata']['name'][2:]):04}", obj) for obj in found), FACTS, query)
 
@@ -56,7 +64,7 @@ def search(searched: tuple[ObjectStore, Search]) -> Callable[..., list[int]]:
         numbers: list[int] = []
         cursor, total = "", None
         while True:
-            found = searched[1](Query(WIDGET, "one", limit=limit, after=cursor, **options))  # type: ignore[arg-type]
+            found = searched[1](SearchQuery(WIDGET, "one", limit=limit, after=cursor, **options))  # type: ignore[arg-type]
             assert found is not None
             assert total in (None, found.total)
             assert len(found.items) <= limit
@@ -81,7 +89,7 @@ def test_the_smallest_cost_comes_first_equal_ones_in_order_of_creation_and_none_
 ) -> None:
     fill(store, {"cost": 0.5}, {}, {"cost": -1.5}, {"cost": 0.5}, {}, {"cost": 1e-300})
 
-    assert search(limit, order=Order.COST) == [2, 5, 0, 3, 1, 4]
+    assert search(limit, order=SortOrder.COST) == [2, 5, 0, 3, 1, 4]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 500])
@@ -91,8 +99,8 @@ def test_every_order_is_whole_on_pages_of_any_size(
     fill(store, *({"brevity": -float(number % 4)} for number in range(11)))
 
     assert search(limit) == list(range(11))
-    assert search(limit, order=Order.BREVITY) == [3, 7, 2, 6, 10, 1, 5, 9, 0, 4, 8]
-    assert search(limit, order=Order.NAME) == [0, 1, 10, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert search(limit, order=SortOrder.BREVITY) == [3, 7, 2, 6, 10, 1, 5, 9, 0, 4, 8]
+    assert search(limit, order=SortOrder.NAME) == [0, 1, 10, 2, 3, 4, 5, 6, 7, 8, 9]
 
 
 def test_facts_follow_every_write_and_go_with_their_object(
@@ -103,9 +111,9 @@ def test_facts_follow_every_write_and_go_with_their_object(
     store.patch(ended, {"spec": {"cost": 0.5}})
     store.delete(WIDGET, Key("team", "w-0"))
 
-    assert search(order=Order.COST) == [2, 1]
+    assert search(order=SortOrder.COST) == [2, 1]
     assert search(states=frozenset({"ended"})) == [2]
-    assert search(states=frozenset({"ended", "new"}), order=Order.COST) == [2, 1]
+    assert search(states=frozenset({"ended", "new"}), order=SortOrder.COST) == [2, 1]
     assert search(states=frozenset({"lost"})) == []
 
 
@@ -113,12 +121,12 @@ def test_a_cursor_stays_good_while_objects_come_and_go(
     store: ObjectStore, searched: tuple[ObjectStore, Search]
 ) -> None:
     fill(store, {"cost": 1.0}, {"cost": 2.0}, {"cost": 3.0})
-    first = searched[1](Query(WIDGET, "one", order=Order.COST, limit=2))
+    first = searched[1](SearchQuery(WIDGET, "one", order=SortOrder.COST, limit=2))
     assert first is not None
     for number in (0, 1):
         store.delete(WIDGET, Key("team", f"w-{number}"))
     store.create(widget("w-7", spec={"team": "one", "cost": 0.0}))
-    rest = searched[1](Query(WIDGET, "one", order=Order.COST, after=first.cursor))
+    rest = searched[1](SearchQuery(WIDGET, "one", order=SortOrder.COST, after=first.cursor))
 
     assert rest is not None
     assert [obj["metadata"]["name"] for obj in rest.items] == ["w-2"]
@@ -129,21 +137,21 @@ def test_a_cursor_of_another_list_is_bad_input(
     store: ObjectStore, searched: tuple[ObjectStore, Search], cursor: str
 ) -> None:
     with pytest.raises(InvalidError):
-        searched[1](Query(WIDGET, "one", after=cursor))
+        searched[1](SearchQuery(WIDGET, "one", after=cursor))
 
 
 def test_a_store_without_facts_says_so() -> None:
     store = MemoryStore(STATUS_KINDS)
 
     assert isinstance(store, SearchableStore)
-    assert store.search(Query(WIDGET, "one")) is None
+    assert store.search(SearchQuery(WIDGET, "one")) is None
 
 
 def test_the_facts_of_an_older_file_are_derived_when_it_is_opened(tmp_path: Path) -> None:
     with open_database(tmp_path / "objects.db") as database:
         fill(SqlStore(database, STATUS_KINDS), {"cost": 2.0}, {"cost": 1.0})
     with open_database(tmp_path / "objects.db") as database:
-        found = SqlStore(database, STATUS_KINDS, facts=FACTS).search(Query(WIDGET, "one", order=Order.COST))
+        found = SqlStore(database, STATUS_KINDS, facts=FACTS).search(SearchQuery(WIDGET, "one", order=SortOrder.COST))
 
     assert found is not None
     assert [obj["metadata"]["name"] for obj in found.items] == ["w-1", "w-0"]

@@ -18,9 +18,9 @@ from katib.errors import AlreadyExistsError, ForbiddenError, UnavailableError
 from katib.places.cluster.installation_key import write_keys
 from katib.wire.rpc._generated import health_pb2
 from katib.wire.rpc._generated.health_pb2_grpc import HealthStub
-from katib.wire.rpc.credentials import Credentials
+from katib.wire.rpc.credentials import DbManagerCredentials
 from katib.wire.rpc.db_manager_client import DbManagerClient
-from katib.wire.rpc.tokens import Claims, Role, Tokens
+from katib.wire.rpc.tokens import CallerRole, TokenClaims, TokenSigner
 from tests.support.cli import KATIB, environment, katib_here
 from tests.support.observations import reading
 from tests.support.ports import free_port
@@ -181,11 +181,12 @@ def test_a_manager_needs_no_client_of_kubernetes() -> None:
 
 def test_a_manager_with_a_key_asks_for_tokens_and_keeps_in_its_database_whose_logs_are_whose(tmp_path: Path) -> None:
     write_keys(tmp_path / "keys", [b"k" * 32])
-    tokens = Tokens([b"k" * 32])
+    tokens = TokenSigner([b"k" * 32])
     url = f"sqlite:///{tmp_path / 'katib.db'}"
     settings = {"KATIB_DB_URL": url, "KATIB_DB_MANAGER_KEY_FILE": str(tmp_path / "keys")}
     team, others = (
-        Credentials(tokens.token_of(Claims(Role.CONTROLLER, namespace))) for namespace in ("team", "others")
+        DbManagerCredentials(tokens.token_of(TokenClaims(CallerRole.CONTROLLER, namespace)))
+        for namespace in ("team", "others")
     )
     with running(tmp_path, **settings) as (_, address, log):
         eventually(lambda: serves(address))

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 import grpc
 import pytest
 
-from katib.wire.rpc.credentials import Credentials
+from katib.wire.rpc.credentials import DbManagerCredentials
 from katib.wire.rpc.db_manager import DbManagerServer, serve_db_manager
 from katib.wire.rpc.log_guard import LogGuard, MemoryAccessList
-from katib.wire.rpc.tokens import Claims, Role, Tokens
+from katib.wire.rpc.tokens import CallerRole, TokenClaims, TokenSigner
 from tests.support.observations import MemoryObservationLog
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
-TOKENS = Tokens([b"k" * 32])
+TOKENS = TokenSigner([b"k" * 32])
 TRIAL = "demo-1"
 NAMES = ("PYTHONPATH", "PATH", "HOME", "LD_LIBRARY_PATH", "PYTHONDONTWRITEBYTECODE")
 
@@ -47,7 +47,7 @@ class World:
     def start(self, code: str, *, trial: str = TRIAL, token_of: str = TRIAL, **variables: str) -> subprocess.Popen[str]:
         environment = {
             **{name: os.environ[name] for name in NAMES if name in os.environ},
-            **Credentials(TOKENS.token_of(Claims(Role.TRIAL, "", token_of))).variables,
+            **DbManagerCredentials(TOKENS.token_of(TokenClaims(CallerRole.TRIAL, "", token_of))).variables,
             "KATIB_TRIAL_NAME": trial,
             "KATIB_DB_MANAGER_ADDRESS": self.address,
             **variables,
@@ -130,7 +130,7 @@ katib.report(loss=2)
 )
 def test_bytes_that_are_not_utf_8_are_refused_and_disturb_nobody(world: World, method: str) -> None:
     """Sent by hand: no library of Protocol Buffers writes such a text."""
-    token = Credentials(TOKENS.token_of(Claims(Role.TRIAL, "", TRIAL)))
+    token = DbManagerCredentials(TOKENS.token_of(TokenClaims(CallerRole.TRIAL, "", TRIAL)))
     bad = b"\x0a\x08" + TRIAL.encode()[:4] + b"\xff\xfe\xfd\xfc"
     with token.channel(world.address) as channel, pytest.raises(grpc.RpcError) as caught:
         channel.unary_unary(f"/{method}", lambda data: data, lambda data: data)(

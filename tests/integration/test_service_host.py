@@ -19,7 +19,7 @@ import pytest
 from katib.engine.algorithm_services.catalog import Catalog
 from katib.engine.algorithm_services.config import ServicesConfig
 from katib.engine.algorithm_services.plan import ServiceId, ServicePlan, own_plan
-from katib.engine.algorithm_services.states import Timing
+from katib.engine.algorithm_services.states import ServiceTiming
 from katib.errors import Backoff, InvalidError, TerminalError, UnavailableError
 from katib.model.configuration import read_configuration
 from katib.model.types import Experiment
@@ -32,7 +32,7 @@ from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 SERVICE = ROOT / "tests" / "support" / "service_process.py"
-QUICK = Timing(call=60, start=60, stop=0.3, idle=60, restart=Backoff(0.01, 0.05))
+QUICK = ServiceTiming(call=60, start=60, stop=0.3, idle=60, restart=Backoff(0.01, 0.05))
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ class Hosts:
         self._processes = processes
         self._opened: list[ServiceHost] = []
 
-    def open(self, *plans: ServicePlan, timing: Timing = QUICK, **options: Any) -> ServiceHost:
+    def open(self, *plans: ServicePlan, timing: ServiceTiming = QUICK, **options: Any) -> ServiceHost:
         host = ServiceHost(
             self._processes, self.logs, plans={plan.id: plan for plan in plans}, timing=timing, **options
         )
@@ -173,7 +173,7 @@ def test_a_prewarmed_service_is_the_one_that_is_used(hosts: Hosts) -> None:
 
 
 def test_an_idle_service_stops_and_comes_back_when_needed(hosts: Hosts) -> None:
-    timing = Timing(start=60, stop=0.3, idle=0.05)
+    timing = ServiceTiming(start=60, stop=0.3, idle=0.05)
     host, experiment = hosts.open(a_plan(), timing=timing), an_object()
     first = pid_behind(ready(host, experiment), experiment)
 
@@ -186,7 +186,7 @@ def test_an_idle_service_stops_and_comes_back_when_needed(hosts: Hosts) -> None:
 
 
 def test_a_service_is_not_idle_while_one_of_its_experiments_goes_on(hosts: Hosts) -> None:
-    host = hosts.open(a_plan(), timing=Timing(start=60, stop=0.3, idle=0.0))
+    host = hosts.open(a_plan(), timing=ServiceTiming(start=60, stop=0.3, idle=0.0))
     one, two = an_object(name="one"), an_object(name="two")
     host.service_for(one)
     host.service_for(two)
@@ -445,7 +445,7 @@ def test_a_command_that_does_not_exist_fails_at_once(hosts: Hosts) -> None:
 
 
 def test_a_process_that_never_listens_is_ended_and_named(hosts: Hosts) -> None:
-    timing = Timing(start=0.1, stop=0.1, restart=Backoff(0.01, 0.05))
+    timing = ServiceTiming(start=0.1, stop=0.1, restart=Backoff(0.01, 0.05))
     host = hosts.open(a_plan("deaf"), timing=timing)
 
     text = failure(host, an_object())

@@ -17,7 +17,7 @@ from katib.errors import FieldError, InvalidError
 from katib.model.metrics import BatchId, LogAccess, MetricLog
 from katib.model.names import REMEDY
 from katib.wire.rpc.log_guard import LogGuard, MemoryAccessList
-from katib.wire.rpc.tokens import Claims, Role, Tokens
+from katib.wire.rpc.tokens import CallerRole, TokenClaims, TokenSigner
 from metrics_collector.container_processes import all_processes, command_line, read_process
 from tests.support.sidecar import TRIAL, Pod, early_stopping, pod_processes
 from tests.support.waiting import eventually
@@ -201,7 +201,7 @@ def test_a_reading_that_the_db_manager_refuses_costs_only_itself(pod: Pod, monke
 
 
 def test_the_sidecar_reports_with_the_token_of_its_trial_and_without_it_says_why_not(pod: Pod) -> None:
-    tokens = Tokens([b"k" * 32])
+    tokens = TokenSigner([b"k" * 32])
     pod.database_goes()
     pod.guard = LogGuard(tokens, MemoryAccessList())
     pod.database_comes_back()
@@ -211,7 +211,7 @@ def test_the_sidecar_reports_with_the_token_of_its_trial_and_without_it_says_why
     assert pod.sidecar().wait(60) == 0
     assert pod.readings() == []
     assert "a token is required to report, and none was sent" in pod.news()
-    token = tokens.token_of(Claims(Role.TRIAL, "team", TRIAL))
+    token = tokens.token_of(TokenClaims(CallerRole.TRIAL, "team", TRIAL))
     assert pod.sidecar(KATIB_DB_MANAGER_TOKEN=token, KATIB_POD_UID="another").wait(60) == 0
     assert pod.readings() == ["0.5"]
 

@@ -19,9 +19,9 @@ from katib.model.metrics import PROGRESS
 from katib.model.types import ObjectiveSpec
 from katib.places.cluster.injection import inject
 from katib.places.cluster.installation_key import write_keys
-from katib.wire.rpc.credentials import SERVER_NAME, Credentials
+from katib.wire.rpc.credentials import SERVER_NAME, DbManagerCredentials
 from katib.wire.rpc.db_manager_client import DbManagerClient
-from katib.wire.rpc.tokens import Claims, Role, Tokens
+from katib.wire.rpc.tokens import CallerRole, TokenClaims, TokenSigner
 from katib.wire.serving.certificates import issue
 from tests.support.cli import KATIB, katib, katib_json
 from tests.support.pods import TRIAL, injected_trial, injection_settings, pod
@@ -128,7 +128,7 @@ def test_the_db_manager_of_a_cluster_takes_it_from_a_pod_as_the_webhook_makes_it
     tmp_path: Path, script: str, metric: str, *, tls: bool
 ) -> None:
     """The pod is a process with the variables and the files of its container."""
-    (log, status), tokens = (f"127.0.0.1:{free_port()}" for _ in range(2)), Tokens([b"k" * 32])
+    (log, status), tokens = (f"127.0.0.1:{free_port()}" for _ in range(2)), TokenSigner([b"k" * 32])
     write_keys(tmp_path / "keys", [b"k" * 32])
     issued = issue([SERVER_NAME, "127.0.0.1"], datetime.now(UTC), timedelta(days=1))
     (tmp_path / "tls.crt").write_bytes(issued.certificate.chain)
@@ -137,9 +137,9 @@ def test_the_db_manager_of_a_cluster_takes_it_from_a_pod_as_the_webhook_makes_it
     options = ["--listen-address", log, "--status-address", status, "--key-file", str(tmp_path / "keys")]
     options += ["--tls-dir", str(tmp_path)] if tls else []
     trial = injected_trial(objective=ObjectiveSpec(type="minimize", objective_metric_name=metric))
-    handed = Credentials(tokens.token_of(Claims(Role.TRIAL, trial.namespace, TRIAL)), authority)
+    handed = DbManagerCredentials(tokens.token_of(TokenClaims(CallerRole.TRIAL, trial.namespace, TRIAL)), authority)
     injected = inject(pod("train"), trial, injection_settings(credentials=handed, status_address=status))
-    controller = Credentials(tokens.token_of(Claims(Role.CONTROLLER, trial.namespace)), authority)
+    controller = DbManagerCredentials(tokens.token_of(TokenClaims(CallerRole.CONTROLLER, trial.namespace)), authority)
     server = subprocess.Popen([*KATIB, "db-manager", "--url", f"sqlite:///{tmp_path / 'log.db'}", *options])
     try:
         with closing(DbManagerClient(log, credentials=controller)) as client:

@@ -16,7 +16,7 @@ from katib.engine.databases.sqlite import open_database
 from katib.engine.observations import SqlObservationLog
 from katib.engine.observations.statements import Statements
 from katib.engine.observations.summaries import NotComputableError, metric_summary
-from katib.engine.observations.tables import Layout, Transactions
+from katib.engine.observations.tables import TableLayout, Transactions
 from katib.model.metrics import MetricLog
 from katib.model.summary import observation_of
 from tests.support.observations import reading
@@ -37,7 +37,7 @@ printed = st.one_of(
 )
 logs = st.lists(st.tuples(printed, st.integers(0, 3), st.none() | st.integers(0, 1)), min_size=1, max_size=8)
 
-CURVE = Statements(Layout()).curve
+CURVE = Statements(TableLayout()).curve
 
 
 @contextmanager

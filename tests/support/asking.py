@@ -20,10 +20,10 @@ from katib.service.tuning.ports import CallersLog, Records
 from katib.service.tuning.service import Diagnosis, RecordedEvent, TuningService
 from katib.service.tuning.stored_service import ObjectTuningService
 from katib.service.tuning.submission import Gate, StoredObjects
-from katib.wire.rpc.credentials import NO_CREDENTIALS, Credentials
+from katib.wire.rpc.credentials import NO_CREDENTIALS, DbManagerCredentials
 from katib.wire.rpc.db_manager import serve_db_manager
 from katib.wire.rpc.log_guard import LogGuard, MemoryAccessList
-from katib.wire.rpc.tokens import MIN_KEY_BYTES, Claims, Role, Tokens
+from katib.wire.rpc.tokens import MIN_KEY_BYTES, CallerRole, TokenClaims, TokenSigner
 from tests.support.cluster import KeptLogs, events_in, no_forward
 from tests.support.controllers import FakeServices, World
 from tests.support.faulty_store import FailOn, FaultyStore
@@ -85,20 +85,20 @@ def over_cluster(fail_on: FailOn = lambda _call: None, *, has_key: bool = True) 
         fail_on: What calls of the user's store meet.
         has_key: Whether the user may read the key of the installation.
     """
-    tokens = Tokens([b"k" * MIN_KEY_BYTES])
+    tokens = TokenSigner([b"k" * MIN_KEY_BYTES])
 
-    def signed(role: Role, namespace: str) -> Credentials:
-        return Credentials(tokens.token_of(Claims(role, namespace)))
+    def signed(role: CallerRole, namespace: str) -> DbManagerCredentials:
+        return DbManagerCredentials(tokens.token_of(TokenClaims(role, namespace)))
 
     with World() as world, ExitStack() as stack:
         guard = LogGuard(tokens, MemoryAccessList(), trusts_loopback=False)
         server = serve_db_manager(world.observations, "127.0.0.1:0", guard=guard)
         stack.callback(lambda: server.stop(0))
         store, clock = FaultyStore(world.store, fail_on), world.clock
-        writing = partial(signed, Role.CONTROLLER) if has_key else lambda _namespace: NO_CREDENTIALS
+        writing = partial(signed, CallerRole.CONTROLLER) if has_key else lambda _namespace: NO_CREDENTIALS
         core = Core("kubeflow", store)
         access = MetricsAccess(
-            server.address, store, core.namespace, no_forward, clock, partial(signed, Role.READER), writing
+            server.address, store, core.namespace, no_forward, clock, partial(signed, CallerRole.READER), writing
         )
         yield make_tuning_service(
             store,

@@ -32,7 +32,7 @@ from katib.places.cluster.installation_key import SECRET_NAME, ensure_keys
 from katib.places.cluster.store import KubernetesStore
 from katib.wire.rpc.db_manager import serve_db_manager
 from katib.wire.rpc.log_guard import LogGuard
-from katib.wire.rpc.tokens import Tokens
+from katib.wire.rpc.tokens import TokenSigner
 from tests.support.api_server import ApiServer
 from tests.support.experiments import an_experiment
 from tests.support.ports import free_port
@@ -248,7 +248,7 @@ class ControlPlane:
 
     def start_db_manager(self) -> None:
         """Serve the log as a pod of ours does, with the key of the installation."""
-        tokens = Tokens(ensure_keys(self.store, Key(self.core_namespace, SECRET_NAME)))
+        tokens = TokenSigner(ensure_keys(self.store, Key(self.core_namespace, SECRET_NAME)))
         self.log_guard = LogGuard(tokens, self._access)
         self._db_manager = serve_db_manager(self.log, self.db_manager_address, guard=self.log_guard)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
-from katib.engine.runtime.objects import Key, Kind, Object, ObjectList, ObjectStore, TellingWatch, Watch, WatchEvent
+from katib.engine.runtime.objects import Key, Kind, NotifyingWatch, Object, ObjectList, ObjectStore, Watch, WatchEvent
 
 R = TypeVar("R")
 
@@ -142,7 +142,7 @@ class _FaultyWatch:
         return event
 
     def tell(self, on_change: Callable[[], None]) -> None:
-        assert isinstance(self._inner, TellingWatch)
+        assert isinstance(self._inner, NotifyingWatch)
         self._inner.tell(on_change)
 
     def take(self) -> Iterator[WatchEvent]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from katib.doors.kube_api.columns import AGE
-from katib.doors.kube_api.resources import RESOURCES, Resource
+from katib.doors.kube_api.resources import RESOURCES, ServedResource
 from katib.doors.kube_api.server import KubernetesServer
 from katib.engine.runtime.objects import Object, ObjectStore, Watch, WatchEvent
 from katib.engine.stores.sql import SqlStore
@@ -113,7 +113,7 @@ def kube_api_home(store: SqlStore, directory: Path) -> Iterator[Home]:
     served = [
         *RESOURCES,
         *(
-            Resource(kind, f"{kind.kind.lower()}s", (AGE,), subresources=("status",) if kind in having else ())
+            ServedResource(kind, f"{kind.kind.lower()}s", (AGE,), subresources=("status",) if kind in having else ())
             for kind, having in kinds
         ),
     ]

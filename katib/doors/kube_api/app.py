@@ -24,11 +24,11 @@ from katib.doors.kube_api.bodies import flag, media_type_of, options_of, read_bo
 from katib.doors.kube_api.columns import value_at
 from katib.doors.kube_api.list_options import list_options_of
 from katib.doors.kube_api.logs import log_chunks
-from katib.doors.kube_api.objects import Answer, Objects, Options, Target
+from katib.doors.kube_api.objects import ObjectService, RequestTarget, WriteOptions, WriteResult
 from katib.doors.kube_api.openapi import Descriptions
 from katib.doors.kube_api.patches import APPLY_PATCH, PATCHES
-from katib.doors.kube_api.representations import WHOLE, Form, form_of
-from katib.doors.kube_api.resources import RESOURCES, REVIEWS, Resource, by_path
+from katib.doors.kube_api.representations import WHOLE, Representation, form_of
+from katib.doors.kube_api.resources import RESOURCES, REVIEWS, ServedResource, by_path
 from katib.doors.kube_api.selectors import Selector, selector_of
 from katib.doors.kube_api.sockets import send_lines
 from katib.doors.kube_api.statuses import StatusError, bad_request, status_of
@@ -63,7 +63,7 @@ _VERBS: Mapping[tuple[str, bool], str] = {
 
 
 def create_app(
-    home: ObjectHome, closing: Closing, pages: Mapping[str, Page], resources: Sequence[Resource] = RESOURCES
+    home: ObjectHome, closing: Closing, pages: Mapping[str, Page], resources: Sequence[ServedResource] = RESOURCES
 ) -> Starlette:
     """Return the application.
 
@@ -73,7 +73,7 @@ def create_app(
         pages: Pages for monitoring, for `/readyz`.
         resources: The served kinds.
     """
-    api, described = _Api(Objects(home), closing, by_path(resources)), Descriptions(home.structures)
+    api, described = _Api(ObjectService(home), closing, by_path(resources)), Descriptions(home.structures)
     routes = [
         Route("/", _answering(lambda _request: discovery.paths(resources))),
         Route("/version", _answering(lambda _request: discovery.version())),
@@ -109,9 +109,9 @@ class _WithoutLastSlash:
 
 @dataclass(frozen=True, slots=True)
 class _Api:
-    objects: Objects
+    objects: ObjectService
     closing: Closing
-    resources: Mapping[tuple[str, str], Resource]
+    resources: Mapping[tuple[str, str], ServedResource]
 
     async def answer(self, request: Request) -> Response:
         """Answer a request about objects."""
@@ -131,7 +131,7 @@ class _Api:
                 raise
             return _refusal(error, target.resource, target.name or getattr(request.state, "name", ""))
 
-    async def _answer(self, request: Request, target: Target) -> Response:
+    async def _answer(self, request: Request, target: RequestTarget) -> Response:
         verb = _VERBS.get((request.method, bool(target.name)), "")
         if verb == "list" and flag(request.query_params, "watch"):
             verb = "watch"
@@ -140,7 +140,7 @@ class _Api:
             return await self._log(request, target)
         if verb in ("create", "update", "patch"):
             return await self._write(request, target, verb)
-        handlers: Mapping[str, Callable[[Request, Target], Awaitable[Response]]] = {
+        handlers: Mapping[str, Callable[[Request, RequestTarget], Awaitable[Response]]] = {
             "get": self._get,
             "list": self._list,
             "watch": self._watch,
@@ -149,7 +149,7 @@ class _Api:
         }
         return await handlers[verb](request, target)
 
-    async def _get(self, request: Request, target: Target) -> Response:
+    async def _get(self, request: Request, target: RequestTarget) -> Response:
         since = {name: text for name, text in request.query_params.items() if name == "resourceVersion"}
         options = list_options_of(since, is_watch=False)
 
@@ -160,7 +160,7 @@ class _Api:
         obj = await run_in_threadpool(read)
         return _respond_with(request, target, obj)
 
-    async def _list(self, request: Request, target: Target) -> Response:
+    async def _list(self, request: Request, target: RequestTarget) -> Response:
         options = list_options_of(request.query_params, is_watch=False)
         selector, form, limit = _selector(request, target), _form(request), options.limit
         if form.name == "Table" and limit >= _CHUNK_OF_KUBECTL:
@@ -174,10 +174,10 @@ class _Api:
 
         return Response(await run_in_threadpool(read), media_type="application/json")
 
-    async def _watch(self, request: Request, target: Target) -> Response:
+    async def _watch(self, request: Request, target: RequestTarget) -> Response:
         return StreamingResponse(await self._changes(request, target), media_type="application/json")
 
-    async def _changes(self, request: HTTPConnection, target: Target) -> AsyncIterator[bytes]:
+    async def _changes(self, request: HTTPConnection, target: RequestTarget) -> AsyncIterator[bytes]:
         options, selector = list_options_of(request.query_params, is_watch=True), _selector(request, target)
         if options.initial:
             options.require_known(await run_in_threadpool(self.objects.revision, target))
@@ -198,7 +198,7 @@ class _Api:
             return
         await send_lines(socket, chunks)
 
-    async def _write(self, request: Request, target: Target, verb: str) -> Response:
+    async def _write(self, request: Request, target: RequestTarget, verb: str) -> Response:
         options, media_type = options_of(request.query_params), media_type_of(request.headers.get("content-type", ""))
         if verb == "patch" and media_type not in PATCHES:
             raise StatusError(415, f"{media_type} is not the type of a patch; send {', '.join(PATCHES)}")
@@ -206,7 +206,7 @@ class _Api:
         if media_type != APPLY_PATCH and not options.manager:  # the default manager is the client's program
             program = request.headers.get("user-agent", "").partition("/")[0].strip()
             options = replace(options, manager=program or "unknown")
-        writes: Mapping[str, Callable[[Target, Any, Options], Answer]] = {
+        writes: Mapping[str, Callable[[RequestTarget, Any, WriteOptions], WriteResult]] = {
             "create": self.objects.create,
             "update": self.objects.update,
             "patch": self.objects.apply if media_type == APPLY_PATCH else partial(self.objects.patch, media_type),
@@ -216,13 +216,13 @@ class _Api:
         status = HTTPStatus.CREATED if answer.is_new else HTTPStatus.OK
         return _respond_with(request, target, answer.body, status, answer)
 
-    async def _delete(self, request: Request, target: Target) -> Response:
+    async def _delete(self, request: Request, target: RequestTarget) -> Response:
         delete_options = await _delete_options(request)
         options = options_of(request.query_params, delete_options)
         answer = await run_in_threadpool(self.objects.delete, target, delete_options, options)
         return respond(answer.body)
 
-    async def _delete_all(self, request: Request, target: Target) -> Response:
+    async def _delete_all(self, request: Request, target: RequestTarget) -> Response:
         delete_options, selector = await _delete_options(request), _selector(request, target)
         list_options_of(request.query_params, is_watch=False)
         options = options_of(request.query_params, delete_options)
@@ -230,12 +230,12 @@ class _Api:
         text = WHOLE.many(target.resource, map(encode, found), {"resourceVersion": ""})
         return Response(text, media_type="application/json")
 
-    async def _log(self, request: Request, target: Target) -> Response:
+    async def _log(self, request: Request, target: RequestTarget) -> Response:
         chunks = await run_in_threadpool(log_chunks, self.objects, target, request.query_params)
         return StreamingResponse(byte_stream(lambda: chunks, self.closing), media_type="text/plain")
 
 
-def target_of(resources: Mapping[tuple[str, str], Resource], api_version: str, path: list[str]) -> Target:
+def target_of(resources: Mapping[tuple[str, str], ServedResource], api_version: str, path: list[str]) -> RequestTarget:
     """Return the target of a path.
 
     Args:
@@ -257,7 +257,7 @@ def target_of(resources: Mapping[tuple[str, str], Resource], api_version: str, p
         raise StatusError(404, f"{resource.title} has no subresource {subresource}")
     if name and resource.is_namespaced and not namespace:
         raise StatusError(404, f"{resource.title} are in namespaces; name one in the path")
-    return Target(resource, namespace, name, subresource)
+    return RequestTarget(resource, namespace, name, subresource)
 
 
 def _not_served(api_version: str, plural: str) -> str:
@@ -265,7 +265,7 @@ def _not_served(api_version: str, plural: str) -> str:
     return f"the server could not find the requested resource: {plural} of {api_version} is not served here, {reason}"
 
 
-def _require_verb(target: Target, verb: str, method: str) -> None:
+def _require_verb(target: RequestTarget, verb: str, method: str) -> None:
     resource = target.resource
     allowed = discovery.verbs_of(resource, target.subresource) if target.subresource else list(resource.verbs)
     if verb not in allowed or (verb == "create" and resource.is_namespaced and not target.namespace):
@@ -280,12 +280,12 @@ def _place(request: HTTPConnection) -> tuple[str, list[str]]:
     return api_version, [part for part in parts["path"].split("/") if part]
 
 
-def _selector(request: HTTPConnection, target: Target) -> Selector:
+def _selector(request: HTTPConnection, target: RequestTarget) -> Selector:
     query = request.query_params
     return selector_of(target.resource.kind.kind, query.get("labelSelector", ""), query.get("fieldSelector", ""))
 
 
-def _form(request: HTTPConnection) -> Form:
+def _form(request: HTTPConnection) -> Representation:
     return form_of(request.headers.get("accept", ""), request.query_params.get("includeObject", ""))
 
 
@@ -300,7 +300,7 @@ async def _delete_options(request: Request) -> Json:
 
 
 def _respond_with(
-    request: Request, target: Target, obj: Object, status: int = HTTPStatus.OK, answer: Answer | None = None
+    request: Request, target: RequestTarget, obj: Object, status: int = HTTPStatus.OK, answer: WriteResult | None = None
 ) -> Response:
     shown = obj if obj.get("kind") == "Status" else _form(request).one(target.resource, obj, datetime.now(UTC))
     return respond(shown, status, answer.warnings if answer is not None else ())
@@ -327,7 +327,7 @@ def _answering(read: Callable[[Request], Json | None]) -> Callable[[Request], Aw
     return answer
 
 
-def _groups(resources: Sequence[Resource], request: Request, *, core: bool) -> Json:
+def _groups(resources: Sequence[ServedResource], request: Request, *, core: bool) -> Json:
     for choice in request.headers.get("accept", "").split(","):
         given = dict(part.strip().partition("=")[::2] for part in choice.split(";")[1:])
         if given.get("as") == discovery.AGGREGATED and given.get("v") == "v2":
@@ -335,7 +335,7 @@ def _groups(resources: Sequence[Resource], request: Request, *, core: bool) -> J
     return discovery.api_versions() if core else discovery.group_list(resources)
 
 
-def _resource_list(resources: Sequence[Resource], request: Request) -> Json | None:
+def _resource_list(resources: Sequence[ServedResource], request: Request) -> Json | None:
     return discovery.resource_list(resources, f"{request.path_params['group']}/{request.path_params['version']}")
 
 
@@ -360,7 +360,7 @@ def _health(pages: Mapping[str, Page]) -> Callable[[Request], Awaitable[Response
     return answer
 
 
-def _refusal(error: BaseException, resource: Resource | None = None, name: str = "") -> Response:
+def _refusal(error: BaseException, resource: ServedResource | None = None, name: str = "") -> Response:
     status = status_of(error, resource, name)
     response = respond(status, status["code"])
     if seconds := status.get("details", {}).get("retryAfterSeconds"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from katib.doors.kube_api.objects import Options
+from katib.doors.kube_api.objects import WriteOptions
 from katib.doors.kube_api.patches import APPLY_PATCH, PATCHES
 from katib.doors.kube_api.protobuf import MEDIA_TYPE, read_protobuf
 from katib.doors.kube_api.statuses import StatusError, bad_request
@@ -76,7 +76,7 @@ def _read_yaml(body: bytes) -> Any:
     return documents[0].data
 
 
-def options_of(query: Query, delete_options: Any = None) -> Options:
+def options_of(query: Query, delete_options: Any = None) -> WriteOptions:
     """Return the options of a write.
 
     Args:
@@ -93,7 +93,7 @@ def options_of(query: Query, delete_options: Any = None) -> Options:
     validation = query.get("fieldValidation") or "Warn"
     if validation not in _VALIDATIONS:
         raise bad_request(f"fieldValidation: {validation!r} is not one of {', '.join(_VALIDATIONS)}")
-    return Options(bool(dry_run or named), validation, query.get("fieldManager", ""), flag(query, "force"))
+    return WriteOptions(bool(dry_run or named), validation, query.get("fieldManager", ""), flag(query, "force"))
 
 
 def flag(query: Query, name: str) -> bool:

@@ -14,7 +14,7 @@ from katib.service.tuning.replicas import ready_words, restarts_of, state_words
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """One column.
 
     Attributes:
@@ -135,60 +135,60 @@ def _of_pod(words: Callable[[dict[str, Any]], Any]) -> Callable[[Object, datetim
     return lambda obj, _now: words(dict(obj))
 
 
-AGE = Column("Age", since("metadata", "creationTimestamp"))
-TYPE_AND_STATUS = (Column("Type", _last_condition("type")), Column("Status", _last_condition("status")))
-REASON = Column("Reason", _last_condition("reason"))
-STATE = (Column("State", _last_condition("type")), AGE)
+AGE = TableColumn("Age", since("metadata", "creationTimestamp"))
+TYPE_AND_STATUS = (TableColumn("Type", _last_condition("type")), TableColumn("Status", _last_condition("status")))
+REASON = TableColumn("Reason", _last_condition("reason"))
+STATE = (TableColumn("State", _last_condition("type")), AGE)
 EXPERIMENT = (
-    Column("Type", _unless_interrupted("type", "Interrupted")),
-    Column("Status", _unless_interrupted("status", "True")),
+    TableColumn("Type", _unless_interrupted("type", "Interrupted")),
+    TableColumn("Status", _unless_interrupted("status", "True")),
     REASON,
-    Column("Done", at("status", "trialsCompleted"), "integer"),
-    Column("Best", _latest("status", "currentOptimalTrial", "observation")),
+    TableColumn("Done", at("status", "trialsCompleted"), "integer"),
+    TableColumn("Best", _latest("status", "currentOptimalTrial", "observation")),
     AGE,
-    Column("Trials", at("status", "trials"), "integer", is_wide=True),
-    Column("Succeeded", at("status", "trialsSucceeded"), "integer", is_wide=True),
-    Column("Best Trial", at("status", "currentOptimalTrial", "bestTrialName"), is_wide=True),
+    TableColumn("Trials", at("status", "trials"), "integer", is_wide=True),
+    TableColumn("Succeeded", at("status", "trialsSucceeded"), "integer", is_wide=True),
+    TableColumn("Best Trial", at("status", "currentOptimalTrial", "bestTrialName"), is_wide=True),
 )
-TRIAL = (*TYPE_AND_STATUS, REASON, AGE, Column("Latest", _latest("status", "observation"), is_wide=True))
+TRIAL = (*TYPE_AND_STATUS, REASON, AGE, TableColumn("Latest", _latest("status", "observation"), is_wide=True))
 SUGGESTION = (
     *TYPE_AND_STATUS,
-    Column("Requested", at("spec", "requests")),
-    Column("Assigned", at("status", "suggestionCount")),
+    TableColumn("Requested", at("spec", "requests")),
+    TableColumn("Assigned", at("status", "suggestionCount")),
     AGE,
 )
 JOB = (
-    Column("Status", lambda obj, _now: _condition_of(obj)),
-    Column("Completions", _completions),
-    Column("Duration", _ran),
+    TableColumn("Status", lambda obj, _now: _condition_of(obj)),
+    TableColumn("Completions", _completions),
+    TableColumn("Duration", _ran),
     AGE,
 )
 JOB_SET = (
-    Column("TerminalState", at("status", "terminalState")),
-    Column("Restarts", at("status", "restarts")),
-    Column("Suspended", at("spec", "suspend")),
+    TableColumn("TerminalState", at("status", "terminalState")),
+    TableColumn("Restarts", at("status", "restarts")),
+    TableColumn("Suspended", at("spec", "suspend")),
     AGE,
 )
 POD = (
-    Column("Ready", _of_pod(ready_words)),
-    Column("Status", _of_pod(state_words)),
-    Column("Restarts", _of_pod(restarts_of), "integer"),
+    TableColumn("Ready", _of_pod(ready_words)),
+    TableColumn("Status", _of_pod(state_words)),
+    TableColumn("Restarts", _of_pod(restarts_of), "integer"),
     AGE,
-    Column("IP", at("status", "podIP"), is_wide=True),
-    Column("Node", at("spec", "nodeName"), is_wide=True),
+    TableColumn("IP", at("status", "podIP"), is_wide=True),
+    TableColumn("Node", at("spec", "nodeName"), is_wide=True),
 )
-NAMESPACE = (Column("Status", at("status", "phase")), AGE)
-CONFIG_MAP = (Column("Data", _count("data"), "integer"), AGE)
-SECRET = (Column("Type", at("type")), Column("Data", _count("data"), "integer"), AGE)
-LEASE = (Column("Holder", at("spec", "holderIdentity")), AGE)
-SERVICE_ACCOUNT = (Column("Secrets", _count("secrets"), "integer"), AGE)
-NAME = Column("Name", at("metadata", "name"), is_name=True)
+NAMESPACE = (TableColumn("Status", at("status", "phase")), AGE)
+CONFIG_MAP = (TableColumn("Data", _count("data"), "integer"), AGE)
+SECRET = (TableColumn("Type", at("type")), TableColumn("Data", _count("data"), "integer"), AGE)
+LEASE = (TableColumn("Holder", at("spec", "holderIdentity")), AGE)
+SERVICE_ACCOUNT = (TableColumn("Secrets", _count("secrets"), "integer"), AGE)
+NAME = TableColumn("Name", at("metadata", "name"), is_name=True)
 EVENT = (
-    Column("Last Seen", _last_seen),
-    Column("Type", at("type")),
-    Column("Reason", at("reason")),
-    Column("Object", _involved),
-    Column("Message", at("message")),
-    Column("Name", at("metadata", "name"), is_wide=True, is_name=True),
+    TableColumn("Last Seen", _last_seen),
+    TableColumn("Type", at("type")),
+    TableColumn("Reason", at("reason")),
+    TableColumn("Object", _involved),
+    TableColumn("Message", at("message")),
+    TableColumn("Name", at("metadata", "name"), is_wide=True, is_name=True),
 )
 """The only kind whose names are not shown first."""

@@ -9,11 +9,11 @@ import platform
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from katib.doors.kube_api.resources import REVIEWS, Resource, group_versions
+from katib.doors.kube_api.resources import REVIEWS, ServedResource, group_versions
 from katib.model.version import __version__
 
 Json = dict[str, Any]
-Resources = Sequence[Resource]
+Resources = Sequence[ServedResource]
 
 MINOR = "36"
 """Minor version of the implemented Kubernetes API; clients within one minor version are supported by its skew
@@ -98,7 +98,7 @@ def _group(name: str, versions: Sequence[str]) -> Json:
     return {"name": name, "versions": known, "preferredVersion": known[0]}
 
 
-def _entries(resource: Resource) -> Iterator[Json]:
+def _entries(resource: ServedResource) -> Iterator[Json]:
     """Yield the entries of a resource and of its subresources."""
     said = {"namespaced": resource.is_namespaced, "kind": resource.kind.kind}
     own = {"name": resource.plural, "singularName": resource.singular, **said, "verbs": list(resource.verbs)}
@@ -107,12 +107,12 @@ def _entries(resource: Resource) -> Iterator[Json]:
         yield {"name": f"{resource.plural}/{name}", "singularName": "", **said, "verbs": verbs_of(resource, name)}
 
 
-def _words(resource: Resource) -> Json:
+def _words(resource: ServedResource) -> Json:
     words = {"shortNames": list(resource.short_names), "categories": list(resource.categories)}
     return {name: texts for name, texts in words.items() if texts}
 
 
-def verbs_of(resource: Resource, subresource: str) -> list[str]:
+def verbs_of(resource: ServedResource, subresource: str) -> list[str]:
     """Return the verbs of a subresource."""
     writes = subresource == "status" and "update" in resource.verbs
     return ["get", "patch", "update"] if writes else ["get"]
@@ -123,7 +123,7 @@ def _aggregated_version(resources: Resources, group_name: str, version_: str) ->
     return {"version": version_, "resources": list(map(_aggregated_resource, found)), "freshness": "Current"}
 
 
-def _aggregated_resource(resource: Resource) -> Json:
+def _aggregated_resource(resource: ServedResource) -> Json:
     kind = {"group": resource.group, "version": resource.version, "kind": resource.kind.kind}
     entry: Json = {
         "resource": resource.plural,
@@ -154,7 +154,7 @@ _ANSWERS: Mapping[str, Json] = {
 }
 
 
-def review(resource: Resource, spec: Any) -> Json:
+def review(resource: ServedResource, spec: Any) -> Json:
     """Return an answered review; the answer is independent of the question.
 
     Args:

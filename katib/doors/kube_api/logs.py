@@ -9,7 +9,7 @@ from functools import partial
 
 from katib.doors.kube_api.bodies import flag, number
 from katib.doors.kube_api.columns import value_at
-from katib.doors.kube_api.objects import Objects, Target
+from katib.doors.kube_api.objects import ObjectService, RequestTarget
 from katib.doors.kube_api.statuses import StatusError, bad_request
 from katib.engine.controllers.kinds import TRIAL
 from katib.engine.runtime.objects import Key, Object
@@ -19,7 +19,7 @@ from katib.service.tuning.ports import Part, TimedLines
 from katib.service.tuning.replicas import COLLECTORS, is_over, trial_of
 
 
-def log_chunks(objects: Objects, target: Target, query: Mapping[str, str]) -> Iterator[bytes]:
+def log_chunks(objects: ObjectService, target: RequestTarget, query: Mapping[str, str]) -> Iterator[bytes]:
     """Return the output of a container in chunks.
 
     Raises:
@@ -58,7 +58,7 @@ def _since(query: Mapping[str, str]) -> datetime | None:
     raise bad_request(f"sinceTime: {text[:40]!r} is not a time as 2026-08-01T12:00:00Z")
 
 
-def _trial_of(objects: Objects, pod: Object) -> Trial:
+def _trial_of(objects: ObjectService, pod: Object) -> Trial:
     """Return the trial of a pod; for the pod of a job without one, a placeholder with which output is found."""
     key = Key(Key.of(pod).namespace, trial_of(pod))
     with suppress(NotFoundError):
@@ -66,7 +66,7 @@ def _trial_of(objects: Objects, pod: Object) -> Trial:
     return Trial(metadata=ObjectMeta(name=key.name, namespace=key.namespace))
 
 
-def _goes_on(objects: Objects, target: Target) -> bool:
+def _goes_on(objects: ObjectService, target: RequestTarget) -> bool:
     with suppress(NotFoundError):
         return not is_over(dict(objects.get(target)))
     return False

@@ -26,12 +26,12 @@ from katib.doors.kube_api.derived import (
     version_at,
 )
 from katib.doors.kube_api.patches import MERGE_PATCH, STRATEGIC_PATCH, patched
-from katib.doors.kube_api.resources import EVENT, Resource
+from katib.doors.kube_api.resources import EVENT, ServedResource
 from katib.doors.kube_api.selectors import EVERYTHING, Selector
 from katib.doors.kube_api.statuses import StatusError, bad_request, conflict, field_conflict, success
 from katib.doors.kube_api.written_events import WrittenEvents
 from katib.engine.controllers.kinds import CONFIG_MAP, EXPERIMENT, OPTIMIZATION_JOB
-from katib.engine.runtime.objects import Key, Kind, Object, Slice
+from katib.engine.runtime.objects import Key, Kind, ListSlice, Object
 from katib.engine.stores import semantics
 from katib.engine.stores.semantics import encode
 from katib.errors import AlreadyExistsError, ConflictError, InvalidError, KatibError, NotFoundError, invalid
@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RequestTarget:
     """Target of a request.
 
     Attributes:
@@ -57,7 +57,7 @@ class Target:
         subresource: Empty, `status` or `log`.
     """
 
-    resource: Resource
+    resource: ServedResource
     namespace: str = ""
     name: str = ""
     subresource: str = ""
@@ -68,7 +68,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class WriteOptions:
     """Options of a write.
 
     Attributes:
@@ -84,7 +84,7 @@ class Options:
     force: bool = False
 
 
-class Answer(NamedTuple):
+class WriteResult(NamedTuple):
     """Result of a write: the object or Status, and warnings for the author."""
 
     body: Object
@@ -96,7 +96,7 @@ RecentLines = dict[tuple[int, str], tuple[Object, bytes]]
 """Lines of a watch by the identity of an (immutable) object and its change, with the object."""
 
 
-class Objects:
+class ObjectService:
     """Reads and writes the objects of a home. Thread-safe, except for data that watches share on their event loop.
 
     Args:
@@ -113,7 +113,7 @@ class Objects:
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def get(self, target: Target) -> Object:
+    def get(self, target: RequestTarget) -> Object:
         """Return an object.
 
         Raises:
@@ -134,7 +134,7 @@ class Objects:
 
     def texts(
         self,
-        target: Target,
+        target: RequestTarget,
         selector: Selector = EVERYTHING,
         shape: Callable[[Object], Object] | None = None,
         *,
@@ -167,7 +167,7 @@ class Objects:
                 break
         return texts, {"resourceVersion": revision, **({"continue": _token(revision, place)} if place else {})}
 
-    def pages(self, target: Target, selector: Selector = EVERYTHING) -> Iterator[list[Object]]:
+    def pages(self, target: RequestTarget, selector: Selector = EVERYTHING) -> Iterator[list[Object]]:
         """Yield the selected objects a page at a time, each as of its own read."""
         if target.resource.kind in DERIVED:
             yield [obj for obj in self._few(target, selector) if selector.fits(obj)]
@@ -179,11 +179,11 @@ class Objects:
             if not (place := part.place):
                 return
 
-    def _slice(self, target: Target, selector: Selector, limit: int, place: str) -> Slice:
+    def _slice(self, target: RequestTarget, selector: Selector, limit: int, place: str) -> ListSlice:
         kind, namespace = target.resource.kind, target.namespace or None
         return self.home.objects.slice(kind, namespace, labels=selector.labels, limit=limit, place=place)
 
-    def _few(self, target: Target, selector: Selector) -> list[Object]:
+    def _few(self, target: RequestTarget, selector: Selector) -> list[Object]:
         """Return the objects of a derived kind, or the one named by a selector."""
         kind, namespace = target.resource.kind, target.namespace or None
         if kind in DERIVED:
@@ -193,7 +193,7 @@ class Objects:
             return [self.home.objects.get(target.resource.kind, Key(target.namespace, selector.name))]
         return []
 
-    def revision(self, target: Target) -> str:
+    def revision(self, target: RequestTarget) -> str:
         """Return the revision from which a watch shows every later change."""
         if target.resource.kind == EVENT:
             return str(version_at(datetime.now(UTC)))
@@ -201,7 +201,7 @@ class Objects:
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def create(self, target: Target, body: Json, options: Options) -> Answer:
+    def create(self, target: RequestTarget, body: Json, options: WriteOptions) -> WriteResult:
         """Store a new object.
 
         Raises:
@@ -219,7 +219,7 @@ class Objects:
                     raise
         raise AssertionError("the last attempt returns or raises")
 
-    def _create(self, obj: Json, target: Target, options: Options) -> Answer:
+    def _create(self, obj: Json, target: RequestTarget, options: WriteOptions) -> WriteResult:
         semantics.require_names(obj["metadata"])
         kind = target.resource.kind
         with suppress(NotFoundError):
@@ -232,11 +232,11 @@ class Objects:
             new = semantics.created(
                 semantics.isolated(admitted.obj), str(uuid.uuid4()), datetime.now(UTC), has_status=has_status
             )
-            return Answer(self.home.defaults.get(kind, dict)(new), warnings, is_new=True)
+            return WriteResult(self.home.defaults.get(kind, dict)(new), warnings, is_new=True)
         create = self.events.create if kind == EVENT else self.home.written.create
-        return Answer(create(admitted.obj), warnings, is_new=True)
+        return WriteResult(create(admitted.obj), warnings, is_new=True)
 
-    def update(self, target: Target, body: Json, options: Options) -> Answer:
+    def update(self, target: RequestTarget, body: Json, options: WriteOptions) -> WriteResult:
         """Replace an object, or its status.
 
         Raises:
@@ -252,7 +252,7 @@ class Objects:
             new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         return self._replace(target, old, new, options)
 
-    def patch(self, media_type: str, target: Target, patch: Any, options: Options) -> Answer:
+    def patch(self, media_type: str, target: RequestTarget, patch: Any, options: WriteOptions) -> WriteResult:
         """Change an object, or its status.
 
         Raises:
@@ -262,7 +262,7 @@ class Objects:
             remedy = "send application/merge-patch+json, application/json-patch+json or application/apply-patch+yaml"
             raise StatusError(415, f"{target.resource.title} takes no strategic merge patch; {remedy}")
 
-        def attempt() -> Answer:
+        def attempt() -> WriteResult:
             old = self.get(target)
             result = patched(old, patch, media_type)
             if not isinstance(result, dict) or not isinstance(result.get("metadata"), dict):
@@ -273,7 +273,7 @@ class Objects:
         names_revision = is_object and bool(value_at(patch, "metadata", "resourceVersion"))
         return attempt() if names_revision else self._again(target, attempt)
 
-    def apply(self, target: Target, config: Any, options: Options) -> Answer:
+    def apply(self, target: RequestTarget, config: Any, options: WriteOptions) -> WriteResult:
         """Merge a manager's configuration into an object, or create it.
 
         Raises:
@@ -286,20 +286,20 @@ class Objects:
         if wanted["metadata"].get("managedFields"):
             raise bad_request("metadata.managedFields: it is written by the server; leave it out")
 
-        def attempt() -> Answer:
+        def attempt() -> WriteResult:
             try:
                 old: Object | None = self.get(target)
             except NotFoundError:
                 old = None
             new = self._applied(target, old, wanted, options)
             if old is None:
-                return self.create(Target(target.resource, target.namespace), new, options)
+                return self.create(RequestTarget(target.resource, target.namespace), new, options)
             new["metadata"].setdefault("resourceVersion", old["metadata"]["resourceVersion"])
             return self._replace(target, old, new, options, tracks=False)
 
         return self._again(target, attempt)
 
-    def _applied(self, target: Target, old: Object | None, wanted: Json, options: Options) -> Json:
+    def _applied(self, target: RequestTarget, old: Object | None, wanted: Json, options: WriteOptions) -> Json:
         now, is_keyed = format_time(datetime.now(UTC)), not target.resource.is_custom
         settled: Object | None = None
         if old is not None:
@@ -313,14 +313,16 @@ class Objects:
             causes = [(f'conflict with "{manager}" using {version}', path) for manager, path in error.conflicts]
             raise field_conflict(target.resource, target.name, causes) from error
 
-    def _again(self, target: Target, attempt: Callable[[], Answer]) -> Answer:
+    def _again(self, target: RequestTarget, attempt: Callable[[], WriteResult]) -> WriteResult:
         """Return the result of the first attempt without a conflict."""
         for _ in range(_TRIES):
             with suppress(ConflictError):
                 return attempt()
         raise conflict(target.resource, target.name, ["it keeps changing; try again"])
 
-    def _replace(self, target: Target, old: Object, new: Json, options: Options, *, tracks: bool = True) -> Answer:
+    def _replace(
+        self, target: RequestTarget, old: Object, new: Json, options: WriteOptions, *, tracks: bool = True
+    ) -> WriteResult:
         uid, is_uid = new["metadata"].get("uid"), old["metadata"]["uid"]
         if uid not in (None, "", is_uid):
             cause = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {is_uid}"
@@ -328,8 +330,8 @@ class Objects:
         if target.subresource == "status":
             _require_status(new.get("status"))
             if options.dry_run:
-                return Answer(semantics.status_updated(old, semantics.isolated(new)) or old)
-            return Answer(self.home.written.update_status(new))
+                return WriteResult(semantics.status_updated(old, semantics.isolated(new)) or old)
+            return WriteResult(self.home.written.update_status(new))
         if tracks:
             now, is_keyed = format_time(datetime.now(UTC)), not target.resource.is_custom
             new = updated(old, new, options.manager, now, is_keyed=is_keyed)
@@ -344,13 +346,13 @@ class Objects:
         warnings = _warnings(admitted, options)
         if options.dry_run:
             has_status = target.resource.kind in self.home.status_kinds
-            return Answer(
+            return WriteResult(
                 semantics.updated(old, semantics.isolated(admitted.obj), has_status=has_status) or old, warnings
             )
         update = self.events.update if target.resource.kind == EVENT else self.home.written.update
-        return Answer(update(admitted.obj), warnings)
+        return WriteResult(update(admitted.obj), warnings)
 
-    def delete(self, target: Target, delete_options: Mapping[str, Any], options: Options) -> Answer:
+    def delete(self, target: RequestTarget, delete_options: Mapping[str, Any], options: WriteOptions) -> WriteResult:
         """Delete an object.
 
         Args:
@@ -365,7 +367,7 @@ class Objects:
         old = self.get(target)
         self._require_preconditions(target, old, delete_options)
         if options.dry_run:
-            return Answer(success(target.resource, target.name, old["metadata"]["uid"]))
+            return WriteResult(success(target.resource, target.name, old["metadata"]["uid"]))
         if target.resource.kind == EXPERIMENT:
             self._delete_experiment(old)
         else:
@@ -376,21 +378,21 @@ class Objects:
         with suppress(NotFoundError):
             left = self.get(target)
             if left["metadata"]["uid"] == old["metadata"]["uid"]:
-                return Answer(left)  # it waits for its finalizers
-        return Answer(success(target.resource, target.name, old["metadata"]["uid"]))
+                return WriteResult(left)  # it waits for its finalizers
+        return WriteResult(success(target.resource, target.name, old["metadata"]["uid"]))
 
     def delete_all(
-        self, target: Target, selector: Selector, delete_options: Mapping[str, Any], options: Options
+        self, target: RequestTarget, selector: Selector, delete_options: Mapping[str, Any], options: WriteOptions
     ) -> Sequence[Object]:
         """Delete the selected objects; return them as they were."""
         found = [obj for page in self.pages(target, selector) for obj in page]
         for obj in found:
             with suppress(NotFoundError):
                 key = Key.of(obj)
-                self.delete(Target(target.resource, key.namespace, key.name), delete_options, options)
+                self.delete(RequestTarget(target.resource, key.namespace, key.name), delete_options, options)
         return found
 
-    def _require_preconditions(self, target: Target, old: Object, delete_options: Mapping[str, Any]) -> None:
+    def _require_preconditions(self, target: RequestTarget, old: Object, delete_options: Mapping[str, Any]) -> None:
         if delete_options.get("propagationPolicy") == "Orphan" or delete_options.get("orphanDependents"):
             message = (
                 "what an object owns is always deleted with it here; use propagationPolicy Background or Foreground"
@@ -441,7 +443,7 @@ class Objects:
         return now["metadata"]["uid"] == old["metadata"]["uid"] and "deletionTimestamp" not in now["metadata"]
 
 
-def identified(target: Target, body: Any) -> Json:
+def identified(target: RequestTarget, body: Any) -> Json:
     """Return an object with the kind, namespace and name of its path; its own values must agree.
 
     Raises:
@@ -494,7 +496,7 @@ def _shaped(bodies: Sequence[str], selector: Selector, shape: Callable[[Object],
             yield body if shape is None else encode(shape(obj))
 
 
-def _warnings(admitted: AdmittedObject, options: Options) -> tuple[str, ...]:
+def _warnings(admitted: AdmittedObject, options: WriteOptions) -> tuple[str, ...]:
     if not admitted.unknown or options.validation == "Ignore":
         return admitted.notices
     lines = [f'unknown field "{error.path}": {error.cause}; {error.remedy}' for error in admitted.unknown]

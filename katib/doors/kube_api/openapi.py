@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from katib.doors.kube_api.resources import JOB, RESOURCES, Resource
+from katib.doors.kube_api.resources import JOB, RESOURCES, ServedResource
 from katib.engine.runtime.objects import Kind
 from katib.engine.stores.semantics import encode
 from katib.model.templates.job_schema import DESCRIPTIONS, job_schema
@@ -143,7 +143,7 @@ def _definitions(resources: Any, structures: Structures) -> Json:
     return found
 
 
-def _described(resource: Resource, structures: Structures) -> Json:
+def _described(resource: ServedResource, structures: Structures) -> Json:
     kind = resource.kind
     schema = dict(_schema(kind, structures))
     own = {
@@ -224,7 +224,7 @@ def _root(api_version: str) -> str:
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
 
-def _paths(resource: Resource) -> Iterator[tuple[str, Json]]:
+def _paths(resource: ServedResource) -> Iterator[tuple[str, Json]]:
     base = _root(resource.kind.api_version)
     whole = f"{base}/namespaces/{{namespace}}" if resource.is_namespaced else base
     whole = f"{whole}/{resource.plural}"
@@ -235,7 +235,7 @@ def _paths(resource: Resource) -> Iterator[tuple[str, Json]]:
         yield f"{one}/status", _item(resource, ("get", "update", "patch"), f"{one}/status")
 
 
-def _item(resource: Resource, verbs: tuple[str, ...], path: str) -> Json:
+def _item(resource: ServedResource, verbs: tuple[str, ...], path: str) -> Json:
     names = [name for name in ("namespace", "name") if f"{{{name}}}" in path]
     item: Json = {"parameters": [_parameter(name, "path") for name in names]}
     for verb in verbs:
@@ -245,7 +245,7 @@ def _item(resource: Resource, verbs: tuple[str, ...], path: str) -> Json:
     return item
 
 
-def _operation(resource: Resource, verb: str, parameters: tuple[str, ...], path: str) -> Json:
+def _operation(resource: ServedResource, verb: str, parameters: tuple[str, ...], path: str) -> Json:
     of_status = "Status" if path.endswith("/status") else ""
     title = "".join(part.title() for part in resource.kind.api_version.replace("/", ".").split("."))
     operation: Json = {

@@ -8,8 +8,8 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from katib.doors.kube_api.columns import NAME, Column
-from katib.doors.kube_api.resources import Resource
+from katib.doors.kube_api.columns import NAME, TableColumn
+from katib.doors.kube_api.resources import ServedResource
 from katib.engine.runtime.objects import Object
 from katib.engine.stores.semantics import encode
 
@@ -20,7 +20,7 @@ _TABLE: Json = {"kind": "Table", "apiVersion": _META}
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class Representation:
     """Representation requested by a client.
 
     Attributes:
@@ -31,7 +31,7 @@ class Form:
     name: str = ""
     included: str = "Metadata"
 
-    def one(self, resource: Resource, obj: Object, now: datetime, *, headings: bool = True) -> Object:
+    def one(self, resource: ServedResource, obj: Object, now: datetime, *, headings: bool = True) -> Object:
         """Return one object in this form; `headings` adds those of a table, which a watch sends once."""
         if self.name == "Table":
             metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
@@ -39,13 +39,13 @@ class Form:
             return {**_TABLE, "metadata": metadata, "columnDefinitions": columns, "rows": rows}
         return _metadata_of(obj) if self.name else obj
 
-    def shape(self, resource: Resource, now: datetime) -> Callable[[Object], Object] | None:
+    def shape(self, resource: ServedResource, now: datetime) -> Callable[[Object], Object] | None:
         """Return the conversion of an object into an element of a list; None if that is the object itself."""
         if self.name == "Table":
             return lambda obj: self._row(resource, obj, now)
         return _metadata_of if self.name else None
 
-    def many(self, resource: Resource, elements: Iterable[str], metadata: Json) -> str:
+    def many(self, resource: ServedResource, elements: Iterable[str], metadata: Json) -> str:
         """Return the JSON text of a list in this form, given the texts of its elements."""
         if self.name == "Table":
             head, name = {**_TABLE, "metadata": metadata, "columnDefinitions": _headings(resource)}, "rows"
@@ -56,17 +56,17 @@ class Form:
             head, name = {"kind": kind, "apiVersion": api_version, "metadata": metadata}, "items"
         return f'{encode(head)[:-1]},"{name}":[{",".join(elements)}]}}'
 
-    def _row(self, resource: Resource, obj: Object, now: datetime) -> Json:
+    def _row(self, resource: ServedResource, obj: Object, now: datetime) -> Json:
         row: Json = {"cells": [column.cell(obj, now) for column in _columns(resource)]}
         if self.included != "None":
             row["object"] = obj if self.included == "Object" else _metadata_of(obj)
         return row
 
 
-WHOLE = Form()
+WHOLE = Representation()
 
 
-def form_of(accept: str, included: str) -> Form:
+def form_of(accept: str, included: str) -> Representation:
     """Return the first supported form of an Accept header; whole objects by default.
 
     Args:
@@ -82,7 +82,7 @@ def form_of(accept: str, included: str) -> Form:
         if not wanted:
             return WHOLE
         if wanted in ("Table", "PartialObjectMetadata") and given.get("v") == "v1":
-            return Form(wanted, included or "Metadata")
+            return Representation(wanted, included or "Metadata")
     return WHOLE
 
 
@@ -91,12 +91,12 @@ def _metadata_of(obj: Object) -> Json:
 
 
 @cache
-def _columns(resource: Resource) -> Sequence[Column]:
+def _columns(resource: ServedResource) -> Sequence[TableColumn]:
     has_name = any(column.is_name for column in resource.columns)
     return resource.columns if has_name else (NAME, *resource.columns)
 
 
-def _headings(resource: Resource) -> Sequence[Json]:
+def _headings(resource: ServedResource) -> Sequence[Json]:
     return [
         {
             "name": column.name,

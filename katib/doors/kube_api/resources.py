@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from katib.doors.kube_api import columns
-from katib.doors.kube_api.columns import AGE, Column
+from katib.doors.kube_api.columns import AGE, TableColumn
 from katib.engine.controllers.kinds import CONFIG_MAP, EXPERIMENT, NAMESPACE, OPTIMIZATION_JOB, SUGGESTION, TRIAL
 from katib.engine.runtime.objects import Kind
 from katib.service.tuning.object_home import LEASE
@@ -25,7 +25,7 @@ CLUSTER_RUNTIME = Kind(_TRAINER, "ClusterTrainingRuntime")
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class ServedResource:
     """One kind of objects.
 
     Attributes:
@@ -43,7 +43,7 @@ class Resource:
 
     kind: Kind
     plural: str
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     verbs: tuple[str, ...] = _ALL
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
@@ -72,16 +72,18 @@ class Resource:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
-def _built_in(kind: Kind, shown: tuple[Column, ...], verbs: tuple[str, ...] = _ALL, *short_names: str) -> Resource:
+def _built_in(
+    kind: Kind, shown: tuple[TableColumn, ...], verbs: tuple[str, ...] = _ALL, *short_names: str
+) -> ServedResource:
     """Return a built-in kind, without subresources."""
     plural = f"{kind.kind.lower()}s"
-    return Resource(kind, plural, shown, verbs, short_names, subresources=(), is_custom=False)
+    return ServedResource(kind, plural, shown, verbs, short_names, subresources=(), is_custom=False)
 
 
 _KATIB = ("all", "kubeflow", "katib")
 
 _APPS = ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet")
-_EMPTY: tuple[Resource, ...] = (
+_EMPTY: tuple[ServedResource, ...] = (
     *(
         replace(_built_in(Kind("v1", kind), (AGE,), _READ, *short), is_namespaced=is_namespaced)
         for kind, is_namespaced, *short in (
@@ -99,21 +101,21 @@ _EMPTY: tuple[Resource, ...] = (
 )
 """Kinds of every cluster without objects here: clients such as `kubectl apply --prune` list them."""
 
-RESOURCES: tuple[Resource, ...] = (
-    Resource(EXPERIMENT, "experiments", columns.EXPERIMENT, categories=_KATIB),
-    Resource(SUGGESTION, "suggestions", columns.SUGGESTION, categories=_KATIB),
-    Resource(TRIAL, "trials", columns.TRIAL, categories=_KATIB),
+RESOURCES: tuple[ServedResource, ...] = (
+    ServedResource(EXPERIMENT, "experiments", columns.EXPERIMENT, categories=_KATIB),
+    ServedResource(SUGGESTION, "suggestions", columns.SUGGESTION, categories=_KATIB),
+    ServedResource(TRIAL, "trials", columns.TRIAL, categories=_KATIB),
     *(
-        Resource(Kind(_TRAINING, kind), f"{kind.lower()}s", columns.STATE)
+        ServedResource(Kind(_TRAINING, kind), f"{kind.lower()}s", columns.STATE)
         for kind in ("TFJob", "PyTorchJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob")
     ),
-    Resource(Kind("kubeflow.org/v2beta1", "MPIJob"), "mpijobs", columns.STATE),
-    Resource(JOB, "jobs", columns.JOB, categories=("all",), is_custom=False),
-    Resource(Kind(_TRAINER, "TrainJob"), "trainjobs", columns.STATE),
-    Resource(OPTIMIZATION_JOB, "optimizationjobs", (AGE,)),
-    Resource(Kind(_TRAINER, "TrainingRuntime"), "trainingruntimes", (AGE,), subresources=()),
-    Resource(CLUSTER_RUNTIME, "clustertrainingruntimes", (AGE,), is_namespaced=False, subresources=()),
-    Resource(Kind("jobset.x-k8s.io/v1alpha2", "JobSet"), "jobsets", columns.JOB_SET),
+    ServedResource(Kind("kubeflow.org/v2beta1", "MPIJob"), "mpijobs", columns.STATE),
+    ServedResource(JOB, "jobs", columns.JOB, categories=("all",), is_custom=False),
+    ServedResource(Kind(_TRAINER, "TrainJob"), "trainjobs", columns.STATE),
+    ServedResource(OPTIMIZATION_JOB, "optimizationjobs", (AGE,)),
+    ServedResource(Kind(_TRAINER, "TrainingRuntime"), "trainingruntimes", (AGE,), subresources=()),
+    ServedResource(CLUSTER_RUNTIME, "clustertrainingruntimes", (AGE,), is_namespaced=False, subresources=()),
+    ServedResource(Kind("jobset.x-k8s.io/v1alpha2", "JobSet"), "jobsets", columns.JOB_SET),
     replace(_built_in(POD, columns.POD, _READ, "po"), categories=("all",), subresources=("log", "status")),
     _built_in(CONFIG_MAP, columns.CONFIG_MAP, _ALL, "cm"),
     _built_in(SECRET, columns.SECRET),
@@ -123,7 +125,7 @@ RESOURCES: tuple[Resource, ...] = (
     _built_in(SERVICE_ACCOUNT, columns.SERVICE_ACCOUNT, _READ, "sa"),
     *_EMPTY,
 )
-REVIEWS: tuple[Resource, ...] = tuple(
+REVIEWS: tuple[ServedResource, ...] = tuple(
     replace(_built_in(Kind(f"{group}.k8s.io/v1", kind), (), ("create",)), is_namespaced=False)
     for group, kind in (
         ("authorization", "SelfSubjectAccessReview"),
@@ -134,7 +136,7 @@ REVIEWS: tuple[Resource, ...] = tuple(
 """Kinds that are created to be answered and not stored."""
 
 
-def by_path(resources: Sequence[Resource]) -> Mapping[tuple[str, str], Resource]:
+def by_path(resources: Sequence[ServedResource]) -> Mapping[tuple[str, str], ServedResource]:
     """Return the resources by apiVersion and plural.
 
     Raises:
@@ -146,7 +148,7 @@ def by_path(resources: Sequence[Resource]) -> Mapping[tuple[str, str], Resource]
     return found
 
 
-def group_versions(resources: Sequence[Resource]) -> dict[str, list[str]]:
+def group_versions(resources: Sequence[ServedResource]) -> dict[str, list[str]]:
     """Return the versions of each group, in the order of the list; the first one is preferred."""
     found: dict[str, list[str]] = {}
     for resource in resources:

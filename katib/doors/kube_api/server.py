@@ -12,7 +12,7 @@ from typing import Self
 
 from katib.doors.kube_api.app import create_app
 from katib.doors.kube_api.kubeconfig import earlier_port, write_kubeconfig
-from katib.doors.kube_api.resources import RESOURCES, Resource
+from katib.doors.kube_api.resources import RESOURCES, ServedResource
 from katib.doors.kube_api.statuses import render
 from katib.doors.rest.guard import LOOPBACK_HOSTS, Guard
 from katib.doors.rest.kept_certificate import kept_certificate
@@ -55,7 +55,7 @@ class KubernetesServer:
         host: str,
         token: str | None,
         pages: Mapping[str, Page] = MappingProxyType({}),
-        resources: Sequence[Resource] = RESOURCES,
+        resources: Sequence[ServedResource] = RESOURCES,
     ) -> None:
         certificate = kept_certificate(directory, host)
         try:

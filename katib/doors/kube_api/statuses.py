@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-from katib.doors.kube_api.resources import Resource
+from katib.doors.kube_api.resources import ServedResource
 from katib.doors.rest.problems import Problem, problem_of
 from katib.errors import KatibError
 from katib.model.wording import counted
@@ -40,14 +40,14 @@ class StatusError(KatibError):
         self.reason = reason or _reason(code)
 
 
-def status_of(error: BaseException, resource: Resource | None = None, name: str = "") -> Json:
+def status_of(error: BaseException, resource: ServedResource | None = None, name: str = "") -> Json:
     """Return the Status of an error; a foreign exception is not disclosed."""
     if isinstance(error, StatusError):
         return _status(error.code, error.reason, str(error), error.details)
     return status_of_problem(problem_of(error), resource, name)
 
 
-def status_of_problem(problem: Problem, resource: Resource | None = None, name: str = "") -> Json:
+def status_of_problem(problem: Problem, resource: ServedResource | None = None, name: str = "") -> Json:
     """Return a problem of REST as a Status."""
     code, reason, message = problem["status"], problem["reason"], problem["detail"]
     if reason != "AlreadyExists":
@@ -77,7 +77,7 @@ def status_of_problem(problem: Problem, resource: Resource | None = None, name: 
     return _status(code, reason, message, details)
 
 
-def success(resource: Resource, name: str, uid: str) -> Json:
+def success(resource: ServedResource, name: str, uid: str) -> Json:
     """Return the Status for a deleted object."""
     details = {**_details(resource, name), "uid": uid}
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
@@ -94,13 +94,13 @@ def bad_request(message: str) -> StatusError:
     return StatusError(400, message)
 
 
-def conflict(resource: Resource, name: str, causes: Sequence[str]) -> StatusError:
+def conflict(resource: ServedResource, name: str, causes: Sequence[str]) -> StatusError:
     """Return the error for an object that changed since it was read, or with fields of other managers."""
     message = f'Operation cannot be fulfilled on {resource.title} "{name}": {"; ".join(causes)}'
     return StatusError(409, message, details=_details(resource, name))
 
 
-def field_conflict(resource: Resource, name: str, causes: Sequence[tuple[str, str]]) -> StatusError:
+def field_conflict(resource: ServedResource, name: str, causes: Sequence[tuple[str, str]]) -> StatusError:
     """Return the error for fields of other managers, given the conflict and the path of each."""
     listed = [{"reason": "FieldManagerConflict", "message": what, "field": path} for what, path in causes]
     lines = "; ".join(f"{what}: {path}" for what, path in causes)
@@ -114,7 +114,7 @@ def _reason(code: int) -> str:
     return _REASONS.get(code) or HTTPStatus(code).phrase.replace(" ", "")
 
 
-def _details(resource: Resource | None, name: str) -> Json:
+def _details(resource: ServedResource | None, name: str) -> Json:
     if resource is None:
         return {}
     return {key: text for key, text in (("name", name), ("group", resource.group), ("kind", resource.plural)) if text}

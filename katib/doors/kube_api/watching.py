@@ -18,13 +18,13 @@ from starlette.concurrency import run_in_threadpool
 
 from katib.doors.kube_api.derived import DERIVED, events_after
 from katib.doors.kube_api.list_options import ListOptions
-from katib.doors.kube_api.objects import Objects, RecentLines, Target
-from katib.doors.kube_api.representations import Form
+from katib.doors.kube_api.objects import ObjectService, RecentLines, RequestTarget
+from katib.doors.kube_api.representations import Representation
 from katib.doors.kube_api.resources import EVENT
 from katib.doors.kube_api.selectors import Selector
 from katib.doors.kube_api.statuses import status_of
 from katib.doors.rest.streams import Closing
-from katib.engine.runtime.objects import EventType, Object, TellingWatch, WatchEvent
+from katib.engine.runtime.objects import EventType, NotifyingWatch, Object, WatchEvent
 from katib.engine.stores.semantics import encode
 from katib.errors import ExpiredError, InternalError, KatibError
 
@@ -47,7 +47,12 @@ _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
 
 async def watch_lines(
-    objects: Objects, target: Target, selector: Selector, form: Form, options: ListOptions, closing: Closing
+    objects: ObjectService,
+    target: RequestTarget,
+    selector: Selector,
+    form: Representation,
+    options: ListOptions,
+    closing: Closing,
 ) -> AsyncIterator[bytes]:
     """Yield the changes of the selected objects, one JSON object on each line."""
     lines = _Lines(target, form, objects.recent_lines)
@@ -62,7 +67,7 @@ async def watch_lines(
 class _Lines:
     """Changes as text; the headings of a table are sent once."""
 
-    def __init__(self, target: Target, form: Form, recent: RecentLines) -> None:
+    def __init__(self, target: RequestTarget, form: Representation, recent: RecentLines) -> None:
         self._recent = recent
         self._resource = target.resource
         self._form = form
@@ -98,7 +103,7 @@ class _Lines:
         return f'{{"type":"{change}","object":{encode(obj)}}}\n'.encode()
 
 
-class _View:
+class _SelectedChanges:
     """Changes from a selector's point of view: an object that begins to match is added, one that ceases is deleted.
 
     Args:
@@ -107,7 +112,7 @@ class _View:
         since: Revision at which it begins.
     """
 
-    def __init__(self, target: Target, selector: Selector, since: int) -> None:
+    def __init__(self, target: RequestTarget, selector: Selector, since: int) -> None:
         self._namespace = target.namespace
         self._selector = selector
         self._since = since
@@ -169,7 +174,7 @@ def _end_of(options: ListOptions) -> float:
     return time.monotonic() + (default if options.seconds is None else options.seconds)
 
 
-def _start(objects: Objects, target: Target, options: ListOptions) -> str:
+def _start(objects: ObjectService, target: RequestTarget, options: ListOptions) -> str:
     """Return the revision after which changes are sent.
 
     Raises:
@@ -184,13 +189,18 @@ def _start(objects: Objects, target: Target, options: ListOptions) -> str:
 
 
 async def _changes(
-    objects: Objects, target: Target, selector: Selector, options: ListOptions, lines: _Lines, closing: Closing
+    objects: ObjectService,
+    target: RequestTarget,
+    selector: Selector,
+    options: ListOptions,
+    lines: _Lines,
+    closing: Closing,
 ) -> AsyncIterator[bytes]:
     since = mark = await run_in_threadpool(_start, objects, target, options)
     with objects.home.objects.watch(target.resource.kind, since) as watch:  # opened before the list, so without a gap
-        if not isinstance(watch, TellingWatch):
+        if not isinstance(watch, NotifyingWatch):
             raise InternalError("this store has no watches that an event loop can wait for")
-        view, sends = _View(target, selector, int(since)), options.begins_with_all
+        view, sends = _SelectedChanges(target, selector, int(since)), options.begins_with_all
         pages = objects.pages(target, selector) if sends or selector.may_change else iter(())
         while (page := await run_in_threadpool(next, pages, None)) is not None:
             view.note(page)
@@ -213,7 +223,7 @@ async def _changes(
             await wakeup.wait(min(left, _LOOK_SECONDS))
 
 
-def _seen(view: _View, lines: _Lines, events: Sequence[WatchEvent]) -> Iterable[bytes]:
+def _seen(view: _SelectedChanges, lines: _Lines, events: Sequence[WatchEvent]) -> Iterable[bytes]:
     for event in events:
         if change := view.of(event):
             yield lines.of(change, event.object)
@@ -234,7 +244,12 @@ def _chunks(lines: Iterable[bytes]) -> Iterable[bytes]:
 
 
 async def _polled_changes(
-    objects: Objects, target: Target, selector: Selector, options: ListOptions, lines: _Lines, closing: Closing
+    objects: ObjectService,
+    target: RequestTarget,
+    selector: Selector,
+    options: ListOptions,
+    lines: _Lines,
+    closing: Closing,
 ) -> AsyncIterator[bytes]:
     """Yield the changes of a kind that is polled every second, because it has no notification of changes.
 
@@ -266,7 +281,7 @@ async def _polled_changes(
         await asyncio.sleep(min(left, _LOOK_SECONDS))
 
 
-def _events_after(objects: Objects, namespace: str | None, version: int) -> list[Object]:
+def _events_after(objects: ObjectService, namespace: str | None, version: int) -> list[Object]:
     return [*events_after(objects.home, namespace, version), *objects.events.list(namespace, version)]
 
 

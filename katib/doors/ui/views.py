@@ -19,7 +19,7 @@ from katib.model.metrics import is_usable
 from katib.model.names import STOPPED, STOPPED_ANNOTATION
 from katib.model.types import Experiment, ParameterSpec, ParameterType
 from katib.model.wording import format_duration
-from katib.service.explaining.progress import Progress
+from katib.service.explaining.progress import RunProgress
 from katib.service.tuning.reading import (
     algorithm_of,
     best_value,
@@ -185,7 +185,7 @@ def time_words(experiment: Experiment, now: datetime) -> str:
     if is_at_rest(experiment):
         return f"began {format_duration(elapsed)} ago"
     elapsed = seconds_run(experiment, now) or 0.0
-    left = Progress(experiment, start).seconds_left(elapsed)
+    left = RunProgress(experiment, start).seconds_left(elapsed)
     running = f"running for {format_duration(elapsed)}"
     return running if left is None else f"{running}, about {format_duration(left)} left"
 

@@ -12,8 +12,8 @@ from katib.errors import KatibError, UnavailableError, one_line
 from katib.wire.rpc._generated import health_pb2
 
 if TYPE_CHECKING:
-    from katib.wire.rpc.connection import Connection
-    from katib.wire.rpc.errors import Metadata, Status
+    from katib.wire.rpc.connection import LazyChannel
+    from katib.wire.rpc.errors import CallStatus, Metadata
 
 _CHECK = "/grpc.health.v1.Health/Check"
 _CHECK_SECONDS = 1.0
@@ -40,7 +40,7 @@ def accepts_connections(address: str) -> bool:
     return True
 
 
-def is_serving(connection: Connection, service: str) -> bool:
+def is_serving(connection: LazyChannel, service: str) -> bool:
     """Return whether a service that accepts connections serves, within about a second."""
     try:
         return ask_health(connection, service).result()
@@ -48,7 +48,7 @@ def is_serving(connection: Connection, service: str) -> bool:
         return False
 
 
-def ask_health(connection: Connection, service: str) -> Future[bool]:
+def ask_health(connection: LazyChannel, service: str) -> Future[bool]:
     """Send a health check; the future holds the result, or the error, within about a second."""
     request = health_pb2.HealthCheckRequest(service=service).SerializeToString()
     return connection.call(_CHECK, request, _says_serving, on_error=_answered, timeout_seconds=_CHECK_SECONDS)
@@ -59,7 +59,7 @@ def _says_serving(reply: bytes, _metadata: Metadata) -> bool:
     return bool(status == health_pb2.HealthCheckResponse.SERVING)
 
 
-def _answered(status: Status) -> bool:
+def _answered(status: CallStatus) -> bool:
     if status.code in _ANSWERS:
         return True
     raise UnavailableError(one_line(status.details) or status.code.name)

@@ -16,7 +16,7 @@ Listener = Callable[[str, str], None]
 """Receives namespace and name of an experiment to reconcile. Called from any thread; must return at once."""
 
 
-class Phase(Enum):
+class ServicePhase(Enum):
     """Phase in a service's life."""
 
     STARTING = "starting"
@@ -26,7 +26,7 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class ServiceTiming:
     """Timeouts and intervals, in seconds.
 
     Attributes:
@@ -48,7 +48,7 @@ class Timing:
     settled: float = 60.0
     max_failures: int = 3
 
-    def of(self, plan: ServicePlan) -> Timing:
+    def of(self, plan: ServicePlan) -> ServiceTiming:
         """Return the times of one service, which may override some."""
         return replace(
             self,

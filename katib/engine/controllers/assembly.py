@@ -30,7 +30,7 @@ from katib.engine.controllers.suggestion.states import is_closed
 from katib.engine.controllers.trial.observing import ObservationCalls, TrialLogs
 from katib.engine.controllers.trial.reconciler import TrialReconciler
 from katib.engine.runtime.clock import Clock
-from katib.engine.runtime.controller import DONE, Controller, Reconcile, Result
+from katib.engine.runtime.controller import DONE, Controller, Reconcile, ReconcileResult
 from katib.engine.runtime.informer import Informer, InformerEvent
 from katib.engine.runtime.manager import Manager, Startable, Syncing
 from katib.engine.runtime.objects import Key, Object, ObjectStore
@@ -160,7 +160,7 @@ def assemble(
     workers = settings.workers
 
     def unless_interrupted(reconcile: Reconcile) -> Reconcile:
-        def step(key: Key) -> Result:
+        def step(key: Key) -> ReconcileResult:
             found = caches.experiments.get(key)
             waits = found is not None and found.metadata.deletion_timestamp is None and ports.is_interrupted(found)
             return DONE if waits else reconcile(key)

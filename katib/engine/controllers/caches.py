@@ -11,7 +11,7 @@ from katib.engine.controllers.feature_tallies import FeatureTallies
 from katib.engine.controllers.job_caches import JobCaches, identity
 from katib.engine.controllers.kinds import CONFIG_MAP, EXPERIMENT, OPTIMIZATION_JOB, SUGGESTION, TRIAL
 from katib.engine.controllers.ledger import OrderOf, TrialLedger, experiment_of
-from katib.engine.runtime.cache import Values
+from katib.engine.runtime.cache import CacheSnapshot
 from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.informer import Informer
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
@@ -103,7 +103,7 @@ class Caches:
         """Every informer that controllers wait for before they start."""
         return (self.experiments, self.suggestions, self.trials, *self.jobs.known)
 
-    def trials_of(self, experiment: Key) -> Values[Trial]:
+    def trials_of(self, experiment: Key) -> CacheSnapshot[Trial]:
         """Return the trials that bear the name of an experiment, in order of creation."""
         return self.trials.group(experiment)
 

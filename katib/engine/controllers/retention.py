@@ -23,7 +23,7 @@ from katib.model.types import Experiment, ExperimentStatus, Trial
 PERIOD_SECONDS = 60.0
 
 COMPLAINT = "Old logs or checkpoints of trials not removed"
-"""Said before the reason, where a `katib.engine.runtime.periodic.Periodic` looks."""
+"""Said before the reason, where a `katib.engine.runtime.periodic.PeriodicTasks` looks."""
 
 
 def expired(trials: Iterable[Trial], best: frozenset[Key], policy: RetentionConfig, now: datetime) -> list[Trial]:

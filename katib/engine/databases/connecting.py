@@ -35,7 +35,7 @@ _POSTGRESQL_SESSION = (
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class ConnectionTimeouts:
     """Timeouts.
 
     Attributes:
@@ -58,7 +58,7 @@ class Connector:
         self._address = address
         self._tls = _tls_context(address.tls)
 
-    def connect(self, driver: Any, patience: Patience) -> Any:
+    def connect(self, driver: Any, patience: ConnectionTimeouts) -> Any:
         """Return an open driver connection, logged in and set up.
 
         Raises:
@@ -76,7 +76,7 @@ class Connector:
                 os.close(descriptor)
             raise
 
-    def _postgresql(self, driver: Any, sock: socket.socket, patience: Patience) -> Any:
+    def _postgresql(self, driver: Any, sock: socket.socket, patience: ConnectionTimeouts) -> Any:
         address = self._address
         connection = driver.Connection(  # its `connect` accepts no socket
             user=address.user,
@@ -98,7 +98,7 @@ class Connector:
             raise
         return connection
 
-    def _mysql(self, driver: Any, sock: socket.socket, patience: Patience) -> Any:
+    def _mysql(self, driver: Any, sock: socket.socket, patience: ConnectionTimeouts) -> Any:
         address = self._address
         connection = driver.connect(
             user=address.user,
@@ -118,7 +118,7 @@ class Connector:
         return connection
 
 
-def _connected(address: ServerAddress, patience: Patience) -> socket.socket:
+def _connected(address: ServerAddress, patience: ConnectionTimeouts) -> socket.socket:
     sock = socket.create_connection((address.host, address.port), CONNECT_SECONDS)
     sock.settimeout(patience.answer_seconds)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -20,7 +20,7 @@ from katib.errors import (
 )
 
 
-class _Answer(NamedTuple):
+class _Translation(NamedTuple):
     """Translation of an error.
 
     Attributes:
@@ -34,26 +34,28 @@ class _Answer(NamedTuple):
     broken: bool = False
 
 
-_AWAY = _Answer(UnavailableError, "check that the server runs and can be reached", broken=True)
-_LOGIN = _Answer(UnavailableError, "check user and password")
-_DATABASE = _Answer(UnavailableError, "create the database, or name another")
-_CROWDED = _Answer(UnavailableError, "raise max_connections of the server or close other sessions")
-_LOCKED = _Answer(UnavailableError, "try again, or end the session that holds the lock")
-_FULL = _Answer(UnavailableError, "free some space on the server's disk")
-_MEMORY = _Answer(UnavailableError, "give the server more memory")
-_READ_ONLY = _Answer(UnavailableError, "connect to the primary, not to a replica", broken=True)
-_TABLE = _Answer(UnavailableError, "restart the DB manager, which makes the table")
-_LAYOUT = _Answer(TerminalError, "the table is not laid out as Katib's; rename it or use another database")
-_RIGHT = _Answer(TerminalError, "grant the user SELECT, INSERT, DELETE, CREATE, ALTER and INDEX on the database")
-_EXHAUSTED = _Answer(TerminalError, "the numbers of its readings are used up; make the column id of the table a BIGINT")
-_DAMAGED = _Answer(TerminalError, "restore a backup")
-_LENGTH = _Answer(InvalidError, "use at most 255 characters for a name and 65,535 bytes for a value")
-_TEXT = _Answer(InvalidError, "leave out that character, or use a database in UTF-8")
-_CHARSET = _Answer(
+_AWAY = _Translation(UnavailableError, "check that the server runs and can be reached", broken=True)
+_LOGIN = _Translation(UnavailableError, "check user and password")
+_DATABASE = _Translation(UnavailableError, "create the database, or name another")
+_CROWDED = _Translation(UnavailableError, "raise max_connections of the server or close other sessions")
+_LOCKED = _Translation(UnavailableError, "try again, or end the session that holds the lock")
+_FULL = _Translation(UnavailableError, "free some space on the server's disk")
+_MEMORY = _Translation(UnavailableError, "give the server more memory")
+_READ_ONLY = _Translation(UnavailableError, "connect to the primary, not to a replica", broken=True)
+_TABLE = _Translation(UnavailableError, "restart the DB manager, which makes the table")
+_LAYOUT = _Translation(TerminalError, "the table is not laid out as Katib's; rename it or use another database")
+_RIGHT = _Translation(TerminalError, "grant the user SELECT, INSERT, DELETE, CREATE, ALTER and INDEX on the database")
+_EXHAUSTED = _Translation(
+    TerminalError, "the numbers of its readings are used up; make the column id of the table a BIGINT"
+)
+_DAMAGED = _Translation(TerminalError, "restore a backup")
+_LENGTH = _Translation(InvalidError, "use at most 255 characters for a name and 65,535 bytes for a value")
+_TEXT = _Translation(InvalidError, "leave out that character, or use a database in UTF-8")
+_CHARSET = _Translation(
     InvalidError,
     "leave out that character, or run ALTER TABLE observation_logs CONVERT TO CHARACTER SET utf8mb4",
 )
-_RANGE = _Answer(InvalidError, "use a time between the years 1 and 9999")
+_RANGE = _Translation(InvalidError, "use a time between the years 1 and 9999")
 
 _POSTGRESQL = {
     _AWAY: "08 57",
@@ -126,7 +128,7 @@ def breaks_connection(error: BaseException) -> bool:
     return answer is not None and answer.broken
 
 
-def _answer(error: BaseException) -> _Answer | None:
+def _answer(error: BaseException) -> _Translation | None:
     if isinstance(error, OSError | UnicodeError | EOFError):
         return _AWAY
     code = _code(error)

@@ -33,7 +33,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from katib.engine.databases.address import POSTGRESQL, ServerAddress
-from katib.engine.databases.connecting import Connector, Patience
+from katib.engine.databases.connecting import ConnectionTimeouts, Connector
 from katib.engine.databases.failures import breaks_connection, translated
 from katib.errors import InternalError, OutcomeUnknownError, TerminalError, UnavailableError
 
@@ -43,9 +43,9 @@ ANSWER_SECONDS = 10.0
 POOL_SIZE = 5
 """Half of the concurrent calls: each uses a connection for milliseconds, and servers allow few."""
 
-_ORDINARY = Patience(answer_seconds=ANSWER_SECONDS, lock_seconds=5)
+_ORDINARY = ConnectionTimeouts(answer_seconds=ANSWER_SECONDS, lock_seconds=5)
 # An index over many rows may take minutes. Waiting for its lock must not: later sessions queue up behind.
-_LAYOUT = Patience(answer_seconds=None, lock_seconds=10)
+_LAYOUT = ConnectionTimeouts(answer_seconds=None, lock_seconds=10)
 
 _DRIVERS = {"postgresql": "postgresql+pg8000", "mysql": "mysql+pymysql"}
 _LOCK_SPACE = 0x6B617469
@@ -65,7 +65,7 @@ class SqlServer:
         self.address = address
         self._connector = Connector(address)
         self._engine = self._open(
-            Patience(answer_seconds, _ORDINARY.lock_seconds),
+            ConnectionTimeouts(answer_seconds, _ORDINARY.lock_seconds),
             poolclass=QueuePool,
             pool_size=POOL_SIZE,
             max_overflow=0,
@@ -133,7 +133,7 @@ class SqlServer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _open(self, patience: Patience, *, poolclass: type[Pool], **pool: Any) -> Engine:
+    def _open(self, patience: ConnectionTimeouts, *, poolclass: type[Pool], **pool: Any) -> Engine:
         def connect() -> Any:
             return self._connector.connect(engine.dialect.loaded_dbapi, patience)
 

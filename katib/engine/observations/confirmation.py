@@ -39,22 +39,22 @@ Batch = Mapping[str, Sequence[MetricLog]]
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class TransactionId:
     """Id of a transaction in its database; its meaning depends on the dialect."""
 
     dialect: str
     number: int
 
 
-class Unconfirmed:
+class UnconfirmedReports:
     """Reports of unknown outcome. Thread-safe."""
 
     def __init__(self, database: Transactions) -> None:
         self._database = database
         self._lock = threading.Lock()
-        self._receipts: OrderedDict[bytes, Receipt] = OrderedDict()
+        self._receipts: OrderedDict[bytes, TransactionId] = OrderedDict()
 
-    def remember(self, batch: Batch, receipt: Receipt | None) -> None:
+    def remember(self, batch: Batch, receipt: TransactionId | None) -> None:
         """Store the receipt of a report of unknown outcome; without one the outcome cannot be determined."""
         if receipt is not None:
             with self._lock:
@@ -81,15 +81,15 @@ class Unconfirmed:
             return self._receipts.pop(key, None) is receipt and stored
 
 
-def receipt_of(connection: Connection) -> Receipt | None:
+def receipt_of(connection: Connection) -> TransactionId | None:
     """Return the receipt of the current transaction; None for dialects without uncertain commits."""
     question = {"postgresql": _TRANSACTION, "mysql": _FIRST_ROW}.get(connection.dialect.name)
     if question is None:
         return None
-    return Receipt(connection.dialect.name, connection.execute(question).scalar_one())
+    return TransactionId(connection.dialect.name, connection.execute(question).scalar_one())
 
 
-def _took_effect(connection: Connection, receipt: Receipt, batch: Batch) -> bool:
+def _took_effect(connection: Connection, receipt: TransactionId, batch: Batch) -> bool:
     readings = select(table.c.trial_name, table.c.time, table.c.metric_name, table.c.value)
     if receipt.dialect == "postgresql":
         status = connection.execute(_STATUS, {"number": receipt.number}).scalar()

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, func, select
 from katib.engine.databases.sqlite import Database
 from katib.engine.observations import extremes, quick, reporting
 from katib.engine.observations.best import best_of
-from katib.engine.observations.confirmation import Unconfirmed, receipt_of
+from katib.engine.observations.confirmation import UnconfirmedReports, receipt_of
 from katib.engine.observations.dialects import delete_some, fetch_readings, insert, metric_is, rows_of
 from katib.engine.observations.statements import Statements, reading_of
 from katib.engine.observations.summaries import NotComputableError, metric_summary, thinned_curve
@@ -52,7 +52,7 @@ class SqlObservationLog:
 
     def __init__(self, database: Transactions, *, initialize: bool = True) -> None:
         self._database = database
-        self._unconfirmed = Unconfirmed(database)
+        self._unconfirmed = UnconfirmedReports(database)
         self._layout = prepare(database) if initialize else probe(database)
         self._statements = Statements(self._layout)
         has_all = self._layout.has_steps and self._layout.has_companions

@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 from katib.engine.observations.dialects import metric_is
-from katib.engine.observations.tables import NO_STEP, Layout
+from katib.engine.observations.tables import NO_STEP, TableLayout
 from katib.engine.observations.tables import observation_logs as table
 from katib.model.metrics import BEFORE_THE_LAST, Change, MetricLog
 
@@ -41,7 +41,7 @@ class Statements:
         readings: Selects the columns of `reading_of`, of all trials.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: TableLayout) -> None:
         self._layout = layout
         self.curve = _curve(layout)
         self.readings = select(table.c.time, table.c.metric_name, table.c.value, _step(layout), table.c.id)
@@ -82,12 +82,12 @@ def reading_of(row: Sequence[Any]) -> MetricLog:
     return MetricLog(time, name, value, None if step < 0 else step)
 
 
-def _curve(layout: Layout) -> tuple[ColumnElement[Any], ...]:
+def _curve(layout: TableLayout) -> tuple[ColumnElement[Any], ...]:
     return (table.c.step, table.c.time, table.c.id) if layout.has_steps else (table.c.time, table.c.id)
 
 
 @lru_cache
-def _values(layout: Layout, metric_count: int) -> Select[Any]:
+def _values(layout: TableLayout, metric_count: int) -> Select[Any]:
     """Return the statement for a number of metrics.
 
     Built once per number: for a trial of one reading, building takes longer than reading, especially if SQLAlchemy
@@ -103,12 +103,12 @@ def _values(layout: Layout, metric_count: int) -> Select[Any]:
 
 
 @lru_cache
-def _some_values(layout: Layout, metric_count: int) -> Select[Any]:
+def _some_values(layout: TableLayout, metric_count: int) -> Select[Any]:
     return _values(layout, metric_count).limit(bindparam("count"))
 
 
 @lru_cache(maxsize=2 * _TRIALS_AT_ONCE)
-def _changes(layout: Layout, dialect: str, only_last: tuple[bool, ...], *, of_all_metrics: bool) -> Executable:
+def _changes(layout: TableLayout, dialect: str, only_last: tuple[bool, ...], *, of_all_metrics: bool) -> Executable:
     """Return the statement with one part per trial, so that every database uses the index.
 
     The sum keeps a database from scanning the rows of all trials in order of their ids.
@@ -131,5 +131,5 @@ def _changes(layout: Layout, dialect: str, only_last: tuple[bool, ...], *, of_al
     return union_all(*parts) if len(parts) > 1 else parts[0]
 
 
-def _step(layout: Layout) -> ColumnElement[int]:
+def _step(layout: TableLayout) -> ColumnElement[int]:
     return table.c.step if layout.has_steps else literal_column(str(NO_STEP), BigInteger).label("step")

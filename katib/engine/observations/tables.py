@@ -173,7 +173,7 @@ class Transactions(Migratable, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TableLayout:
     """Extensions of Katib's table that exist.
 
     Attributes:
@@ -185,13 +185,13 @@ class Layout:
     has_companions: bool = True
 
 
-def prepare(database: Transactions) -> Layout:
+def prepare(database: Transactions) -> TableLayout:
     """Create or migrate the tables; raises as `katib.engine.databases.migrations.upgrade`."""
     upgrade(database, ROOM, SCHEMA_VERSION, _migrate, adopted=_adopted_version)
-    return Layout()
+    return TableLayout()
 
 
-def probe(database: Transactions) -> Layout:
+def probe(database: Transactions) -> TableLayout:
     """Check that there is a usable table, without changes.
 
     Raises:
@@ -205,7 +205,7 @@ def probe(database: Transactions) -> Layout:
         connection.execute(select(*katibs).limit(1)).all()
         inspector = inspect(connection)
         has_companions = all(inspector.has_table(companion.name) for companion in COMPANIONS)
-        return Layout(has_steps=_has_steps(connection), has_companions=has_companions)
+        return TableLayout(has_steps=_has_steps(connection), has_companions=has_companions)
 
 
 def _migrate(connection: Connection, found: int) -> None:

@@ -26,7 +26,7 @@ Pack = Callable[[Object, T], Callable[[], T] | None]
 
 
 @runtime_checkable
-class Packer(Protocol[T]):
+class PackingDecoder(Protocol[T]):
     """A decoder that can pack decoded objects."""
 
     def __call__(self, obj: Object, /) -> T:
@@ -43,7 +43,7 @@ KEPT_UNPACKED = 2_000
 """Number of packable objects kept decoded, the newest: most repeated reads are of recent objects."""
 
 
-class Entry(Struct, Generic[T], eq=False, gc=False):
+class CacheEntry(Struct, Generic[T], eq=False, gc=False):
     """One cached object. Small, as there may be a hundred thousand.
 
     Attributes:
@@ -74,15 +74,15 @@ class Entry(Struct, Generic[T], eq=False, gc=False):
             self.value = None
 
 
-class Values(Sequence[T]):
+class CacheSnapshot(Sequence[T]):
     """Snapshot of objects of a cache; a packed one is unpacked on each access, and not kept."""
 
-    def __init__(self, entries: tuple[Entry[T], ...] = ()) -> None:
+    def __init__(self, entries: tuple[CacheEntry[T], ...] = ()) -> None:
         self._entries = entries
 
-    def followed_by(self, others: Iterable[T]) -> Values[T]:
+    def followed_by(self, others: Iterable[T]) -> CacheSnapshot[T]:
         """Return these objects followed by others, which have neither uid nor revision."""
-        return Values((*self._entries, *(Entry(Key("", ""), "", "", other, None) for other in others)))
+        return CacheSnapshot((*self._entries, *(CacheEntry(Key("", ""), "", "", other, None) for other in others)))
 
     def versions(self) -> Iterator[tuple[str, str, Callable[[], T]]]:
         """Yield uid, revision and loader of each object."""
@@ -98,24 +98,24 @@ class Values(Sequence[T]):
     def __getitem__(self, index: int) -> T: ...
 
     @overload
-    def __getitem__(self, index: slice) -> Values[T]: ...
+    def __getitem__(self, index: slice) -> CacheSnapshot[T]: ...
 
-    def __getitem__(self, index: int | slice) -> T | Values[T]:
-        return Values(self._entries[index]) if isinstance(index, slice) else self._entries[index].load()
+    def __getitem__(self, index: int | slice) -> T | CacheSnapshot[T]:
+        return CacheSnapshot(self._entries[index]) if isinstance(index, slice) else self._entries[index].load()
 
 
 class _Group(Struct, Generic[T]):
     """Entries of one group; sorted by creation on read if they arrived in another order."""
 
-    entries: dict[Key, Entry[T]] = field(default_factory=dict)
+    entries: dict[Key, CacheEntry[T]] = field(default_factory=dict)
     in_order: bool = True
     last: int = -1
 
-    def values(self) -> Values[T]:
+    def values(self) -> CacheSnapshot[T]:
         if not self.in_order:
             self.entries = {entry.key: entry for entry in sorted(self.entries.values(), key=attrgetter("order"))}
             self.in_order = True
-        return Values(tuple(self.entries.values()))
+        return CacheSnapshot(tuple(self.entries.values()))
 
 
 class GroupedCache(Generic[T]):
@@ -126,28 +126,28 @@ class GroupedCache(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self.entries: dict[Key, Entry[T]] = {}
+        self.entries: dict[Key, CacheEntry[T]] = {}
         self._groups: dict[Hashable, _Group[T]] = {}
         self._created = 0
-        self._unpacked: deque[Entry[T]] = deque()
+        self._unpacked: deque[CacheEntry[T]] = deque()
         self._last: Hashable = None  # neighbours mostly share a group, which is then stored once
 
-    def __iter__(self) -> Iterator[Entry[T]]:
+    def __iter__(self) -> Iterator[CacheEntry[T]]:
         return iter(tuple(self.entries.values()))
 
-    def all(self) -> Values[T]:
-        return Values(tuple(self.entries.values()))
+    def all(self) -> CacheSnapshot[T]:
+        return CacheSnapshot(tuple(self.entries.values()))
 
-    def group(self, name: Hashable) -> Values[T]:
+    def group(self, name: Hashable) -> CacheSnapshot[T]:
         group = self._groups.get(name)
-        return group.values() if group else Values()
+        return group.values() if group else CacheSnapshot()
 
     def count(self, name: Hashable) -> int:
         """Return the size of a group, without loading its objects."""
         group = self._groups.get(name)
         return len(group.entries) if group else 0
 
-    def put(self, entry: Entry[T]) -> None:
+    def put(self, entry: CacheEntry[T]) -> None:
         """Store an object in place of the one with its key; a new one is last in order."""
         old = self.entries.get(entry.key)
         if old is None:
@@ -178,7 +178,7 @@ class GroupedCache(Generic[T]):
     def remove(self, key: Key) -> None:
         self._leave(self.entries.pop(key))
 
-    def _leave(self, entry: Entry[T]) -> None:
+    def _leave(self, entry: CacheEntry[T]) -> None:
         if (group := self._groups.get(entry.group)) is not None:
             del group.entries[entry.key]
             if not group.entries:

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ReconcileResult:
     """Result of a successful reconcile.
 
     Attributes:
@@ -29,7 +29,7 @@ class Result:
     requeue_after_seconds: float | None = None
 
 
-DONE = Result()
+DONE = ReconcileResult()
 """Nothing to do until the next change."""
 
 _current: ContextVar[tuple[str, Key, int] | None] = ContextVar("reconcile", default=None)
@@ -47,7 +47,7 @@ def current_reconcile() -> Mapping[str, str]:
     return {"controller": controller, "key": str(key), "reconcile_id": f"{controller}-{number}"}
 
 
-Reconcile = Callable[[Key], Result]
+Reconcile = Callable[[Key], ReconcileResult]
 OnError = Callable[[Key, Exception], None]
 
 

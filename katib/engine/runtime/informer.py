@@ -21,16 +21,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from katib.engine.runtime.cache import Entry, GroupedCache, GroupOf, Pack, Packer, Values
+from katib.engine.runtime.cache import CacheEntry, CacheSnapshot, GroupedCache, GroupOf, Pack, PackingDecoder
 from katib.engine.runtime.clock import Clock, SystemClock
 from katib.engine.runtime.objects import (
     EventType,
     Key,
     Kind,
+    NotifyingWatch,
     Object,
     ObjectList,
     ObjectStore,
-    TellingWatch,
     Watch,
     WatchEvent,
 )
@@ -69,7 +69,7 @@ class InformerEvent(Generic[T]):
     new: T | None
 
 
-class View(Protocol[T_contra]):
+class CacheAggregate(Protocol[T_contra]):
     """An aggregate that is updated together with the cache, such as counts by state."""
 
     def apply(self, old: T_contra | None, new: T_contra | None) -> None:
@@ -82,7 +82,7 @@ class _Listed(NamedTuple, Generic[T]):
     key: Key
     uid: str
     created: str
-    entry: Entry[T] | None
+    entry: CacheEntry[T] | None
 
 
 Handler = Callable[[InformerEvent[T]], None]
@@ -110,21 +110,21 @@ class Informer(Generic[T]):
     Args:
         store: Store of the objects.
         kind: Kind of the objects.
-        decode: Decodes an object. Called on the informer's thread only. If it is a `Packer`, rarely read objects are
-            packed, and unpacked on each read.
+        decode: Decodes an object. Called on the informer's thread only. If it is a `PackingDecoder`, rarely read
+            objects are packed, and unpacked on each read.
         group_of: Returns the group of an object; None for no groups.
         namespace: Restricts the objects to this namespace; None for any.
         on_decode_error: Called with each object that `decode` or `group_of` refuses; logs by default.
         clock: Measures pauses during an outage of the store.
-        thread: Shared thread on which to follow the store. The store's watches must be `TellingWatch`es, and its other
-            calls must not need a network. None for an own thread.
+        thread: Shared thread on which to follow the store. The store's watches must be `NotifyingWatch`es, and its
+            other calls must not need a network. None for an own thread.
     """
 
     def __init__(
         self,
         store: ObjectStore,
         kind: Kind,
-        decode: Callable[[Object], T] | Packer[T],
+        decode: Callable[[Object], T] | PackingDecoder[T],
         group_of: GroupOf[T] | None = None,
         namespace: str | None = None,
         *,
@@ -135,15 +135,15 @@ class Informer(Generic[T]):
         self.kind = kind
         self._store = store
         self._decode = decode
-        self._pack: Pack[T] | None = decode.pack if isinstance(decode, Packer) else None
-        self._adopt: Callable[[T], T] | None = decode.adopt if isinstance(decode, Packer) else None
+        self._pack: Pack[T] | None = decode.pack if isinstance(decode, PackingDecoder) else None
+        self._adopt: Callable[[T], T] | None = decode.adopt if isinstance(decode, PackingDecoder) else None
         self._namespace = namespace
         self._on_decode_error = on_decode_error
         self._clock = clock or SystemClock()
         self.lock = threading.RLock()
         self._group_of = group_of
         self._cache: GroupedCache[T] = GroupedCache()
-        self._views: list[View[T]] = []
+        self._views: list[CacheAggregate[T]] = []
         self._handlers: list[Handler[T]] = []
         self._synced = threading.Event()
         self._pages_read = 0
@@ -164,7 +164,7 @@ class Informer(Generic[T]):
         self._refuse_when_started("handler")
         self._handlers.append(handler)
 
-    def add_view(self, view: View[T]) -> None:
+    def add_view(self, view: CacheAggregate[T]) -> None:
         """Register an aggregate that follows the cache, under its lock. Call before `start`."""
         self._refuse_when_started("view")
         self._views.append(view)
@@ -215,12 +215,12 @@ class Informer(Generic[T]):
         with self.lock:
             return key in self._cache.entries
 
-    def all(self) -> Values[T]:
+    def all(self) -> CacheSnapshot[T]:
         """Return all objects in order of creation."""
         with self.lock:
             return self._cache.all()
 
-    def group(self, name: Hashable) -> Values[T]:
+    def group(self, name: Hashable) -> CacheSnapshot[T]:
         """Return the objects of a group, in order of creation, at a cost proportional to their number."""
         with self.lock:
             return self._cache.group(name)
@@ -286,7 +286,7 @@ class Informer(Generic[T]):
         """
         changes: Callable[[], Iterable[WatchEvent] | None] = partial(_wait_for_one, watch)
         if self._participant is not None:
-            if not isinstance(watch, TellingWatch):
+            if not isinstance(watch, NotifyingWatch):
                 raise InternalError(f"watch of {self.kind.kind}: cannot be followed on a shared thread")
             changes = watch.take
             watch.tell(self._participant.wake)
@@ -372,13 +372,13 @@ class Informer(Generic[T]):
                     self._change(entry.key, old, entry)
         self._revision = metadata["resourceVersion"]
 
-    def _decoded(self, key: Key, obj: Object, struct: Any = None) -> Entry[T] | None:
+    def _decoded(self, key: Key, obj: Object, struct: Any = None) -> CacheEntry[T] | None:
         metadata = obj["metadata"]
         try:
             value = self._decode(obj) if struct is None or self._adopt is None else self._adopt(struct)
             recall = None if self._pack is None else self._pack(obj, value)
             group = None if self._group_of is None else self._group_of(value)
-            return Entry(key, metadata["uid"], metadata["resourceVersion"], value, recall, group)
+            return CacheEntry(key, metadata["uid"], metadata["resourceVersion"], value, recall, group)
         except Exception as error:  # noqa: BLE001 - a foreign object must not stop the others
             try:
                 self._on_decode_error(obj, error)
@@ -386,7 +386,7 @@ class Informer(Generic[T]):
                 self._complain(self._on_decode_error)
             return None
 
-    def _change(self, key: Key, before: Entry[T] | None, after: Entry[T] | None) -> None:
+    def _change(self, key: Key, before: CacheEntry[T] | None, after: CacheEntry[T] | None) -> None:
         """Replace an entry by another, either of which may be missing, and notify views and handlers.
 
         Their errors are logged and do not stop the informer.

@@ -106,7 +106,7 @@ class Watch(Protocol):
 
 
 @runtime_checkable
-class TellingWatch(Protocol):
+class NotifyingWatch(Protocol):
     """Optional ability of a watch: to notify of changes, for a reader that cannot block in `next`."""
 
     def tell(self, on_change: Callable[[], None]) -> None:
@@ -237,7 +237,7 @@ class WholeWrites(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class ListSlice:
     """Part of a list, in order of creation, as text: many objects are passed on without being decoded.
 
     Attributes:
@@ -266,7 +266,7 @@ class SlicedStore(Protocol):
         labels: Mapping[str, str] | None = None,
         limit: int,
         place: str = "",
-    ) -> Slice:
+    ) -> ListSlice:
         """Return at most `limit` objects of a kind after a place; all other arguments are those of `list`.
 
         Raises:

@@ -12,7 +12,7 @@ from katib.errors import KatibError
 _log = logging.getLogger(__name__)
 
 
-class Periodic:
+class PeriodicTasks:
     """Calls functions one after the other in every period; errors do not end it.
 
     A KatibError is logged if it differs from the last one, any other error always, with its traceback.

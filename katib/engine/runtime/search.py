@@ -18,7 +18,7 @@ from katib.engine.runtime.objects import Kind, Object
 from katib.errors import InvalidError, invalid
 
 
-class Facts(NamedTuple):
+class ObjectFacts(NamedTuple):
     """Facts about an object, available without decoding it.
 
     Attributes:
@@ -47,9 +47,9 @@ class FactsOf:
     """
 
     version: int
-    kinds: Mapping[Kind, Callable[[Object], tuple[Facts, Any]]]
+    kinds: Mapping[Kind, Callable[[Object], tuple[ObjectFacts, Any]]]
 
-    def __call__(self, obj: Object) -> Facts | None:
+    def __call__(self, obj: Object) -> ObjectFacts | None:
         """Return the facts of an object; None if its kind has none."""
         derive = self.kinds.get(Kind.of(obj))
         return None if derive is None else derive(obj)[0]
@@ -59,7 +59,7 @@ NO_FACTS = FactsOf(0, {})
 """For a store that is never searched."""
 
 
-class Order(StrEnum):
+class SortOrder(StrEnum):
     """Order of a result; ties are in order of creation."""
 
     CREATION = "creation"
@@ -69,7 +69,7 @@ class Order(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class SearchQuery:
     """A search.
 
     Attributes:
@@ -84,13 +84,13 @@ class Query:
     kind: Kind
     scope: str
     states: frozenset[str] = frozenset()
-    order: Order = Order.CREATION
+    order: SortOrder = SortOrder.CREATION
     limit: int = 500
     after: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchPage:
     """One page of a result.
 
     Attributes:
@@ -109,7 +109,7 @@ class Found:
 class SearchableStore(Protocol):
     """An object store that may keep facts. Thread-safe."""
 
-    def search(self, query: Query) -> Found | None:
+    def search(self, query: SearchQuery) -> SearchPage | None:
         """Return a page of the result; None if the store keeps no facts of this kind.
 
         Raises:
@@ -118,24 +118,24 @@ class SearchableStore(Protocol):
         """
 
 
-class Place(NamedTuple):
+class SortPosition(NamedTuple):
     """Position of an object in an order."""
 
     key: str | float
     age: str | int
 
     @classmethod
-    def parse(cls, cursor: str, order: Order) -> Place:
+    def parse(cls, cursor: str, order: SortOrder) -> SortPosition:
         """Parse a cursor.
 
         Raises:
             InvalidError: It does not belong to this order.
         """
         key, _, age = cursor.partition(",")
-        if age and (order is Order.NAME or (order is Order.CREATION and not key)):
+        if age and (order is SortOrder.NAME or (order is SortOrder.CREATION and not key)):
             return cls(key, age)
         try:
-            return cls(float(key if age and order is not Order.CREATION else "none"), age)
+            return cls(float(key if age and order is not SortOrder.CREATION else "none"), age)
         except ValueError as error:
             raise foreign_cursor(cursor) from error
 
@@ -148,7 +148,7 @@ def foreign_cursor(cursor: str) -> InvalidError:
     return invalid("cursor", f'"{cursor}" is none of this list', "start without one", "cursor")
 
 
-def search_in(objects: Iterable[tuple[str, Object]], facts_of: FactsOf, query: Query) -> Found:
+def search_in(objects: Iterable[tuple[str, Object]], facts_of: FactsOf, query: SearchQuery) -> SearchPage:
     """Return the result of a search among objects in any order, each with its age.
 
     Args:
@@ -159,20 +159,20 @@ def search_in(objects: Iterable[tuple[str, Object]], facts_of: FactsOf, query: Q
     Raises:
         InvalidError: The cursor does not belong to this order.
     """
-    after = Place.parse(query.after, query.order) if query.after else None
+    after = SortPosition.parse(query.after, query.order) if query.after else None
     total = 0
 
-    def places() -> Iterable[tuple[Place, Object]]:
+    def places() -> Iterable[tuple[SortPosition, Object]]:
         nonlocal total
         for age, obj in objects:
             facts = facts_of(obj)
             if facts is None or facts.scope != query.scope or (query.states and facts.state not in query.states):
                 continue
             total += 1
-            place = Place("" if query.order is Order.CREATION else getattr(facts, query.order), age)
+            place = SortPosition("" if query.order is SortOrder.CREATION else getattr(facts, query.order), age)
             if after is None or place > after:
                 yield place, obj
 
     found = heapq.nsmallest(query.limit + 1, places(), key=lambda pair: pair[0])
     items, more = found[: query.limit], len(found) > query.limit
-    return Found(tuple(obj for _, obj in items), str(items[-1][0]) if more else "", total)
+    return SearchPage(tuple(obj for _, obj in items), str(items[-1][0]) if more else "", total)

@@ -23,7 +23,7 @@ LONGEST_BACKLOG = 20_000
 """Limit of a watch's unread changes; listing again is cheaper from there on."""
 
 
-class History:
+class ChangeHistory:
     """The newest changes of all kinds, and the open watches. Thread-safe.
 
     Args:
@@ -89,7 +89,7 @@ class History:
 class StoreWatch:
     """A watch fed by a history: `katib.engine.runtime.objects.Watch`."""
 
-    def __init__(self, history: History, kind: Kind, since: int, longest_backlog: int) -> None:
+    def __init__(self, history: ChangeHistory, kind: Kind, since: int, longest_backlog: int) -> None:
         self.kind = kind
         self._history = history
         self._since = since

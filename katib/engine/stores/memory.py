@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 from katib.engine.runtime.clock import Clock, SystemClock
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectList, WatchEvent
-from katib.engine.runtime.search import NO_FACTS, FactsOf, Found, Query, search_in
+from katib.engine.runtime.search import NO_FACTS, FactsOf, SearchPage, SearchQuery, search_in
 from katib.engine.stores import semantics
-from katib.engine.stores.history import KEPT_CHANGES, LONGEST_BACKLOG, History
+from katib.engine.stores.history import KEPT_CHANGES, LONGEST_BACKLOG, ChangeHistory
 from katib.engine.stores.transaction import NO_DEFAULTS, Defaults, TransactedStore, Transaction
 from katib.errors import NotFoundError
 
@@ -103,7 +103,7 @@ class MemoryStore(TransactedStore):
         kept_changes: int = KEPT_CHANGES,
         longest_backlog: int = LONGEST_BACKLOG,
     ) -> None:
-        history = History(0, kept_changes=kept_changes, longest_backlog=longest_backlog)
+        history = ChangeHistory(0, kept_changes=kept_changes, longest_backlog=longest_backlog)
         self._facts = facts
         self._lock = threading.Lock()
         self._rows = MemoryRows()
@@ -134,7 +134,7 @@ class MemoryStore(TransactedStore):
         with self._lock:
             return ObjectList(tuple(filter(wanted, self._rows.all(kind))), str(self._rows.revision))
 
-    def search(self, query: Query) -> Found | None:
+    def search(self, query: SearchQuery) -> SearchPage | None:
         """Search objects by their facts: `katib.engine.runtime.search.SearchableStore`."""
         if query.kind not in self._facts.kinds:
             return None

@@ -1,8 +1,8 @@
 """Effect of a write on all objects: one object changes, others follow their owners.
 
-A store provides `Rows`: storage for objects, already inside a transaction. `Transaction` works on it and collects the
-events to publish once the rows are committed. Garbage collection happens in the same transaction as the deletion that
-causes it, so no reader ever sees an object without its owner:
+A store provides `ObjectRows`: storage for objects, already inside a transaction. `Transaction` works on it and collects
+the events to publish once the rows are committed. Garbage collection happens in the same transaction as the deletion
+that causes it, so no reader ever sees an object without its owner:
 
 - an object is removed if it was deleted and has no finalizers (left),
 - with it, the objects that name it as an owner are removed, unless another of their owners still exists; those with
@@ -26,7 +26,7 @@ from msgspec import Struct
 from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.objects import EventType, Key, Kind, Object, WatchEvent
 from katib.engine.stores import semantics
-from katib.engine.stores.history import History, StoreWatch
+from katib.engine.stores.history import ChangeHistory, StoreWatch
 from katib.engine.stores.semantics import Json
 from katib.errors import AlreadyExistsError, InternalError, NotFoundError
 from katib.model.json_values import same_json
@@ -35,7 +35,7 @@ _NAME_TRIES = 8
 """Suffixes are one in 14 million; a second try is rare, an eighth indicates another error."""
 
 
-class Rows(Protocol):
+class ObjectRows(Protocol):
     """Storage of objects, inside one write transaction. Objects passed to it are never changed afterwards."""
 
     def next_revision(self) -> int:
@@ -69,7 +69,7 @@ class Transaction(Struct, frozen=True):
         events: Collects the events to publish after the commit.
     """
 
-    rows: Rows
+    rows: ObjectRows
     now: datetime
     events: list[WatchEvent]
 
@@ -169,7 +169,7 @@ class TransactedStore(ABC):
         status_kinds: Collection[Kind],
         uid_kinds: Collection[Kind],
         clock: Clock,
-        history: History,
+        history: ChangeHistory,
         defaults: Defaults,
     ) -> None:
         self._defaults = defaults

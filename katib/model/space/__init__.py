@@ -5,18 +5,18 @@ algorithms, the wire. Pure Python, so that a service for random search starts fa
 """
 
 from katib.model.space.assignments import check_assignments
-from katib.model.space.conditions import Condition
-from katib.model.space.parameters import Choice, Grid, Interval, Parameter, Value
+from katib.model.space.conditions import ParentCondition
+from katib.model.space.parameters import Grid, Interval, Parameter, Value, ValueList
 from katib.model.space.search_space import Point, SearchSpace
 
 __all__ = [
-    "Choice",
-    "Condition",
     "Grid",
     "Interval",
     "Parameter",
+    "ParentCondition",
     "Point",
     "SearchSpace",
     "Value",
+    "ValueList",
     "check_assignments",
 ]

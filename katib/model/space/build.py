@@ -6,10 +6,10 @@ from fractions import Fraction
 
 from katib.model.search_space import INT64, LOGARITHMIC
 from katib.model.space.parameters import (
-    Choice,
     Grid,
     Interval,
     Parameter,
+    ValueList,
     exact_number,
     finite_number,
     uniform_or,
@@ -39,8 +39,8 @@ def build_parameter(spec: ParameterSpec) -> Parameter | None:
 def _choice(spec: ParameterSpec) -> Parameter:
     values = tuple(dict.fromkeys(spec.feasible_space.list))
     if spec.parameter_type == ParameterType.DISCRETE and all(map(_is_number, values)):
-        return Choice(spec.name, tuple(sorted(values, key=float)), ordered=True)
-    return Choice(spec.name, values)
+        return ValueList(spec.name, tuple(sorted(values, key=float)), ordered=True)
+    return ValueList(spec.name, values)
 
 
 def _is_number(text: str) -> bool:

@@ -15,7 +15,7 @@ from katib.model.types import ParameterSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class ParentCondition:
     """A parameter has a value only if its parent has one of these."""
 
     parameter: str
@@ -23,10 +23,10 @@ class Condition:
     values: frozenset[Value]
 
 
-def build_conditions(specs: Sequence[ParameterSpec], parameters: dict[str, Parameter]) -> tuple[Condition, ...]:
+def build_conditions(specs: Sequence[ParameterSpec], parameters: dict[str, Parameter]) -> tuple[ParentCondition, ...]:
     """Return the conditions of a search space that `check_conditions` accepts, parents first."""
     given = {
-        spec.name: Condition(
+        spec.name: ParentCondition(
             spec.name, spec.when.parameter, frozenset(map(parameters[spec.when.parameter].parse, spec.when.values))
         )
         for spec in specs
@@ -35,7 +35,9 @@ def build_conditions(specs: Sequence[ParameterSpec], parameters: dict[str, Param
     return tuple(given[name] for name in parents_first(given, given))
 
 
-def absent_parameters(conditions: Sequence[Condition], value_of: Callable[[str], Value | None]) -> AbstractSet[str]:
+def absent_parameters(
+    conditions: Sequence[ParentCondition], value_of: Callable[[str], Value | None]
+) -> AbstractSet[str]:
     """Return the names of the parameters without a value.
 
     Args:
@@ -49,7 +51,7 @@ def absent_parameters(conditions: Sequence[Condition], value_of: Callable[[str],
     return absent
 
 
-def parents_first(names: Iterable[str], conditions: Mapping[str, Condition]) -> list[str]:
+def parents_first(names: Iterable[str], conditions: Mapping[str, ParentCondition]) -> list[str]:
     """Return the names in the given order, except that each comes after its parent if that is one of them.
 
     Args:

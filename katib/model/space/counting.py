@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from katib.model.space.conditions import Condition, parents_first
+from katib.model.space.conditions import ParentCondition, parents_first
 from katib.model.space.parameters import Parameter, Value
 
 
@@ -28,14 +28,14 @@ class _Run:
     weight: int
 
 
-class Counting:
+class CountedSpace:
     """The points of a space whose parameters all have a size. Immutable."""
 
-    def __init__(self, parameters: Sequence[Parameter], conditions: Sequence[Condition]) -> None:
+    def __init__(self, parameters: Sequence[Parameter], conditions: Sequence[ParentCondition]) -> None:
         below = {condition.parameter: condition for condition in conditions}
         by_name = {parameter.name: parameter for parameter in parameters}
         self._parameters = tuple(by_name[name] for name in parents_first(by_name, below))
-        children: dict[str, list[Condition]] = {}
+        children: dict[str, list[ParentCondition]] = {}
         for condition in conditions:
             children.setdefault(condition.parent, []).append(condition)
         self._roots = tuple(p.name for p in self._parameters if p.name not in below)
@@ -47,7 +47,7 @@ class Counting:
             self._weights[parameter.name] = sum(run.count * run.weight for run in runs)
         self.size = prod(self._weights[name] for name in self._roots)
 
-    def _runs_of(self, parameter: Parameter, children: Sequence[Condition]) -> Iterator[_Run]:
+    def _runs_of(self, parameter: Parameter, children: Sequence[ParentCondition]) -> Iterator[_Run]:
         present: dict[int, list[str]] = {}
         for child in children:
             for value in child.values:

@@ -205,7 +205,7 @@ class Grid(Parameter):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice(Parameter):
+class ValueList(Parameter):
     """A list of texts. An *ordered* one (discrete, all numbers) has its values in numeric order in `values`.
 
     Texts are returned as given; equal texts count once.

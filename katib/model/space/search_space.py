@@ -11,8 +11,8 @@ from katib.errors import FieldError, InvalidError, invalid
 from katib.model.conditional_parameters import check_conditions
 from katib.model.search_space import check_parameters
 from katib.model.space.build import build_parameter
-from katib.model.space.conditions import Condition, absent_parameters, build_conditions
-from katib.model.space.counting import Counting
+from katib.model.space.conditions import ParentCondition, absent_parameters, build_conditions
+from katib.model.space.counting import CountedSpace
 from katib.model.space.parameters import Parameter, Value
 from katib.model.types import ParameterSpec
 
@@ -35,8 +35,8 @@ class SearchSpace:
     """
 
     parameters: tuple[Parameter, ...]
-    conditions: tuple[Condition, ...] = ()
-    _counting: Counting | None = field(init=False, repr=False, compare=False)
+    conditions: tuple[ParentCondition, ...] = ()
+    _counting: CountedSpace | None = field(init=False, repr=False, compare=False)
     _by_name: Mapping[str, Parameter] = field(init=False, repr=False, compare=False)
     _parents: frozenset[str] = field(init=False, repr=False, compare=False)
 
@@ -44,7 +44,7 @@ class SearchSpace:
         object.__setattr__(self, "_by_name", {parameter.name: parameter for parameter in self.parameters})
         object.__setattr__(self, "_parents", frozenset(condition.parent for condition in self.conditions))
         is_finite = all(parameter.size is not None for parameter in self.parameters)
-        object.__setattr__(self, "_counting", Counting(self.parameters, self.conditions) if is_finite else None)
+        object.__setattr__(self, "_counting", CountedSpace(self.parameters, self.conditions) if is_finite else None)
 
     @classmethod
     def of(cls, specs: Sequence[ParameterSpec], path: str = "spec.parameters") -> SearchSpace:

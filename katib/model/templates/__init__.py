@@ -7,7 +7,7 @@ to a verdict. Does not belong here: reading ConfigMaps, running anything, the sc
 from __future__ import annotations
 
 from katib.model.templates.check import check_template
-from katib.model.templates.condition_path import ConditionPath, Satisfied, check_condition, parse
+from katib.model.templates.condition_path import ConditionPath, SatisfiedCondition, check_condition, parse
 from katib.model.templates.placeholders import find_placeholders, has_placeholder
 from katib.model.templates.render import CompiledTemplate, compile_template, render
 from katib.model.templates.source import template_text
@@ -15,7 +15,7 @@ from katib.model.templates.source import template_text
 __all__ = [
     "CompiledTemplate",
     "ConditionPath",
-    "Satisfied",
+    "SatisfiedCondition",
     "check_condition",
     "check_template",
     "compile_template",

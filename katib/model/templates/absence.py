@@ -40,7 +40,7 @@ class _Element:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _PlaceholderText:
     """A text with a placeholder, and the innermost list element that contains it.
 
     Attributes:
@@ -130,7 +130,7 @@ def check_absence(
         return
     places = list(_places(source, template_path(template))) if _is_structured(text) else []
     if not _is_structured(text):
-        places = [_Place(name, template_path(template), "", (), None) for name in find_placeholders(text)]
+        places = [_PlaceholderText(name, template_path(template), "", (), None) for name in find_placeholders(text)]
     errors: list[FieldError] = []
     for name in absence.names:
         found = [place for place in places if place.name == name]
@@ -149,7 +149,9 @@ def _is_structured(text: str | None) -> bool:
         return False
 
 
-def _check_otherwise(numbered: tuple[int, TrialParameterSpec], places: Sequence[_Place]) -> Iterator[FieldError]:
+def _check_otherwise(
+    numbered: tuple[int, TrialParameterSpec], places: Sequence[_PlaceholderText]
+) -> Iterator[FieldError]:
     i, entry = numbered
     for place in places:
         kind = field_type(place.keys)
@@ -164,7 +166,9 @@ def _check_otherwise(numbered: tuple[int, TrialParameterSpec], places: Sequence[
             return
 
 
-def _check_left_out(numbered: tuple[int, TrialParameterSpec], places: Sequence[_Place]) -> Iterator[FieldError]:
+def _check_left_out(
+    numbered: tuple[int, TrialParameterSpec], places: Sequence[_PlaceholderText]
+) -> Iterator[FieldError]:
     i, entry = numbered
     for place in places:
         element = place.element
@@ -193,7 +197,7 @@ def _is_value_of_flag(element: _Element) -> bool:
     return flag.startswith("-") and "=" not in flag and not value.startswith("-")
 
 
-def _check_others(absence: _Absence, places: Sequence[_Place]) -> Iterator[FieldError]:
+def _check_others(absence: _Absence, places: Sequence[_PlaceholderText]) -> Iterator[FieldError]:
     """Find parameters with a value in a trial that loses every occurrence of their placeholder."""
     inside: dict[str, list[str]] = {}
     for place in places:
@@ -215,13 +219,15 @@ def _check_others(absence: _Absence, places: Sequence[_Place]) -> Iterator[Field
                 yield FieldError(element.path, cause, remedy, "template-absent-with-others")
 
 
-def _places(node: Any, path: str, keys: tuple[str, ...] = (), element: _Element | None = None) -> Iterator[_Place]:
+def _places(
+    node: Any, path: str, keys: tuple[str, ...] = (), element: _Element | None = None
+) -> Iterator[_PlaceholderText]:
     if isinstance(node, str):
-        yield from (_Place(name, path, node, keys, element) for name in find_placeholders(node))
+        yield from (_PlaceholderText(name, path, node, keys, element) for name in find_placeholders(node))
     elif isinstance(node, Mapping):
         for key, child in node.items():
             where = path_to(path, str(key))
-            yield from (_Place(name, where, str(key), (), element) for name in find_placeholders(str(key)))
+            yield from (_PlaceholderText(name, where, str(key), (), element) for name in find_placeholders(str(key)))
             yield from _places(child, where, (*keys, str(key)), element)
     elif isinstance(node, list | tuple):
         for i, child in enumerate(node):

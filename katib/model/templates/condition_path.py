@@ -31,7 +31,7 @@ _NUMBER = re.compile(r"[-+]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE
 
 
 @dataclass(frozen=True, slots=True)
-class Satisfied:
+class SatisfiedCondition:
     """A condition that holds, with reason and message of the satisfying object."""
 
     reason: str = ""
@@ -68,7 +68,7 @@ class ConditionPath:
     text: str
     steps: tuple[_Step, ...]
 
-    def evaluate(self, obj: Any) -> Satisfied | None:
+    def evaluate(self, obj: Any) -> SatisfiedCondition | None:
         """Return reason and message of the object that satisfies the condition, None if it is not satisfied."""
         if not self.steps:
             return None
@@ -78,7 +78,9 @@ class ConditionPath:
         if not isinstance(value, dict):
             return None
         reason, message = value.get("reason"), value.get("message")
-        return Satisfied(reason if isinstance(reason, str) else "", message if isinstance(message, str) else "")
+        return SatisfiedCondition(
+            reason if isinstance(reason, str) else "", message if isinstance(message, str) else ""
+        )
 
 
 @lru_cache(maxsize=256)

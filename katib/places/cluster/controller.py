@@ -48,9 +48,9 @@ from katib.places.cluster.store import KubernetesEvents, KubernetesStore
 from katib.places.cluster.version import supported_version
 from katib.places.cluster.webhooks.experiments import ExperimentAdmission
 from katib.places.cluster.webhooks.pods import PodAdmission, TrialSettings
-from katib.wire.rpc.credentials import Credentials
+from katib.wire.rpc.credentials import DbManagerCredentials
 from katib.wire.rpc.db_manager_client import DbManagerClient
-from katib.wire.rpc.tokens import Claims, Role
+from katib.wire.rpc.tokens import CallerRole, TokenClaims
 from katib.wire.serving.certificates import CertificateSource, dns_names
 
 COMPONENT = "katib-controller"
@@ -200,14 +200,14 @@ class ClusterController:
             db_manager_address=options.db_manager_address,
             status_address=options.status_address,
             inject_security_context=options.config.init.controller.inject_security_context,
-            credentials=lambda trial: self._credentials(Claims(Role.TRIAL, trial.namespace, trial.name)),
+            credentials=lambda trial: self._credentials(TokenClaims(CallerRole.TRIAL, trial.namespace, trial.name)),
         )
         return PodAdmission(
             self._store, trial_settings.settings_for, events=self._events, images=self._images, clock=self._clock
         )
 
-    def _credentials(self, claims: Claims) -> Credentials:
-        return Credentials(self._tokens().token_of(claims), self._authority())
+    def _credentials(self, claims: TokenClaims) -> DbManagerCredentials:
+        return DbManagerCredentials(self._tokens().token_of(claims), self._authority())
 
     def _authority(self) -> str:
         path = self._options.db_manager_authority
@@ -291,8 +291,8 @@ class ClusterController:
         db_manager = DbManagerClient(
             options.own_db_manager_address or options.db_manager_address,
             timeout_seconds=DB_MANAGER_SECONDS,
-            credentials=Credentials(authority=self._authority()),
-            token_of=lambda namespace: self._tokens().token_of(Claims(Role.CONTROLLER, namespace)),
+            credentials=DbManagerCredentials(authority=self._authority()),
+            token_of=lambda namespace: self._tokens().token_of(TokenClaims(CallerRole.CONTROLLER, namespace)),
         )
         stack.callback(db_manager.close)
 
@@ -304,7 +304,7 @@ class ClusterController:
             db_manager=db_manager,
             log_place=LogEndpoint(
                 options.db_manager_address,
-                lambda namespace: self._credentials(Claims(Role.READER, namespace)).variables,
+                lambda namespace: self._credentials(TokenClaims(CallerRole.READER, namespace)).variables,
             ),
             list_events=server_events(self._connection),
             config=self._config,

@@ -26,7 +26,7 @@ from katib.places.cluster.installation_key import read_keys
 from katib.wire.rpc.credentials import CERTIFICATE_FILE, KEY_FILE, server_credentials
 from katib.wire.rpc.db_manager import DEFAULT_PORT, ignore_report, serve_db_manager
 from katib.wire.rpc.log_guard import AccessList, LogGuard
-from katib.wire.rpc.tokens import Tokens
+from katib.wire.rpc.tokens import TokenSigner
 from katib.wire.rpc.trainer_status import StatusReceiver
 from katib.wire.serving.status_server import StatusServer
 
@@ -118,7 +118,7 @@ class DbManager:
             InvalidError: The key or the certificate cannot be used.
         """
         options = self._options
-        tokens = None if options.key_file is None else Tokens(read_keys(options.key_file))
+        tokens = None if options.key_file is None else TokenSigner(read_keys(options.key_file))
         credentials = None if options.tls_directory is None else server_credentials(options.tls_directory)
         with ExitStack() as stack:
             opened = self._wait_for_database(stack)
@@ -193,7 +193,7 @@ class DbManager:
                 self._clock.wait(self._changed, _LOOK_SECONDS if left is None else min(left, _LOOK_SECONDS))
 
 
-def _guard(tokens: Tokens | None, access: AccessList) -> LogGuard | None:
+def _guard(tokens: TokenSigner | None, access: AccessList) -> LogGuard | None:
     if tokens is None:
         _log.warning("callers are asked for no token: anyone who reaches this port reads, forges and deletes readings")
         return None

@@ -19,7 +19,7 @@ from typing import Protocol
 from katib.engine.runtime.objects import Key, Kind, Object
 from katib.errors import AlreadyExistsError, ConflictError, NotFoundError, UnavailableError, invalid
 from katib.wire.rpc.pod_api import PodApi, server_of_pod
-from katib.wire.rpc.tokens import MIN_KEY_BYTES, Tokens
+from katib.wire.rpc.tokens import MIN_KEY_BYTES, TokenSigner
 
 SECRET = Kind("v1", "Secret")
 SECRET_NAME = "katib-db-manager-key"  # noqa: S105 - the name of a Secret
@@ -152,13 +152,13 @@ class InstallationTokens:
         self._store = store
         self._secret = secret
         self._lock = threading.Lock()
-        self._tokens: Tokens | None = None
+        self._tokens: TokenSigner | None = None
 
-    def __call__(self) -> Tokens:
+    def __call__(self) -> TokenSigner:
         """Return the signer of tokens. Raises as `ensure_keys`, and NotFoundError if there is no key to read."""
         with self._lock:
             if self._tokens is None:
-                self._tokens = Tokens(self._keys())
+                self._tokens = TokenSigner(self._keys())
             return self._tokens
 
     def _keys(self) -> Sequence[bytes]:

@@ -20,7 +20,7 @@ from typing import Any
 
 from katib.engine.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectList, ObjectStore, Watch
-from katib.engine.runtime.search import Order, Query
+from katib.engine.runtime.search import SearchQuery, SortOrder
 from katib.engine.stores.history import StoreWatch
 from katib.engine.stores.sql import SqlStore
 from katib.errors import NotFoundError, UnavailableError
@@ -149,7 +149,7 @@ class EndedExperiments:
         if experiment.spec.resume_policy == ResumePolicy.LONG_RUNNING or _NUMBERED.fullmatch(experiment.name):
             return False
         scope = str(Key(experiment.namespace, experiment.name))
-        active = self._store.search(Query(TRIAL, scope, frozenset(ACTIVE), Order.CREATION, 1, ""))
+        active = self._store.search(SearchQuery(TRIAL, scope, frozenset(ACTIVE), SortOrder.CREATION, 1, ""))
         return active is not None and active.total == 0
 
 

@@ -36,7 +36,7 @@ from katib.engine.runtime.clock import SystemClock
 from katib.engine.runtime.informer import InformerEvent
 from katib.engine.runtime.interpreter import tune_interpreter
 from katib.engine.runtime.objects import Key, Kind, Object
-from katib.engine.runtime.periodic import Periodic
+from katib.engine.runtime.periodic import PeriodicTasks
 from katib.engine.runtime.shared_thread import SharedThread
 from katib.engine.stores.event_queue import EventSubject
 from katib.engine.stores.events import EventLog
@@ -324,10 +324,10 @@ class Engine:
                 if is_begun and not self._ownership.is_interrupted(experiment):
                     message = "An engine was started and goes on with it; trials that were cut off are restarted"
                     self._recorder.record(experiment, warning=False, reason="Resumed", message=message)
-            flushing = Periodic(
+            flushing = PeriodicTasks(
                 "chosen-trials", [self._flush_chosen_trials], FLUSH_SECONDS, self._clock, complaint=_FLUSH
             )
-            measuring = Periodic(
+            measuring = PeriodicTasks(
                 "run-times", [self._note_run_times, self._look_at_disk], NOTE_SECONDS, self._clock, complaint=_NOTE
             )
             for thread in (flushing, measuring):
@@ -567,7 +567,7 @@ class Engine:
         )
         self._checkpoints = CheckpointRetention(self._layout, self._store, self._recorder)
         looks = [retention.look, self._checkpoints.look, self._database.give_back]
-        self._retention = Periodic("retention", looks, PERIOD_SECONDS, self._clock, complaint=COMPLAINT)
+        self._retention = PeriodicTasks("retention", looks, PERIOD_SECONDS, self._clock, complaint=COMPLAINT)
 
     def _went_on(self, trial: Trial, until: float | None) -> None:
         """Count the time in which programs of a trial ran without an engine."""

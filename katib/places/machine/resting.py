@@ -18,7 +18,7 @@ from katib.engine.controllers.experiment.plan import interrupted
 from katib.engine.controllers.kinds import EXPERIMENT, TRIAL
 from katib.engine.controllers.trial.plan import WAITING_REASON, with_run_time, with_running
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectList
-from katib.engine.runtime.search import Found, Query
+from katib.engine.runtime.search import SearchPage, SearchQuery
 from katib.engine.stores.sql import SqlStore
 from katib.model.conditions import has_ended
 from katib.model.trials import state_in
@@ -60,7 +60,7 @@ class RestingStore:
         for page in self._store.pages(kind, namespace, **selection):
             yield replace(page, items=tuple(map(self._shown(kind), page.items)))
 
-    def search(self, query: Query) -> Found | None:
+    def search(self, query: SearchQuery) -> SearchPage | None:
         """Find objects by their facts, which those of an interrupted experiment contradict: they are read in turn."""
         namespace, _, name = query.scope.partition("/")
         found = self._store.get(EXPERIMENT, Key(namespace, name))

@@ -13,7 +13,7 @@ from katib.model.failure_text import readable
 from katib.model.metrics import parse_time
 from katib.model.types import Condition, Experiment
 from katib.model.wording import format_duration
-from katib.service.explaining.evidence import Evidence, JobFacts, Place
+from katib.service.explaining.evidence import Evidence, HomeTerms, JobFacts
 from katib.service.tuning.reading import (
     assignments_of,
     completed_count,
@@ -36,7 +36,7 @@ SAVINGS_SAMPLE = 100
 
 
 @dataclass(slots=True)
-class Answer:
+class DiagnosisDraft:
     """Verdict, findings and remedies under construction."""
 
     verdict: str
@@ -158,7 +158,7 @@ _MAIN_MISSING = re.compile(r"\bPickl\w+Error\b.*\bon __main__\b")
 _PYTHON = re.compile(r"^python[\d.]*$")
 
 
-def known_remedy(cause: str, facts: JobFacts, place: Place, workspace: str = "") -> str:
+def known_remedy(cause: str, facts: JobFacts, place: HomeTerms, workspace: str = "") -> str:
     """Return the remedy for a failure as a sentence; empty if its cause is not a common one.
 
     Args:

@@ -17,7 +17,7 @@ from katib.model.names import EXPERIMENT_LABEL
 from katib.model.types import API_VERSION, Experiment, Resource, Suggestion, Trial
 from katib.model.types.optimization import OptimizationJob
 from katib.service.explaining.answer import SAVINGS_SAMPLE, saved_share, savings_sentence
-from katib.service.explaining.evidence import Evidence, JobFacts, Place, ServiceFacts
+from katib.service.explaining.evidence import Evidence, HomeTerms, JobFacts, ServiceFacts
 from katib.service.explaining.experiment import diagnose_experiment
 from katib.service.explaining.optimization_job import diagnose_optimization_job
 from katib.service.explaining.trial import diagnose_trial
@@ -38,7 +38,7 @@ class HomeFacts(Protocol):
     """State of jobs and services in one home, beyond the stored objects. Thread-safe."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> HomeTerms:
         """The home's terms for a diagnosis."""
 
     def job(self, trial: Trial) -> JobFacts:

@@ -12,7 +12,7 @@ from katib.model.features.listed import ENDINGS
 from katib.model.names import COMMAND_ANNOTATION, METRICS_INCOMPLETE
 from katib.model.types import Condition, Experiment, Trial
 from katib.model.wording import counted, number_text
-from katib.service.explaining.answer import Answer, best_sentences, condition_words, progress_sentence
+from katib.service.explaining.answer import DiagnosisDraft, best_sentences, condition_words, progress_sentence
 from katib.service.explaining.evidence import Evidence, JobFacts
 from katib.service.explaining.trial import PODS_REFUSED, diagnose_trial, failure_cause, metrics_loss
 from katib.service.tuning.reading import (
@@ -33,7 +33,7 @@ _WITHOUT_VALUE = frozenset({"ExperimentNoUsableTrial", "ExperimentFirstTrialsFai
 """Reasons of an experiment that failed because no trial brought a value."""
 
 
-def explain_ended(experiment: Experiment, evidence: Evidence) -> Answer:
+def explain_ended(experiment: Experiment, evidence: Evidence) -> DiagnosisDraft:
     """Return the rule by which an experiment ended, and the trials that explain it."""
     condition = condition_of(experiment, "Failed")
     ended = condition or held_condition(experiment, "Succeeded")
@@ -49,23 +49,23 @@ def explain_ended(experiment: Experiment, evidence: Evidence) -> Answer:
     return answer
 
 
-def _succeeded(experiment: Experiment, condition: Condition, evidence: Evidence) -> Answer:
+def _succeeded(experiment: Experiment, condition: Condition, evidence: Evidence) -> DiagnosisDraft:
     name, reason = experiment.name, condition.reason
     if "GoalReached" in reason:
-        return Answer(f"{name} succeeded: {_goal_sentence(experiment, evidence)}")
+        return DiagnosisDraft(f"{name} succeeded: {_goal_sentence(experiment, evidence)}")
     if "MaxTrials" in reason:
         budget = experiment.spec.max_trial_count
         done = "the one trial of its budget is done" if budget == 1 else f"all {budget} trials of its budget are done"
-        return Answer(
+        return DiagnosisDraft(
             f"{name} succeeded: {done}.",
             remedies=[more_trials(experiment, evidence.place.default_namespace, at_work=evidence.controllers_running)],
         )
     if "Exhausted" in reason or "EndReached" in reason:
         return _search_is_complete(experiment, evidence)
-    return Answer(f"{name} succeeded: {condition_words(condition)}.")
+    return DiagnosisDraft(f"{name} succeeded: {condition_words(condition)}.")
 
 
-def _add_lost(answer: Answer, experiment: Experiment, evidence: Evidence) -> None:
+def _add_lost(answer: DiagnosisDraft, experiment: Experiment, evidence: Evidence) -> None:
     """Add the number of trials without a value of a successful experiment, and the command to retry them."""
     if lost := [t for t in evidence.trials if state_of(t) in ("Failed", "MetricsUnavailable")]:
         answer.findings.append(f"{lost_sentence(experiment)} {common_cause(lost, evidence)}")
@@ -78,21 +78,21 @@ def lost_sentence(experiment: Experiment) -> str:
     return f"{lost_count(experiment)} of {counted(experiment.status.trials, 'trial')} failed or had no metrics."
 
 
-def _ended_by(feature: Feature, experiment: Experiment, *, has_failed: bool) -> Answer:
+def _ended_by(feature: Feature, experiment: Experiment, *, has_failed: bool) -> DiagnosisDraft:
     again = run_again(experiment, feature.larger_option(experiment))
     larger = f"`{again}` goes on with twice as much." if again else "A larger one under a new name has more trials."
     verb, rest = ("failed", ", and no trial brought a value") if has_failed else ("succeeded", "")
-    return Answer(f"{experiment.name} {verb}: {feature.end(experiment)}{rest}.", remedies=[larger])
+    return DiagnosisDraft(f"{experiment.name} {verb}: {feature.end(experiment)}{rest}.", remedies=[larger])
 
 
-def _search_is_complete(experiment: Experiment, evidence: Evidence) -> Answer:
+def _search_is_complete(experiment: Experiment, evidence: Evidence) -> DiagnosisDraft:
     explanation = "" if evidence.suggestion is None else evidence.suggestion.status.explanation.rstrip(".")
     if not explanation:
-        return Answer(
+        return DiagnosisDraft(
             f"{experiment.name} succeeded: every point of its search space was tried.",
             remedies=["Widen the search space under a new name if you want more trials."],
         )
-    return Answer(
+    return DiagnosisDraft(
         f"{experiment.name} succeeded: {algorithm_of(experiment)} has nothing more to try.",
         findings=[f"What it said last: {explanation}."],
         remedies=["Change its settings or the search space under a new name if you want more trials."],
@@ -139,27 +139,27 @@ def run_again(experiment: Experiment, option: str = "") -> str:
     return f"katib {head} {option} {rest}" if command and option else command
 
 
-def _failed(experiment: Experiment, condition: Condition, evidence: Evidence) -> Answer:
+def _failed(experiment: Experiment, condition: Condition, evidence: Evidence) -> DiagnosisDraft:
     name = experiment.name
     suggestion = condition_of(evidence.suggestion, "Failed")
     if suggestion is not None:
-        return Answer(
+        return DiagnosisDraft(
             f"{name} failed because its suggestion failed: {condition_words(suggestion)}.",
             remedies=["Fix spec.algorithm or the search space as the message says, and submit it again."],
         )
     if condition.reason in _WITHOUT_VALUE:
         cause = condition_words(condition).removeprefix("Experiment has failed because ")
-        answer = Answer(f"{name} failed: {cause}.")
+        answer = DiagnosisDraft(f"{name} failed: {cause}.")
         _add_example(answer, experiment, evidence)
         return answer
     lost, budget = lost_count(experiment), experiment.spec.max_failed_trial_count
     if budget is None or lost < max(1, budget):
-        return Answer(f"{name} failed: {condition_words(condition)}.")
+        return DiagnosisDraft(f"{name} failed: {condition_words(condition)}.")
     return _failure_budget(experiment, lost, budget, evidence)
 
 
-def _failure_budget(experiment: Experiment, lost: int, budget: int, evidence: Evidence) -> Answer:
-    answer = Answer(
+def _failure_budget(experiment: Experiment, lost: int, budget: int, evidence: Evidence) -> DiagnosisDraft:
+    answer = DiagnosisDraft(
         f"{experiment.name} failed: {counted(lost, 'trial')} failed or had no metrics, "
         f"and maxFailedTrialCount is {budget}."
     )
@@ -167,7 +167,7 @@ def _failure_budget(experiment: Experiment, lost: int, budget: int, evidence: Ev
     return answer
 
 
-def _add_example(answer: Answer, experiment: Experiment, evidence: Evidence) -> None:
+def _add_example(answer: DiagnosisDraft, experiment: Experiment, evidence: Evidence) -> None:
     """Add why most trials failed, an example, and the command that shows its whole output."""
     failed = [t for t in evidence.trials if state_of(t) in ("Failed", "MetricsUnavailable")]
     if not failed:

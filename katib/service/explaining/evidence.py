@@ -77,7 +77,7 @@ _IN_IMAGES: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HomeTerms:
     """Terms and remedies of one home, so that every remedy can be followed there.
 
     Attributes:
@@ -113,12 +113,12 @@ class Place:
     needs_annotation: bool = False
     default_namespace: str = ""
 
-    def in_images(self) -> Place:
+    def in_images(self) -> HomeTerms:
         """Return the terms for a trial that ran in an image."""
         return replace(self, **_IN_IMAGES, workspace="")
 
 
-LOCAL = Place(
+LOCAL = HomeTerms(
     idle="no engine is running on this data directory",
     start="Start `katib serve`, or `katib run` with the same file: both go on where it stopped.",
     disk="Free space on the disk of the data directory; the work goes on by itself.",
@@ -174,4 +174,4 @@ class Evidence:
     readings_error: str = ""
     controllers_running: bool = True
     disk_is_full: bool = False
-    place: Place = LOCAL
+    place: HomeTerms = LOCAL

@@ -16,7 +16,7 @@ from katib.model.names import EXPERIMENT_INTERRUPTED, EXPERIMENT_STOPPED, SERVIC
 from katib.model.types import Condition, Experiment, Trial
 from katib.model.wording import counted
 from katib.service.explaining.answer import (
-    Answer,
+    DiagnosisDraft,
     best_sentences,
     condition_words,
     finding_of_event,
@@ -92,9 +92,9 @@ def _counted(experiment: Experiment, evidence: Evidence) -> Experiment:
     return structs.replace(experiment, status=structs.replace(status, trials_running=begun, trials_pending=waiting))
 
 
-def _explain_unfinished(experiment: Experiment, evidence: Evidence) -> Answer:
+def _explain_unfinished(experiment: Experiment, evidence: Evidence) -> DiagnosisDraft:
     """Return what delays an experiment, or that it progresses."""
-    checks: tuple[Callable[[Experiment, Evidence], Answer | None], ...] = (
+    checks: tuple[Callable[[Experiment, Evidence], DiagnosisDraft | None], ...] = (
         _deleting,
         _no_controller_works,
         _storage_fails,
@@ -112,7 +112,7 @@ def _explain_unfinished(experiment: Experiment, evidence: Evidence) -> Answer:
     )
     answer = next((answer for check in checks if (answer := check(experiment, evidence)) is not None), None)
     if answer is None:
-        answer = Answer(
+        answer = DiagnosisDraft(
             f"{experiment.name} was accepted and has no trial yet; nothing that would hold it back is known.",
             remedies=[evidence.place.silence],
         )
@@ -124,7 +124,7 @@ def _explain_unfinished(experiment: Experiment, evidence: Evidence) -> Answer:
     return answer
 
 
-def _add_failures(answer: Answer, evidence: Evidence) -> None:
+def _add_failures(answer: DiagnosisDraft, evidence: Evidence) -> None:
     """Add why the newest failed trial failed, whatever the state of the experiment."""
     failed = [trial for trial in evidence.trials if condition_of(trial, "Failed") is not None]
     if not failed:
@@ -135,26 +135,26 @@ def _add_failures(answer: Answer, evidence: Evidence) -> None:
     answer.log_tail = answer.log_tail or newest.log_tail
 
 
-def _deleting(experiment: Experiment, evidence: Evidence) -> Answer | None:
+def _deleting(experiment: Experiment, evidence: Evidence) -> DiagnosisDraft | None:
     if experiment.metadata.deletion_timestamp is None:
         return None
     if not evidence.controllers_running:
         sentence = f"{experiment.name} is being deleted, and {evidence.place.idle}."
-        return Answer(sentence, remedies=list(filter(None, (evidence.place.start, evidence.place.release))))
-    return Answer(f"{experiment.name} is being deleted; its trials go first.")
+        return DiagnosisDraft(sentence, remedies=list(filter(None, (evidence.place.start, evidence.place.release))))
+    return DiagnosisDraft(f"{experiment.name} is being deleted; its trials go first.")
 
 
-def _no_controller_works(experiment: Experiment, evidence: Evidence) -> Answer | None:
+def _no_controller_works(experiment: Experiment, evidence: Evidence) -> DiagnosisDraft | None:
     if evidence.controllers_running:
         return None
     command = run_again(experiment)
-    return Answer(
+    return DiagnosisDraft(
         f"{experiment.name} is unfinished, and {evidence.place.idle}.",
         remedies=[f"`{command}` goes on with it."] if command else [evidence.place.start],
     )
 
 
-def _storage_fails(experiment: Experiment, evidence: Evidence) -> Answer | None:
+def _storage_fails(experiment: Experiment, evidence: Evidence) -> DiagnosisDraft | None:
     """A storage warning counts while it is the newest event."""
     latest, full = evidence.events[-1] if evidence.events else None, evidence.disk_is_full
     if not full:
@@ -165,29 +165,29 @@ def _storage_fails(experiment: Experiment, evidence: Evidence) -> Answer | None:
         if not full and latest.reason not in _STORAGE_REASONS and "database" not in message:
             return None
     what = "the disk is full" if full else "the database does not answer"
-    return Answer(
+    return DiagnosisDraft(
         f"{experiment.name} cannot progress because {what}.",
         remedies=[evidence.place.disk if full else evidence.place.database],
     )
 
 
-def _is_stopped(experiment: Experiment, evidence: Evidence) -> Answer | None:
+def _is_stopped(experiment: Experiment, evidence: Evidence) -> DiagnosisDraft | None:
     if running_condition(experiment).reason != EXPERIMENT_STOPPED:
         return None
     option = namespace_option(experiment, evidence.place.default_namespace)
-    return Answer(
+    return DiagnosisDraft(
         f"{experiment.name} makes no further trials because it was stopped.",
         findings=_still_running(experiment),
         remedies=[f"`katib resume {experiment.name}{option}` lets it go on."],
     )
 
 
-def _is_interrupted(experiment: Experiment, evidence: Evidence) -> Answer | None:
+def _is_interrupted(experiment: Experiment, evidence: Evidence) -> DiagnosisDraft | None:
     if not is_interrupted(experiment):
         return None
     option, command = namespace_option(experiment, evidence.place.default_namespace), run_again(experiment)
     ways = [f"`{command}` goes on with it, once nothing else works on its data directory."] if command else []
-    return Answer(
+    return DiagnosisDraft(
         f"{experiment.name} was interrupted, and none of its trials runs.",
         remedies=[f"`katib resume {experiment.name}{option}` lets it go on now.", *ways],
     )
@@ -198,11 +198,11 @@ def _still_running(experiment: Experiment) -> list[str]:
     return [f"{counted(runs, 'trial')} that were made before go on."] if runs else []
 
 
-def _template_is_missing(experiment: Experiment, _evidence: Evidence) -> Answer | None:
+def _template_is_missing(experiment: Experiment, _evidence: Evidence) -> DiagnosisDraft | None:
     condition = next((c for c in experiment.status.conditions if c.reason == TEMPLATE_MISSING), None)
     if condition is None:
         return None
-    return Answer(
+    return DiagnosisDraft(
         f"{experiment.name} cannot make trials: {_cause_of(condition)}.",
         findings=_still_running(experiment),
         remedies=["As soon as the template is there, the experiment goes on by itself."],
@@ -214,17 +214,17 @@ def _cause_of(condition: Condition) -> str:
     return (condition.message.partition(": ")[2] or condition.message).rstrip(".")
 
 
-def _validation_refused(experiment: Experiment, evidence: Evidence) -> Answer | None:
+def _validation_refused(experiment: Experiment, evidence: Evidence) -> DiagnosisDraft | None:
     condition = condition_of(evidence.suggestion, "Failed")
     if condition is None:
         return None
-    return Answer(
+    return DiagnosisDraft(
         f"{experiment.name} has no assignments because its suggestion failed: {condition_words(condition)}.",
         remedies=["Fix spec.algorithm or the search space as the message says, and run it again."],
     )
 
 
-def _service_is_away(experiment: Experiment, evidence: Evidence) -> Answer | None:
+def _service_is_away(experiment: Experiment, evidence: Evidence) -> DiagnosisDraft | None:
     """The cause may pass, so nothing has failed."""
     condition = next((c for c in experiment.status.conditions if c.reason == SERVICE_UNAVAILABLE), None)
     if condition is None:
@@ -232,7 +232,7 @@ def _service_is_away(experiment: Experiment, evidence: Evidence) -> Answer | Non
     cause = _cause_of(condition)
     failing = next((s for s in evidence.services if s.state == "failing"), None)
     again = "It is tried again, with pauses of some seconds, until it answers; then the experiment goes on."
-    answer = Answer(
+    answer = DiagnosisDraft(
         f"{experiment.name} waits for its algorithm: {cause}.",
         findings=_still_running(experiment),
         remedies=[(failing and failing.remedy) or again],
@@ -244,11 +244,11 @@ def _service_is_away(experiment: Experiment, evidence: Evidence) -> Answer | Non
     return answer
 
 
-def _service_fails(experiment: Experiment, evidence: Evidence) -> Answer | None:
+def _service_fails(experiment: Experiment, evidence: Evidence) -> DiagnosisDraft | None:
     failing = next((s for s in evidence.services if s.state == "failing"), None)
     if failing is None:
         return None
-    return Answer(
+    return DiagnosisDraft(
         f"{experiment.name} waits for the suggestion service {failing.algorithm}, which does not start: "
         f"{(failing.last_error or 'no reason was given').rstrip('.')}.",
         findings=[f"It was tried {counted(failing.attempts, 'time')}."],
@@ -266,7 +266,7 @@ def _service_remedy(service: ServiceFacts) -> str:
     return f"Fix the cause, or choose another algorithm than {service.algorithm} (`katib algorithms` lists them)."
 
 
-def _all_trials_wait(experiment: Experiment, evidence: Evidence) -> Answer | None:
+def _all_trials_wait(experiment: Experiment, evidence: Evidence) -> DiagnosisDraft | None:
     """If no trial runs, the obstacle of the waiting trials is that of the experiment."""
     waiting = [trial for trial in evidence.trials if not is_completed(trial)]
     if not waiting or any(_is_at_work(trial, evidence) for trial in waiting):
@@ -274,7 +274,7 @@ def _all_trials_wait(experiment: Experiment, evidence: Evidence) -> Answer | Non
     first = diagnose_trial(waiting[0], evidence)
     others = len(waiting) - 1
     more = f" {others} more wait too." if others else ""
-    return Answer(
+    return DiagnosisDraft(
         f"{experiment.name} waits for its trials: {first.verdict}{more}",
         findings=[*first.findings],
         remedies=[*first.remedies],
@@ -287,13 +287,13 @@ def _is_at_work(trial: Trial, evidence: Evidence) -> bool:
     return state_of(trial) == "Running" and not facts.waiting and not is_suspended(facts.job or {})
 
 
-def _trials_run(experiment: Experiment, evidence: Evidence) -> Answer | None:
+def _trials_run(experiment: Experiment, evidence: Evidence) -> DiagnosisDraft | None:
     running = [trial for trial in evidence.trials if not is_completed(trial) and _is_at_work(trial, evidence)]
     if not running:
         return None
     count, waits = experiment.status.trials_running, experiment.status.trials_pending
     others = f", {waits} waiting" if waits else ""
-    answer = Answer(f"{experiment.name} is progressing: {counted(count, 'trial')} running{others}.")
+    answer = DiagnosisDraft(f"{experiment.name} is progressing: {counted(count, 'trial')} running{others}.")
     for trial in running[:_SHOWN_TRIALS]:
         details = diagnose_trial(trial, evidence)
         answer.findings.append(" ".join((details.verdict, *details.findings[:1])))
@@ -310,42 +310,44 @@ def _waiting_message(evidence: Evidence) -> str:
     return condition.message.rstrip(".") if condition is not None else ""
 
 
-def _service_starts(experiment: Experiment, evidence: Evidence) -> Answer | None:
+def _service_starts(experiment: Experiment, evidence: Evidence) -> DiagnosisDraft | None:
     starting = next((s for s in evidence.services if s.state == "starting"), None)
     if starting is None:
         return None
-    answer = Answer(f"{experiment.name} waits for the suggestion service {starting.algorithm} to start.")
+    answer = DiagnosisDraft(f"{experiment.name} waits for the suggestion service {starting.algorithm} to start.")
     if starting.attempts > 1:
         last = f"; the last one failed: {starting.last_error.rstrip('.')}" if starting.last_error else ""
         answer.findings.append(f"This is try {starting.attempts}{last}.")
     return answer
 
 
-def _waits_for_suggestions(experiment: Experiment, evidence: Evidence) -> Answer | None:
+def _waits_for_suggestions(experiment: Experiment, evidence: Evidence) -> DiagnosisDraft | None:
     suggestion = evidence.suggestion
     if suggestion is None:
         return None
     algorithm = algorithm_of(suggestion)
     if condition_of(suggestion, "DeploymentReady") is None and condition_of(suggestion, "Running") is None:
-        return Answer(f"{experiment.name} waits for the suggestion service {algorithm} to start.")
+        return DiagnosisDraft(f"{experiment.name} waits for the suggestion service {algorithm} to start.")
     lacking = suggestion.spec.requests - suggestion.status.suggestion_count
     if lacking <= 0:
         return None
     if waiting := _waiting_message(evidence):
-        return Answer(f"{experiment.name} waits for a trial to end: {waiting}.")
-    return Answer(
+        return DiagnosisDraft(f"{experiment.name} waits for a trial to end: {waiting}.")
+    return DiagnosisDraft(
         f"{experiment.name} waits for {counted(lacking, 'assignment')} from the suggestion service {algorithm}."
     )
 
 
-def _waits_for_callers(experiment: Experiment, evidence: Evidence) -> Answer | None:
+def _waits_for_callers(experiment: Experiment, evidence: Evidence) -> DiagnosisDraft | None:
     """Callers evaluate its trials, and have all the trials that they asked for."""
     if is_chosen(experiment):
-        return Answer(f"{experiment.name} waits for a program that makes its next trial: its callers do so themselves.")
+        return DiagnosisDraft(
+            f"{experiment.name} waits for a program that makes its next trial: its callers do so themselves."
+        )
     has_all = asked_count(experiment) <= experiment.status.trials
     if not is_asked(experiment) or evidence.suggestion is None or not has_all:
         return None
-    return Answer(
+    return DiagnosisDraft(
         f"{experiment.name} waits for a program that asks for its next trial: it has no spec.trialTemplate.",
         remedies=[f"`katib ask {experiment.name}` gives you one, as `experiment.ask()` does in Python."],
     )

@@ -14,7 +14,7 @@ from katib.service.explaining.progress import (
     ExperimentHeldUp,
     FailingAlike,
     Moment,
-    Progress,
+    RunProgress,
     TrialEnded,
     TrialHeldUp,
     TrialRetried,
@@ -37,10 +37,10 @@ from katib.service.tuning.reading import (
 )
 
 
-class Lines:
+class EventLines:
     """Writes each event as a line."""
 
-    def __init__(self, progress: Progress, stream: TextIO) -> None:
+    def __init__(self, progress: RunProgress, stream: TextIO) -> None:
         self._progress = progress
         self._stream = stream
 
@@ -63,7 +63,7 @@ class Lines:
         self._stream.flush()
 
 
-class Silence:
+class SilentLines:
     """Shows nothing, for -q."""
 
     def __enter__(self) -> Self:
@@ -91,7 +91,7 @@ def header(experiment: Experiment) -> str:
     )
 
 
-def moment_line(moment: Moment, progress: Progress) -> str:
+def moment_line(moment: Moment, progress: RunProgress) -> str:
     """Return an event as a line without its time."""
     metric = metric_of(progress.experiment)
     if isinstance(moment, TrialStarted):

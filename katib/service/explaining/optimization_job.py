@@ -5,7 +5,7 @@ from __future__ import annotations
 from katib.model.names import ALGORITHM_ANNOTATION
 from katib.model.optimization_jobs import other_manager
 from katib.model.types.optimization import OptimizationJob
-from katib.service.explaining.answer import Answer
+from katib.service.explaining.answer import DiagnosisDraft
 from katib.service.explaining.evidence import Evidence
 from katib.service.tuning.service import Diagnosis
 
@@ -14,13 +14,15 @@ def diagnose_optimization_job(job: OptimizationJob, evidence: Evidence) -> Diagn
     """Return why there is no Experiment for an OptimizationJob."""
     last, place = next(reversed(job.status.conditions), None), evidence.place
     if other := other_manager(job):
-        answer = Answer(f"Another controller works on OptimizationJob {job.name}: {other}.")
+        answer = DiagnosisDraft(f"Another controller works on OptimizationJob {job.name}: {other}.")
         if last is not None:
             answer.findings.append(f"It says: {last.message or last.type} ({last.reason}).")
     elif last is not None:
-        answer = Answer(f"OptimizationJob {job.name}: {last.message or last.type} ({last.reason}).")
+        answer = DiagnosisDraft(f"OptimizationJob {job.name}: {last.message or last.type} ({last.reason}).")
     elif place.needs_annotation and ALGORITHM_ANNOTATION not in job.metadata.annotations:
-        answer = Answer(f"Nobody works on OptimizationJob {job.name}: it has no annotation {ALGORITHM_ANNOTATION}.")
+        answer = DiagnosisDraft(
+            f"Nobody works on OptimizationJob {job.name}: it has no annotation {ALGORITHM_ANNOTATION}."
+        )
         answer.findings.append("Without the annotation it is left to Kubeflow Trainer, whose controller wrote nothing.")
         space = f" --namespace {job.namespace}"
         answer.remedies.append(
@@ -28,7 +30,7 @@ def diagnose_optimization_job(job: OptimizationJob, evidence: Evidence) -> Diagn
             "searchAlgorithm says; any other algorithm, such as tpe, takes the place of it."
         )
     else:
-        answer = Answer(f"OptimizationJob {job.name} has no experiment yet.")
+        answer = DiagnosisDraft(f"OptimizationJob {job.name} has no experiment yet.")
         if not evidence.controllers_running:
             answer.findings.append(f"Nobody works on it: {place.idle}.")
             answer.remedies.append(place.start)

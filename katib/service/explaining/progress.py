@@ -142,7 +142,7 @@ _OBSTACLES = (TEMPLATE_MISSING, EXPERIMENT_STOPPED, EXPERIMENT_INTERRUPTED, RETR
 """Reasons of the condition Running of an experiment that cannot create further trials for now."""
 
 
-class Progress:
+class RunProgress:
     """Progress of one run.
 
     Args:

@@ -17,7 +17,7 @@ from katib.model.trials import waiting_words
 from katib.model.types import CollectorKind, Condition, Trial
 from katib.model.wording import counted, format_duration
 from katib.service.explaining.answer import (
-    Answer,
+    DiagnosisDraft,
     condition_words,
     finding_of_event,
     known_remedy,
@@ -79,12 +79,12 @@ def diagnose_trial(trial: Trial, evidence: Evidence) -> Diagnosis:
     return answer.diagnosis("Trial", name, state_of(trial))
 
 
-def _active(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer:
+def _active(trial: Trial, facts: JobFacts, evidence: Evidence) -> DiagnosisDraft:
     name = trial.name
     if trial.metadata.deletion_timestamp is not None:
-        return Answer(f"{name} is being deleted; its job and its metrics go first.")
+        return DiagnosisDraft(f"{name} is being deleted; its job and its metrics go first.")
     if not evidence.controllers_running:
-        return Answer(
+        return DiagnosisDraft(
             f"{name} does not progress because {evidence.place.idle}.",
             remedies=[evidence.place.start],
         )
@@ -99,12 +99,12 @@ def _active(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer:
     if state_of(trial) == "Running":
         return _running(trial, facts, evidence)
     if facts.job is None:
-        return Answer(f"{name} waits for its job to be created.", findings=[_age_finding(trial, evidence)])
+        return DiagnosisDraft(f"{name} waits for its job to be created.", findings=[_age_finding(trial, evidence)])
     findings = [*replica_findings(facts.pods), _age_finding(trial, evidence)]
-    return Answer(f"{name} has a job that has not started yet.", findings=findings)
+    return DiagnosisDraft(f"{name} has a job that has not started yet.", findings=findings)
 
 
-def _of_a_caller(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer | None:
+def _of_a_caller(trial: Trial, facts: JobFacts, evidence: Evidence) -> DiagnosisDraft | None:
     """Return the caller that evaluates a trial without a job, or that it waits for one; None for one with a job."""
     if not is_callers(trial):
         return None
@@ -115,21 +115,21 @@ def _of_a_caller(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer | 
         answer.findings.append(f"{lease.client} evaluates it{until}.")
         return answer
     words = (waiting_words(trial) or "waits to be asked for").rstrip(".")
-    return Answer(
+    return DiagnosisDraft(
         f"{name} {words}.",
         findings=[_age_finding(trial, evidence)],
         remedies=["A program gets it by `katib ask`, `experiment.ask()` in Python, or the route `ask`."],
     )
 
 
-def _held_up(trial: Trial, facts: JobFacts) -> Answer | None:
+def _held_up(trial: Trial, facts: JobFacts) -> DiagnosisDraft | None:
     """Return why the job cannot be created or read, None if that is not the obstacle."""
     running = running_condition(trial)
     if running.status != "False" or running.reason not in _HELD_UP_REMEDIES or facts.job is not None:
         return None
     cause = running.message.removeprefix("Trial cannot run: ").rstrip(".")
     remedy = _QUOTA_OF_JOBS if "exceeded quota" in cause else _HELD_UP_REMEDIES[running.reason]
-    return Answer(f"{trial.name} cannot run: {cause}.", remedies=[remedy])
+    return DiagnosisDraft(f"{trial.name} cannot run: {cause}.", remedies=[remedy])
 
 
 _QUOTA_OF_JOBS = "Wait for other jobs to go, or ask for a larger quota; the trial goes on by itself."
@@ -140,34 +140,34 @@ _HELD_UP_REMEDIES = {
 }
 
 
-def _waiting(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer | None:
+def _waiting(trial: Trial, facts: JobFacts, evidence: Evidence) -> DiagnosisDraft | None:
     """Return the obstacle of the job, None if there is none."""
     name, job, words = trial.name, facts.job or {}, waiting_words(trial).rstrip(".")
     if is_suspended(job) and words.startswith(IN_QUEUE):
-        return Answer(f"{name} {words}.", remedies=[_WORKLOADS.format(trial.namespace)])
+        return DiagnosisDraft(f"{name} {words}.", remedies=[_WORKLOADS.format(trial.namespace)])
     if is_suspended(job):
         field = ".".join(suspend_field(job))
         option = namespace_option(trial, evidence.place.default_namespace)
-        return Answer(
+        return DiagnosisDraft(
             f"{name} waits because its job is suspended{f' ({field} is true)' if field else ''}.",
             remedies=[f"`katib resume {name}{option}` lets it start."] if field else [],
         )
     if facts.waiting:
-        return Answer(
+        return DiagnosisDraft(
             f"{name} has to wait: {facts.waiting.rstrip('.')}.",
             findings=replica_findings(facts.pods),
             remedies=[facts.remedy or evidence.place.capacity],
             log_tail=facts.log_tail,
         )
     if words:
-        return Answer(f"{name} {with_age(words, evidence.now)}.", findings=replica_findings(facts.pods))
+        return DiagnosisDraft(f"{name} {with_age(words, evidence.now)}.", findings=replica_findings(facts.pods))
     return None
 
 
 _WORKLOADS = "It goes on by itself once Kueue admits its Workload: kubectl -n {} get workloads"
 
 
-def _retried(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer | None:
+def _retried(trial: Trial, facts: JobFacts, evidence: Evidence) -> DiagnosisDraft | None:
     """Return that an attempt of the job failed; None if the trial does not report it."""
     fact = running_condition(trial)
     if fact.reason != RETRYING_REASON:
@@ -179,20 +179,20 @@ def _retried(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer | None
         f"{begin} backoffLimit to 0 in the template if a retry cannot help.",
     ]
     verdict = f"{trial.name} failed and is tried again: {news}."
-    return Answer(verdict, remedies=list(filter(None, remedies)), log_tail=facts.log_tail)
+    return DiagnosisDraft(verdict, remedies=list(filter(None, remedies)), log_tail=facts.log_tail)
 
 
-def _running(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer:
+def _running(trial: Trial, facts: JobFacts, evidence: Evidence) -> DiagnosisDraft:
     name = trial.name
     fact = held_condition(trial, "Running")
     if fact.reason == "TrialWaiting":
-        return Answer(
+        return DiagnosisDraft(
             f"{name} has to wait: {fact.message.removeprefix('Trial is running: ').rstrip('.')}.",
             remedies=[evidence.place.silence],
         )
     if fact.reason == "TrialStopping":
         why = fact.message.removeprefix("Trial is being stopped early: ").rstrip(".")
-        return Answer(
+        return DiagnosisDraft(
             f"{name} is being stopped early, and its programs have their grace period to end: {why}.",
             remedies=[
                 "Have the program end on SIGTERM, or lower terminationGracePeriodSeconds, to free its place sooner."
@@ -201,7 +201,7 @@ def _running(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer:
     seconds = seconds_run(trial, evidence.now)
     running = f"has been running for {format_duration(seconds)}" if seconds is not None else "is running"
     place = fact.message.removeprefix("Trial is running") if fact.reason == "TrialRunning" else ""
-    answer = Answer(f"{name} {running}{place if place.startswith(' on ') else ''}.")
+    answer = DiagnosisDraft(f"{name} {running}{place if place.startswith(' on ') else ''}.")
     if restarting := _job_condition(facts, "Restarting"):
         answer.findings.append(f"Its job is restarting: {condition_words(restarting)}.")
     answer.findings.extend(replica_findings(facts.pods))
@@ -234,7 +234,7 @@ def _pace(evidence: Evidence) -> list[str]:
     return [f"Trials that succeeded took {format_duration(seconds[len(seconds) // 2])} (median)."]
 
 
-def _ended(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer:
+def _ended(trial: Trial, facts: JobFacts, evidence: Evidence) -> DiagnosisDraft:
     ways = {
         "Succeeded": _succeeded,
         "Failed": _failed,
@@ -249,19 +249,19 @@ def _ended(trial: Trial, facts: JobFacts, evidence: Evidence) -> Answer:
     raise AssertionError(trial)  # pragma: no cover - is_completed implies one of them
 
 
-def _succeeded(trial: Trial, _condition: Condition, _facts: JobFacts, evidence: Evidence) -> Answer:
+def _succeeded(trial: Trial, _condition: Condition, _facts: JobFacts, evidence: Evidence) -> DiagnosisDraft:
     name, metric = trial.name, metric_of(trial)
-    answer = Answer(f"{name} succeeded with {metric}={objective_value(trial) or 'unavailable'}.")
+    answer = DiagnosisDraft(f"{name} succeeded with {metric}={objective_value(trial) or 'unavailable'}.")
     if evidence.best is not None and evidence.best.name == name:
         answer.findings.append("It is the best trial so far.")
     return answer
 
 
-def _failed(trial: Trial, _condition: Condition, facts: JobFacts, evidence: Evidence) -> Answer:
+def _failed(trial: Trial, _condition: Condition, facts: JobFacts, evidence: Evidence) -> DiagnosisDraft:
     name, failed = trial.name, failed_replica(facts.pods, failure_of(trial))
     replica = replica_name(failed) if failed is not None else named_replica(trial)
     because = f" because its replica {replica} failed" if replica else ""
-    answer = Answer(f"{name} failed{because}: {failure_cause(trial, facts)}.", log_tail=facts.log_tail)
+    answer = DiagnosisDraft(f"{name} failed{because}: {failure_cause(trial, facts)}.", log_tail=facts.log_tail)
     if replica and facts.log_tail:
         answer.findings.append(f"The output below is that of replica {replica}.")
     elif facts.log_container and facts.log_tail:
@@ -360,9 +360,9 @@ def _remedy_of_output(trial: Trial, facts: JobFacts, evidence: Evidence) -> str:
     return "Fix the cause that its output shows and run it again."
 
 
-def _early_stopped(trial: Trial, condition: Condition, _facts: JobFacts, _evidence: Evidence) -> Answer:
+def _early_stopped(trial: Trial, condition: Condition, _facts: JobFacts, _evidence: Evidence) -> DiagnosisDraft:
     why = early_stop_reason(condition.message).rstrip(".")
-    answer = Answer(f"{trial.name} was stopped early: {why or 'its message says no reason'}.")
+    answer = DiagnosisDraft(f"{trial.name} was stopped early: {why or 'its message says no reason'}.")
     answer.findings.extend(
         f"Rule: stop when {rule.name} is {_COMPARISONS.get(rule.comparison, rule.comparison)} {rule.value} "
         f"from reading {rule.start_step} on."
@@ -377,13 +377,15 @@ def _early_stopped(trial: Trial, condition: Condition, _facts: JobFacts, _eviden
 _COMPARISONS = {"less": "less than", "greater": "greater than", "equal": "equal to"}
 
 
-def _metrics_unavailable(trial: Trial, condition: Condition, facts: JobFacts, _evidence: Evidence) -> Answer:
+def _metrics_unavailable(trial: Trial, condition: Condition, facts: JobFacts, _evidence: Evidence) -> DiagnosisDraft:
     if condition.reason == METRICS_INCOMPLETE:
         return _metrics_incomplete(trial, condition, facts)
     if condition.reason == _UNCOLLECTED:
-        return Answer(f"{trial.name} has no metrics: {metrics_loss(condition)}.", remedies=[_RUN_AGAIN])
+        return DiagnosisDraft(f"{trial.name} has no metrics: {metrics_loss(condition)}.", remedies=[_RUN_AGAIN])
     metric = metric_of(trial) or "the objective metric"
-    answer = Answer(f"{trial.name} ended, but {metric} was not found in what it wrote.", log_tail=facts.log_tail)
+    answer = DiagnosisDraft(
+        f"{trial.name} ended, but {metric} was not found in what it wrote.", log_tail=facts.log_tail
+    )
     annotations = (facts.job or {}).get("metadata", {}).get("annotations") or {}
     report = str(annotations.get(METRICS_REPORT_ANNOTATION) or condition.message)
     report, *remedies = report.split(REMEDY)
@@ -399,8 +401,8 @@ def _metrics_unavailable(trial: Trial, condition: Condition, facts: JobFacts, _e
     return answer
 
 
-def _metrics_incomplete(trial: Trial, condition: Condition, facts: JobFacts) -> Answer:
-    answer = Answer(
+def _metrics_incomplete(trial: Trial, condition: Condition, facts: JobFacts) -> DiagnosisDraft:
+    answer = DiagnosisDraft(
         f"{trial.name} ended well, but not all of its metrics are stored, so its value is not known.",
         log_tail=facts.log_tail,
     )
@@ -425,10 +427,10 @@ def metrics_loss(condition: Condition) -> str:
     return condition.message.removeprefix("Metrics are not available: ").rstrip(".")
 
 
-def _killed(trial: Trial, condition: Condition, _facts: JobFacts, _evidence: Evidence) -> Answer:
+def _killed(trial: Trial, condition: Condition, _facts: JobFacts, _evidence: Evidence) -> DiagnosisDraft:
     message = condition.message.rstrip(".")
     because = f": {message}" if message else " before it ended by itself"
-    return Answer(f"{trial.name} was stopped{because}.")
+    return DiagnosisDraft(f"{trial.name} was stopped{because}.")
 
 
 def _age_finding(trial: Trial, evidence: Evidence) -> str:

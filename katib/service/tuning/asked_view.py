@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from katib.engine.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
-from katib.engine.runtime.objects import EventType, Key, Kind, Object, ObjectStore, TellingWatch, WatchEvent
+from katib.engine.runtime.objects import EventType, Key, Kind, NotifyingWatch, Object, ObjectStore, WatchEvent
 from katib.errors import ExpiredError
 from katib.model.conditions import has_ended
 from katib.model.names import EXPERIMENT_LABEL
@@ -38,7 +38,7 @@ class AskedView:
         self._store = store
         self._key = key
         self._on_change = on_change
-        self._watches: dict[Kind, TellingWatch] = {}
+        self._watches: dict[Kind, NotifyingWatch] = {}
         self._is_closed = self._is_stale = False
         self._stored: Object = {}
         self._experiment: Experiment | None = None
@@ -143,7 +143,7 @@ class AskedView:
         if self._is_closed:
             return False
         watch = self._store.watch(kind, since)
-        if not isinstance(watch, TellingWatch):
+        if not isinstance(watch, NotifyingWatch):
             watch.close()
             return False
         self._watches[kind] = watch

@@ -10,7 +10,15 @@ from msgspec import ValidationError
 
 from katib.engine.controllers.kinds import TRIAL
 from katib.engine.runtime.objects import Key, Object, ObjectStore
-from katib.engine.runtime.search import Facts, FactsOf, Found, Order, Query, SearchableStore, search_in
+from katib.engine.runtime.search import (
+    FactsOf,
+    ObjectFacts,
+    SearchableStore,
+    SearchPage,
+    SearchQuery,
+    SortOrder,
+    search_in,
+)
 from katib.errors import KatibError
 from katib.model import types
 from katib.model.names import EXPERIMENT_LABEL, PARENT_LABEL
@@ -22,23 +30,23 @@ if TYPE_CHECKING:
 
 _PAGE = 1_000
 
-ORDERS: dict[TrialOrder, Order] = {
-    "age": Order.CREATION,
-    "objective": Order.COST,
-    "duration": Order.BREVITY,
-    "name": Order.NAME,
+ORDERS: dict[TrialOrder, SortOrder] = {
+    "age": SortOrder.CREATION,
+    "objective": SortOrder.COST,
+    "duration": SortOrder.BREVITY,
+    "name": SortOrder.NAME,
 }
 
 
 def find_trials(
     store: ObjectStore, experiment: Key, *, states: frozenset[str], order: TrialOrder, limit: int, cursor: str
-) -> Found:
+) -> SearchPage:
     """Return a page of trials. A store without facts is read whole for it, but never held whole.
 
     Raises:
         InvalidError: The cursor is none of this list.
     """
-    query = Query(TRIAL, str(experiment), states, ORDERS[order], limit, cursor)
+    query = SearchQuery(TRIAL, str(experiment), states, ORDERS[order], limit, cursor)
     found = store.search(query) if isinstance(store, SearchableStore) else None
     return search_in(_with_ages(store, experiment), TRIAL_FACTS, query) if found is None else found
 
@@ -77,7 +85,7 @@ def _with_ages(store: ObjectStore, experiment: Key) -> Iterator[tuple[str, Objec
             yield f"{metadata.get('creationTimestamp', '')} {metadata['name']}", trial
 
 
-def _facts_of(obj: Object) -> tuple[Facts, Trial | None]:
+def _facts_of(obj: Object) -> tuple[ObjectFacts, Trial | None]:
     """Return the facts of a trial, and the trial unless a field has the wrong type."""
     try:
         struct = trial = types.Trial.decode(obj)
@@ -95,7 +103,7 @@ def _facts_of(obj: Object) -> tuple[Facts, Trial | None]:
             may_be_best(trial, trial.state) and is_feasible(objective, status.observation)
         )
         worth = math.inf if is_out else cost(objective, value)
-    return Facts(scope, trial.state.value, metadata.name, worth, brevity), struct
+    return ObjectFacts(scope, trial.state.value, metadata.name, worth, brevity), struct
 
 
 TRIAL_FACTS = FactsOf(4, {TRIAL: _facts_of})

@@ -22,8 +22,8 @@ from katib.model.types import AlgorithmSetting, AlgorithmSpec, EarlyStoppingRule
 from katib.wire.rpc import convert
 from katib.wire.rpc._generated import api_pb2 as pb
 from katib.wire.rpc._generated import early_stopping_pb2 as judge_pb
-from katib.wire.rpc.connection import Connection
-from katib.wire.rpc.errors import Metadata, Status, refusal
+from katib.wire.rpc.connection import LazyChannel
+from katib.wire.rpc.errors import CallStatus, Metadata, refusal
 
 SEARCH_SPACE_KEY = "katib-search-space"
 EXHAUSTED, WAITING = "exhausted", "waiting"
@@ -72,8 +72,8 @@ class ServiceClient:
 
     def __init__(
         self,
-        suggestion: Connection,
-        early_stopping: Connection | None = None,
+        suggestion: LazyChannel,
+        early_stopping: LazyChannel | None = None,
         *,
         reads_history: bool = True,
         db_manager_address: Callable[[], str] = str,
@@ -154,7 +154,7 @@ class ServiceClient:
             self._judges = judges
             return judges
 
-        def on_error(status: Status) -> bool:
+        def on_error(status: CallStatus) -> bool:
             if status.code in _AWAY:
                 connection.fail(status)
             return learn(status.code is not grpc.StatusCode.UNIMPLEMENTED)  # it knows the call, but refused this one
@@ -178,7 +178,7 @@ class ServiceClient:
             found = judge_pb.JudgeReply.FromString(reply).verdicts
             return tuple(StopVerdict(verdict.trial_name, one_line(verdict.reason)) for verdict in found)
 
-        def on_error(status: Status) -> None:
+        def on_error(status: CallStatus) -> None:
             if status.code is not grpc.StatusCode.UNIMPLEMENTED:
                 _retry_on_failure(connection, status)
             self._judges = False
@@ -209,7 +209,7 @@ class ServiceClient:
         )
 
     @staticmethod
-    def _validate_early_stopping(connection: Connection, experiment: Experiment) -> Future[None]:
+    def _validate_early_stopping(connection: LazyChannel, experiment: Experiment) -> Future[None]:
         request = pb.ValidateEarlyStoppingSettingsRequest(
             early_stopping=convert.early_stopping_message(experiment.spec)
         )
@@ -251,7 +251,7 @@ def _check_features(experiment: Experiment, numbers: Iterable[int]) -> None:
         raise InvalidError(errors)
 
 
-def _unvalidated(connection: Connection, status: Status, experiment: Experiment) -> None:
+def _unvalidated(connection: LazyChannel, status: CallStatus, experiment: Experiment) -> None:
     """Interpret the status of a suggestion service.
 
     One without validation supports the features that Katib's messages can express.
@@ -260,7 +260,7 @@ def _unvalidated(connection: Connection, status: Status, experiment: Experiment)
     _check_features(experiment, ())
 
 
-def _refused(connection: Connection, status: Status, *, path: str) -> None:
+def _refused(connection: LazyChannel, status: CallStatus, *, path: str) -> None:
     """Interpret the status of a validation; returning means valid."""
     if status.code is grpc.StatusCode.UNIMPLEMENTED:
         return
@@ -270,7 +270,7 @@ def _refused(connection: Connection, status: Status, *, path: str) -> None:
     connection.fail(status)
 
 
-def _retry_on_failure(connection: Connection, status: Status) -> NoReturn:
+def _retry_on_failure(connection: LazyChannel, status: CallStatus) -> NoReturn:
     if status.code in _BROKEN:
         _check_shortage(connection, status)
         cls = UnavailableError if _PASSED_ON in status.details else InternalError
@@ -278,7 +278,7 @@ def _retry_on_failure(connection: Connection, status: Status) -> NoReturn:
     connection.fail(status)
 
 
-def _check_shortage(connection: Connection, status: Status) -> None:
+def _check_shortage(connection: LazyChannel, status: CallStatus) -> None:
     """Raise UnavailableError if a service failed for lack of a resource such as memory, but reports a general error."""
     if status.code in _BROKEN and (shortage := shortage_in(status.details)) is not None:
         raise UnavailableError(f"{connection.peer}: {shortage}")

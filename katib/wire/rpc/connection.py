@@ -13,7 +13,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from katib.errors import KatibError, UnavailableError, one_line, shortage_of
-from katib.wire.rpc.errors import Metadata, Status, error_of, status_of_call
+from katib.wire.rpc.errors import CallStatus, Metadata, error_of, status_of_call
 
 CHANNEL_OPTIONS = (
     ("grpc.max_send_message_length", -1),
@@ -33,7 +33,7 @@ DEADLINE_SECONDS = 60.0
 Result = TypeVar("Result")
 
 
-class Connection:
+class LazyChannel:
     """A channel that is opened by the first call and may be shared by all experiments. Thread-safe.
 
     Args:
@@ -58,7 +58,7 @@ class Connection:
         request: bytes,
         result: Callable[[bytes, Metadata], Result],
         *,
-        on_error: Callable[[Status], Result] | None = None,
+        on_error: Callable[[CallStatus], Result] | None = None,
         timeout_seconds: float | None = None,
     ) -> Future[Result]:
         """Send a request; the future holds the value of `result` for the response, or a KatibError.
@@ -104,7 +104,7 @@ class Connection:
 
     def _wait(
         self, method: grpc.UnaryUnaryMultiCallable, request: bytes, timeout_seconds: float
-    ) -> tuple[Status, bytes]:
+    ) -> tuple[CallStatus, bytes]:
         try:
             reply, call = method.with_call(request, timeout=timeout_seconds)
         except grpc.RpcError as error:
@@ -117,8 +117,8 @@ class Connection:
         self,
         future: Future[Result],
         result: Callable[[bytes, Metadata], Result],
-        on_error: Callable[[Status], Result],
-        answer: Callable[[], tuple[Status, bytes]],
+        on_error: Callable[[CallStatus], Result],
+        answer: Callable[[], tuple[CallStatus, bytes]],
     ) -> None:
         try:
             status, reply = answer()
@@ -134,7 +134,7 @@ class Connection:
         except Exception as error:  # noqa: BLE001 - a bug of Katib's belongs to the caller, not to gRPC's thread
             future.set_exception(shortage_of(error) or error)
 
-    def fail(self, status: Status) -> NoReturn:
+    def fail(self, status: CallStatus) -> NoReturn:
         """Raise the error for a status, with the name and address of the service."""
         if status.code is grpc.StatusCode.DEADLINE_EXCEEDED:
             raise UnavailableError(f"{self.peer} did not answer within {self._timeout_seconds:g} s")
@@ -145,7 +145,7 @@ class Connection:
         raise error_of(status, peer=self.peer)
 
 
-def _outcome(done: Any) -> tuple[Status, bytes]:
+def _outcome(done: Any) -> tuple[CallStatus, bytes]:
     """Return the status of a call, and the response if there is one."""
     status = status_of_call(done)
     return status, done.result() if status.code is grpc.StatusCode.OK else b""

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class DbManagerCredentials:
     """Credentials for calling a DB manager.
 
     Attributes:
@@ -42,7 +42,7 @@ class Credentials:
         return {name: value for name, value in given.items() if value}
 
     @classmethod
-    def of(cls, environment: Mapping[str, str]) -> Credentials:
+    def of(cls, environment: Mapping[str, str]) -> DbManagerCredentials:
         """Return the credentials in a pod's environment."""
         return cls(environment.get(TOKEN_VARIABLE, ""), environment.get(AUTHORITY_VARIABLE, ""))
 
@@ -59,7 +59,7 @@ class Credentials:
         return grpc.secure_channel(address, credentials, options=(*CHANNEL_OPTIONS, name))
 
 
-NO_CREDENTIALS = Credentials()
+NO_CREDENTIALS = DbManagerCredentials()
 
 
 def server_credentials(directory: Path) -> grpc.ServerCredentials:
@@ -68,11 +68,11 @@ def server_credentials(directory: Path) -> grpc.ServerCredentials:
     Raises:
         InvalidError: The files cannot be read.
     """
-    files = _Files(directory)
+    files = _KeyPair(directory)
     return grpc.dynamic_ssl_server_credentials(files.first(), files.changed)
 
 
-class _Files:
+class _KeyPair:
     """A certificate and its key, read again at each handshake. Thread-safe."""
 
     def __init__(self, directory: Path) -> None:

@@ -30,7 +30,7 @@ from katib.wire.rpc._generated.health_pb2_grpc import HealthServicer, add_Health
 from katib.wire.rpc._generated.observations_pb2_grpc import ObservationsServicer, add_ObservationsServicer_to_server
 from katib.wire.rpc.convert import message_of, our_message_of, time_error
 from katib.wire.rpc.errors import status_of
-from katib.wire.rpc.log_guard import Caller, LogGuard
+from katib.wire.rpc.log_guard import LogCaller, LogGuard
 
 DEFAULT_PORT = 6789
 
@@ -101,7 +101,7 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
             trial = _trial_name(request)
             if self._guard is None:
                 self._log.delete(trial)
-            elif not self._guard.belongs_to_another(self._guard.check_control(Caller.of(context), trial), trial):
+            elif not self._guard.belongs_to_another(self._guard.check_control(LogCaller.of(context), trial), trial):
                 self._log.delete(trial)
                 self._guard.forget(trial)  # last: the owner can repeat an interrupted deletion
             return pb.DeleteObservationLogReply()
@@ -180,7 +180,7 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
             if guard is None:
                 self._log.delete(trial)
                 return ours.BeginReply()
-            claims = guard.check_control(Caller.of(context), trial)
+            claims = guard.check_control(LogCaller.of(context), trial)
             if guard.belongs_to_another(claims, trial):
                 raise AlreadyExistsError(f"trial {trial}: a trial of this name in another namespace has the log")
             self._log.delete(trial)
@@ -193,7 +193,7 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
         with self._answered(context):
             trial = _trial_name(request)
             if self._guard is not None:
-                claims = self._guard.check_control(Caller.of(context), trial)
+                claims = self._guard.check_control(LogCaller.of(context), trial)
                 if not self._guard.belongs_to_another(claims, trial):
                     self._guard.end(trial)
             return ours.EndReply()
@@ -204,7 +204,7 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
             trial = _trial_name(request)
             if self._guard is None:
                 return ours.GetRefusalReply()
-            self._guard.check_control(Caller.of(context), trial)
+            self._guard.check_control(LogCaller.of(context), trial)
             return ours.GetRefusalReply(reason=self._guard.refusal_of(trial))
 
     # --- health -------------------------------------------------------------------------------------------------------
@@ -246,19 +246,19 @@ class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer)
         """Return the trial of a request if the caller may report its readings."""
         trial = _trial_name(request)
         if self._guard is not None:
-            self._guard.check_report(Caller.of(context), trial)
+            self._guard.check_report(LogCaller.of(context), trial)
         return trial
 
     def _readable(self, request: Any, context: grpc.ServicerContext) -> str:
         """Return the trial of a request if the caller may read it."""
         trial = _trial_name(request)
         if self._guard is not None:
-            self._guard.check_read(Caller.of(context), trial)
+            self._guard.check_read(LogCaller.of(context), trial)
         return trial
 
     def _check_reads(self, trials: Collection[str], context: grpc.ServicerContext) -> None:
         if self._guard is not None:
-            self._guard.check_reads(Caller.of(context), trials)
+            self._guard.check_reads(LogCaller.of(context), trials)
 
     def _read(self, request: Any, context: grpc.ServicerContext) -> Sequence[MetricLog]:
         return self._log.read(

@@ -29,7 +29,7 @@ from katib.wire.rpc._generated.api_pb2_grpc import DBManagerStub
 from katib.wire.rpc._generated.observations_pb2_grpc import ObservationsStub
 from katib.wire.rpc.connection import DEADLINE_SECONDS
 from katib.wire.rpc.convert import message_of, our_message_of, reading_of
-from katib.wire.rpc.credentials import NO_CREDENTIALS, Credentials
+from katib.wire.rpc.credentials import NO_CREDENTIALS, DbManagerCredentials
 from katib.wire.rpc.errors import error_of, status_of_call
 
 TRANSFER_SECONDS = 600.0
@@ -68,7 +68,7 @@ class DbManagerConnection:
         self._is_closed = False
 
     @classmethod
-    def to(cls, target: str | grpc.Channel, credentials: Credentials) -> DbManagerConnection:
+    def to(cls, target: str | grpc.Channel, credentials: DbManagerCredentials) -> DbManagerConnection:
         """Return a connection to an address, or over a channel, which stays open."""
         if not isinstance(target, str):
             return cls(lambda _way: target)
@@ -136,7 +136,7 @@ class DbManagerClient:
         target: str | grpc.Channel | DbManagerConnection,
         *,
         timeout_seconds: float = DEADLINE_SECONDS,
-        credentials: Credentials = NO_CREDENTIALS,
+        credentials: DbManagerCredentials = NO_CREDENTIALS,
         token_of: Callable[[str], str] = lambda _namespace: "",
     ) -> None:
         if not isinstance(target, DbManagerConnection):
@@ -149,7 +149,7 @@ class DbManagerClient:
     def speaking_as(self, token: str) -> Self:
         """Return a client on the same connection with another token; it need not be closed."""
         client = copy(self)
-        client._metadata = Credentials(token).metadata  # noqa: SLF001 - of this class
+        client._metadata = DbManagerCredentials(token).metadata  # noqa: SLF001 - of this class
         return client
 
     def within(self, namespace: str) -> Self:

@@ -64,7 +64,7 @@ _CLASSES |= dict.fromkeys(
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class CallStatus:
     """Status of a gRPC call."""
 
     code: grpc.StatusCode
@@ -72,7 +72,7 @@ class Status:
     metadata: Metadata = ()
 
 
-def status_of_call(call: Any) -> Status:
+def status_of_call(call: Any) -> CallStatus:
     """Return the status of a completed call.
 
     An HTTP server without gRPC, such as a gateway that does not have the route yet, is not the called service: gRPC
@@ -81,19 +81,19 @@ def status_of_call(call: Any) -> Status:
     code, details = call.code(), call.details() or ""
     if details.startswith(_NO_GRPC):
         code, details = grpc.StatusCode.UNAVAILABLE, f"what answers there does not speak gRPC ({details})"
-    return Status(code, details, tuple(call.trailing_metadata() or ()))
+    return CallStatus(code, details, tuple(call.trailing_metadata() or ()))
 
 
-def status_of(error: BaseException) -> Status:
+def status_of(error: BaseException) -> CallStatus:
     """Return the status that carries an error over the wire; a foreign exception is an internal error."""
     code = _CODES[code_of(error).grpc_code]
     details = (str(shortage_of(error) or error) or type(error).__name__)[:_MAX_DETAILS]
     if isinstance(error, InvalidError):
-        return Status(code, details, ((FIELD_ERRORS_KEY, _pack(error.errors)),))
-    return Status(code, details)
+        return CallStatus(code, details, ((FIELD_ERRORS_KEY, _pack(error.errors)),))
+    return CallStatus(code, details)
 
 
-def error_of(status: Status, *, peer: str, path: str = "request") -> KatibError:
+def error_of(status: CallStatus, *, peer: str, path: str = "request") -> KatibError:
     """Return the error for a status.
 
     Args:
@@ -107,7 +107,7 @@ def error_of(status: Status, *, peer: str, path: str = "request") -> KatibError:
     return cls(f"{peer}: {one_line(status.details) or status.code.name}")
 
 
-def refusal(status: Status, *, path: str) -> InvalidError:
+def refusal(status: CallStatus, *, path: str) -> InvalidError:
     """Return the field errors of a refused request: those in the metadata, else one per line of the details."""
     packed = next((value for key, value in status.metadata if key == FIELD_ERRORS_KEY), None)
     errors = _unpack(packed) if isinstance(packed, bytes) else ()

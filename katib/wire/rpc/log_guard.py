@@ -30,7 +30,7 @@ from typing import Any, Protocol
 
 from katib.errors import ForbiddenError
 from katib.model.metrics import LOGS_OF_KATIB, LogAccess
-from katib.wire.rpc.tokens import METADATA_KEY, TOKEN_VARIABLE, Claims, Role, Tokens
+from katib.wire.rpc.tokens import METADATA_KEY, TOKEN_VARIABLE, CallerRole, TokenClaims, TokenSigner
 
 MAX_REFUSALS = 1_000
 """Number of remembered refusals; the oldest are forgotten."""
@@ -82,7 +82,7 @@ class MemoryAccessList:
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class LogCaller:
     """A caller of the log.
 
     Attributes:
@@ -94,7 +94,7 @@ class Caller:
     is_local: bool
 
     @classmethod
-    def of(cls, context: Any) -> Caller:
+    def of(cls, context: Any) -> LogCaller:
         """Return the caller of a gRPC call."""
         metadata: Mapping[str, Any] = dict(context.invocation_metadata())
         token = metadata.get(METADATA_KEY)
@@ -110,14 +110,14 @@ class LogGuard:
         trusts_loopback: Whether a caller on loopback may read without a token.
     """
 
-    def __init__(self, tokens: Tokens, access: AccessList, *, trusts_loopback: bool = True) -> None:
+    def __init__(self, tokens: TokenSigner, access: AccessList, *, trusts_loopback: bool = True) -> None:
         self._tokens = tokens
         self._trusts_loopback = trusts_loopback
         self.access = access
         self._lock = threading.Lock()
         self._refusals: OrderedDict[str, str] = OrderedDict()
 
-    def check_report(self, caller: Caller, trial_name: str) -> None:
+    def check_report(self, caller: LogCaller, trial_name: str) -> None:
         """Check that a caller may report; a refusal is remembered, to explain missing readings."""
         try:
             self._check_report(caller, trial_name)
@@ -129,12 +129,12 @@ class LogGuard:
                     self._refusals.popitem(last=False)
             raise
 
-    def check_read(self, caller: Caller, trial_name: str) -> None:
+    def check_read(self, caller: LogCaller, trial_name: str) -> None:
         """Check that a caller may read a log."""
         claims = self._claims(caller, trial_name)
         self._check_reads(caller, claims, (trial_name,))
 
-    def check_reads(self, caller: Caller, trial_names: Collection[str]) -> None:
+    def check_reads(self, caller: LogCaller, trial_names: Collection[str]) -> None:
         """Check that a caller may read all these logs."""
         for trial_name in trial_names:
             claims = self._claims(caller, trial_name)
@@ -143,7 +143,7 @@ class LogGuard:
             return
         self._check_reads(caller, claims, trial_names)
 
-    def _check_reads(self, caller: Caller, claims: Claims | None, trial_names: Collection[str]) -> None:
+    def _check_reads(self, caller: LogCaller, claims: TokenClaims | None, trial_names: Collection[str]) -> None:
         if claims is None and caller.is_local and self._trusts_loopback:
             return
         found = self.access.find_all({*trial_names, LOGS_OF_KATIB})
@@ -151,14 +151,14 @@ class LogGuard:
         for trial_name in trial_names:
             _check_read(claims, found.get(trial_name, unbegun), trial_name)
 
-    def check_control(self, caller: Caller, trial_name: str) -> Claims:
+    def check_control(self, caller: LogCaller, trial_name: str) -> TokenClaims:
         """Check that a caller is a controller, and return its claims."""
         claims = self._claims(caller, trial_name)
-        if claims is None or claims.role is not Role.CONTROLLER:
+        if claims is None or claims.role is not CallerRole.CONTROLLER:
             raise ForbiddenError(f"trial {trial_name}: only the controller may begin, end and delete logs")
         return claims
 
-    def belongs_to_another(self, claims: Claims, trial_name: str) -> bool:
+    def belongs_to_another(self, claims: TokenClaims, trial_name: str) -> bool:
         """Return whether a log belongs to a trial in another namespace."""
         return _is_foreign(claims, self.access.find(trial_name))
 
@@ -181,7 +181,7 @@ class LogGuard:
         with self._lock:
             return self._refusals.get(trial_name, "")
 
-    def _check_report(self, caller: Caller, trial_name: str) -> None:
+    def _check_report(self, caller: LogCaller, trial_name: str) -> None:
         claims = self._claims(caller, trial_name)
         access = self.access.find(trial_name)
         if claims is None:
@@ -190,13 +190,13 @@ class LogGuard:
                 raise ForbiddenError(_without_token(trial_name, "report", "runtime.metricsCollectors"))
             _check_running(access, trial_name)
             return
-        if claims.role is Role.READER or (claims.role is Role.TRIAL and claims.trial != trial_name):
+        if claims.role is CallerRole.READER or (claims.role is CallerRole.TRIAL and claims.trial != trial_name):
             raise ForbiddenError(f"trial {trial_name}: the token is not that of this trial, which alone may report")
         _check_namespace(claims, access, trial_name)
-        if claims.role is Role.TRIAL:
+        if claims.role is CallerRole.TRIAL:
             _check_running(access, trial_name)
 
-    def _claims(self, caller: Caller, trial_name: str) -> Claims | None:
+    def _claims(self, caller: LogCaller, trial_name: str) -> TokenClaims | None:
         """Return the claims of a caller's token; None without one."""
         if caller.token is None:
             return None
@@ -212,17 +212,17 @@ class LogGuard:
             self._refusals.pop(trial_name, None)
 
 
-def _check_read(claims: Claims | None, access: LogAccess | None, trial_name: str) -> None:
+def _check_read(claims: TokenClaims | None, access: LogAccess | None, trial_name: str) -> None:
     if claims is None:
         if access is None or not access.reads_without_token:
             raise ForbiddenError(_without_token(trial_name, "read", "runtime.earlyStoppings"))
-    elif claims.role is Role.TRIAL and claims.trial != trial_name:
+    elif claims.role is CallerRole.TRIAL and claims.trial != trial_name:
         raise ForbiddenError(f"trial {trial_name}: the token is another trial's, which may read its own log only")
     else:
         _check_namespace(claims, access, trial_name)
 
 
-def _check_namespace(claims: Claims, access: LogAccess | None, trial_name: str) -> None:
+def _check_namespace(claims: TokenClaims, access: LogAccess | None, trial_name: str) -> None:
     if _is_foreign(claims, access):
         raise ForbiddenError(
             f"trial {trial_name}: its log belongs to a trial of this name in another namespace; "
@@ -235,7 +235,7 @@ def _check_running(access: LogAccess | None, trial_name: str) -> None:
         raise ForbiddenError(f"trial {trial_name}: it has ended, and its log takes no more readings")
 
 
-def _is_foreign(claims: Claims, access: LogAccess | None) -> bool:
+def _is_foreign(claims: TokenClaims, access: LogAccess | None) -> bool:
     return bool(claims.namespace) and access is not None and access.namespace != claims.namespace
 
 

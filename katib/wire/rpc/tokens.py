@@ -27,7 +27,7 @@ _PURPOSE = b"katib observation log\n"
 """Included in the signature, so that it has no meaning to any other program that uses this key."""
 
 
-class Role(StrEnum):
+class CallerRole(StrEnum):
     """Role of a caller.
 
     TRIAL: report and read the readings of one trial. READER: read those of a namespace, or of all without one.
@@ -40,15 +40,15 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class TokenClaims:
     """The identity that a token proves."""
 
-    role: Role
+    role: CallerRole
     namespace: str = ""
     trial: str = ""
 
 
-class Tokens:
+class TokenSigner:
     """Signs and verifies the tokens of an installation.
 
     Args:
@@ -61,21 +61,21 @@ class Tokens:
         self._keys = tuple(keys)
 
     def __repr__(self) -> str:
-        return f"<Tokens of {len(self._keys)} keys>"  # never the keys
+        return f"<TokenSigner of {len(self._keys)} keys>"  # never the keys
 
-    def token_of(self, claims: Claims) -> str:
+    def token_of(self, claims: TokenClaims) -> str:
         """Return the token of these claims."""
         text = f"{_VERSION}:{claims.role}:{claims.namespace}:{claims.trial}"
         return f"{text}:{_signature(self._keys[0], text)}"
 
-    def claims_of(self, token: str) -> Claims | None:
+    def claims_of(self, token: str) -> TokenClaims | None:
         """Return the claims of a token; None if it was not issued by this installation."""
         text, _, signature = token.rpartition(":")
         given = signature.encode(errors="replace")
         if not any(hmac.compare_digest(_signature(key, text).encode(), given) for key in self._keys):
             return None
         _, role, namespace, trial = text.split(":")
-        return Claims(Role(role), namespace, trial)
+        return TokenClaims(CallerRole(role), namespace, trial)
 
 
 def _signature(key: bytes, text: str) -> str:

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from katib.errors import invalid
 from katib.model.metrics import PROGRESS, MetricLog, ObservationLog, parse_time, trainer_readings
-from katib.wire.rpc.log_guard import Caller, LogGuard
+from katib.wire.rpc.log_guard import LogCaller, LogGuard
 
 URL_VARIABLE = "KUBEFLOW_TRAINER_SERVER_URL"
 TOKEN_FILE_VARIABLE = "KUBEFLOW_TRAINER_SERVER_TOKEN"  # noqa: S105 - the name of a variable, not a token
@@ -91,7 +91,7 @@ class StatusReceiver:
             raise invalid("path", "there is no such route", f"use that of {URL_VARIABLE}", "trainer-status")
         trial = unquote(path.removeprefix(_PATH).removesuffix(_END))
         if self._guard is not None:
-            self._guard.check_report(Caller(token, is_local=False), trial)
+            self._guard.check_report(LogCaller(token, is_local=False), trial)
         names = {value for name, value in parse_qsl(query) if name == _METRIC}
         readings = list(self._new(trial, readings_of(body, names, self._clock())))
         if readings:

@@ -7,7 +7,7 @@ import pytest
 from katib.engine.algorithm_services.catalog import Catalog
 from katib.engine.algorithm_services.config import ServicesConfig, read_config
 from katib.engine.algorithm_services.plan import SUGGESTION_HEALTH, ServiceId
-from katib.engine.algorithm_services.states import Timing
+from katib.engine.algorithm_services.states import ServiceTiming
 from katib.errors import FieldError, InvalidError
 from katib.model.configuration import read_configuration
 
@@ -136,8 +136,8 @@ def test_a_service_may_be_given_more_or_less_patience(tmp_path: Path) -> None:
     text = f"algorithms: [{patient}, {{name: usual, address: 'u:1'}}]"
     slow, usual = read_configuration(ServicesConfig, text, "katib.yaml").plans(tmp_path).values()
 
-    assert (Timing().of(slow).start, Timing().of(slow).call) == (300, 0.5)
-    assert Timing().of(usual) == Timing()
+    assert (ServiceTiming().of(slow).start, ServiceTiming().of(slow).call) == (300, 0.5)
+    assert ServiceTiming().of(usual) == ServiceTiming()
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", ".nan", ".inf"])

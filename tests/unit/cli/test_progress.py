@@ -10,7 +10,14 @@ from katib.doors.cli.run.live import LiveTable
 from katib.model.metrics import PROGRESS, MetricLog
 from katib.model.types import Experiment, Trial
 from katib.service.explaining.lines import header, moment_line
-from katib.service.explaining.progress import BestChanged, FailingAlike, Progress, TrialEnded, TrialStarted, with_remedy
+from katib.service.explaining.progress import (
+    BestChanged,
+    FailingAlike,
+    RunProgress,
+    TrialEnded,
+    TrialStarted,
+    with_remedy,
+)
 from katib.service.tuning.service import Change, Diagnosis
 from tests.support.tuning import (
     START,
@@ -30,16 +37,16 @@ def test_one_trial_is_one() -> None:
     assert "loss, 1 trial, " in header(patched(make_experiment("demo", RUNNING), spec={"maxTrialCount": 1}))
 
 
-def see(progress: Progress, obj: Experiment | Trial, type_: str = "MODIFIED") -> list[str]:
+def see(progress: RunProgress, obj: Experiment | Trial, type_: str = "MODIFIED") -> list[str]:
     return [moment_line(moment, progress) for moment in progress.observe(Change(type_, obj.encode()))]
 
 
 @pytest.fixture
-def progress() -> Progress:
-    return Progress(make_experiment(), START)
+def progress() -> RunProgress:
+    return RunProgress(make_experiment(), START)
 
 
-def test_a_trial_is_told_once_when_it_starts_and_once_when_it_ends(progress: Progress) -> None:
+def test_a_trial_is_told_once_when_it_starts_and_once_when_it_ends(progress: RunProgress) -> None:
     done = make_trial("t", RUNNING, condition("Succeeded"), loss="0.2", x="1")
 
     assert see(progress, make_trial("t", condition("Created"), x="1")) == []
@@ -58,7 +65,7 @@ def test_a_trial_is_told_once_when_it_starts_and_once_when_it_ends(progress: Pro
         ("Killed", "t was stopped in 5s: x=1; exit code 1 (1/12)"),
     ],
 )
-def test_a_trial_that_did_not_succeed_says_why(progress: Progress, state: str, words: str) -> None:
+def test_a_trial_that_did_not_succeed_says_why(progress: RunProgress, state: str, words: str) -> None:
     assert see(progress, make_trial("t", condition(state, message="exit code 1"), x="1")) == [words]
 
 
@@ -69,7 +76,7 @@ def test_a_trial_that_did_not_succeed_says_why(progress: Progress, state: str, w
         pytest.param("JobKindNotInstalled", "False", "Trial cannot run: there is no such kind", id="no kind"),
     ],
 )
-def test_what_a_trial_waits_for_is_told_once(progress: Progress, reason: str, status: str, message: str) -> None:
+def test_what_a_trial_waits_for_is_told_once(progress: RunProgress, reason: str, status: str, message: str) -> None:
     running = {**condition("Running", reason, message), "status": status}
     trial = make_trial("demo-1", condition("Created"), running)
     told = [line for _ in range(2) for line in see(progress, trial)]
@@ -77,7 +84,7 @@ def test_what_a_trial_waits_for_is_told_once(progress: Progress, reason: str, st
     assert [line for line in told if "has to wait" in line] == [f"demo-1 has to wait: {message.partition(': ')[2]}"]
 
 
-def test_a_wait_of_the_experiment_is_told_once(progress: Progress) -> None:
+def test_a_wait_of_the_experiment_is_told_once(progress: RunProgress) -> None:
     words = "Experiment waits for its trial template: ConfigMap team/x is not found; create it"
     waiting = make_experiment("demo", condition("Running", "TrialTemplateMissing", words))
     told = [see(progress, experiment) for experiment in (waiting, waiting, make_experiment("demo"), waiting)]
@@ -85,7 +92,7 @@ def test_a_wait_of_the_experiment_is_told_once(progress: Progress) -> None:
     line = "demo waits for its trial template: ConfigMap team/x is not found; create it"
     assert told == [[line], [], [], [line]]
 
-    progress = Progress(make_experiment("demo"), START)
+    progress = RunProgress(make_experiment("demo"), START)
     words = 'Experiment waits for its algorithm: suggestion service "tpe" was killed by SIGKILL'
     waiting = make_experiment("demo", condition("Running", "SuggestionServiceUnavailable", words))
 
@@ -95,20 +102,20 @@ def test_a_wait_of_the_experiment_is_told_once(progress: Progress) -> None:
 
 
 def test_trials_that_ended_before_this_run_are_not_told_and_no_part_of_the_estimate() -> None:
-    progress = Progress(make_experiment(), START + timedelta(hours=1))
+    progress = RunProgress(make_experiment(), START + timedelta(hours=1))
 
     assert see(progress, make_trial("old", condition("Succeeded"), loss="1"), "ADDED") == []
     assert progress.done == 1
     assert progress.seconds_left(10) is None
 
-    progress = Progress(make_experiment(), START + timedelta(hours=1))
+    progress = RunProgress(make_experiment(), START + timedelta(hours=1))
     see(progress, make_trial("old", condition("Succeeded"), loss="1"), "ADDED")
     see(progress, make_trial("new", condition("Succeeded"), loss="1", index=400))
 
     assert progress.seconds_left(10) == 100
 
 
-def test_a_better_trial_is_told_when_the_experiment_says_so(progress: Progress) -> None:
+def test_a_better_trial_is_told_when_the_experiment_says_so(progress: RunProgress) -> None:
     metrics = [{"name": "loss", "min": "0.1", "max": "0.4", "latest": "0.3"}]
     best = {"bestTrialName": "t", "observation": {"metrics": metrics}}
 
@@ -116,7 +123,7 @@ def test_a_better_trial_is_told_when_the_experiment_says_so(progress: Progress) 
     assert see(progress, make_experiment("demo", RUNNING, currentOptimalTrial=best)) == []
 
 
-def test_a_better_trial_is_told_after_its_own_start_and_end(progress: Progress) -> None:
+def test_a_better_trial_is_told_after_its_own_start_and_end(progress: RunProgress) -> None:
     metrics = [{"name": "loss", "min": "0.1", "max": "0.4", "latest": "0.3"}]
     best = {"bestTrialName": "t", "observation": {"metrics": metrics}}
     counted = make_experiment("demo", RUNNING, currentOptimalTrial=best, trialsSucceeded=1)
@@ -129,7 +136,7 @@ def test_a_better_trial_is_told_after_its_own_start_and_end(progress: Progress) 
     ]
 
 
-def test_a_run_is_finished_only_when_nothing_runs_any_more_or_it_was_deleted(progress: Progress) -> None:
+def test_a_run_is_finished_only_when_nothing_runs_any_more_or_it_was_deleted(progress: RunProgress) -> None:
     see(progress, make_experiment("demo", condition("Succeeded"), trialsRunning=1))
     assert progress.completed
     assert not progress.finished
@@ -142,7 +149,7 @@ def test_a_run_is_finished_only_when_nothing_runs_any_more_or_it_was_deleted(pro
     assert progress.finished
 
 
-def test_an_end_that_a_larger_budget_has_overtaken_does_not_finish_the_run(progress: Progress) -> None:
+def test_an_end_that_a_larger_budget_has_overtaken_does_not_finish_the_run(progress: RunProgress) -> None:
     ended = patched(
         make_experiment("demo", condition("Succeeded", "ExperimentMaxTrialsReached"), trials=2),
         spec={"maxTrialCount": 3, "resumePolicy": "FromVolume"},
@@ -154,7 +161,7 @@ def test_an_end_that_a_larger_budget_has_overtaken_does_not_finish_the_run(progr
     assert progress.finished
 
 
-def test_trials_that_the_experiment_counts_but_nobody_saw_are_still_to_come(progress: Progress) -> None:
+def test_trials_that_the_experiment_counts_but_nobody_saw_are_still_to_come(progress: RunProgress) -> None:
     see(progress, make_experiment("demo", condition("Succeeded"), trialsSucceeded=1))
     assert not progress.all_reported
 
@@ -162,14 +169,14 @@ def test_trials_that_the_experiment_counts_but_nobody_saw_are_still_to_come(prog
     assert progress.all_reported
 
 
-def test_moments_carry_what_they_are_about(progress: Progress) -> None:
+def test_moments_carry_what_they_are_about(progress: RunProgress) -> None:
     trial = make_trial("t", RUNNING)
 
     assert list(progress.observe(Change("ADDED", trial.encode()))) == [TrialStarted(trial)]
     assert TrialEnded(trial, 1) != BestChanged("t", "1")
 
 
-def test_the_table_shows_what_programs_say_is_done(service: MemoryTuningService, progress: Progress) -> None:
+def test_the_table_shows_what_programs_say_is_done(service: MemoryTuningService, progress: RunProgress) -> None:
     see(progress, make_trial("demo-0", condition("Running")))
     service.put(make_trial("demo-0", condition("Running")))
     console = Console(file=StringIO(), width=120)
@@ -187,12 +194,12 @@ def failed(name: str, cause: str, *, index: int = 0) -> Trial:
     return make_trial(name, condition("Failed", message=f"Trial has failed: {cause}"), index=index)
 
 
-def alike(progress: Progress, *trials: Trial) -> list[FailingAlike]:
+def alike(progress: RunProgress, *trials: Trial) -> list[FailingAlike]:
     moments = [moment for trial in trials for moment in progress.observe(Change("MODIFIED", trial.encode()))]
     return [moment for moment in moments if isinstance(moment, FailingAlike)]
 
 
-def test_first_trials_that_fail_the_same_way_are_told_once(progress: Progress) -> None:
+def test_first_trials_that_fail_the_same_way_are_told_once(progress: RunProgress) -> None:
     told = alike(progress, *(failed(name, f"KeyError: <f at 0x7{name}> (exit code 1)") for name in "abc"))
 
     assert [(moment.count, moment.cause) for moment in told] == [(2, "KeyError: <f at 0x7b> (exit code 1)")]
@@ -206,18 +213,18 @@ def test_first_trials_that_fail_the_same_way_are_told_once(progress: Progress) -
         pytest.param([failed("a", "KeyError: 3")], id="only one so far"),
     ],
 )
-def test_failures_that_may_be_accidents_are_not_told_together(progress: Progress, trials: list[Trial]) -> None:
+def test_failures_that_may_be_accidents_are_not_told_together(progress: RunProgress, trials: list[Trial]) -> None:
     assert alike(progress, *trials) == []
 
 
-def test_failures_are_told_together_when_they_are_alike_or_the_only_one(progress: Progress) -> None:
+def test_failures_are_told_together_when_they_are_alike_or_the_only_one(progress: RunProgress) -> None:
     late = [patched(failed(name, "x"), status={"completionTime": stamp(600)}) for name in "ab"]
 
     assert alike(progress, *late) == []
 
     experiment = patched(make_experiment(), spec={"maxFailedTrialCount": 1})
 
-    assert [moment.count for moment in alike(Progress(experiment, START), failed("a", "x"))] == [1]
+    assert [moment.count for moment in alike(RunProgress(experiment, START), failed("a", "x"))] == [1]
 
 
 def test_what_fails_every_trial_is_told_with_its_remedy(service: MemoryTuningService) -> None:
@@ -226,7 +233,7 @@ def test_what_fails_every_trial_is_told_with_its_remedy(service: MemoryTuningSer
     service.explain("default", Diagnosis("Trial", "a", "Failed", "a failed.", remedies=("Install it.", "Or not.")))
     moment = with_remedy(FailingAlike(trial, 2, "No module named 'x'"), service)
 
-    assert moment_line(moment, Progress(make_experiment(), START)) == (
+    assert moment_line(moment, RunProgress(make_experiment(), START)) == (
         "The first 2 trials failed the same way: No module named 'x'. Install it."
     )
 
@@ -235,7 +242,7 @@ def test_what_fails_every_trial_is_told_with_its_remedy(service: MemoryTuningSer
 
 
 def test_of_several_objectives_best_so_far_is_a_hypervolume_that_has_grown() -> None:
-    progress, first = Progress(make_pareto_experiment(), START), make_pareto_experiment()
+    progress, first = RunProgress(make_pareto_experiment(), START), make_pareto_experiment()
     line = "best so far: 3 trials that no other beats, hypervolume"
 
     def changed(volume: float, *, newcomer: bool) -> Experiment:
@@ -260,6 +267,6 @@ def test_a_trial_outside_the_constraints_is_told_so() -> None:
     values = {"accuracy": "0.9", "seconds": "3", "memory": "9"}
     trial = patched(trial, status={"observation": {"metrics": [{"name": n, "latest": v} for n, v in values.items()]}})
 
-    (line,) = see(Progress(experiment, START), trial)
+    (line,) = see(RunProgress(experiment, START), trial)
 
     assert line == "t succeeded in 5s: accuracy=0.9 seconds=3, x=1; it does not satisfy memory <= 8 (1/12)"

@@ -21,10 +21,10 @@ from katib.places.cluster.installation_key import (
     read_keys,
     write_keys,
 )
-from katib.wire.rpc.tokens import Claims, Role, Tokens
+from katib.wire.rpc.tokens import CallerRole, TokenClaims, TokenSigner
 
 PLACE = Key("kubeflow", SECRET_NAME)
-CLAIMS = Claims(Role.TRIAL, "team", "a")
+CLAIMS = TokenClaims(CallerRole.TRIAL, "team", "a")
 
 
 @pytest.fixture
@@ -69,8 +69,8 @@ def test_many_that_are_first_at_once_agree(store: MemoryStore) -> None:
 
 def test_a_key_that_is_taken_out_is_replaced_and_the_previous_one_still_accepted(store: MemoryStore) -> None:
     put(store, previous_key=b"o" * 32)
-    running = Tokens([b"o" * 32]).token_of(CLAIMS)
-    tokens = Tokens(ensure_keys(store, PLACE))
+    running = TokenSigner([b"o" * 32]).token_of(CLAIMS)
+    tokens = TokenSigner(ensure_keys(store, PLACE))
 
     assert tokens.claims_of(running) == CLAIMS
     assert tokens.token_of(CLAIMS) != running

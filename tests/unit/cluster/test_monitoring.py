@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.exposition import generate_latest
 
 from katib.engine.controllers.metrics import ControllerMetrics, check_page
-from katib.engine.runtime.controller import DONE, Controller, Result
+from katib.engine.runtime.controller import DONE, Controller, ReconcileResult
 from katib.engine.runtime.objects import Key
 from katib.places.cluster.monitoring.health import ClusterMetrics, serve_pages
 from katib.places.cluster.monitoring.log_records import JsonFormatter, ReconcileFields
@@ -121,7 +121,7 @@ def test_what_others_log_during_a_reconcile_carries_its_id() -> None:
     logger = logging.getLogger("katib.places.cluster.client.somewhere")
     logger.addHandler(handler)
 
-    def reconcile(_key: Key) -> Result:
+    def reconcile(_key: Key) -> ReconcileResult:
         logger.warning("Request sent again", extra={"key": "its own"})
         return DONE
 

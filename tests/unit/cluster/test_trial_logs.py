@@ -17,7 +17,7 @@ from katib.wire.rpc.credentials import NO_CREDENTIALS
 from katib.wire.rpc.db_manager import serve_db_manager
 from katib.wire.rpc.db_manager_client import DbManagerClient, DbManagerConnection
 from katib.wire.rpc.log_guard import LogGuard, MemoryAccessList
-from katib.wire.rpc.tokens import Claims, Role, Tokens
+from katib.wire.rpc.tokens import CallerRole, TokenClaims, TokenSigner
 from tests.support.observations import MemoryObservationLog, reading
 from tests.support.planning import observed, trial
 
@@ -39,7 +39,7 @@ class World:
 
     def __init__(self) -> None:
         self.log = MemoryObservationLog()
-        self.guard = LogGuard(Tokens([KEY]), MemoryAccessList())
+        self.guard = LogGuard(TokenSigner([KEY]), MemoryAccessList())
         self.server = serve_db_manager(self.log, "127.0.0.1:0", guard=self.guard)
         self.connection = DbManagerConnection.to(self.server.address, NO_CREDENTIALS)
         self.client = DbManagerClient(self.connection)
@@ -49,7 +49,8 @@ class World:
     def logs(self, key: bytes = KEY, config: str = CONFIG) -> DbManagerTrialLogs:
         read: KatibConfig = read_configuration(KatibConfig, config, "katib-config")
         client = DbManagerClient(
-            self.connection, token_of=lambda namespace: Tokens([key]).token_of(Claims(Role.CONTROLLER, namespace))
+            self.connection,
+            token_of=lambda namespace: TokenSigner([key]).token_of(TokenClaims(CallerRole.CONTROLLER, namespace)),
         )
         return DbManagerTrialLogs(client, lambda: read, lambda _key: self._suggestion(), lambda: self.leads)
 
@@ -132,7 +133,7 @@ def test_without_leadership_writes_are_refused(world: World, write: str) -> None
 
 
 def trial_client(world: World) -> DbManagerClient:
-    return world.client.speaking_as(Tokens([KEY]).token_of(Claims(Role.TRIAL, "default", "a")))
+    return world.client.speaking_as(TokenSigner([KEY]).token_of(TokenClaims(CallerRole.TRIAL, "default", "a")))
 
 
 def test_a_refused_report_explains_a_trial_without_metrics(world: World) -> None:

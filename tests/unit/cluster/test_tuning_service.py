@@ -34,10 +34,10 @@ from katib.places.cluster.pods.reading import POD, facts_of
 from katib.places.cluster.services.plan import DEPLOYMENT, SERVICE
 from katib.service.tuning.replicas import COLLECTORS
 from katib.service.tuning.service import Diagnosis
-from katib.wire.rpc.credentials import Credentials
+from katib.wire.rpc.credentials import DbManagerCredentials
 from katib.wire.rpc.db_manager import serve_db_manager
 from katib.wire.rpc.log_guard import LogGuard, MemoryAccessList
-from katib.wire.rpc.tokens import Claims, Role, Tokens
+from katib.wire.rpc.tokens import CallerRole, TokenClaims, TokenSigner
 from metrics_collector.delivery import KEPT
 from tests.support.cluster import CORE, JOB, ClusterWorld, memory_cluster, memory_world, said
 from tests.support.observations import MemoryObservationLog
@@ -638,12 +638,12 @@ def test_a_way_that_is_not_there_is_looked_for_again_only_after_a_while() -> Non
 
 
 def test_where_the_db_manager_answers_directly_it_is_asked_in_the_name_of_a_namespace() -> None:
-    tokens, access_list = Tokens([b"k" * 32]), MemoryAccessList()
+    tokens, access_list = TokenSigner([b"k" * 32]), MemoryAccessList()
     access_list.keep("t", LogAccess("team"))
     server = serve_db_manager(MemoryObservationLog(), "127.0.0.1:0", guard=LogGuard(tokens, access_list))
 
-    def credentials(namespace: str) -> Credentials:
-        return Credentials(tokens.token_of(Claims(Role.READER, namespace)))
+    def credentials(namespace: str) -> DbManagerCredentials:
+        return DbManagerCredentials(tokens.token_of(TokenClaims(CallerRole.READER, namespace)))
 
     with MetricsAccess(server.address, memory_cluster(), CORE, Way().open, SystemClock(), credentials) as access:
         assert access.within("team").newest("t", limit=1) == []

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from katib.doors.kube_api.list_options import list_options_of
-from katib.doors.kube_api.objects import RecentLines, Target
+from katib.doors.kube_api.objects import RecentLines, RequestTarget
 from katib.doors.kube_api.openapi import Descriptions
 from katib.doors.kube_api.protobuf import read_protobuf
-from katib.doors.kube_api.representations import WHOLE, Form
+from katib.doors.kube_api.representations import WHOLE, Representation
 from katib.doors.kube_api.resources import RESOURCES, by_path
 from katib.doors.kube_api.selectors import selector_of
 from katib.doors.kube_api.statuses import StatusError
@@ -172,7 +172,7 @@ def test_what_an_index_finds_needs_no_second_look() -> None:
     assert not selector_of("Pod", "", "metadata.name=one").may_change
 
 
-TARGET = Target(RESOURCES[0])
+TARGET = RequestTarget(RESOURCES[0])
 
 
 def an_object(name: str) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def test_streams_share_the_line_of_a_change() -> None:
 def test_another_form_of_the_object_is_none_of_theirs() -> None:
     obj = an_object("a")
     recent: RecentLines = {}
-    whole, metadata = _Lines(TARGET, WHOLE, recent), _Lines(TARGET, Form("PartialObjectMetadata"), recent)
+    whole, metadata = _Lines(TARGET, WHOLE, recent), _Lines(TARGET, Representation("PartialObjectMetadata"), recent)
 
     assert json.loads(metadata.of("ADDED", obj))["object"]["kind"] == "PartialObjectMetadata"
     assert json.loads(whole.of("ADDED", obj))["object"]["kind"] == "Experiment"

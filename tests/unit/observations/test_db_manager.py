@@ -14,7 +14,7 @@ from katib.wire.rpc._generated import api_pb2 as pb
 from katib.wire.rpc._generated import health_pb2
 from katib.wire.rpc._generated.api_pb2_grpc import DBManagerStub
 from katib.wire.rpc._generated.health_pb2_grpc import HealthStub
-from katib.wire.rpc.credentials import Credentials
+from katib.wire.rpc.credentials import DbManagerCredentials
 from katib.wire.rpc.db_manager import DbManagerServer, DbManagerServicer, serve_db_manager
 from katib.wire.rpc.db_manager_client import DbManagerClient
 from tests.support.observations import MemoryObservationLog, reading, serving_log
@@ -204,7 +204,7 @@ def test_an_address_in_use_is_refused(server: DbManagerServer) -> None:
 
 @pytest.fixture
 def client(log: MemoryObservationLog) -> Iterator[DbManagerClient]:
-    credentials = Credentials("katib1:controller:team::0")
+    credentials = DbManagerCredentials("katib1:controller:team::0")
     with (
         serving(db_manager=DbManagerServicer(log)) as address,
         closing(DbManagerClient(address, credentials=credentials)) as client,

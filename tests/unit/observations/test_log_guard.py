@@ -16,14 +16,14 @@ from katib.errors import AlreadyExistsError, ForbiddenError
 from katib.wire.rpc import log_guard
 from katib.wire.rpc._generated import api_pb2 as pb
 from katib.wire.rpc._generated.api_pb2_grpc import DBManagerStub
-from katib.wire.rpc.credentials import Credentials
+from katib.wire.rpc.credentials import DbManagerCredentials
 from katib.wire.rpc.db_manager_client import DbManagerClient
-from katib.wire.rpc.log_guard import Caller, LogGuard, MemoryAccessList
-from katib.wire.rpc.tokens import Claims, Role, Tokens
+from katib.wire.rpc.log_guard import LogCaller, LogGuard, MemoryAccessList
+from katib.wire.rpc.tokens import CallerRole, TokenClaims, TokenSigner
 from tests.support.observations import MemoryObservationLog, reading, serving_log
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
-TOKENS = Tokens([KEY])
+TOKENS = TokenSigner([KEY])
 
 
 class World:
@@ -36,17 +36,17 @@ class World:
         self._stack = stack
 
     def as_(self, token: str) -> DbManagerClient:
-        client = DbManagerClient(self.server.address, credentials=Credentials(token))
+        client = DbManagerClient(self.server.address, credentials=DbManagerCredentials(token))
         return self._stack.enter_context(closing(client))
 
     def trial(self, name: str, namespace: str = "team") -> DbManagerClient:
-        return self.as_(TOKENS.token_of(Claims(Role.TRIAL, namespace, name)))
+        return self.as_(TOKENS.token_of(TokenClaims(CallerRole.TRIAL, namespace, name)))
 
     def reader(self, namespace: str = "team") -> DbManagerClient:
-        return self.as_(TOKENS.token_of(Claims(Role.READER, namespace)))
+        return self.as_(TOKENS.token_of(TokenClaims(CallerRole.READER, namespace)))
 
     def controller(self, namespace: str = "team") -> DbManagerClient:
-        return self.as_(TOKENS.token_of(Claims(Role.CONTROLLER, namespace)))
+        return self.as_(TOKENS.token_of(TokenClaims(CallerRole.CONTROLLER, namespace)))
 
     def nobody(self) -> DbManagerClient:
         return self.as_("")
@@ -85,8 +85,8 @@ def test_nobody_gets_at_the_readings_of_a_trial_without_its_token(world: World) 
         "same name, another namespace": world.trial("a", "others"),
         "reader of another namespace": world.reader("others"),
         "made up": world.as_("katib1:trial:team:a:" + "0" * 64),
-        "another key": world.as_(Tokens([OTHER_KEY]).token_of(Claims(Role.TRIAL, "team", "a"))),
-        "claims changed": world.as_(TOKENS.token_of(Claims(Role.TRIAL, "team", "b")).replace(":b:", ":a:")),
+        "another key": world.as_(TokenSigner([OTHER_KEY]).token_of(TokenClaims(CallerRole.TRIAL, "team", "a"))),
+        "claims changed": world.as_(TOKENS.token_of(TokenClaims(CallerRole.TRIAL, "team", "b")).replace(":b:", ":a:")),
         "no token at all": world.as_("letmein"),
     }
     for name, caller in callers.items():
@@ -226,7 +226,7 @@ def test_only_the_pod_itself_is_local_and_not_the_proxy_of_a_mesh(peer: str, *, 
         def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
             return ()
 
-    assert Caller.of(Context()).is_local is is_local
+    assert LogCaller.of(Context()).is_local is is_local
 
 
 def test_a_refusal_says_what_to_configure_and_the_controller_can_ask_for_it(world: World) -> None:
@@ -258,11 +258,16 @@ def test_a_log_from_before_tokens_belongs_to_whoever_names_its_trial(world: Worl
 
 def test_a_key_is_replaced_while_trials_run() -> None:
     """The new key signs, and tokens of the old one are good until it is taken out."""
-    old, both, new = Tokens([OTHER_KEY]), Tokens([KEY, OTHER_KEY]), Tokens([KEY])
-    running, later = (tokens.token_of(Claims(Role.TRIAL, "team", "a")) for tokens in (old, both))
+    old, both, new = TokenSigner([OTHER_KEY]), TokenSigner([KEY, OTHER_KEY]), TokenSigner([KEY])
+    running, later = (tokens.token_of(TokenClaims(CallerRole.TRIAL, "team", "a")) for tokens in (old, both))
 
     assert running != later
-    assert both.claims_of(running) == both.claims_of(later) == new.claims_of(later) == Claims(Role.TRIAL, "team", "a")
+    assert (
+        both.claims_of(running)
+        == both.claims_of(later)
+        == new.claims_of(later)
+        == TokenClaims(CallerRole.TRIAL, "team", "a")
+    )
     assert new.claims_of(running) is None
 
 
@@ -272,15 +277,15 @@ def test_what_is_no_token_is_none(token: str) -> None:
 
 
 def test_neither_keys_nor_tokens_are_printed() -> None:
-    token = TOKENS.token_of(Claims(Role.TRIAL, "team", "a"))
+    token = TOKENS.token_of(TokenClaims(CallerRole.TRIAL, "team", "a"))
 
     assert KEY.decode() not in repr(TOKENS)
-    assert token not in repr(Credentials(token))
+    assert token not in repr(DbManagerCredentials(token))
 
 
 def test_a_db_manager_without_a_key_asks_nobody() -> None:
     log = MemoryObservationLog()
-    credentials = Credentials("whatever")
+    credentials = DbManagerCredentials("whatever")
     with serving_log(log) as server, closing(DbManagerClient(server.address, credentials=credentials)) as client:
         client.begin("a")
         client.report("a", ONE)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from katib.errors import InvalidError, UnavailableError
-from katib.wire.rpc.credentials import Credentials, server_credentials
+from katib.wire.rpc.credentials import DbManagerCredentials, server_credentials
 from katib.wire.rpc.db_manager import DbManagerServer
 from katib.wire.rpc.db_manager_client import DbManagerClient
 from katib.wire.serving.certificates import Issued, issue
@@ -42,7 +42,7 @@ def server(tmp_path: Path, issued: Issued) -> Iterator[DbManagerServer]:
 
 def exchange(address: str, authority: bytes = b"") -> list[str]:
     """Report over one new connection and read it again."""
-    credentials = Credentials(authority=authority.decode())
+    credentials = DbManagerCredentials(authority=authority.decode())
     with closing(DbManagerClient(address, timeout_seconds=60, credentials=credentials)) as client:
         client.begin("a")
         client.report("a", [reading("0.5")])

@@ -15,14 +15,14 @@ import pytest
 
 from katib.model.metrics import PROGRESS, LogAccess, MetricLog
 from katib.wire.rpc.log_guard import LogGuard, MemoryAccessList
-from katib.wire.rpc.tokens import Claims, Role, Tokens
+from katib.wire.rpc.tokens import CallerRole, TokenClaims, TokenSigner
 from katib.wire.rpc.trainer_status import StatusReceiver
 from katib.wire.serving.certificates import issue
 from katib.wire.serving.status_server import StatusServer
 from tests.support.observations import MemoryObservationLog
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
-TOKENS = Tokens([b"k" * 32])
+TOKENS = TokenSigner([b"k" * 32])
 
 
 class Bench:
@@ -40,7 +40,7 @@ class Bench:
         """Post as Transformers does; return the status and the message."""
         data = content if isinstance(content, bytes) else json.dumps({"trainerStatus": content}).encode()
         headers = {
-            "Authorization": f"Bearer {token or TOKENS.token_of(Claims(Role.TRIAL, 'default', trial))}",
+            "Authorization": f"Bearer {token or TOKENS.token_of(TokenClaims(CallerRole.TRIAL, 'default', trial))}",
             "Content-Type": "application/json",
         }
         request = urllib.request.Request(url or self.url_of(trial), data=data, headers=headers, method="POST")
@@ -142,7 +142,7 @@ def test_a_certificate_that_is_renewed_is_shown(tmp_path: Path) -> None:
 
 def test_only_the_trial_itself_may_post_and_until_its_end(bench: Bench) -> None:
     assert bench.post(status(1), token="wrong")[0] == 403
-    assert bench.post(status(1), token=TOKENS.token_of(Claims(Role.TRIAL, "default", "other")))[0] == 403
+    assert bench.post(status(1), token=TOKENS.token_of(TokenClaims(CallerRole.TRIAL, "default", "other")))[0] == 403
     assert bench.post(status(1), url=bench.url_of("mine").replace("/status", ""))[0] == 422
     bench.access.end("mine")
     code, message = bench.post(status(1))

@@ -16,7 +16,7 @@ from katib.model.types import AlgorithmSetting, Experiment, ParameterAssignment,
 from katib.wire.rpc._generated import api_pb2 as pb
 from katib.wire.rpc._generated import early_stopping_pb2 as judging
 from katib.wire.rpc.clients import ServiceClient
-from katib.wire.rpc.connection import Connection
+from katib.wire.rpc.connection import LazyChannel
 from katib.wire.rpc.errors import status_of
 from tests.support.experiments import an_experiment
 from tests.support.networks import gateway_without_routes, held_up
@@ -38,7 +38,7 @@ def a_client(
 ) -> Iterator[ServiceClient]:
     with ExitStack() as stack:
         address = stack.enter_context(serving(suggestion or ScriptedSuggestion(), early_stopping))
-        connection = Connection(address, peer=PEER, timeout_seconds=seconds)
+        connection = LazyChannel(address, peer=PEER, timeout_seconds=seconds)
         stack.callback(connection.close)
         yield ServiceClient(connection, connection if early_stopping else None, **options)
 
@@ -158,7 +158,7 @@ def test_a_service_that_is_slow_to_accept_a_connection_is_reached() -> None:
     """As one on a busy machine, which takes the connection long before it says a word."""
     awake = threading.Event()
     with serving(ScriptedSuggestion()) as address, held_up(address.removeprefix("unix:"), awake) as slow:
-        connection = Connection(slow, peer=PEER)
+        connection = LazyChannel(slow, peer=PEER)
         future = ServiceClient(connection).get_suggestions(EXPERIMENT, (), current_request=2, total_request=2)
         never(future.done, seconds=1.0)
         awake.set()
@@ -190,7 +190,7 @@ def test_bytes_that_are_no_message_are_a_passing_failure() -> None:
         "api.v1.beta1.Suggestion", {"GetSuggestions": grpc.unary_unary_rpc_method_handler(lambda *_: b"\xff\xff\xff")}
     )
     with serving(handlers=(junk,)) as address:
-        connection = Connection(address, peer=PEER)
+        connection = LazyChannel(address, peer=PEER)
         with pytest.raises(UnavailableError) as caught:
             ask(ServiceClient(connection))
         connection.close()
@@ -199,7 +199,7 @@ def test_bytes_that_are_no_message_are_a_passing_failure() -> None:
 
 
 def test_a_service_that_is_not_there_is_named_with_its_address() -> None:
-    connection = Connection("127.0.0.1:1", peer=PEER)
+    connection = LazyChannel("127.0.0.1:1", peer=PEER)
     with pytest.raises(
         UnavailableError, match=r'^suggestion service "tpe" at 127.0.0.1:1 cannot be reached: .*refused'
     ):
@@ -209,7 +209,7 @@ def test_a_service_that_is_not_there_is_named_with_its_address() -> None:
 
 def test_a_gateway_in_the_place_of_a_service_is_no_answer_of_the_service() -> None:
     with gateway_without_routes() as address:
-        connection = Connection(address, peer=PEER)
+        connection = LazyChannel(address, peer=PEER)
         client = ServiceClient(connection)
         for call in (lambda: ask(client), lambda: client.validate(EXPERIMENT).result(60)):
             with pytest.raises(UnavailableError, match=r"does not speak gRPC \(.*404\)"):
@@ -228,7 +228,7 @@ def test_closing_a_connection_ends_calls_in_flight_and_refuses_new_ones() -> Non
         return some_suggestions(2)
 
     with serving(ScriptedSuggestion(hang)) as address:
-        connection = Connection(address, peer=PEER)
+        connection = LazyChannel(address, peer=PEER)
         client = ServiceClient(connection)
         future = client.get_suggestions(EXPERIMENT, (), current_request=2, total_request=2)
         entered.wait(60)

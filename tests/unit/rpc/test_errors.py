@@ -17,7 +17,7 @@ from katib.errors import (
     TerminalError,
     UnavailableError,
 )
-from katib.wire.rpc.errors import FIELD_ERRORS_KEY, Status, error_of, refusal, status_of
+from katib.wire.rpc.errors import FIELD_ERRORS_KEY, CallStatus, error_of, refusal, status_of
 
 BOUNDS = FieldError("spec.parameters[0].feasibleSpace.min", "10 is above max 1", "swap the bounds", "bounds-order")
 NAME = FieldError("metadata.name", '"A" is not a DNS label', "use lower case", "name-dns")
@@ -57,7 +57,7 @@ def test_field_errors_travel_whole() -> None:
 
 def test_a_refusal_in_plain_words_names_the_field_it_was_asked_about() -> None:
     error = refusal(
-        Status(grpc.StatusCode.INVALID_ARGUMENT, "unknown setting x\n\ngamma too large"), path="spec.algorithm"
+        CallStatus(grpc.StatusCode.INVALID_ARGUMENT, "unknown setting x\n\ngamma too large"), path="spec.algorithm"
     )
 
     assert [(e.path, e.cause, e.origin) for e in error.errors] == [
@@ -67,7 +67,7 @@ def test_a_refusal_in_plain_words_names_the_field_it_was_asked_about() -> None:
 
 
 def test_a_refusal_without_words_is_still_an_error() -> None:
-    error = refusal(Status(grpc.StatusCode.UNKNOWN), path="spec.algorithm")
+    error = refusal(CallStatus(grpc.StatusCode.UNKNOWN), path="spec.algorithm")
 
     assert [e.cause for e in error.errors] == ["UNKNOWN"]
 
@@ -76,13 +76,13 @@ def test_a_refusal_without_words_is_still_an_error() -> None:
     "packed", [b"", b"junk", b"[1, 2]", b'[["a"]]', b"[]"], ids=["empty", "junk", "flat", "short", "none"]
 )
 def test_foreign_metadata_under_our_key_is_ignored(packed: bytes) -> None:
-    status = Status(grpc.StatusCode.INVALID_ARGUMENT, "bad", ((FIELD_ERRORS_KEY, packed),))
+    status = CallStatus(grpc.StatusCode.INVALID_ARGUMENT, "bad", ((FIELD_ERRORS_KEY, packed),))
 
     assert [e.cause for e in refusal(status, path="spec").errors] == ["bad"]
 
 
 def test_a_foreign_exception_is_an_internal_error() -> None:
-    assert status_of(ZeroDivisionError("division by zero")) == Status(grpc.StatusCode.INTERNAL, "division by zero")
+    assert status_of(ZeroDivisionError("division by zero")) == CallStatus(grpc.StatusCode.INTERNAL, "division by zero")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_foreign_exception_is_an_internal_error() -> None:
     ids=lambda value: value.name if isinstance(value, grpc.StatusCode) else "",
 )
 def test_codes_that_we_never_send_have_a_class_too(code: grpc.StatusCode, cls: type[KatibError]) -> None:
-    assert type(error_of(Status(code, "why"), peer="p")) is cls
+    assert type(error_of(CallStatus(code, "why"), peer="p")) is cls
 
 
 def test_a_thousand_field_errors_fit_into_the_headers_of_a_call() -> None:

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from katib.engine.runtime.controller import DONE, Controller, Result, current_reconcile
+from katib.engine.runtime.controller import DONE, Controller, ReconcileResult, current_reconcile
 from katib.engine.runtime.objects import Key
 from katib.engine.runtime.testing import VirtualClock
 from katib.engine.runtime.work_queue import WorkQueue
@@ -18,11 +18,11 @@ A = Key("team", "a")
 class Scripted:
     """A reconciler that does what it is told, one step per call, and then is done."""
 
-    def __init__(self, *steps: Result | Exception) -> None:
+    def __init__(self, *steps: ReconcileResult | Exception) -> None:
         self.steps = list(steps)
         self.seen: list[Key] = []
 
-    def __call__(self, key: Key) -> Result:
+    def __call__(self, key: Key) -> ReconcileResult:
         self.seen.append(key)
         step = self.steps.pop(0) if self.steps else DONE
         if isinstance(step, Exception):
@@ -33,7 +33,7 @@ class Scripted:
 class Bench:
     """A controller that is stepped by hand, with a clock that stands still."""
 
-    def __init__(self, *steps: Result | Exception) -> None:
+    def __init__(self, *steps: ReconcileResult | Exception) -> None:
         self.clock = VirtualClock()
         self.reconcile = Scripted(*steps)
         self.failures: list[tuple[Key, Exception]] = []
@@ -63,7 +63,7 @@ def test_a_key_is_reconciled_once_per_add() -> None:
 
 
 def test_a_result_may_ask_to_look_again_later() -> None:
-    bench = Bench(Result(requeue_after_seconds=10))
+    bench = Bench(ReconcileResult(requeue_after_seconds=10))
     bench.queue.add(A)
 
     assert bench.run() == 1
@@ -137,10 +137,12 @@ def test_a_failure_is_logged_once_with_where_and_which(
 
 
 @pytest.mark.parametrize("end", [DONE, ConflictError("behind"), ValueError("bug")], ids=["done", "conflict", "bug"])
-def test_whatever_runs_in_a_reconcile_knows_which_one_it_is_and_nothing_does_after_it(end: Result | Exception) -> None:
+def test_current_reconcile_is_known_during_it_and_unknown_after_it(
+    end: ReconcileResult | Exception,
+) -> None:
     seen = []
 
-    def reconcile(_key: Key) -> Result:
+    def reconcile(_key: Key) -> ReconcileResult:
         seen.append(dict(current_reconcile()))
         if isinstance(end, Exception):
             raise end
@@ -173,7 +175,7 @@ def test_a_broken_error_hook_ends_no_worker(caplog: pytest.LogCaptureFixture) ->
 def test_a_slow_key_stalls_no_other_when_there_are_workers() -> None:
     release, seen = threading.Event(), []
 
-    def reconcile(key: Key) -> Result:
+    def reconcile(key: Key) -> ReconcileResult:
         seen.append(key)
         if key == A:
             assert release.wait(60)
@@ -191,7 +193,7 @@ def test_a_slow_key_stalls_no_other_when_there_are_workers() -> None:
 def test_stopping_waits_for_the_running_reconcile_and_drops_the_rest() -> None:
     entered, release, finished = threading.Event(), threading.Event(), []
 
-    def reconcile(key: Key) -> Result:
+    def reconcile(key: Key) -> ReconcileResult:
         entered.set()
         assert release.wait(60)
         finished.append(key)

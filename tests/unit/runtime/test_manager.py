@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from katib.engine.runtime.controller import DONE, Controller, Result
+from katib.engine.runtime.controller import DONE, Controller, ReconcileResult
 from katib.engine.runtime.informer import Informer
 from katib.engine.runtime.manager import Manager
 from katib.engine.runtime.objects import Key, Object
@@ -25,7 +25,7 @@ def test_controllers_start_when_every_cache_is_full_and_end_with_all_threads() -
     widgets, gadgets = Informer(store, WIDGET, same), Informer(store, GADGET, same)
     seen = []
 
-    def reconcile(key: Key) -> Result:
+    def reconcile(key: Key) -> ReconcileResult:
         seen.append((key.name, widgets.has_synced() and gadgets.has_synced()))
         return DONE
 
@@ -45,7 +45,7 @@ def test_a_store_that_stays_away_fails_the_start_and_leaves_no_threads(caplog: p
     store = FaultyStore(memory_store(), lambda _call: UnavailableError("away"))
     reconciled: list[Key] = []
 
-    def reconcile(key: Key) -> Result:
+    def reconcile(key: Key) -> ReconcileResult:
         reconciled.append(key)
         return DONE
 

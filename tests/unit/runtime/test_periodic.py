@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from katib.engine.runtime.periodic import Periodic
+from katib.engine.runtime.periodic import PeriodicTasks
 from katib.engine.runtime.testing import VirtualClock
 from katib.errors import UnavailableError
 from tests.support.waiting import eventually
@@ -20,7 +20,7 @@ def test_all_looks_go_on_when_one_of_them_fails_and_a_round_begins_when_it_is_du
     def working() -> None:
         rounds[1] += 1
 
-    periodic = Periodic("test", (failing, working), 5.0, clock, complaint="not done")
+    periodic = PeriodicTasks("test", (failing, working), 5.0, clock, complaint="not done")
     periodic.start()
     try:
         eventually(lambda: clock.waiting_count == 1)
@@ -37,7 +37,7 @@ def test_all_looks_go_on_when_one_of_them_fails_and_a_round_begins_when_it_is_du
 
 def test_woken_before_the_start_it_looks_at_once() -> None:
     looks: list[int] = []
-    periodic = Periodic("test", [lambda: looks.append(1)], 5.0, VirtualClock(), complaint="not done")
+    periodic = PeriodicTasks("test", [lambda: looks.append(1)], 5.0, VirtualClock(), complaint="not done")
     periodic.wake()
     periodic.start()
     try:
@@ -47,7 +47,7 @@ def test_woken_before_the_start_it_looks_at_once() -> None:
 
 
 def test_one_that_was_never_started_can_be_stopped() -> None:
-    Periodic("test", [], 5.0, VirtualClock(), complaint="not done").stop()
+    PeriodicTasks("test", [], 5.0, VirtualClock(), complaint="not done").stop()
 
 
 def test_the_same_error_is_said_once_and_again_after_a_success(caplog: pytest.LogCaptureFixture) -> None:
@@ -59,7 +59,7 @@ def test_the_same_error_is_said_once_and_again_after_a_success(caplog: pytest.Lo
         if error is not None:
             raise error
 
-    periodic = Periodic("test", [look], 5.0, VirtualClock(), complaint="not done")
+    periodic = PeriodicTasks("test", [look], 5.0, VirtualClock(), complaint="not done")
     while errors:
         periodic.look()
 

@@ -6,7 +6,7 @@ from typing import Self
 
 import pytest
 
-from katib.engine.runtime.controller import DONE, Controller, Result
+from katib.engine.runtime.controller import DONE, Controller, ReconcileResult
 from katib.engine.runtime.informer import Informer
 from katib.engine.runtime.objects import Key
 from katib.engine.runtime.shared_thread import SharedThread
@@ -156,12 +156,12 @@ def test_controllers_and_informers_share_it_and_every_change_is_reconciled_on_it
     seen: list[tuple[str, bool, str]] = []
     widgets, gadgets = (Informer(store, kind, dict, clock=clock, thread=thread) for kind in (WIDGET, GADGET))
 
-    def reconcile(key: Key) -> Result:
+    def reconcile(key: Key) -> ReconcileResult:
         seen.append((key.name, widgets.get(key) is not None, threading.current_thread().name))
         if key.name == "w":
             store.create(widget("made", kind=GADGET))
             return DONE
-        return Result(requeue_after_seconds=5.0) if len(seen) == 2 else DONE
+        return ReconcileResult(requeue_after_seconds=5.0) if len(seen) == 2 else DONE
 
     controllers = [
         Controller(name, reconcile, WorkQueue(clock), workers=2, thread=thread) for name in ("widgets", "gadgets")

@@ -12,7 +12,7 @@ from statistics import fmean, stdev
 import pytest
 
 from katib.errors import InvalidError
-from katib.model.space import Choice, Parameter, SearchSpace, Value, check_assignments
+from katib.model.space import Parameter, SearchSpace, Value, ValueList, check_assignments
 from katib.model.types import FeasibleSpace, ParameterAssignment, ParameterSpec
 
 DRAWS = 4000
@@ -70,8 +70,8 @@ def test_extreme_bounds_stay_finite_and_points_end() -> None:
     with pytest.raises(IndexError, match="3 points"):
         SearchSpace.of([spec]).at(3)
 
-    assert a_parameter("discrete", list=["10", "9"]) == Choice("p", ("9", "10"), ordered=True)
-    assert a_parameter("categorical", list=["10", "9"]) == Choice("p", ("10", "9"))
+    assert a_parameter("discrete", list=["10", "9"]) == ValueList("p", ("9", "10"), ordered=True)
+    assert a_parameter("categorical", list=["10", "9"]) == ValueList("p", ("10", "9"))
 
 
 def test_every_int_is_equally_likely_also_at_the_ends() -> None:

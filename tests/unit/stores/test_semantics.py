@@ -9,7 +9,7 @@ import pytest
 
 from katib.engine.databases.sqlite import open_database
 from katib.engine.runtime.objects import Key
-from katib.engine.runtime.search import Query
+from katib.engine.runtime.search import SearchQuery
 from katib.engine.stores import semantics
 from katib.engine.stores.memory import MemoryStore
 from katib.engine.stores.sql import SqlStore
@@ -84,7 +84,7 @@ def test_a_file_of_the_first_layout_is_brought_up_to_date_with_the_facts_of_its_
     with open_database(old) as migrated, open_database(fresh) as new:
         store = SqlStore(migrated, STATUS_KINDS, facts=FACTS)
         SqlStore(new, STATUS_KINDS, facts=FACTS)
-        found = store.search(Query(WIDGET, "one"))
+        found = store.search(SearchQuery(WIDGET, "one"))
 
         assert found is not None
         assert tuple(found.items) == (store.get(WIDGET, Key("team", "w-1")),)

@@ -11,7 +11,7 @@ import pytest
 
 from katib.wire.rpc._generated import api_pb2 as pb
 from katib.wire.rpc._generated import api_pb2_grpc
-from katib.wire.rpc.credentials import Credentials
+from katib.wire.rpc.credentials import DbManagerCredentials
 from suggestion_services.algorithms import find_entry
 from suggestion_services.medianstop import MedianStop
 from suggestion_services.medianstop.rule import MedianRule
@@ -29,7 +29,7 @@ class Bench:
         self.restart()
 
     def restart(self, token: str = "") -> None:
-        service = MedianStop(credentials=Credentials(token))
+        service = MedianStop(credentials=DbManagerCredentials(token))
         channel = grpc.insecure_channel(self._stack.enter_context(serving(early_stopping=service)))
         self._stack.callback(channel.close)
         self._stub = api_pb2_grpc.EarlyStoppingStub(channel)

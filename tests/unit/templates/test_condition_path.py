@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from katib.errors import InvalidError
-from katib.model.templates import Satisfied, check_condition, parse
+from katib.model.templates import SatisfiedCondition, check_condition, parse
 from katib.model.templates.condition_path import scalar_notices
 
 COMPLETE = 'status.conditions.#(type=="Complete")#|#(status=="True")#'
@@ -27,28 +27,28 @@ DONE = condition("Complete", "True", reason="Done", message="all went well")
 @pytest.mark.parametrize(
     ("obj", "path", "expected"),
     [
-        (status(DONE), COMPLETE, Satisfied("Done", "all went well")),
+        (status(DONE), COMPLETE, SatisfiedCondition("Done", "all went well")),
         (status(condition("Complete", "False")), COMPLETE, None),
         (status(condition("Complete", "False"), condition("Complete", "True", reason="second")), COMPLETE,
-         Satisfied("second")),
+         SatisfiedCondition("second")),
         ({}, COMPLETE, None),
         ({"status": {}}, COMPLETE, None),
-        ({"status": {"phase": "Succeeded", "message": "hi"}}, ARGO, Satisfied("", "hi")),
+        ({"status": {"phase": "Succeeded", "message": "hi"}}, ARGO, SatisfiedCondition("", "hi")),
         ({"status": {"phase": "Failed"}}, ARGO, None),
         ({}, ARGO, None),
-        ({"status": {"succeeded": 1}}, "status.[@this].#(succeeded==1)", Satisfied()),
+        ({"status": {"succeeded": 1}}, "status.[@this].#(succeeded==1)", SatisfiedCondition()),
         ({"status": {"succeeded": 1}}, "status.succeeded", None),
-        (status(condition("Complete", "False")), 'status.conditions.#(type=="Complete")', Satisfied()),
+        (status(condition("Complete", "False")), 'status.conditions.#(type=="Complete")', SatisfiedCondition()),
         (status(DONE), "", None),
         (status(condition("Succeeded", "False")), 'status.conditions.#(type=="Succeeded")#|#(status=="False")#',
-         Satisfied()),
+         SatisfiedCondition()),
     ],
     ids=[
         "complete", "not-complete", "second", "no-status", "no-conditions", "argo", "argo-other", "argo-none", "count",
         "number", "careless", "empty", "tekton",
     ],
 )  # fmt: skip
-def test_the_paths_of_katib_and_its_examples(obj: Any, path: str, expected: Satisfied | None) -> None:
+def test_the_paths_of_katib_and_its_examples(obj: Any, path: str, expected: SatisfiedCondition | None) -> None:
     assert parse(path).evaluate(obj) == expected
 
 

@@ -23,8 +23,8 @@ from katib.errors import ExpiredError, KatibError, UnavailableError
 from katib.model.failure_text import last_line
 from katib.model.loadable import Loadable
 from katib.model.types import Experiment, Trial
-from katib.service.explaining.lines import Lines, Silence
-from katib.service.explaining.progress import Moment, Progress, TrialEnded, savings_of, with_remedy
+from katib.service.explaining.lines import EventLines, SilentLines
+from katib.service.explaining.progress import Moment, RunProgress, TrialEnded, savings_of, with_remedy
 from katib.service.tuning.reading import condition_of, shortened
 from katib.service.tuning.service import Change, TuningService
 
@@ -89,7 +89,7 @@ class Run:
         self._completed_at: float | None = None
         self._finished_at: float | None = None
         self._namespace, self._name = experiment.namespace, experiment.name
-        self.progress = Progress(experiment, datetime.now(UTC))
+        self.progress = RunProgress(experiment, datetime.now(UTC))
         self.was_over = self.progress.completed
 
     @property
@@ -164,14 +164,14 @@ class Run:
 
     def _display(self) -> _Display:
         if self._quiet:
-            return Silence()
+            return SilentLines()
         stream = sys.stderr if self._form else sys.stdout
         if not stream.isatty():
-            return Lines(self.progress, stream)
+            return EventLines(self.progress, stream)
         from rich.console import Console
 
         if (console := Console(file=stream)).is_dumb_terminal:  # it cannot draw over what it shows
-            return Lines(self.progress, stream)
+            return EventLines(self.progress, stream)
         from katib.doors.cli.run.live import LiveTable
 
         return LiveTable(self.progress, self._service, console)

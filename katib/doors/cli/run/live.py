@@ -24,7 +24,7 @@ from katib.service.explaining.progress import (
     ExperimentHeldUp,
     FailingAlike,
     Moment,
-    Progress,
+    RunProgress,
     TrialEnded,
     TrialHeldUp,
     TrialRetried,
@@ -63,7 +63,7 @@ class LiveTable:
         console: Where to draw.
     """
 
-    def __init__(self, progress: Progress, service: TuningService, console: Console) -> None:
+    def __init__(self, progress: RunProgress, service: TuningService, console: Console) -> None:
         self._progress = progress
         self._service = service
         self._began = time.monotonic()
@@ -166,19 +166,19 @@ class LiveTable:
         return table
 
 
-def _running(progress: Progress) -> list[Trial]:
+def _running(progress: RunProgress) -> list[Trial]:
     """Return the running trials, oldest first; a copy, because the table is drawn on a thread of its own."""
     return [trial for trial in list(progress.active.values()) if state_of(trial) == "Running"]
 
 
-def _waiting(progress: Progress) -> str:
+def _waiting(progress: RunProgress) -> str:
     """Return how many trials wait, and for what the first of them does; empty when none does."""
     waiting = [trial for trial in list(progress.active.values()) if state_of(trial) != "Running"]
     words = next((f": {trial.name} {words}" for trial in waiting if (words := waiting_words(trial))), "")
     return f"{len(waiting)} waiting{words}" if waiting else ""
 
 
-def _best(progress: Progress) -> RenderableType:
+def _best(progress: RunProgress) -> RenderableType:
     best = progress.experiment.status.current_optimal_trial
     metric = metric_of(progress.experiment)
     values = " ".join(f"{a.name}={short(a.value)}" for a in best.parameter_assignments)
@@ -188,7 +188,7 @@ def _best(progress: Progress) -> RenderableType:
     return text
 
 
-def _pareto_set(progress: Progress) -> Iterator[RenderableType]:
+def _pareto_set(progress: RunProgress) -> Iterator[RenderableType]:
     """Yield what the trials that none beats cover, and a few of them."""
     trials = pareto_trials(progress.experiment)
     if not trials:

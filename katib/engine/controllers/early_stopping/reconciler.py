@@ -21,7 +21,7 @@ from katib.engine.controllers.ports import (
 )
 from katib.engine.controllers.suggestion.reconciler import LONG_HISTORY
 from katib.engine.runtime.clock import Clock
-from katib.engine.runtime.controller import DONE, Result
+from katib.engine.runtime.controller import DONE, ReconcileResult
 from katib.engine.runtime.objects import Key
 from katib.errors import KatibError, TerminalError
 from katib.model.types import Experiment, Trial
@@ -69,7 +69,7 @@ class EarlyStoppingReconciler:
         self._calls: PendingCalls[Purpose] = PendingCalls(wake)
         self._states: dict[Key, Asking] = {}
 
-    def reconcile(self, key: Key) -> Result:
+    def reconcile(self, key: Key) -> ReconcileResult:
         """Take the answer to the last question about an experiment, and put the next one when it is due."""
         experiment = self._caches.experiments.get(key)
         if experiment is None or not is_watched(experiment, self._caches.suggestions.get(key)):
@@ -84,17 +84,17 @@ class EarlyStoppingReconciler:
         if not running or self._calls.find(key) is not None:
             return DONE  # a trial, or the answer, wakes us
         wait = plan.due_at(asking, self._caches.stored_readings[key]) - self._clock.monotonic()
-        return Result(wait) if wait > 0 else self._ask(key, experiment, asking, running)
+        return ReconcileResult(wait) if wait > 0 else self._ask(key, experiment, asking, running)
 
     # --- questions ----------------------------------------------------------------------------------------------------
 
-    def _ask(self, key: Key, experiment: Experiment, asking: Asking, running: Sequence[Trial]) -> Result:
+    def _ask(self, key: Key, experiment: Experiment, asking: Asking, running: Sequence[Trial]) -> ReconcileResult:
         now = self._clock.monotonic()
         asking = self._states[key] = plan.before_question(asking, now, self._caches.stored_readings[key])
         if not asking.asks_service:
             trials, rules = with_own_rules(running), self._given_rules
             if not trials or rules is None:
-                return Result(asking.recheck_at - now)
+                return ReconcileResult(asking.recheck_at - now)
             self._calls.ask(key, "rules", lambda: self._pool.submit(rules.verdicts, trials))
             return DONE
         try:
@@ -102,7 +102,7 @@ class EarlyStoppingReconciler:
         except TerminalError:
             service = None  # the Suggestion controller says so
         if service is None:
-            return Result(plan.SERVICE_SECONDS)
+            return ReconcileResult(plan.SERVICE_SECONDS)
         self._calls.ask(key, "service", lambda: self._judgment(key, experiment, service))
         return DONE
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from katib.engine.controllers.caches import Caches
 from katib.engine.controllers.kinds import TRIAL, as_read, is_owned_by, key_of, without_finalizer
 from katib.engine.runtime.clock import Clock
-from katib.engine.runtime.controller import DONE, Result
+from katib.engine.runtime.controller import DONE, ReconcileResult
 from katib.engine.runtime.objects import ObjectStore
 from katib.errors import KindNotInstalledError, NotFoundError
 from katib.model.names import EXPERIMENT_FINALIZER, EXPERIMENT_LABEL
@@ -72,13 +72,13 @@ class ExperimentDeletion:
         self._clock = clock
         self._complete_at: dict[str, float] = {}
 
-    def let_go(self, experiment: Experiment) -> Result:
+    def let_go(self, experiment: Experiment) -> ReconcileResult:
         """Delete the experiment's trials, and let it go once they are gone. The end of each of them asks again."""
         if EXPERIMENT_FINALIZER not in experiment.metadata.finalizers:
             return DONE
         trials = self._caches.trials_of(key_of(experiment))
         if self._only_waits(experiment, trials):
-            return Result(LOOK_AGAIN_SECONDS)
+            return ReconcileResult(LOOK_AGAIN_SECONDS)
         plan = plan_deletion(experiment, trials)
         for trial in plan.delete_trials:
             with suppress(NotFoundError):
@@ -86,7 +86,7 @@ class ExperimentDeletion:
         if not plan.is_last:
             return self._wait(experiment, plan)
         if self._has_trials(experiment):  # the cache is behind
-            return Result(LOOK_AGAIN_SECONDS)
+            return ReconcileResult(LOOK_AGAIN_SECONDS)
         self._complete_at.pop(experiment.metadata.uid, None)
         self._store.patch(as_read(experiment), without_finalizer(experiment, EXPERIMENT_FINALIZER))
         return DONE
@@ -97,11 +97,11 @@ class ExperimentDeletion:
         if any(owner["uid"] == experiment.metadata.uid for owner in owners):
             self._store.delete(TRIAL, key_of(trial), uid=trial.metadata.uid)
 
-    def _wait(self, experiment: Experiment, plan: DeletionPlan) -> Result:
+    def _wait(self, experiment: Experiment, plan: DeletionPlan) -> ReconcileResult:
         if len(plan.delete_trials) == BATCH:
-            return Result(0.0)
+            return ReconcileResult(0.0)
         self._complete_at[experiment.metadata.uid] = self._clock.monotonic()
-        return Result(LOOK_AGAIN_SECONDS)
+        return ReconcileResult(LOOK_AGAIN_SECONDS)
 
     def _only_waits(self, experiment: Experiment, trials: Iterable[Trial]) -> bool:
         """Return whether all trials were deleted a moment ago and one is left: of thousands, each end asks this."""

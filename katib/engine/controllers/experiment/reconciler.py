@@ -30,7 +30,7 @@ from katib.engine.controllers.suggestion import states
 from katib.engine.controllers.suggestion.replies import waiting_assignments
 from katib.engine.controllers.trial.plan import cut, is_stopping, killed, resumed, stopped_reason
 from katib.engine.runtime.clock import Clock
-from katib.engine.runtime.controller import DONE, Result
+from katib.engine.runtime.controller import DONE, ReconcileResult
 from katib.engine.runtime.objects import Key, Object, ObjectStore
 from katib.errors import AlreadyExistsError, ConflictError, FieldError, InvalidError, NotFoundError, one_line
 from katib.model.conditions import find_condition, has_ended
@@ -119,7 +119,7 @@ class ExperimentReconciler:
         self._fresh = Freshness()
         self._written_at: dict[str, float] = {}
 
-    def reconcile(self, key: Key) -> Result:
+    def reconcile(self, key: Key) -> ReconcileResult:
         """Move one experiment a step closer to its end."""
         experiment = self._experiments.get(key)
         if experiment is None or self._fresh.is_stale(experiment):
@@ -141,7 +141,7 @@ class ExperimentReconciler:
             self._written_at.pop(experiment.metadata.uid, None)
             self.reconcile(key)
 
-    def _progress(self, key: Key, experiment: Experiment) -> Result:
+    def _progress(self, key: Key, experiment: Experiment) -> ReconcileResult:
         # The Suggestion first: an assignment leaves it only after its trial is in the cache, so a reader in this
         # order sees every assignment in at least one of the two places.
         suggestion = self._suggestions.get(key)
@@ -183,7 +183,7 @@ class ExperimentReconciler:
                 warning = last.type == "Failed" or last.reason in (SERVICE_UNAVAILABLE, TEMPLATE_MISSING)
                 self._events.record(experiment, warning=warning, reason=last.reason, message=last.message)
         elif seconds_to_summary > 0:  # counts alone are written only so often, since nothing is decided by them
-            result = Result(seconds_to_summary)
+            result = ReconcileResult(seconds_to_summary)
         if plan.again_after_seconds is not None:
             result = _no_later_than(plan.again_after_seconds, result)
         return _no_later_than(MISSING_SECONDS, result) if seen.obstacle and seen.obstacle.may_pass else result
@@ -282,7 +282,7 @@ class ExperimentReconciler:
         with suppress(ConflictError, NotFoundError):  # it moved by itself; its event brings us back
             self._store.update_status(with_status(trial, status))
 
-    def _let_go(self, experiment: Experiment) -> Result:
+    def _let_go(self, experiment: Experiment) -> ReconcileResult:
         self._factory.forget(experiment.metadata.uid)
         self._fresh.forget(experiment.metadata.uid)
         self._written_at.pop(experiment.metadata.uid, None)
@@ -296,7 +296,7 @@ def _obstacle_of(error: InvalidError) -> Obstacle:
     return Obstacle(f"Trial template cannot be rendered: {one_line(error)}")
 
 
-def _no_later_than(seconds: float, result: Result) -> Result:
+def _no_later_than(seconds: float, result: ReconcileResult) -> ReconcileResult:
     """Return a result that looks again after so many seconds, or sooner."""
     again = result.requeue_after_seconds
-    return Result(seconds if again is None else min(again, seconds))
+    return ReconcileResult(seconds if again is None else min(again, seconds))

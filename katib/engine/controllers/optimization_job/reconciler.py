@@ -12,7 +12,7 @@ from katib.engine.controllers.kinds import EXPERIMENT, as_read, owner_entry, wit
 from katib.engine.controllers.optimization_job.plan import CREATION_FAILED, failed, has_ended, plan_job
 from katib.engine.controllers.ports import EventRecorder
 from katib.engine.runtime.clock import Clock
-from katib.engine.runtime.controller import DONE, Result
+from katib.engine.runtime.controller import DONE, ReconcileResult
 from katib.engine.runtime.informer import Informer
 from katib.engine.runtime.objects import Key, Object, ObjectStore
 from katib.errors import AlreadyExistsError, InvalidError, NotFoundError, one_line
@@ -59,7 +59,7 @@ class OptimizationJobReconciler:
         self._clock = clock
         self._fresh = Freshness()
 
-    def reconcile(self, key: Key) -> Result:
+    def reconcile(self, key: Key) -> ReconcileResult:
         """Move one job a step closer to its end."""
         job = self._jobs.get(key)
         if job is None or job.metadata.deletion_timestamp is not None or self._fresh.is_stale(job):
@@ -76,7 +76,7 @@ class OptimizationJobReconciler:
         if plan.adopt and experiment is not None:
             with suppress(NotFoundError):
                 self._store.patch(as_read(experiment), {"metadata": {"ownerReferences": [owner_entry(job)]}})
-            return Result(_AGAIN_SECONDS)
+            return ReconcileResult(_AGAIN_SECONDS)
         if plan.suspend is not None:
             self._suspend(key, plan.suspend)
         self._write(job, plan.status)
@@ -90,17 +90,17 @@ class OptimizationJobReconciler:
                 return Experiment.read(self._store.get(EXPERIMENT, key))
         return found
 
-    def _create(self, job: OptimizationJob) -> Result:
+    def _create(self, job: OptimizationJob) -> ReconcileResult:
         try:
             checked, _ = read_optimization_job(job.encode())
             owner = structs.replace(checked, metadata=job.metadata)
             self._store.create(self._admit(experiment_of(owner)))
         except AlreadyExistsError:
-            return Result(_AGAIN_SECONDS)
+            return ReconcileResult(_AGAIN_SECONDS)
         except InvalidError as error:
             message = f"The job is invalid: {one_line(in_words_of_job(error))}"
             self._write(job, failed(job.status, CREATION_FAILED, message, self._clock.now()))
-        return Result(_AGAIN_SECONDS)
+        return ReconcileResult(_AGAIN_SECONDS)
 
     def _write(self, job: OptimizationJob, status: OptimizationJobStatus) -> None:
         if status == job.status:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 from msgspec import structs
 
-from katib.engine.runtime.cache import Values
+from katib.engine.runtime.cache import CacheSnapshot
 from katib.engine.runtime.objects import Key
 from katib.model.conditions import set_condition
 from katib.model.learned_experiments import learned_experiments
@@ -55,7 +55,7 @@ class EarlierTrialsReader:
         trials_of: Returns the trials of an experiment.
     """
 
-    def __init__(self, trials_of: Callable[[Key], Values[Trial]]) -> None:
+    def __init__(self, trials_of: Callable[[Key], CacheSnapshot[Trial]]) -> None:
         self._trials_of = trials_of
         self._known: dict[Key, tuple[tuple[object, ...], EarlierTrials]] = {}
 

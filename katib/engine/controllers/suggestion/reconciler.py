@@ -28,7 +28,7 @@ from katib.engine.controllers.suggestion.replies import (
     waiting_trials,
 )
 from katib.engine.runtime.clock import Clock
-from katib.engine.runtime.controller import Result
+from katib.engine.runtime.controller import ReconcileResult
 from katib.engine.runtime.objects import Key, ObjectStore
 from katib.errors import NotFoundError, TerminalError
 from katib.model.types import EarlyStoppingRule, Experiment, SuggestionStatus, Trial
@@ -76,21 +76,21 @@ class SuggestionReconciler:
         self._fresh = Freshness()
         self._served: dict[Key, Experiment] = {}
 
-    def reconcile(self, key: Key) -> Result:
+    def reconcile(self, key: Key) -> ReconcileResult:
         """Move one Suggestion a step closer to what is asked of it."""
         suggestion = self._caches.suggestions.get(key)
         experiment = self._caches.experiments.get(key)
         if suggestion is None or experiment is None or not is_owned_by(suggestion, experiment):
             self._close(key)
-            return Result()
+            return ReconcileResult()
         if experiment.metadata.deletion_timestamp is not None:
             self._close(key, experiment)
-            return Result()
+            return ReconcileResult()
         if self._fresh.is_stale(suggestion):
-            return Result()
+            return ReconcileResult()
         if states.is_closed(suggestion.status.conditions):
             self._close(key, experiment)
-            return Result()
+            return ReconcileResult()
         served = self._served.get(key)
         if served is not None and served.metadata.uid != experiment.metadata.uid:
             self._close(key)  # what a deleted experiment of this name asked is not answered to the new one
@@ -141,7 +141,7 @@ class SuggestionReconciler:
 
     def _take(
         self, key: Key, seen: Seen, step: Step, client: SuggestionService | None, earlier: Sequence[Trial]
-    ) -> Result:
+    ) -> ReconcileResult:
         if step.status != seen.suggestion.status:  # first: what the store refuses is no failure of the service
             with suppress(NotFoundError):  # it went away meanwhile; the event of that is on its way
                 written = self._store.update_status(with_status(seen.suggestion, step.status))
@@ -157,7 +157,7 @@ class SuggestionReconciler:
         if step.call is not None and client is not None:
             asked, service = step.call, client
             self._calls.ask(key, asked, partial(self._start, seen, step.status, service, asked, earlier))
-        return Result(requeue_after_seconds=step.retry_after_seconds)
+        return ReconcileResult(requeue_after_seconds=step.retry_after_seconds)
 
     def _start(
         self,

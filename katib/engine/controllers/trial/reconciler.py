@@ -29,7 +29,7 @@ from katib.engine.controllers.trial.plan import (
     takes_no_more_readings,
 )
 from katib.engine.runtime.clock import Clock
-from katib.engine.runtime.controller import DONE, Result
+from katib.engine.runtime.controller import DONE, ReconcileResult
 from katib.engine.runtime.informer import InformerEvent
 from katib.engine.runtime.objects import Key, Object, ObjectStore
 from katib.errors import (
@@ -123,7 +123,7 @@ class TrialReconciler:
         self._is_first_list = True
         self._trials.add_handler(self._note_earlier)
 
-    def reconcile(self, key: Key) -> Result:
+    def reconcile(self, key: Key) -> ReconcileResult:
         """Move one trial a step closer to its end."""
         trial = self._trials.get(key)
         if trial is None or self._fresh.is_stale(trial):
@@ -148,7 +148,7 @@ class TrialReconciler:
             if self._is_first_list:
                 self._jobs.tried.add(event.new.metadata.uid)
 
-    def _refuse(self, trial: Trial, error: InvalidError) -> Result:
+    def _refuse(self, trial: Trial, error: InvalidError) -> ReconcileResult:
         """End a trial whose job the store does not take."""
         if trial_state(trial) not in ACTIVE:
             raise error
@@ -157,16 +157,16 @@ class TrialReconciler:
         self._events.record(trial, warning=True, reason="JobRefused", message=status.conditions[-1].message)
         return DONE
 
-    def _hold_up(self, trial: Trial, error: KatibError) -> Result:
+    def _hold_up(self, trial: Trial, error: KatibError) -> ReconcileResult:
         """Say what an administrator has to do before the trial's job can go on; try again now and then."""
         reason = next(reason for class_, reason in _HELD_UP_REASONS.items() if isinstance(error, class_))
         status = held_up(trial.status, reason, one_line(error), self._clock.now())
         if status != trial.status:
             self._fresh.wrote(trial, self._store.update_status(with_status(trial, status)))
             self._events.record(trial, warning=True, reason=reason, message=status.conditions[-1].message)
-        return Result(HELD_UP_POLL_SECONDS)
+        return ReconcileResult(HELD_UP_POLL_SECONDS)
 
-    def _step(self, trial: Trial) -> Result:
+    def _step(self, trial: Trial) -> ReconcileResult:
         now = self._clock.now()
         if is_callers(trial):
             return self._follow_caller(trial, now)
@@ -240,7 +240,7 @@ class TrialReconciler:
             self._times.forget(trial)
         return seconds
 
-    def _follow_caller(self, trial: Trial, now: datetime) -> Result:
+    def _follow_caller(self, trial: Trial, now: datetime) -> ReconcileResult:
         """Move a trial that a caller evaluates a step closer to its end."""
         report = _NO_REPORT
         if comes_to_its_end(trial, now, self._started):
@@ -258,7 +258,9 @@ class TrialReconciler:
             return result
         return self._closed_after(trial, plan.status, now, result)
 
-    def _closed_after(self, trial: Trial, status: TrialStatus, now: datetime, result: Result) -> Result:
+    def _closed_after(
+        self, trial: Trial, status: TrialStatus, now: datetime, result: ReconcileResult
+    ) -> ReconcileResult:
         """Have the log of a trial closed, once, after its end; return the result, or when to try again.
 
         One that ended before this process began is closed again if that was lately: a crash may have come between.
@@ -295,7 +297,7 @@ class TrialReconciler:
                 return  # the answer wakes us
         self._status_taken[uid] = said
 
-    def _apply(self, trial: Trial, plan: TrialPlan, job: Object | None) -> Result:
+    def _apply(self, trial: Trial, plan: TrialPlan, job: Object | None) -> ReconcileResult:
         if plan.create_job and not self._create_job(trial):
             return DONE
         changes = plan.status is not trial.status and plan.status != trial.status
@@ -309,7 +311,7 @@ class TrialReconciler:
         if plan.delete_job and self._delete_job(trial, job):
             message = f"Job {trial.name} has been deleted"
             self._events.record(trial, warning=False, reason="JobDeleted", message=message)
-        return Result(plan.again_after_seconds)
+        return ReconcileResult(plan.again_after_seconds)
 
     def _create_job(self, trial: Trial) -> bool:
         """Create the job unless the trial is over by now; a job that is there already is as good.
@@ -374,7 +376,7 @@ class TrialReconciler:
         self._deleted[trial.metadata.uid] = uid
         return True
 
-    def _clean_up(self, trial: Trial) -> Result:
+    def _clean_up(self, trial: Trial) -> ReconcileResult:
         """Let the job go first, then its metrics, then the trial, so that nothing is reported after the clean-up."""
         if TRIAL_FINALIZER not in trial.metadata.finalizers:
             return DONE
@@ -383,12 +385,12 @@ class TrialReconciler:
             job = None if is_callers(trial) else self._jobs.look(trial).job
             if job is not None:
                 self._delete_job(trial, job)
-                return Result(_DELETION_POLL_SECONDS)
+                return ReconcileResult(_DELETION_POLL_SECONDS)
         if self._pods is not None and self._pods.is_ending(trial):
-            return Result(_DELETION_POLL_SECONDS)
+            return ReconcileResult(_DELETION_POLL_SECONDS)
         left = self._forget_metrics(trial)
         if left > 0:
-            return Result(left)
+            return ReconcileResult(left)
         self._store.patch(as_read(trial), without_finalizer(trial, TRIAL_FINALIZER))
         self._deleted.pop(trial.metadata.uid, None)
         self._seen_ended.pop(trial.metadata.uid, None)
@@ -429,6 +431,6 @@ def stray_poll_seconds(started: datetime | None, now: datetime) -> float:
     return min(max(age / 10, SHORTEST_STRAY_POLL_SECONDS), LONGEST_STRAY_POLL_SECONDS)
 
 
-def _no_later(result: Result, seconds: float) -> Result:
+def _no_later(result: ReconcileResult, seconds: float) -> ReconcileResult:
     planned = result.requeue_after_seconds
-    return Result(seconds if planned is None else min(planned, seconds))
+    return ReconcileResult(seconds if planned is None else min(planned, seconds))

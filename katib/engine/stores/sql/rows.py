@@ -15,7 +15,7 @@ from typing import Any, overload
 from msgspec import Struct
 
 from katib.engine.runtime.objects import Key, Kind, Object
-from katib.engine.runtime.search import FactsOf, Found, Order, Place, Query, foreign_cursor
+from katib.engine.runtime.search import FactsOf, SearchPage, SearchQuery, SortOrder, SortPosition, foreign_cursor
 from katib.engine.stores import semantics
 
 _LONGEST_ID = 19
@@ -81,10 +81,10 @@ def _select_listed(*, namespaced: bool, label_count: int, owned: bool, sliced: b
 
 
 @cache
-def _select_found(order: Order, *, begun: bool, state_count: int) -> str:
+def _select_found(order: SortOrder, *, begun: bool, state_count: int) -> str:
     """Return the statement of a search; `begun` if it continues after a cursor."""
-    key = "object_id" if order is Order.CREATION else f"object_facts.{order}"
-    behind = "object_id > :age" if order is Order.CREATION else f"({key}, object_id) > (:key, :age)"
+    key = "object_id" if order is SortOrder.CREATION else f"object_facts.{order}"
+    behind = "object_id > :age" if order is SortOrder.CREATION else f"({key}, object_id) > (:key, :age)"
     return (
         f"SELECT {key}, object_id, body FROM object_facts JOIN objects ON id = object_id"  # noqa: S608 - of constants
         f" WHERE {_facts_conditions(state_count)}{f' AND {behind}' if begun else ''}"
@@ -175,7 +175,7 @@ def _listed_values(kind: Kind, namespace: str | None, labels: Mapping[str, str])
     return values
 
 
-def search(connection: sqlite3.Connection, query: Query) -> Found:
+def search(connection: sqlite3.Connection, query: SearchQuery) -> SearchPage:
     """Return the result of a search.
 
     Raises:
@@ -185,7 +185,7 @@ def search(connection: sqlite3.Connection, query: Query) -> Found:
     values |= {f"state_{number}": state for number, state in enumerate(query.states)}
     (total,) = connection.execute(_count_found(len(query.states)), values).fetchone()
     if query.after:
-        place = Place.parse(query.after, query.order)
+        place = SortPosition.parse(query.after, query.order)
         age = str(place.age)
         if not (age.isascii() and age.isdecimal() and len(age) < _LONGEST_ID):
             raise foreign_cursor(query.after)
@@ -195,8 +195,8 @@ def search(connection: sqlite3.Connection, query: Query) -> Found:
     cursor = ""
     if len(found) > query.limit:
         key, age, _ = found[query.limit - 1]
-        cursor = str(Place("" if query.order is Order.CREATION else key, age))
-    return Found(_Decoded([body for _, _, body in found[: query.limit]]), cursor, int(total))
+        cursor = str(SortPosition("" if query.order is SortOrder.CREATION else key, age))
+    return SearchPage(_Decoded([body for _, _, body in found[: query.limit]]), cursor, int(total))
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ def derive_all(connection: sqlite3.Connection, facts_of: FactsOf) -> None:
 
 
 class SqlRows(Struct, frozen=True):
-    """Objects in tables, inside one write transaction: `katib.engine.stores.transaction.Rows`."""
+    """Objects in tables, inside one write transaction: `katib.engine.stores.transaction.ObjectRows`."""
 
     _connection: sqlite3.Connection
     _facts_of: FactsOf

@@ -8,9 +8,9 @@ from functools import partial
 
 from katib.engine.databases.sqlite import Database
 from katib.engine.runtime.clock import Clock, SystemClock
-from katib.engine.runtime.objects import Key, Kind, Object, ObjectList, Slice, WatchEvent
-from katib.engine.runtime.search import NO_FACTS, FactsOf, Found, Query
-from katib.engine.stores.history import KEPT_CHANGES, LONGEST_BACKLOG, History
+from katib.engine.runtime.objects import Key, Kind, ListSlice, Object, ObjectList, WatchEvent
+from katib.engine.runtime.search import NO_FACTS, FactsOf, SearchPage, SearchQuery
+from katib.engine.stores.history import KEPT_CHANGES, LONGEST_BACKLOG, ChangeHistory
 from katib.engine.stores.sql import rows, tables
 from katib.engine.stores.transaction import NO_DEFAULTS, Defaults, TransactedStore, Transaction
 from katib.errors import NotFoundError
@@ -59,7 +59,7 @@ class SqlStore(TransactedStore):
         database.upgrade(tables.FACTS_ROOM, facts.version, lambda driver, _found: rows.derive_all(driver, facts))
         with database.snapshot() as driver:
             revision = rows.read_revision(driver)
-        history = History(revision, kept_changes=kept_changes, longest_backlog=longest_backlog)
+        history = ChangeHistory(revision, kept_changes=kept_changes, longest_backlog=longest_backlog)
         super().__init__(status_kinds, uid_kinds, clock or SystemClock(), history, defaults)
 
     def get(self, kind: Kind, key: Key) -> Object:
@@ -81,7 +81,7 @@ class SqlStore(TransactedStore):
             items = rows.list_objects(driver, kind, namespace, labels or {}, owner_uid)
             return ObjectList(items, str(rows.read_revision(driver)))
 
-    def search(self, query: Query) -> Found | None:
+    def search(self, query: SearchQuery) -> SearchPage | None:
         """Search objects by the facts beside them: `katib.engine.runtime.search.SearchableStore`."""
         if query.kind not in self._facts.kinds:
             return None
@@ -112,11 +112,11 @@ class SqlStore(TransactedStore):
         labels: Mapping[str, str] | None = None,
         limit: int,
         place: str = "",
-    ) -> Slice:
+    ) -> ListSlice:
         """Return objects after a place: `katib.engine.runtime.objects.SlicedStore`."""
         with self._database.snapshot() as driver:
             bodies, following = rows.slice_objects(driver, kind, namespace, labels or {}, limit, place)
-            return Slice(bodies, str(rows.read_revision(driver)), following)
+            return ListSlice(bodies, str(rows.read_revision(driver)), following)
 
     @contextmanager
     def _transaction(self) -> Iterator[Transaction]:

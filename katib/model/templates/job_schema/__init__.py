@@ -9,7 +9,7 @@ from __future__ import annotations
 from katib.model.templates.job_schema.check import (
     POD_TEMPLATE,
     JobSchema,
-    Model,
+    SchemaModel,
     check_job_schema,
     check_value,
     job_schema,
@@ -20,7 +20,7 @@ __all__ = [
     "DESCRIPTIONS",
     "POD_TEMPLATE",
     "JobSchema",
-    "Model",
+    "SchemaModel",
     "check_job_schema",
     "check_value",
     "job_schema",

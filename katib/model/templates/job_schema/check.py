@@ -37,7 +37,7 @@ def check_value(value: Any, kind: str, path: str) -> list[FieldError]:
 
     Args:
         value: The part, with or without placeholders.
-        kind: Its type, as in `Model.fields`.
+        kind: Its type, as in `SchemaModel.fields`.
         path: Its path.
     """
     return list(_check(value, kind, path))
@@ -76,7 +76,7 @@ def _check_map(value: Any, kind: str, path: str) -> Iterator[FieldError]:
         yield from _check(item, kind, path_to(path, str(key)))
 
 
-def _check_object(value: Any, model: Model, path: str) -> Iterator[FieldError]:
+def _check_object(value: Any, model: SchemaModel, path: str) -> Iterator[FieldError]:
     if not isinstance(value, Mapping):
         yield _wrong_type(path, value, "a mapping")
         return
@@ -91,7 +91,7 @@ def _check_object(value: Any, model: Model, path: str) -> Iterator[FieldError]:
             yield FieldError(path_to(path, key), "it is missing", remedy, "job-field-missing")
 
 
-def _unknown_field(path: str, key: str, model: Model) -> FieldError:
+def _unknown_field(path: str, key: str, model: SchemaModel) -> FieldError:
     close = closest(key, model.fields)
     remedy = f"did you mean {close}" if close else f"remove it: a {model.name} has no such field"
     return FieldError(path, "unknown field", remedy, "job-field-unknown")
@@ -133,7 +133,7 @@ _EXAMPLES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class SchemaModel:
     """One part of a Job, such as a container.
 
     Attributes:
@@ -153,7 +153,7 @@ class JobSchema:
     """All models, by their key, such as `V1Container`."""
 
     root: str
-    models: Mapping[str, Model]
+    models: Mapping[str, SchemaModel]
 
 
 @cache
@@ -161,7 +161,9 @@ def job_schema() -> JobSchema:
     """Return the schema; read once, on first use."""
     raw = json.loads(files(__package__).joinpath("job.json").read_bytes())
     models = {
-        key: Model(key.removeprefix("V1").removeprefix("alpha3"), model["fields"], tuple(model.get("required", ())))
+        key: SchemaModel(
+            key.removeprefix("V1").removeprefix("alpha3"), model["fields"], tuple(model.get("required", ()))
+        )
         for key, model in raw["models"].items()
     }
     return JobSchema(raw["root"], models)

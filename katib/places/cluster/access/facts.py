@@ -23,7 +23,7 @@ from katib.places.cluster.pods.starts import NOT_STARTING
 from katib.places.cluster.services.plan import DEPLOYMENT, object_name
 from katib.places.cluster.services.trouble import is_available, trouble_of
 from katib.service.explaining.diagnostician import attempt_of
-from katib.service.explaining.evidence import JobFacts, Place, ServiceFacts
+from katib.service.explaining.evidence import HomeTerms, JobFacts, ServiceFacts
 from katib.service.explaining.replicas import failed_replica
 from katib.service.tuning.ports import EventReader
 from katib.service.tuning.reading import algorithm_of, failure_of, is_completed, running_condition, state_of
@@ -87,10 +87,10 @@ class Core(NamedTuple):
     store: ObjectStore
 
 
-def cluster_place(core_namespace: str) -> Place:
+def cluster_place(core_namespace: str) -> HomeTerms:
     """Return the cluster's terms for a diagnosis."""
     controller = f"kubectl -n {core_namespace} get pods -l katib.kubeflow.org/component=controller"
-    return Place(
+    return HomeTerms(
         idle=f"no controller is ready in namespace {core_namespace}",
         start=f"Look why the Deployment {CONTROLLER} is not ready: {controller}",
         disk="Give the database of the DB manager more room; the work goes on by itself.",
@@ -122,7 +122,7 @@ class ClusterFacts:
     core: Core
 
     @property
-    def place(self) -> Place:
+    def place(self) -> HomeTerms:
         """The cluster's terms for a diagnosis."""
         return cluster_place(self.core.namespace)
 

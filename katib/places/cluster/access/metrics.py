@@ -14,7 +14,7 @@ from katib.errors import KatibError, NotFoundError, UnavailableError
 from katib.places.cluster.environment import db_manager_address
 from katib.places.cluster.pods.reading import POD
 from katib.places.cluster.services.plan import SERVICE
-from katib.wire.rpc.credentials import NO_CREDENTIALS, Credentials
+from katib.wire.rpc.credentials import NO_CREDENTIALS, DbManagerCredentials
 from katib.wire.rpc.db_manager_client import DbManagerClient, DbManagerConnection, Metadata
 
 DB_MANAGER = "katib-db-manager"
@@ -123,8 +123,8 @@ class MetricsAccess(DbManagerClient):
         core_namespace: str,
         forward: OpenForward,
         clock: Clock,
-        credentials: Callable[[str], Credentials] = lambda _namespace: NO_CREDENTIALS,
-        writing: Callable[[str], Credentials] = lambda _namespace: NO_CREDENTIALS,
+        credentials: Callable[[str], DbManagerCredentials] = lambda _namespace: NO_CREDENTIALS,
+        writing: Callable[[str], DbManagerCredentials] = lambda _namespace: NO_CREDENTIALS,
     ) -> None:
         connection: DbManagerConnection
         if address:

@@ -55,8 +55,8 @@ from katib.service.tuning.ports import CallersLog, EventReader, Namespaces, Reco
 from katib.service.tuning.service import TuningService
 from katib.service.tuning.stored_service import ObjectTuningService
 from katib.service.tuning.submission import FindObject, Gate, Home, StoredObjects
-from katib.wire.rpc.credentials import Credentials
-from katib.wire.rpc.tokens import Claims, Role, Tokens
+from katib.wire.rpc.credentials import DbManagerCredentials
+from katib.wire.rpc.tokens import CallerRole, TokenClaims, TokenSigner
 
 NAMESPACE = Kind("v1", "Namespace")
 
@@ -110,7 +110,7 @@ def open_metrics(cluster: UserCluster, db_manager: str, clock: Clock) -> Metrics
         partial(PortForward, cluster.access.configuration),
         clock,
         partial(reader_credentials, tokens),
-        partial(_signed, tokens, Role.CONTROLLER),
+        partial(_signed, tokens, CallerRole.CONTROLLER),
     )
 
 
@@ -249,23 +249,23 @@ class PodsAftermath:
         return any((pod["metadata"].get("labels") or {}).get(TRIAL_LABEL) in names for pod in pods)
 
 
-def reader_credentials(tokens: Callable[[], Tokens], namespace: str) -> Credentials:
+def reader_credentials(tokens: Callable[[], TokenSigner], namespace: str) -> DbManagerCredentials:
     """Return the credentials of a reader: those of the environment, else a token signed with the installation's key.
 
     A user who may not read the key sends no token; the error of the DB manager then names the remedy.
     """
-    handed = Credentials.of(os.environ)
-    return handed if handed.token else _signed(tokens, Role.READER, namespace)
+    handed = DbManagerCredentials.of(os.environ)
+    return handed if handed.token else _signed(tokens, CallerRole.READER, namespace)
 
 
-def _signed(tokens: Callable[[], Tokens], role: Role, namespace: str) -> Credentials:
+def _signed(tokens: Callable[[], TokenSigner], role: CallerRole, namespace: str) -> DbManagerCredentials:
     """Return a token signed with the installation's key, or the environment's credentials if the key cannot be read."""
-    handed = Credentials.of(os.environ)
+    handed = DbManagerCredentials.of(os.environ)
     try:
-        token = tokens().token_of(Claims(role, namespace))
+        token = tokens().token_of(TokenClaims(role, namespace))
     except KatibError:
         return handed
-    return Credentials(token, handed.authority)
+    return DbManagerCredentials(token, handed.authority)
 
 
 class ServingHome(Home):

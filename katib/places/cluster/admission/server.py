@@ -12,7 +12,7 @@ from typing import Self
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from katib.engine.runtime.clock import Clock, SystemClock
-from katib.engine.runtime.periodic import Periodic
+from katib.engine.runtime.periodic import PeriodicTasks
 from katib.errors import InvalidError, KatibError, TerminalError
 from katib.places.cluster.admission.reviews import AdmissionResponse, Handler, decode_review, encode_answer, refused
 from katib.wire.serving.blocking import TEXT, Answer, answered_by
@@ -58,7 +58,7 @@ class AdmissionServer:
         self._address = (host, port)
         self._source = certificates
         self._certificate: Certificate | None = None
-        self._certificates = Periodic(
+        self._certificates = PeriodicTasks(
             "katib-certificates",
             [self._refresh_certificate],
             CERTIFICATE_PERIOD_SECONDS,

@@ -11,7 +11,7 @@ from katib.errors import invalid
 from katib.model.defaults import DEFAULT_METRICS_FILE
 from katib.model.types import CollectorKind, FileSystemKind, MetricsCollectorSpec, Trial
 from katib.places.cluster.configuration.models import MetricsCollectorConfig
-from katib.wire.rpc.credentials import NO_CREDENTIALS, Credentials
+from katib.wire.rpc.credentials import NO_CREDENTIALS, DbManagerCredentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class InjectionSettings:
     inject_security_context: bool = False
     early_stopping_address: str = ""
     suggestion_volume: VolumeClaim | None = None
-    credentials: Credentials = NO_CREDENTIALS
+    credentials: DbManagerCredentials = NO_CREDENTIALS
     status_address: str = ""
 
 

@@ -26,7 +26,7 @@ from katib.engine.controllers.trial.observing import TrialLogs
 from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.manager import Startable
 from katib.engine.runtime.objects import Kind, Object
-from katib.engine.runtime.periodic import Periodic
+from katib.engine.runtime.periodic import PeriodicTasks
 from katib.errors import FieldError
 from katib.model.decoding import decode_stored
 from katib.model.defaults import with_defaults
@@ -202,7 +202,7 @@ def leading(dependencies: Dependencies) -> Iterator[None]:
         starts.on_change(queues.trials.add)
         workloads.on_change(queues.trials.add)
         looks = (repair.look, refusals.look, starts.look, workloads.look)
-        care = Periodic("pods", looks, PERIOD_SECONDS, dependencies.clock, complaint="Pods not checked")
+        care = PeriodicTasks("pods", looks, PERIOD_SECONDS, dependencies.clock, complaint="Pods not checked")
         missed.on_new(care.wake)
         stack.callback(services.close)
         services.start()
@@ -223,7 +223,7 @@ def _keep_logs(stack: ExitStack, dependencies: Dependencies, caches: Caches, log
     look = Retention(
         caches.experiments.all, caches.trials.all, logs, lambda: config().runtime.metrics_retention, clock
     ).look
-    _run(stack, Periodic("retention", [look], retention.PERIOD_SECONDS, clock, complaint=retention.COMPLAINT))
+    _run(stack, PeriodicTasks("retention", [look], retention.PERIOD_SECONDS, clock, complaint=retention.COMPLAINT))
 
 
 def _run(stack: ExitStack, part: Startable) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
-from katib.engine.runtime.periodic import Periodic
+from katib.engine.runtime.periodic import PeriodicTasks
 from katib.errors import AlreadyExistsError, ConflictError, KatibError, NotFoundError
 
 LEASE = Kind("coordination.k8s.io/v1", "Lease")
@@ -75,7 +75,7 @@ class Leadership:
         self._changed = threading.Condition()
         self._stopping = False
         self._led = self._lost = False
-        self._looks = Periodic(
+        self._looks = PeriodicTasks(
             "leadership", [self._renew], self._times.retry_seconds, clock, complaint="Lease not renewed"
         )
 

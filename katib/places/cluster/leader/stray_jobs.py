@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from katib.engine.controllers.job_caches import JobCaches
 from katib.engine.controllers.kinds import TRIAL
 from katib.engine.runtime.clock import Clock
-from katib.engine.runtime.controller import DONE, Controller, Result
+from katib.engine.runtime.controller import DONE, Controller, ReconcileResult
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectList
 from katib.engine.runtime.work_queue import WorkQueue
 from katib.errors import ExpiredError, UnavailableError
@@ -48,7 +48,7 @@ class StrayJobs:
     def stop(self) -> None:
         self._controller.stop()
 
-    def _survey(self, key: Key) -> Result:
+    def _survey(self, key: Key) -> ReconcileResult:
         kind = Kind(*key)
         try:
             for page in self._unlabelled(kind):

@@ -28,7 +28,7 @@ from katib.places.cluster.services.served import ClusterTiming, ServiceProgress,
 from katib.places.cluster.services.trouble import NO_TROUBLE
 from katib.places.cluster.services.watch import ServiceWatch
 from katib.wire.rpc.clients import ServiceClient
-from katib.wire.rpc.connection import Connection
+from katib.wire.rpc.connection import LazyChannel
 
 _SYNC_SECONDS = 10.0
 
@@ -79,7 +79,7 @@ class ClusterServices:
             reader_variables=db_manager.reader_variables,
         )
         self._watch = ServiceWatch(self._objects, self._clock, self._timing, self._notify)
-        self._clients: dict[User, tuple[tuple[Connection, ...], ServiceClient]] = {}
+        self._clients: dict[User, tuple[tuple[LazyChannel, ...], ServiceClient]] = {}
         self._listeners: list[Listener] = []
         for informer in self._informers:
             informer.add_handler(self._object_changed)
@@ -200,7 +200,7 @@ class ClusterServices:
         self._clients.pop(user, None)
         self._watch.forget(user)
 
-    def _client(self, served: ServiceProgress, connections: tuple[Connection, ...]) -> ServiceClient:
+    def _client(self, served: ServiceProgress, connections: tuple[LazyChannel, ...]) -> ServiceClient:
         """Return the client over the present connections."""
         known = self._clients.get(served.user)
         if known is not None and known[0] == connections:

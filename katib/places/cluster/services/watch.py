@@ -23,7 +23,7 @@ from katib.places.cluster.services.served import (
     next_step,
 )
 from katib.places.cluster.services.trouble import NO_TROUBLE, ReadinessProblem, trouble_of
-from katib.wire.rpc.connection import Connection
+from katib.wire.rpc.connection import LazyChannel
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class ServiceWatch:
         self._notify = notify
         self._changed = threading.Condition()
         self._served: dict[User, ServiceProgress] = {}
-        self._connections: dict[User, dict[int, Connection]] = {}
+        self._connections: dict[User, dict[int, LazyChannel]] = {}
         self._woken = False
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="service-watch", daemon=True)
@@ -99,7 +99,7 @@ class ServiceWatch:
         """
         self._advance(of, lambda current: ServiceAction(changed(current)))
 
-    def connections(self, served: ServiceProgress) -> tuple[Connection, ...]:
+    def connections(self, served: ServiceProgress) -> tuple[LazyChannel, ...]:
         """Return the connections of a ready service; none if it is not ready."""
         with self._changed:
             current = self._current(served)
@@ -193,7 +193,7 @@ class ServiceWatch:
             future.set_exception(UnavailableError("its Service has no address yet"))
         future.add_done_callback(partial(self._answered, served, i, connection))
 
-    def _answered(self, served: ServiceProgress, i: int, connection: Connection | None, future: Future[bool]) -> None:
+    def _answered(self, served: ServiceProgress, i: int, connection: LazyChannel | None, future: Future[bool]) -> None:
         refusal = _refusal(future)
         if refusal:
             place = served.key if connection is None else connection.address
@@ -206,7 +206,7 @@ class ServiceWatch:
 
     # --- connections --------------------------------------------------------------------------------------------------
 
-    def _connection(self, served: ServiceProgress, i: int, address: str) -> Connection:
+    def _connection(self, served: ServiceProgress, i: int, address: str) -> LazyChannel:
         """Return the connection to an endpoint, the existing one unless the address differs; with the lock."""
         connections = self._connections.setdefault(served.user, {})
         known = connections.get(i)
@@ -215,11 +215,11 @@ class ServiceWatch:
         if known is not None:
             known.close()
         endpoint = served.plan.endpoints[i]
-        made = Connection(address, peer=str(endpoint.id), timeout_seconds=endpoint.call_seconds)
+        made = LazyChannel(address, peer=str(endpoint.id), timeout_seconds=endpoint.call_seconds)
         connections[i] = made
         return made
 
-    def _disconnect(self, user: User, i: int, connection: Connection) -> None:
+    def _disconnect(self, user: User, i: int, connection: LazyChannel) -> None:
         """Close a refused connection: a new one does not wait out its back-off."""
         with self._changed:
             connections = self._connections.get(user, {})

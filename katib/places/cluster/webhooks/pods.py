@@ -32,7 +32,7 @@ from katib.places.cluster.injection import container_to_complete, inject, missin
 from katib.places.cluster.injection.settings import InjectionSettings, VolumeClaim
 from katib.places.cluster.pods.owners import OwningTrial, TrialFinder
 from katib.places.cluster.services.plan import early_stopping_address, object_name
-from katib.wire.rpc.credentials import NO_CREDENTIALS, Credentials
+from katib.wire.rpc.credentials import NO_CREDENTIALS, DbManagerCredentials
 
 PATH = "/mutate-pod"
 
@@ -151,7 +151,7 @@ class TrialSettings:
     config: Callable[[], KatibConfig]
     db_manager_address: str
     inject_security_context: bool
-    credentials: Callable[[Trial], Credentials] = lambda _trial: NO_CREDENTIALS
+    credentials: Callable[[Trial], DbManagerCredentials] = lambda _trial: NO_CREDENTIALS
     status_address: str = ""
 
     def settings_for(self, trial: Trial) -> InjectionSettings:

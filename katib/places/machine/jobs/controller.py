@@ -26,7 +26,7 @@ from typing import Any
 
 from katib.engine.controllers.job_caches import JobCaches
 from katib.engine.runtime.clock import SteadyTime
-from katib.engine.runtime.controller import DONE, Controller, Result
+from katib.engine.runtime.controller import DONE, Controller, ReconcileResult
 from katib.engine.runtime.informer import InformerEvent
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.engine.runtime.shared_thread import SharedThread
@@ -349,7 +349,7 @@ class JobController:
             del self._present[event.key]
         self._queue.add(event.key)
 
-    def _reconcile(self, key: Key) -> Result:
+    def _reconcile(self, key: Key) -> ReconcileResult:
         if self._settings.is_lost():  # programs that miss their files have not failed
             return DONE
         # Pods have their directories under the name of their job: one of each name runs, of any kind.
@@ -423,7 +423,7 @@ class JobController:
         if run.network != HOST_NETWORK and self._machine.images is not None:
             execute(self._machine.images.remove_network(run.network), self._pods.processes)
 
-    def _let_go(self, key: Key, run: JobRun) -> Result:
+    def _let_go(self, key: Key, run: JobRun) -> ReconcileResult:
         """End the pods of a job that was deleted or interrupted; forget it when they are gone."""
         unfinished = run.unfinished_pods()
         for pod in unfinished:
@@ -453,7 +453,7 @@ class JobController:
         plan = run.kind.plan(replace(observed, job=with_suspension(observed.job, suspended=True)))
         return replace(plan, waiting=HELD_WORDS)
 
-    def _apply(self, key: Key, run: JobRun) -> Result:
+    def _apply(self, key: Key, run: JobRun) -> ReconcileResult:
         observed = ObservedJob(
             job={**run.job, "status": run.status},
             pods=self._records(run),
@@ -487,7 +487,7 @@ class JobController:
         seconds = None
         if decision.wake_at is not None:  # never early: waking a moment before would plan the same again at once
             seconds = max(0.0, (decision.wake_at - self._pods.steady.now()).total_seconds()) + 0.001
-        return Result(earliest(wait, self._tell(run), seconds))
+        return ReconcileResult(earliest(wait, self._tell(run), seconds))
 
     def _records(self, run: JobRun) -> tuple[PodRecord, ...]:
         """Return the records of a job's pods. As on Kubernetes, one that a Job has stopped may still have succeeded.
@@ -642,9 +642,9 @@ class JobController:
         with self._ended:
             self._ended.notify_all()
 
-    def _delete(self, key: Key, run: JobRun) -> Result:
+    def _delete(self, key: Key, run: JobRun) -> ReconcileResult:
         if not self._owner.may_delete(run.job):
-            return Result(_TTL_RETRY_SECONDS)
+            return ReconcileResult(_TTL_RETRY_SECONDS)
         with contextlib.suppress(NotFoundError):
             self._store.delete(run.kind.kind, key, uid=run.uid)
         return DONE

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from katib.engine.runtime.clock import Clock, SteadyTime
-from katib.engine.runtime.controller import DONE, Controller, Result
+from katib.engine.runtime.controller import DONE, Controller, ReconcileResult
 from katib.engine.runtime.objects import Key, Object, ObjectStore
 from katib.engine.runtime.shared_thread import SharedThread
 from katib.engine.runtime.work_queue import WorkQueue
@@ -140,7 +140,7 @@ class PodObjects:
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def _write(self, key: Key) -> Result:
+    def _write(self, key: Key) -> ReconcileResult:
         if key == _ALL:
             ours = {stored["metadata"]["uid"] for f in list(self._followed.values()) for _, stored in f.stored.values()}
             for pod_object in self._store.list(POD).items:
@@ -151,7 +151,7 @@ class PodObjects:
         if followed is None:
             return DONE
         if (left := followed.appears_at - self._clock.monotonic()) > 0:
-            return Result(left)
+            return ReconcileResult(left)
         pods = list(followed.pods)
         for name, pod in {pod.plan.name: pod for pod in pods}.items():  # the newest one of each name
             self._write_pod(followed, name, pod)

@@ -216,7 +216,7 @@ class LeaseTable:
         while self._descriptors:
             close_now(self._descriptors.pop())
 
-    # --- what `Tokens` asks for ---------------------------------------------------------------------------------------
+    # --- keys of the `TokenSigner` ------------------------------------------------------------------------------------
 
     def take(self, holder: str, request: Request, free: Sequence[str], since: float) -> tuple[str, ...] | LeaseRefusal:
         """Lease something, or return the reason for waiting.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from katib.engine.algorithm_services.plan import ServiceId, ServicePlan, own_plan
-from katib.engine.algorithm_services.states import Listener, ServiceState, Timing, User
+from katib.engine.algorithm_services.states import Listener, ServiceState, ServiceTiming, User
 from katib.engine.runtime.clock import Clock, SystemClock
 from katib.errors import TerminalError
 from katib.places.machine.services.files import ServiceLog, SocketDirectory
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from katib.model.types import Experiment
     from katib.places.machine.processes.client import Processes
     from katib.wire.rpc.clients import ServiceClient
-    from katib.wire.rpc.connection import Connection
+    from katib.wire.rpc.connection import LazyChannel
 
 
 class ServiceHost:
@@ -45,7 +45,7 @@ class ServiceHost:
         plans: Mapping[ServiceId, ServicePlan] | None = None,
         catalog: AlgorithmCatalog | None = None,
         db_manager_address: Callable[[ServicePlan], str] = lambda _plan: "",
-        timing: Timing | None = None,
+        timing: ServiceTiming | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.catalog = catalog
@@ -53,13 +53,13 @@ class ServiceHost:
         self._processes = processes
         self._log_directory = log_directory
         self._plans = dict(plans or {})
-        self._timing = timing or Timing()
+        self._timing = timing or ServiceTiming()
         self._clock = clock or SystemClock()
         self._sockets = SocketDirectory()
         self._lock = threading.RLock()
         self._supervisors: dict[ServiceId, Supervisor] = {}
-        self._addressed: dict[ServiceId, Connection] = {}
-        self._clients: dict[User, tuple[tuple[Connection, ...], ServiceClient]] = {}
+        self._addressed: dict[ServiceId, LazyChannel] = {}
+        self._clients: dict[User, tuple[tuple[LazyChannel, ...], ServiceClient]] = {}
         self._listeners: list[Listener] = []
         self._closed = False
 
@@ -87,7 +87,7 @@ class ServiceHost:
         wanted = [ServiceId("" if spec.algorithm is None else spec.algorithm.algorithm_name)]
         if spec.early_stopping is not None:
             wanted.append(ServiceId(spec.early_stopping.algorithm_name, early_stopping=True))
-        connections: tuple[Connection, ...] = ()
+        connections: tuple[LazyChannel, ...] = ()
         for service in wanted:  # all of them, so that both start at once
             plan = self._plans.get(service)
             if plan is not None and plan.address:
@@ -152,13 +152,13 @@ class ServiceHost:
             connection.close()
         self._sockets.remove()
 
-    def _addressed_connection(self, plan: ServicePlan) -> Connection:
+    def _addressed_connection(self, plan: ServicePlan) -> LazyChannel:
         """Return the connection to an external service: always "ready", its calls fail if it is not."""
-        from katib.wire.rpc.connection import Connection
+        from katib.wire.rpc.connection import LazyChannel
 
         with self._lock:
             if plan.id not in self._addressed:
-                self._addressed[plan.id] = Connection(
+                self._addressed[plan.id] = LazyChannel(
                     plan.address, peer=str(plan.id), timeout_seconds=self._timing.of(plan).call
                 )
             return self._addressed[plan.id]

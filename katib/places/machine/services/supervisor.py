@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from katib.engine.algorithm_services.plan import ServicePlan, resolve_command
-from katib.engine.algorithm_services.states import Phase, ServiceState, Timing, User
+from katib.engine.algorithm_services.states import ServicePhase, ServiceState, ServiceTiming, User
 from katib.engine.runtime.clock import Clock
 from katib.errors import Backoff, ShortageError, TerminalError, UnavailableError, shortage_in, shortage_of
 from katib.places.machine.processes.handle import Command
@@ -50,10 +50,10 @@ class Lifecycle:
     """
 
     plan: ServicePlan
-    timing: Timing
+    timing: ServiceTiming
     idle_since: float
     users: frozenset[User] = frozenset()
-    phase: Phase = Phase.STARTING
+    phase: ServicePhase = ServicePhase.STARTING
     stopping: bool = False
     failures: int = 0
     faults: int = 0
@@ -66,7 +66,11 @@ class Lifecycle:
         Returns:
             None if it can no longer be used; a new user of a failed service gets a new attempt elsewhere.
         """
-        if self.stopping or self.phase is Phase.STOPPED or (self.phase is Phase.FAILED and user not in self.users):
+        if (
+            self.stopping
+            or self.phase is ServicePhase.STOPPED
+            or (self.phase is ServicePhase.FAILED and user not in self.users)
+        ):
             return None
         return replace(self, idle_since=now, users=self.users if user is None else self.users | {user})
 
@@ -99,7 +103,7 @@ class Lifecycle:
         lasting = failures >= self.timing.max_failures
         return replace(
             self,
-            phase=Phase.FAILED if faults >= self.timing.max_failures else Phase.STARTING,
+            phase=ServicePhase.FAILED if faults >= self.timing.max_failures else ServicePhase.STARTING,
             failures=failures,
             faults=faults,
             last_error=f"{self.plan.id} {ending}{times}{details}",
@@ -115,8 +119,8 @@ class Lifecycle:
         """Return the state of the service for one of its users; None for others."""
         if user not in self.users:
             return None
-        given_up = self.phase is Phase.FAILED
-        state = "ready" if self.phase is Phase.READY else "failing" if given_up or self.failures else "starting"
+        given_up = self.phase is ServicePhase.FAILED
+        state = "ready" if self.phase is ServicePhase.READY else "failing" if given_up or self.failures else "starting"
         attempts = max(1, self.failures) if given_up else self.failures + 1
         return ServiceState(self.plan.id, state, attempts, self.last_error, " ".join(self.plan.command))
 
@@ -124,7 +128,7 @@ class Lifecycle:
 if TYPE_CHECKING:
     from katib.places.machine.processes.client import Processes
     from katib.places.machine.processes.handle import Exit, ProcessHandle
-    from katib.wire.rpc.connection import Connection
+    from katib.wire.rpc.connection import LazyChannel
 
 _log = logging.getLogger(__name__)
 
@@ -143,7 +147,7 @@ class _Process:
 
     handle: ProcessHandle | None = None
     exit: Exit | None = None
-    connection: Connection | None = None
+    connection: LazyChannel | None = None
     answered_before: int = 0
     trouble: str = ""
     passes: bool = False
@@ -177,7 +181,7 @@ class Supervisor:
         processes: Processes,
         log: ServiceLog,
         sockets: SocketDirectory,
-        timing: Timing,
+        timing: ServiceTiming,
         clock: Clock,
         on_change: Callable[[frozenset[User]], None],
     ) -> None:
@@ -191,7 +195,7 @@ class Supervisor:
         self._changed = threading.Condition()
         self._woken = False
         self._state = Lifecycle(plan, timing, clock.monotonic())
-        self._connection: Connection | None = None
+        self._connection: LazyChannel | None = None
         self._shortage: ShortageError | None = None
         self._thread = threading.Thread(target=self._run, name=plan.id.file_name, daemon=True)
 
@@ -209,14 +213,14 @@ class Supervisor:
     def release(self, user: User) -> None:
         self._change(lambda state: state.released(user, self._clock.monotonic()), wake=True)
 
-    def connection(self) -> Connection | None:
+    def connection(self) -> LazyChannel | None:
         """Return the connection if the service is ready, None while it starts.
 
         Raises:
             TerminalError: It failed permanently, with the cause.
         """
         with self._changed:
-            if self._state.phase is Phase.FAILED:
+            if self._state.phase is ServicePhase.FAILED:
                 raise TerminalError(self._state.last_error)
             return self._connection
 
@@ -227,7 +231,7 @@ class Supervisor:
     def waiting_for(self, user: User) -> str:
         """Return the passing obstacle to the service's responses for one of its users; empty if there is none."""
         state = self._state
-        return state.waiting_for if user in state.users and state.phase is Phase.STARTING else ""
+        return state.waiting_for if user in state.users and state.phase is ServicePhase.STARTING else ""
 
     def stop(self) -> None:
         """Request the end of the service."""
@@ -247,16 +251,16 @@ class Supervisor:
                 if self._is_over():
                     break
                 state = self._note_exit(process, self._clock.monotonic() - began)
-                if state.phase is Phase.FAILED:
+                if state.phase is ServicePhase.FAILED:
                     return
                 self._sleep(state.pause_seconds)
         except TerminalError as error:
-            self._set(Phase.FAILED, error=str(error))
+            self._set(ServicePhase.FAILED, error=str(error))
         except Exception as error:  # noqa: BLE001 - callers that wait for the service must be notified
             _log.exception("Service is given up", extra={"service": str(self._plan.id)})
-            self._set(Phase.FAILED, error=f"{self._plan.id} cannot be kept up: {error}")
+            self._set(ServicePhase.FAILED, error=f"{self._plan.id} cannot be kept up: {error}")
         else:
-            self._set(Phase.STOPPED)
+            self._set(ServicePhase.STOPPED)
 
     def _run_process(self) -> _Process:
         """Start a process and supervise it to its end."""
@@ -266,7 +270,7 @@ class Supervisor:
             command, address = resolve_command(self._plan, socket_path)
             process.handle = self._spawn(process, command)
             if self._await_ready(process, address):
-                self._set(Phase.READY, process.connection)
+                self._set(ServicePhase.READY, process.connection)
                 while process.exit is None and not self._is_over():
                     self._sleep(self._state.seconds_until_idle(self._clock.monotonic()))
         except (UnavailableError, OSError) as error:
@@ -276,7 +280,7 @@ class Supervisor:
                 raise
             process.trouble, process.passes = f"cannot be started: {shortage}", True
         finally:
-            self._set(Phase.STARTING)
+            self._set(ServicePhase.STARTING)
             self._discard(process)
             socket_path.unlink(missing_ok=True)
         return process
@@ -305,14 +309,16 @@ class Supervisor:
     def _await_ready(self, process: _Process, address: str) -> bool:
         # Late: the process starts while the modules for talking to it are imported.
         from katib.engine.algorithm_services.readiness import accepts_connections, is_serving
-        from katib.wire.rpc.connection import Connection
+        from katib.wire.rpc.connection import LazyChannel
 
         deadline = self._clock.monotonic() + self._timing.start
         attempts = 0
         while process.exit is None and not self._is_over():
             if accepts_connections(address):
                 if process.connection is None:
-                    process.connection = Connection(address, peer=str(self._plan.id), timeout_seconds=self._timing.call)
+                    process.connection = LazyChannel(
+                        address, peer=str(self._plan.id), timeout_seconds=self._timing.call
+                    )
                 if is_serving(process.connection, self._plan.health_service):
                     process.answered_before = process.connection.answer_count
                     return True
@@ -345,11 +351,11 @@ class Supervisor:
                 self._wake()
         return state
 
-    def _set(self, phase: Phase, connection: Connection | None = None, error: str = "") -> None:
+    def _set(self, phase: ServicePhase, connection: LazyChannel | None = None, error: str = "") -> None:
         with self._changed:
             self._connection = connection
             self._state = state = replace(self._state, phase=phase, last_error=error or self._state.last_error)
-        if phase in (Phase.READY, Phase.FAILED):
+        if phase in (ServicePhase.READY, ServicePhase.FAILED):
             self._on_change(state.users)
 
     def _note_exit(self, process: _Process, seconds: float) -> Lifecycle:
@@ -367,7 +373,7 @@ class Supervisor:
                 ending, details, may_pass=process.may_pass, answered=process.answered, seconds=seconds
             )
         )
-        if state.phase is Phase.FAILED or state.waiting_for != before.waiting_for:
+        if state.phase is ServicePhase.FAILED or state.waiting_for != before.waiting_for:
             self._on_change(state.users)
         return state
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from katib.engine.algorithm_services.plan import ServiceId, ServicePlan
 from katib.model.metrics import LogAccess, ObservationLog
 from katib.places.machine.services.files import SocketDirectory
-from katib.wire.rpc.tokens import TOKEN_VARIABLE, Claims, Role, Tokens
+from katib.wire.rpc.tokens import TOKEN_VARIABLE, CallerRole, TokenClaims, TokenSigner
 
 if TYPE_CHECKING:
     from katib.wire.rpc.db_manager import DbManagerServer
@@ -46,7 +46,7 @@ class LogServers:
         self._host = host
         self.on_stored: Callable[[str], None] = lambda _trial_name: None
         self._log = log
-        self._tokens = Tokens([secrets.token_bytes(_KEY_BYTES)])
+        self._tokens = TokenSigner([secrets.token_bytes(_KEY_BYTES)])
         self._reads_without_token = any(not plan.sends_token for plan in plans.values())
         self._lock = threading.Lock()
         self._pushing: set[str] = set()
@@ -54,7 +54,7 @@ class LogServers:
         self._own: DbManagerServer | None = None
         self._others: DbManagerServer | None = None
         self._status: StatusServer | None = None
-        reader = {TOKEN_VARIABLE: self._tokens.token_of(Claims(Role.READER))}
+        reader = {TOKEN_VARIABLE: self._tokens.token_of(TokenClaims(CallerRole.READER))}
         self.plans: Mapping[ServiceId, ServicePlan] = {
             service: replace(plan, environment={**reader, **plan.environment}) if _needs_port(plan) else plan
             for service, plan in plans.items()
@@ -73,7 +73,7 @@ class LogServers:
             metrics: Metrics to store from a status of Kubeflow Trainer; empty to give it no address for the status.
             pushes: Whether to give it the address for pushing metrics.
         """
-        token = self._tokens.token_of(Claims(Role.TRIAL, "", trial_name))
+        token = self._tokens.token_of(TokenClaims(CallerRole.TRIAL, "", trial_name))
         if metrics or pushes:
             self._pushing.add(trial_name)
         found = {ADDRESS_VARIABLE: self._port(), TOKEN_VARIABLE: token} if pushes else {}

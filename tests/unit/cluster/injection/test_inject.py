@@ -12,7 +12,7 @@ from katib.model.quantities import add_quantities
 from katib.model.types import CollectorSpec, FileSystemPath, MetricsCollectorSpec, SourceSpec, Trial
 from katib.places.cluster.configuration.models import MetricsCollectorConfig
 from katib.places.cluster.injection import InjectionSettings, VolumeClaim, inject, missing_primary_container
-from katib.wire.rpc.credentials import Credentials
+from katib.wire.rpc.credentials import DbManagerCredentials
 from metrics_collector.pod_settings import PodSettings
 from tests.support.pods import (
     DB_MANAGER,
@@ -576,7 +576,7 @@ def test_the_container_that_reports_gets_the_token_of_the_trial(kind: str) -> No
     if kind == "Custom":
         own = {"name": "own-collector", "image": "own:1"}
         spec = MetricsCollectorSpec(collector=CollectorSpec(kind=kind, custom_collector=own))
-    settings = injection_settings(credentials=Credentials("token of the trial"))
+    settings = injection_settings(credentials=DbManagerCredentials("token of the trial"))
     injected = inject(pod("train"), injected_trial(spec), settings)
     told = {"name": "KATIB_DB_MANAGER_TOKEN", "value": "token of the trial"}
 
@@ -589,7 +589,7 @@ def test_the_container_that_reports_gets_the_token_of_the_trial(kind: str) -> No
 
 def test_a_template_cannot_bring_another_token() -> None:
     original = a_pod(env=[{"name": "KATIB_DB_MANAGER_TOKEN", "value": "stolen"}])
-    settings = injection_settings(credentials=Credentials("token of the trial"))
+    settings = injection_settings(credentials=DbManagerCredentials("token of the trial"))
     injected = inject(original, injected_trial(collector_spec("Push")), settings)
 
     assert "stolen" not in str(injected)
@@ -602,7 +602,9 @@ STATUS = "/var/run/secrets/katib/trainer-status"
 @pytest.mark.parametrize("kind", ["StdOut", "Push"])
 @pytest.mark.parametrize("authority", ["", "PEM"])
 def test_a_program_learns_where_to_post_the_status_of_kubeflow_trainer(kind: str, authority: str) -> None:
-    settings = injection_settings(credentials=Credentials("the token", authority), status_address="db.katib:6791")
+    settings = injection_settings(
+        credentials=DbManagerCredentials("the token", authority), status_address="db.katib:6791"
+    )
     trial = injected_trial(collector_spec(kind))
     injected = inject(pod("train"), trial, settings)
     program = program_of(injected)
@@ -625,7 +627,7 @@ def test_a_program_learns_where_to_post_the_status_of_kubeflow_trainer(kind: str
 
 
 def test_a_program_with_a_place_for_its_status_keeps_it_and_one_without_metrics_gets_none() -> None:
-    settings = injection_settings(credentials=Credentials("the token"), status_address="db.katib:6791")
+    settings = injection_settings(credentials=DbManagerCredentials("the token"), status_address="db.katib:6791")
     own = a_pod(env=[{"name": "KUBEFLOW_TRAINER_SERVER_URL", "value": "https://kubeflow"}])
     for found in (
         inject(own, injected_trial(collector_spec("Push")), settings),

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from katib.engine.algorithm_services.plan import ServiceId, ServicePlan
-from katib.engine.algorithm_services.states import Phase, Timing
+from katib.engine.algorithm_services.states import ServicePhase, ServiceTiming
 from katib.errors import Backoff
 from katib.places.machine.services.supervisor import Lifecycle
 
-TIMING = Timing(idle=60.0, restart=Backoff(0.1, 10.0), settled=60.0, max_failures=3)
+TIMING = ServiceTiming(idle=60.0, restart=Backoff(0.1, 10.0), settled=60.0, max_failures=3)
 PLAN = ServicePlan(ServiceId("tpe"), command=("serve", "--port", "1"))
 ONE, TWO = ("default", "one"), ("default", "two")
 
@@ -41,11 +41,11 @@ def test_without_users_it_stops_after_a_while_and_a_user_keeps_it() -> None:
 def test_one_that_stops_takes_no_user() -> None:
     assert a_state().used(ONE, 1.0)
     assert not a_state(stopping=True).used(ONE, 1.0)
-    assert not a_state(phase=Phase.STOPPED).used(None, 1.0)
+    assert not a_state(phase=ServicePhase.STOPPED).used(None, 1.0)
 
 
 def test_a_failed_service_stays_with_its_users_and_leaves_others_to_a_new_attempt() -> None:
-    failed = a_state(phase=Phase.FAILED, users=frozenset({ONE}))
+    failed = a_state(phase=ServicePhase.FAILED, users=frozenset({ONE}))
 
     assert [bool(failed.used(user, 1.0)) for user in (ONE, TWO, None)] == [True, False, False]
 
@@ -55,7 +55,7 @@ def test_processes_that_answer_nothing_end_it_after_three_in_a_row_with_growing_
     for _ in range(2):
         states.append(exited(states[-1]))
 
-    assert [state.phase for state in states] == [Phase.STARTING, Phase.STARTING, Phase.FAILED]
+    assert [state.phase for state in states] == [ServicePhase.STARTING, ServicePhase.STARTING, ServicePhase.FAILED]
     assert [state.pause_seconds for state in states[:2]] == [0.1, 0.2]
     assert states[0].last_error == 'suggestion service "tpe" exited with 3: no numpy'
     assert states[2].last_error == 'suggestion service "tpe" exited with 3 (3 times in a row): no numpy'
@@ -66,7 +66,7 @@ def test_processes_that_are_ended_from_outside_never_end_it_and_what_it_waits_fo
     for _ in range(50):
         states.append(killed(states[-1]))
 
-    assert {state.phase for state in states} == {Phase.STARTING}
+    assert {state.phase for state in states} == {ServicePhase.STARTING}
     assert [state.waiting_for for state in states[:2]] == ["", ""]
     assert {state.waiting_for for state in states[2:]} == {'suggestion service "tpe" was killed by SIGKILL'}
     assert states[-1].last_error == 'suggestion service "tpe" was killed by SIGKILL (51 times in a row); see the log'
@@ -77,26 +77,26 @@ def test_processes_that_are_ended_from_outside_never_end_it_and_what_it_waits_fo
 def test_only_ends_of_its_own_in_a_row_end_it() -> None:
     after_kills = exited(exited(killed(killed(killed(a_state())))))
 
-    assert after_kills.phase is Phase.STARTING
-    assert exited(killed(after_kills)).phase is Phase.STARTING
-    assert exited(after_kills).phase is Phase.FAILED
+    assert after_kills.phase is ServicePhase.STARTING
+    assert exited(killed(after_kills)).phase is ServicePhase.STARTING
+    assert exited(after_kills).phase is ServicePhase.FAILED
 
 
 @pytest.mark.parametrize("success", [{"answered": True}, {"seconds": 60.1}], ids=str)
 def test_an_answer_or_a_long_life_wipes_out_failures(success: dict[str, Any]) -> None:
     state = exited(exited(exited(a_state())), answered=True) if "answered" in success else exited(a_state())
 
-    assert (exited(replace(state, failures=2), **success).failures, state.phase) == (0, Phase.STARTING)
+    assert (exited(replace(state, failures=2), **success).failures, state.phase) == (0, ServicePhase.STARTING)
 
 
 @pytest.mark.parametrize(
     ("fields", "state", "attempts"),
     [
         pytest.param({}, "starting", 1, id="starting"),
-        pytest.param({"phase": Phase.READY}, "ready", 1, id="ready"),
+        pytest.param({"phase": ServicePhase.READY}, "ready", 1, id="ready"),
         pytest.param({"failures": 1}, "failing", 2, id="again"),
-        pytest.param({"phase": Phase.FAILED, "failures": 3}, "failing", 3, id="given up"),
-        pytest.param({"phase": Phase.FAILED}, "failing", 1, id="cannot be started"),
+        pytest.param({"phase": ServicePhase.FAILED, "failures": 3}, "failing", 3, id="given up"),
+        pytest.param({"phase": ServicePhase.FAILED}, "failing", 1, id="cannot be started"),
     ],
 )
 def test_it_tells_its_users_how_it_is_doing(fields: dict[str, Any], state: str, attempts: int) -> None:

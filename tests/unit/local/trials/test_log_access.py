@@ -13,7 +13,7 @@ from katib.engine.algorithm_services.plan import ServiceId, ServicePlan, own_pla
 from katib.errors import ForbiddenError
 from katib.model.metrics import MetricLog
 from katib.places.machine.trials.log_access import ADDRESS_VARIABLE, LogServers
-from katib.wire.rpc.credentials import Credentials
+from katib.wire.rpc.credentials import DbManagerCredentials
 from katib.wire.rpc.db_manager_client import DbManagerClient
 from tests.support.observations import MemoryObservationLog
 
@@ -37,7 +37,7 @@ def doors(*plans: ServicePlan) -> Iterator[LogServers]:
 
 @contextmanager
 def calling(address: str, token: str = "") -> Iterator[DbManagerClient]:
-    client = DbManagerClient(address, credentials=Credentials(token), timeout_seconds=20)
+    client = DbManagerClient(address, credentials=DbManagerCredentials(token), timeout_seconds=20)
     yield client
     client.close()
 
@@ -71,7 +71,7 @@ def test_a_service_with_a_port_reads_with_the_token_of_its_environment() -> None
     service = plan("serve", "{port}")
     with doors(service) as made:
         address, environment = made.address_for(service), made.plans[STOPPING].environment
-        with calling(address, Credentials.of(environment).token) as client:
+        with calling(address, DbManagerCredentials.of(environment).token) as client:
             assert readings(client) == [READING]
             with pytest.raises(ForbiddenError):
                 client.report("mine", [READING])
@@ -99,7 +99,7 @@ def test_a_service_that_cannot_send_a_token_opens_the_log_for_reading_only() -> 
 def test_a_trial_has_its_own_log_and_nothing_else(call: Callable[[DbManagerClient], object]) -> None:
     with doors() as made:
         variables = made.variables_of("mine")
-        with calling(variables[ADDRESS_VARIABLE], Credentials.of(variables).token) as client:
+        with calling(variables[ADDRESS_VARIABLE], DbManagerCredentials.of(variables).token) as client:
             client.report("mine", [READING])
 
             assert len(readings(client)) == 2
@@ -112,7 +112,7 @@ def test_whose_readings_were_pushed_is_notified_when_they_are_stored() -> None:
         stored: list[str] = []
         variables = made.variables_of("mine")
         made.on_stored = stored.append
-        with calling(variables[ADDRESS_VARIABLE], Credentials.of(variables).token) as client:
+        with calling(variables[ADDRESS_VARIABLE], DbManagerCredentials.of(variables).token) as client:
             client.report("mine", [READING])
             with pytest.raises(ForbiddenError):
                 client.report("other", [READING])
@@ -123,7 +123,7 @@ def test_whose_readings_were_pushed_is_notified_when_they_are_stored() -> None:
 def test_a_trial_that_has_ended_reports_no_more() -> None:
     with doors() as made:
         variables = made.variables_of("mine")
-        with calling(variables[ADDRESS_VARIABLE], Credentials.of(variables).token) as client:
+        with calling(variables[ADDRESS_VARIABLE], DbManagerCredentials.of(variables).token) as client:
             made.end("mine")
 
             assert readings(client) == [READING]
