@@ -1,11 +1,14 @@
-"""Calls over gRPC that are to be refused."""
+"""Calls that are to be refused, over gRPC and in Python."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import grpc
 import pytest
+
+from katib.errors import InvalidError
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 
@@ -16,3 +19,11 @@ def refusal(call: Callable[..., object], *arguments: object, **named: object) ->
         call(*arguments, **named)
     assert isinstance(caught.value, grpc.Call)
     return caught.value.code(), caught.value.details()
+
+
+@contextmanager
+def refused(*origins: str) -> Iterator[None]:
+    """Expect an InvalidError whose errors have these origins, in any order."""
+    with pytest.raises(InvalidError) as caught:
+        yield
+    assert sorted(error.origin for error in caught.value.errors) == sorted(origins)

@@ -34,6 +34,7 @@ from katib.model.validation.metadata import check_metadata
 from katib.places.machine.engine import STATUS_KINDS
 from katib.service.tuning.chosen_trials import ChosenTrials
 from katib.service.tuning.ports import CallersLog
+from tests.support.refusals import refused
 from tests.support.tuning import MemoryTuningService
 
 MINIMIZE, MAXIMIZE = range(len(DIRECTIONS))
@@ -345,7 +346,7 @@ def test_the_same_calls_are_answered_by_http_with_a_token(world: World) -> None:
                 client.exchange("optuna/GetStudyNameFromId", request(study_id=study + 1).SerializeToString())
             with pytest.raises(NotFoundError, match="has no call Open"):
                 client.exchange("optuna/Open", b"")
-            with pytest.raises(InvalidError, match="it is not a request of GetTrial"):
+            with refused("optuna-body"):
                 client.exchange("optuna/GetTrial", b"\xff")
         with HttpTuningService(server.url, "guess") as stranger, pytest.raises(ForbiddenError):
             stranger.exchange("optuna/GetAllStudies", b"")
