@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -41,6 +42,35 @@ class ContainerListener(Protocol):
         """Take note that the image has to be fetched, or that this has ended."""
 
 
+@dataclass(slots=True)
+class ContainerRuns:
+    """The processes of a container so far.
+
+    Attributes:
+        restarts: How often it was started again.
+        failures: How often in a row it failed, without a long good run between.
+        forgiven: Restarts before a long good run; they do not lengthen the pause any more.
+        pid: Of its last process; 0 before the first one.
+        began: When that started, on the monotonic clock.
+        ended: When that ended; None while it runs.
+        exit: The last end.
+        earlier: The end before the last restart.
+        last_output: The last line of a process that failed.
+        address_in_use: Whether that process found its port taken.
+    """
+
+    restarts: int = 0
+    failures: int = 0
+    forgiven: int = 0
+    pid: int = 0
+    began: float = 0.0
+    ended: float | None = None
+    exit: ContainerExit | None = None
+    earlier: EarlierEnd | None = None
+    last_output: str = ""
+    address_in_use: bool = False
+
+
 class Container:
     """Runs one container. Starting a process takes as long as its file systems need; the loop does not wait for it.
 
@@ -53,7 +83,6 @@ class Container:
         keep: How its processes are kept for the next engine, but for their output; None: they end with this one.
 
     Attributes:
-        has_succeeded: Whether it is over and its last process ended well.
         remains: Processes that ended and left others running, which end with the pod.
     """
 
@@ -70,23 +99,15 @@ class Container:
         self.name = plan.command.name
         self.monitor = monitor
         self.log = log
-        self.restarts = 0
-        self.failures = 0
-        self.exit: ContainerExit | None = None
-        self.last_output = ""
-        self.address_in_use = False
+        self.runs = ContainerRuns()
         self.failure: KatibError | None = None
         self.is_started = False
         self.has_run = False
         self.is_over = False
-        self.has_succeeded = False
         self.pulling = ""
         self.waiting = ""
         self._shortages = 0  # in a row
         self._tools = tools
-        self._loop = tools.loop
-        self._processes = tools.processes
-        self._clock = tools.clock
         self._pod = pod
         self._keep = keep
         self._give_up_image: Callable[[], None] | None = None
@@ -99,13 +120,13 @@ class Container:
         self._start: Start | None = None
         self._output: Output | None = None
         self._timer: Timer | None = None
-        self._running_since = 0.0
-        self._pid = 0
-        self._ended: float | None = None
-        self._earlier: EarlierEnd | None = None
         self._stopping = False
         self._asked = signal.SIGTERM  # which signal it was last asked to end with
-        self._forgiven = 0  # restarts before a long good run; they do not lengthen the delay any more
+
+    @property
+    def has_succeeded(self) -> bool:
+        """Whether it is over and its last process ended well."""
+        return self.is_over and self.failure is None and self.runs.exit is not None and self.runs.exit.code == 0
 
     @property
     def is_starting(self) -> bool:
@@ -125,10 +146,10 @@ class Container:
     @property
     def state(self) -> ContainerState:
         """How it is now."""
-        began, ended = self._running_since or None, self._ended
-        is_main, pid = self.plan.role is ContainerRole.MAIN, self._pid
+        runs, is_main = self.runs, self.plan.role is ContainerRole.MAIN
+        began = runs.began or None
         return ContainerState(
-            self.name, is_main, pid, self.restarts, began, ended, self.exit, self.is_over, self._earlier
+            self.name, is_main, runs.pid, runs.restarts, began, runs.ended, runs.exit, self.is_over, runs.earlier
         )
 
     def start(self) -> None:
@@ -143,24 +164,24 @@ class Container:
         for process in earlier:  # their output was read before the next one was started
             for output in process.outputs:
                 os.close(output)
-            self._processes.attach(process, lambda *_: None)
+            self._tools.processes.attach(process, lambda *_: None)
         self.is_started = self.has_run = True
-        self.restarts = len(earlier)
+        self.runs.restarts = len(earlier)
         self.log.open()
         listener, pipes = self._pod.output_read, last.outputs
         self._output = Output(self._tools, self.log, self.monitor, listener, is_kept=True, pipes=pipes)
-        self._running_since, self._pid = last.began, last.pid
+        self.runs.began, self.runs.pid = last.began, last.pid
         self._output.start()
-        self._handle = self._processes.attach(last, partial(self._process_ended, at=last.ended or None))
+        self._handle = self._tools.processes.attach(last, partial(self._process_ended, at=last.ended or None))
         note_processes(self._pod.plan, self.name, self._handle)
 
     def signal(self, sig: signal.Signals) -> None:
         """Ask the process to end and start none again; a container without one is over at once."""
         self._stopping, self._asked = True, sig
         if self._handle is not None:
-            self._processes.signal(self._handle, sig)
+            self._tools.processes.signal(self._handle, sig)
         elif self._start is not None:
-            self._processes.withdraw(self._start)
+            self._tools.processes.withdraw(self._start)
         elif self._give_up_image is not None:
             self._give_up_image()
             self._give_up_image, self.pulling = None, ""
@@ -172,11 +193,11 @@ class Container:
         """End the process and all it started, by force."""
         if self._image is not None and self._handle is not None:
             self._stopping = True
-            self._image.kill(partial(self._processes.kill_tree, self._handle))
+            self._image.kill(partial(self._tools.processes.kill_tree, self._handle))
             return
         self.signal(signal.SIGKILL)
         if self._handle is not None:
-            self._processes.kill_tree(self._handle)
+            self._tools.processes.kill_tree(self._handle)
 
     def _run(self) -> None:
         """Start the process as soon as its image is here."""
@@ -219,7 +240,7 @@ class Container:
             return
         self._output = output
         try:
-            self._start = start = self._processes.launch(
+            self._start = start = self._tools.processes.launch(
                 program,
                 output.write_fds[0],
                 errors_fd=output.write_fds[1],
@@ -232,12 +253,12 @@ class Container:
         finally:
             for fd in output.write_fds:  # the container has copies
                 os.close(fd)
-        self._timer = self._loop.call_later(ANSWER_SECONDS, partial(self._give_up, start))
-        self._loop.when_all([start.answer], partial(self._answered, start))
+        self._timer = self._tools.loop.call_later(ANSWER_SECONDS, partial(self._give_up, start))
+        self._tools.loop.when_all([start.answer], partial(self._answered, start))
 
     def _process_ended(self, _handle: ProcessHandle, exit_: Exit, at: float | None = None) -> None:
         """Take the end of a process, from any thread; on the monotonic clock when it was, None: now."""
-        self._loop.call_soon(partial(self._exited, exit_, at))
+        self._tools.loop.call_soon(partial(self._exited, exit_, at))
 
     def _give_up(self, start: Start) -> None:
         if start.answer.cancel():
@@ -256,12 +277,12 @@ class Container:
         self._start, self._shortages, self.waiting = None, 0, ""
         self._handle = handle = start.answer.result()
         self.has_run = True
-        self._running_since = self._clock.monotonic()
-        self._pid, self._ended = handle.pid, None
+        self.runs.began = self._tools.clock.monotonic()
+        self.runs.pid, self.runs.ended = handle.pid, None
         if self._stopping and self._asked is signal.SIGKILL:  # too late to withdraw it
             self.kill()
         elif self._stopping:
-            self._processes.signal(handle, self._asked)
+            self._tools.processes.signal(handle, self._asked)
         if self._output is not None:
             self._output.start()
         note_processes(self._pod.plan, self.name, handle)
@@ -276,7 +297,7 @@ class Container:
         if isinstance(error, ShortageError) and not self._stopping:
             self._shortages += 1
             self.waiting = str(error)
-            self._timer = self._loop.call_later(_SHORTAGE.pause_seconds(self._shortages), self._run)
+            self._timer = self._tools.loop.call_later(_SHORTAGE.pause_seconds(self._shortages), self._run)
             self._pod.advance()
             return
         if not self._stopping:
@@ -289,11 +310,11 @@ class Container:
         if exit_.remains and self._handle is not None:
             self.remains.append(self._handle)
         self._handle = None
-        self._ended = self._clock.monotonic() if ended is None else ended
+        self.runs.ended = self._tools.clock.monotonic() if ended is None else ended
         text, out_of_memory = str(exit_), False
         if self._image is not None and not self._stopping:
             text, out_of_memory = self._image.exit_text(exit_), self._image.ran_out_of_memory(exit_)
-        self.exit = ContainerExit(self.name, exit_.code, text, exit_.lost, out_of_memory)
+        self.runs.exit = ContainerExit(self.name, exit_.code, text, exit_.lost, out_of_memory)
         if self._output is not None:
             self._output.finish(self._conclude if self._image is None else partial(self._clear, self._image, exit_))
 
@@ -304,25 +325,25 @@ class Container:
 
     def _conclude(self) -> None:
         self._output = None
-        has_failed = self.exit is not None and self.exit.code != 0
-        self.last_output = self.log.last_line() if has_failed else ""
-        self.address_in_use = has_failed and self.log.names_address_in_use()
+        has_failed = self.runs.exit is not None and self.runs.exit.code != 0
+        self.runs.last_output = self.log.last_line() if has_failed else ""
+        self.runs.address_in_use = has_failed and self.log.names_address_in_use()
         goes_on = self.plan.restart_always or (self.plan.restart_on_failure and has_failed)
         if self._stopping or self.failure is not None or not goes_on:
             self._end()
             return
-        if self._clock.monotonic() - self._running_since >= self._tools.delays.restart_reset_seconds:
-            self._forgiven = self.restarts
-            self.failures = 0
-        self.failures += has_failed
-        if self.exit is not None:
-            self._earlier = EarlierEnd(self.exit, self._running_since, self._ended, self.last_output)
-        delay = self._tools.delays.restart.pause_seconds(self.restarts - self._forgiven)
-        self._timer = self._loop.call_later(delay, self._restart)
+        if self._tools.clock.monotonic() - self.runs.began >= self._tools.delays.restart_reset_seconds:
+            self.runs.forgiven = self.runs.restarts
+            self.runs.failures = 0
+        self.runs.failures += has_failed
+        if self.runs.exit is not None:
+            self.runs.earlier = EarlierEnd(self.runs.exit, self.runs.began, self.runs.ended, self.runs.last_output)
+        delay = self._tools.delays.restart.pause_seconds(self.runs.restarts - self.runs.forgiven)
+        self._timer = self._tools.loop.call_later(delay, self._restart)
         self._pod.advance()
 
     def _restart(self) -> None:
-        self.restarts += 1
+        self.runs.restarts += 1
         self._run()
         self._pod.advance()
 
@@ -331,6 +352,5 @@ class Container:
             self._timer.cancel()
             self._timer = None
         self.is_over = True
-        self.has_succeeded = self.failure is None and self.exit is not None and self.exit.code == 0
         self.log.close()
         self._pod.advance()

@@ -311,15 +311,15 @@ class Pod(AnyPod):
             if container.has_run:
                 has_run = True
                 phase = PodPhase.RUNNING if container.plan.role is ContainerRole.MAIN else phase
-            restarts += container.restarts
-            failures = max(failures, container.failures)
+            restarts += container.runs.restarts
+            failures = max(failures, container.runs.failures)
             pulling = pulling or container.pulling
-            address_in_use = address_in_use or container.address_in_use
+            address_in_use = address_in_use or container.runs.address_in_use
             cause = "" if container.failure is None else f": {container.failure}"
-            if container.exit is not None:
-                exits.append(container.exit)
-                if container.exit.code:
-                    cause = cause or f" {container.exit.text}"
+            if container.runs.exit is not None:
+                exits.append(container.runs.exit)
+                if container.runs.exit.code:
+                    cause = cause or f" {container.runs.exit.text}"
                     failed = failed or container
                     restart_due = restart_due or container.awaits_restart
             if cause:
@@ -336,7 +336,7 @@ class Pod(AnyPod):
             failures=failures,
             exits=tuple(exits),
             message="; ".join(causes + problems),
-            last_output="" if failed is None else failed.last_output,
+            last_output="" if failed is None else failed.runs.last_output,
             containers=tuple(states) if has_run else (),
             started_at=self.record.started_at or (self._tools.steady.now() if has_run else None),
             address_in_use=address_in_use,
