@@ -91,11 +91,6 @@ def with_last_output(how: str, line: str) -> str:
     return f"{how}{_SEPARATOR}{line}" if line else how
 
 
-def without_last_output(text: str) -> str:
-    """Return only how something failed."""
-    return text.partition(_SEPARATOR)[0]
-
-
 def with_remark(text: str, remark: str) -> str:
     """Return a text about a failure with a remark on it before the last line that was printed."""
     how, _, line = text.partition(_SEPARATOR)

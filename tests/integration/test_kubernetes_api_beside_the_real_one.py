@@ -60,7 +60,6 @@ JOB: Json = {
         },
     },
 }
-REVIEW = {"spec": {"resourceAttributes": {"verb": "get"}}}
 REQUESTS = (
     Request("POST", MAPS, config_map("one", a="b")),
     Request("POST", MAPS, config_map("one", a="b")),
