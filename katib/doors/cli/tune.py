@@ -13,14 +13,7 @@ import click
 
 from katib.doors.cli import options
 from katib.doors.cli.run import again
-from katib.doors.cli.run.command import (
-    learn_from_option,
-    refuse_beside_cluster,
-    run_at_server,
-    run_here,
-    run_in_cluster,
-    with_earlier,
-)
+from katib.doors.cli.run.command import RunOptions, run_anywhere, run_options
 from katib.errors import FieldError, InvalidError, invalid
 from katib.model.loading import FileText, with_annotations
 from katib.model.names import WORKSPACE_ANNOTATION
@@ -39,7 +32,7 @@ from katib.service.drafting import (
     parse_parameter,
     program_of,
 )
-from katib.service.tuning.service import DEFAULT_NAMESPACE, Choice, Json
+from katib.service.tuning.service import DEFAULT_NAMESPACE, Json
 
 _MOST_AT_ONCE = 4
 
@@ -99,24 +92,8 @@ _MOST_AT_ONCE = 4
     "--save", type=options.HomePath(dir_okay=False, path_type=Path), metavar="FILE", help="Write the experiment file."
 )
 @click.option("--dry-run", is_flag=True, help="Check, and print the experiment file in place of running it.")
-@click.option("--warm-start", metavar="FILE", help="Learn from the trials of a CSV or JSON file.")
-@learn_from_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
-@options.features
-@options.checkpoint
-@again.choice_options
-@options.detach
-@options.data_dir
-@options.namespace
-@options.claims
-@options.place
-@click.option("--server", metavar="URL", help="Have this server run it, and watch it from here.")
-@options.token
-@options.cluster
-@options.log_to
-@options.output("json", "yaml")
-@options.quiet
-@options.verbose
+@run_options
 def tune(
     parameters: tuple[str, ...],
     maximize: tuple[str, ...],
@@ -133,22 +110,8 @@ def tune(
     name: str | None,
     save: Path | None,
     dry_run: bool,
-    warm_start: str | None,
-    learn_from: tuple[str, ...],
     command: tuple[str, ...],
-    annotations: dict[str, str],
-    choice: Choice,
-    detach: bool,
-    data_dir: Path | None,
-    namespace: str | None,
-    claim: dict[str, str],
-    slurm: tuple[str, ...] | None,
-    server: str | None,
-    token: str | None,
-    cluster: options.Cluster,
-    form: str | None,
-    quiet: bool,
-    verbose: int,
+    shared: RunOptions,
 ) -> int:
     """Tune a program: search the values of its parameters, each trial a run of the command.
 
@@ -168,18 +131,16 @@ def tune(
     The exit code is 0 when the experiment succeeded, 1 when it failed, 2 when the line is wrong, 3 when it has ended,
     the program changed since and the line does not say what to do, 130 after Ctrl-C.
     """
-    options.set_up_logging(verbose, quiet=quiet, says_sentences=True)
+    target = shared.prepare()
     options.refuse_as_command(command[0])
-    _check_namespace(namespace)
+    _check_namespace(shared.namespace)
     space = _parsed(parameters)
     source = parse_metrics(metrics, metrics_format)
-    if cluster:
-        refuse_beside_cluster()
     program = program_of(command, options.read_file)
-    in_slurm = slurm is not None or server is not None
-    _check_place(program, in_cluster=bool(cluster), in_slurm=in_slurm)
+    in_slurm = shared.slurm is not None or shared.server is not None
+    _check_place(program, in_cluster=bool(shared.cluster), in_slurm=in_slurm)
     seconds = None if timeout is None else math.ceil(timeout)
-    template = program.template(space, source, timeout_seconds=seconds, in_slurm=in_slurm, slurm=slurm or ())
+    template = program.template(space, source, timeout_seconds=seconds, in_slurm=in_slurm, slurm=shared.slurm or ())
     search = Search(
         objectives=_objectives(maximize, minimize),
         max_trials=trials,
@@ -189,30 +150,23 @@ def tune(
         strategy=strategy,
         goal=goal,
     )
-    target = options.Target(server, token, data_dir, namespace, verbose, cluster)
     earlier = [] if name else _experiments(target)
     experiment = draft(name or "", search, space, template.template, source)
     if not name:
         experiment["metadata"]["name"] = _name_beside(earlier, experiment, template.name)
-    file = with_annotations(
-        with_earlier(FileText(json.dumps(experiment), again.COMMAND_LINE), warm_start, learn_from), annotations
-    )
-    if not quiet:
+    file = shared.complete(FileText(json.dumps(experiment), again.COMMAND_LINE))
+    if not shared.quiet:
         for note in (*template.notes, *filter(None, [few_combinations(space, trials)])):
             click.echo(f"note: {note}", err=True)
     if save or dry_run:
         _save(file, save)
-    file = with_claims(file, claim)
+    file = with_claims(file, shared.claim)
     if dry_run:
-        return _checked(file, namespace)
-    if not cluster:
+        return _checked(file, shared.namespace)
+    if not shared.cluster:
         file = with_annotations(file, {WORKSPACE_ANNOTATION: str(Path.cwd())})
-    wanted = again.Wanted(file, namespace, choice, form=form, quiet=quiet, drafted=True)
-    if cluster:
-        return run_in_cluster(wanted, cluster)
-    if server is not None:
-        return run_at_server(server, target, wanted)
-    return run_here(wanted, again.Here(data_dir, slurm=slurm, detach=detach))
+    wanted = again.Wanted(file, shared.namespace, shared.choice, form=shared.form, quiet=shared.quiet, drafted=True)
+    return run_anywhere(wanted, target, again.Here(shared.data_dir, slurm=shared.slurm, detach=shared.detach))
 
 
 def _parsed(texts: Sequence[str]) -> list[Json]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from katib.doors.cli.run.following import Run
     from katib.places.machine import Engine
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 _HERE_ONLY = ("restart", "retry_failed", "more", "detach")
 """Options that have no meaning in a cluster."""
 
@@ -44,14 +48,98 @@ _OF_AN_ENGINE = ("config", "containers", "on")
 """Options that have no meaning where a server runs the experiment."""
 
 
-learn_from_option = click.option(
-    "--learn-from",
-    "learn_from",
-    multiple=True,
-    metavar="EXPERIMENT",
-    help="Learn from the trials of this experiment, as far as they agree with those to come; can be repeated. "
-    "none: auto does not look for experiments by itself.",
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """Values of the options that `run` and `tune` share.
+
+    Attributes:
+        warm_start: A file with earlier trials.
+        learn_from: Experiments to learn from.
+        annotations: Annotations of the experiment that options set.
+        choice: What to do with an experiment that exists.
+        detach: Whether a server in the background runs it.
+        data_dir: Where everything is kept.
+        namespace: Of an experiment that names none.
+        claim: Folders of this machine by the claims that they stand for.
+        slurm: Options of Slurm; None: trials run on this machine.
+        server: The server that runs it.
+        token: Of that server.
+        cluster: The cluster that runs it.
+        form: Form of the final object on standard output.
+        quiet: Whether to print the result only.
+        verbose: How often -v was given.
+    """
+
+    warm_start: str | None
+    learn_from: tuple[str, ...]
+    annotations: dict[str, str]
+    choice: Choice
+    detach: bool
+    data_dir: Path | None
+    namespace: str | None
+    claim: dict[str, str]
+    slurm: tuple[str, ...] | None
+    server: str | None
+    token: str | None
+    cluster: options.Cluster
+    form: str | None
+    quiet: bool
+    verbose: int
+
+    def prepare(self) -> options.Target:
+        """Set up logging and refuse options that contradict each other; return the service that is asked."""
+        options.set_up_logging(self.verbose, quiet=self.quiet, says_sentences=True)
+        if self.cluster:
+            options.refuse_beside(
+                "a cluster", "checkpoint", "claim", "data_dir", "server", "token", *_OF_AN_ENGINE, *_HERE_ONLY
+            )
+        return options.Target(self.server, self.token, self.data_dir, self.namespace, self.verbose, self.cluster)
+
+    def complete(self, file: FileText) -> FileText:
+        """Return an experiment file with earlier trials, experiments to learn from, and annotations."""
+        if self.warm_start is not None or self.learn_from:
+            from katib.service.tuning.earlier_files import with_earlier_experiments, with_earlier_trials
+
+            if self.warm_start is not None:
+                file = with_earlier_trials(file, *options.read_file(self.warm_start))
+            if NOTHING in self.learn_from:
+                file = with_annotations(file, {LEARNS_FROM_ANNOTATION: NOTHING})
+            elif self.learn_from:
+                file = with_earlier_experiments(file, self.learn_from)
+        return with_annotations(file, self.annotations)
+
+
+_SHARED = (
+    click.option(
+        "--warm-start",
+        "warm_start",
+        metavar="FILE",
+        help="Learn from the trials of a CSV or JSON file, with a column for each parameter and metric.",
+    ),
+    click.option(
+        "--learn-from",
+        "learn_from",
+        multiple=True,
+        metavar="EXPERIMENT",
+        help="Learn from the trials of this experiment, as far as they agree with those to come; can be repeated. "
+        "none: auto does not look for experiments by itself.",
+    ),
+    *(options.features, options.checkpoint, again.choice_options, options.detach, options.data_dir, options.namespace),
+    *(options.claims, options.place),
+    click.option("--server", metavar="URL", help="Have this server run it, and watch it from here."),
+    *(options.token, options.cluster, options.log_to, options.output("json", "yaml"), options.quiet, options.verbose),
 )
+
+
+def run_options(function: F) -> F:
+    """Add the options that `run` and `tune` share; the command gets them as `shared`."""
+
+    @functools.wraps(function)
+    def command(*args: Any, **kwargs: Any) -> Any:
+        shared = RunOptions(**{one.name: kwargs.pop(one.name) for one in fields(RunOptions)})
+        return function(*args, shared=shared, **kwargs)
+
+    return options.with_options(_SHARED, command)  # type: ignore[return-value]  # click calls it by its parameters
 
 
 @click.command(
@@ -64,50 +152,10 @@ learn_from_option = click.option(
     ),
 )
 @click.argument("file")
-@click.option(
-    "--warm-start",
-    "warm_start",
-    metavar="FILE",
-    help="Learn from the trials of a CSV or JSON file, with a column for each parameter and metric.",
-)
-@learn_from_option
-@options.features
-@options.checkpoint
-@again.choice_options
-@options.detach
-@options.data_dir
-@options.namespace
 @options.config
 @options.containers
-@options.claims
-@options.place
-@click.option("--server", metavar="URL", help="Have this server run it, and watch it from here.")
-@options.token
-@options.cluster
-@options.log_to
-@options.output("json", "yaml")
-@options.quiet
-@options.verbose
-def run(
-    file: str,
-    warm_start: str | None,
-    learn_from: tuple[str, ...],
-    annotations: dict[str, str],
-    choice: Choice,
-    detach: bool,
-    data_dir: Path | None,
-    namespace: str | None,
-    config: Path | None,
-    containers: str | None,
-    claim: dict[str, str],
-    slurm: tuple[str, ...] | None,
-    server: str | None,
-    token: str | None,
-    cluster: options.Cluster,
-    form: str | None,
-    quiet: bool,
-    verbose: int,
-) -> int:
+@run_options
+def run(file: str, config: Path | None, containers: str | None, shared: RunOptions) -> int:
     """Run an experiment on this machine, to its end.
 
     Shows a live table on a terminal and plain lines otherwise; with -o, standard output holds only the final object.
@@ -125,48 +173,34 @@ def run(
     The exit code is 0 when the experiment succeeded, 1 when it failed, 2 when the file is wrong, 3 when one that has
     ended changed since and none of these options is given, 130 after Ctrl-C.
     """
-    from katib.service.tuning.submission import check_runs_by_itself
-
-    options.set_up_logging(verbose, quiet=quiet, says_sentences=True)
-    if cluster:
-        refuse_beside_cluster()
-
-    def run_one(document: FileText) -> int:
-        wanted = again.Wanted(document, namespace, choice, form=form, quiet=quiet)
-        if cluster:
-            return run_in_cluster(wanted, cluster)
-        try:
-            check_runs_by_itself(document)
-        except InvalidError as error:
-            return again.wrong(error, document.source)
-        if server is not None:
-            return run_at_server(server, options.Target(server, token, data_dir, namespace, verbose, cluster), wanted)
-        return run_here(wanted, again.Here(data_dir, config, containers, slurm, detach=detach))
-
-    whole, code = FileText(*options.read_file(file)), 0
+    target, whole, code = shared.prepare(), FileText(*options.read_file(file)), 0
     try:
-        found = with_claims(whole, claim).experiments()
+        found = with_claims(whole, shared.claim).experiments()
     except InvalidError as error:
         return again.wrong(error, whole.source)
     for one in found:
-        ended = run_one(with_annotations(with_earlier(one, warm_start, learn_from), annotations))
+        wanted = again.Wanted(
+            shared.complete(one), shared.namespace, shared.choice, form=shared.form, quiet=shared.quiet
+        )
+        here = again.Here(shared.data_dir, config, containers, shared.slurm, detach=shared.detach)
+        ended = run_anywhere(wanted, target, here)
         code = code or ended
         if ended in (INTERRUPTED, failures.BAD_INPUT):
             return ended
     return code
 
 
-def with_earlier(file: FileText, warm_start: str | None, learn_from: Sequence[str]) -> FileText:
-    """Return an experiment file with the earlier trials of another file, and with experiments to learn from."""
-    if warm_start is None and not learn_from:
-        return file
-    from katib.service.tuning.earlier_files import with_earlier_experiments, with_earlier_trials
+def run_anywhere(wanted: again.Wanted, target: options.Target, here: again.Here) -> int:
+    """Run an experiment in a cluster, at a server, or on this machine; return the exit code."""
+    from katib.service.tuning.submission import check_runs_by_itself
 
-    if warm_start is not None:
-        file = with_earlier_trials(file, *options.read_file(warm_start))
-    if NOTHING in learn_from:
-        return with_annotations(file, {LEARNS_FROM_ANNOTATION: NOTHING})
-    return with_earlier_experiments(file, learn_from) if learn_from else file
+    try:
+        check_runs_by_itself(wanted.file)
+    except InvalidError as error:
+        return again.wrong(error, wanted.file.source)
+    if target.cluster:
+        return _run_in_cluster(wanted, target.cluster)
+    return run_here(wanted, here) if target.server is None else _run_at_server(target.server, target, wanted)
 
 
 class _ServerStartedError(Exception):
@@ -203,7 +237,7 @@ def run_here(wanted: again.Wanted, here: again.Here) -> int:
         return run_here(wanted, here)
 
 
-def run_at_server(url: str, target: options.Target, wanted: again.Wanted) -> int:
+def _run_at_server(url: str, target: options.Target, wanted: again.Wanted) -> int:
     """Have a server that was named run an experiment, and watch it from here; return the exit code."""
     from katib.doors.cli.connection import connect
 
@@ -289,23 +323,14 @@ def _run_at(service: TuningService, url: str, wanted: again.Wanted, place: str) 
     return _end(run, wanted, place, lambda e, where: left_at_server_line(e, url, run.progress.done, where))
 
 
-def refuse_beside_cluster() -> None:
-    """Refuse options that have no meaning where a cluster runs the experiment."""
-    options.refuse_beside(
-        "a cluster", "checkpoint", "claim", "data_dir", "server", "token", *_OF_AN_ENGINE, *_HERE_ONLY
-    )
-
-
-def run_in_cluster(wanted: again.Wanted, cluster: options.Cluster) -> int:
+def _run_in_cluster(wanted: again.Wanted, cluster: options.Cluster) -> int:
     """Have a cluster run an experiment, and watch it from here; return the exit code."""
     from katib.doors.cli.connection import open_cluster
     from katib.doors.cli.run.following import Interrupt, Run
-    from katib.service.tuning.submission import check_runs_by_itself
 
     interrupt, file = Interrupt(), wanted.file
     with open_cluster(cluster) as opened:
         try:
-            check_runs_by_itself(file)
             namespace = wanted.namespace or opened.namespace
             submission = opened.service.submit(file, source=file.source, namespace=namespace)
         except InvalidError as error:
