@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import builtins
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -177,15 +175,10 @@ def test_a_server_can_answer_for_a_cluster(tmp_path: Path) -> None:
 def test_a_missing_package_is_named_with_the_extra_that_brings_it(
     katib: Katib, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "katib.places.cluster.access.tuning_service", raising=False)
-    import_: Callable[..., object] = builtins.__import__
+    def without_kubernetes(_name: str) -> ModuleType:
+        raise ModuleNotFoundError("No module named 'kubernetes'", name="kubernetes")
 
-    def without_kubernetes(name: str, *arguments: object, **options: object) -> object:
-        if name == "katib.places.cluster.access.tuning_service":
-            raise ModuleNotFoundError("No module named 'kubernetes'", name="kubernetes")
-        return import_(name, *arguments, **options)
-
-    monkeypatch.setattr(builtins, "__import__", without_kubernetes)
+    monkeypatch.setattr("katib.places.cluster.import_module", without_kubernetes)
     result = katib("get", "--context", "c")
 
     assert result.code == 2
