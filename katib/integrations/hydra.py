@@ -23,7 +23,7 @@ from katib.model.names import name_of_title
 from katib.sdk import reporting, search
 from katib.sdk.asking import AskedTrial, StopTrial
 from katib.sdk.creating import create
-from katib.sdk.forking import InProcessRunner, JobOutcome, Readings, Runner, evaluate, forked_slots
+from katib.sdk.forking import CallOutcome, InProcessRunner, Readings, Runner, evaluate, forked_slots
 from katib.sdk.results import TuneResult
 from katib.sdk.search import Parameter
 from katib.service.drafting import same_here
@@ -98,17 +98,17 @@ def search_with(sweeper: Sweep, arguments: Sequence[str]) -> TuneResult:
     directory.mkdir(parents=True, exist_ok=True)
     OmegaConf.save(sweeper.config, directory / "multirun.yaml")
 
-    def run(job: tuple[Sequence[str], int]) -> JobOutcome:
+    def run(job: tuple[Sequence[str], int]) -> CallOutcome:
         assert sweeper.launcher is not None
         overrides, index = job
         (returned,) = sweeper.launcher.launch([overrides], initial_job_idx=index)
         try:
-            return JobOutcome(values_of(returned.return_value, names))
+            return CallOutcome(values_of(returned.return_value, names))
         except StopTrial:
             raise
         except Exception as error:  # noqa: BLE001 - whatever the job raises fails its trial
             _LOG.warning("job %d failed", index, exc_info=error)
-            return JobOutcome({}, f"{type(error).__name__}: {error}")
+            return CallOutcome({}, f"{type(error).__name__}: {error}")
 
     numbers = count()
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Self, SupportsFloat, SupportsIndex, TypeV
 from katib.errors import KatibError
 from katib.model.types import Experiment as StoredExperiment
 from katib.model.types import Trial
-from katib.sdk.homes import PATIENCE_SECONDS, Home, Place
+from katib.sdk.homes import PATIENCE_SECONDS, ExperimentHome, ExperimentPlace
 from katib.sdk.reporting import metric_texts, step_number
 from katib.sdk.results import TuneResult, read_result
 from katib.service.drafting import takes_its_arguments
@@ -214,10 +214,10 @@ class Experiment:
 
     def __init__(
         self,
-        home: Home,
+        home: ExperimentHome,
         stored: StoredExperiment,
         value: Callable[[str, str], Any],
-        place: Place,
+        place: ExperimentPlace,
         *,
         lease_seconds: float = LEASE_SECONDS,
     ) -> None:

@@ -12,7 +12,7 @@ from katib.model.names import LOST_LEASES_ANNOTATION
 from katib.model.types import API_VERSION
 from katib.model.types import Experiment as StoredExperiment
 from katib.sdk.asking import LEASE_SECONDS, Experiment
-from katib.sdk.homes import Place, open_home
+from katib.sdk.homes import ExperimentPlace, open_home
 from katib.sdk.python_words import check_arguments
 from katib.sdk.search import Parameter
 from katib.sdk.spec import Bounds, document_of, search_spec, without_none
@@ -102,7 +102,7 @@ def create(
     }
     arguments = {**search, "parameters": parameters, "max_trials": max_trials, "parallel": parallel, "restart": restart}
     check_arguments(parameters, {**arguments, "data_dir": data_dir}, takes_constants=False)
-    place = Place(data_dir, server, namespace)
+    place = ExperimentPlace(data_dir, server, namespace)
     spec = search_spec(parameters, **search)
     names = list(objectives or [objective])
     # The value at the end counts, whatever was reported before.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from katib.figures.catalogue import check_choice, compare, draw, figure_named
 from katib.figures.data import FigureOptions
 from katib.figures.reading import read_experiment, with_curves
-from katib.sdk.homes import Place, open_service
+from katib.sdk.homes import ExperimentPlace, open_service
 from katib.service.tuning.titles import namespace_in_use
 
 if TYPE_CHECKING:
@@ -23,11 +23,13 @@ class KeptExperiment(Protocol):
         """Name of the experiment."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ExperimentPlace:
         """Where it is kept."""
 
 
-def draw_figure(name: str, experiment: str | KeptExperiment, choice: FigureOptions, place: Place) -> go.Figure:
+def draw_figure(
+    name: str, experiment: str | KeptExperiment, choice: FigureOptions, place: ExperimentPlace
+) -> go.Figure:
     """Return a figure of an experiment, given by its name or by a result of `katib.tune`.
 
     Raises:
@@ -43,7 +45,9 @@ def draw_figure(name: str, experiment: str | KeptExperiment, choice: FigureOptio
         return draw(kind, with_curves(service, data, kind, choice), choice)
 
 
-def draw_comparison(experiments: Sequence[str | KeptExperiment], choice: FigureOptions, place: Place) -> go.Figure:
+def draw_comparison(
+    experiments: Sequence[str | KeptExperiment], choice: FigureOptions, place: ExperimentPlace
+) -> go.Figure:
     """Return the figure of several experiments; see `draw_figure`."""
     found = []
     for experiment in experiments:
@@ -53,7 +57,7 @@ def draw_comparison(experiments: Sequence[str | KeptExperiment], choice: FigureO
     return compare(found, choice)
 
 
-def _name_and_place(experiment: str | KeptExperiment, place: Place) -> tuple[str, Place]:
+def _name_and_place(experiment: str | KeptExperiment, place: ExperimentPlace) -> tuple[str, ExperimentPlace]:
     """Return the name and place of an experiment; a result has its own."""
     if isinstance(experiment, str):
         return experiment.removeprefix("experiment/"), place

@@ -32,7 +32,7 @@ _LOOK_SECONDS = 1.0
 Readings = Mapping[str, float]
 
 
-class JobOutcome(NamedTuple):
+class CallOutcome(NamedTuple):
     """The outcome of a job.
 
     Attributes:
@@ -44,14 +44,14 @@ class JobOutcome(NamedTuple):
     failure: str = ""
 
 
-Run = Callable[[Any], JobOutcome]
+Run = Callable[[Any], CallOutcome]
 """Runs a job of any picklable type; raises StopTrial if a report did."""
 
 
 class Runner(Protocol):
     """Runs jobs, one after the other."""
 
-    def run(self, job: Any, report: reporting.Receiver) -> JobOutcome | None:
+    def run(self, job: Any, report: reporting.Receiver) -> CallOutcome | None:
         """Return the outcome of a job; None if `close` ended it, or its process is gone."""
 
     def close(self) -> None:
@@ -64,7 +64,7 @@ class InProcessRunner:
     def __init__(self, run: Run) -> None:
         self._run = run
 
-    def run(self, job: Any, report: reporting.Receiver) -> JobOutcome:
+    def run(self, job: Any, report: reporting.Receiver) -> CallOutcome:
         """Return the outcome of a job."""
         reporting.have_received_by(report)
         try:
@@ -76,7 +76,7 @@ class InProcessRunner:
         """Do nothing: the job is on the stack."""
 
 
-class Slot:
+class ForkedSlot:
     """Runs jobs in processes that another process forks (`serve_jobs`).
 
     Args:
@@ -89,11 +89,11 @@ class Slot:
         self._end = end
         self._lock = threading.Lock()
 
-    def run(self, job: Any, report: reporting.Receiver) -> JobOutcome | None:
+    def run(self, job: Any, report: reporting.Receiver) -> CallOutcome | None:
         """Return the outcome of a job; None if `close` ended it, or the forking process is gone."""
         with self._lock, suppress(EOFError, OSError):
             self.pipe.send(job)
-            while not isinstance(message := self._received(), JobOutcome):
+            while not isinstance(message := self._received(), CallOutcome):
                 self.pipe.send(_answered(report, *message))
             return message
         return None
@@ -113,13 +113,13 @@ class Slot:
             self.pipe.close()
 
 
-def forked_slots(run: Run, count: int) -> list[Slot]:
+def forked_slots(run: Run, count: int) -> list[ForkedSlot]:
     """Return slots that are forks of this program, which has no threads yet."""
-    slots: list[Slot] = []
+    slots: list[ForkedSlot] = []
     for _ in range(count):
         pipe, theirs = _FORKS.Pipe()
         inherited = [*(slot.pipe for slot in slots), pipe]
-        slots.append(Slot(pipe, partial(_end, fork_slot(theirs, inherited, run))))
+        slots.append(ForkedSlot(pipe, partial(_end, fork_slot(theirs, inherited, run))))
         theirs.close()
     return slots
 
@@ -179,10 +179,10 @@ def serve_jobs(pipe: Connection, inherited: Sequence[Connection], run: Run) -> N
                 raise
             ours.close()
             job.join()
-            pipe.send(outcome or JobOutcome({}, f"its process ended with exit code {job.exitcode}"))
+            pipe.send(outcome or CallOutcome({}, f"its process ended with exit code {job.exitcode}"))
 
 
-def _relayed(job: Connection, pipe: Connection, sentinel: int) -> JobOutcome | None:
+def _relayed(job: Connection, pipe: Connection, sentinel: int) -> CallOutcome | None:
     """Forward messages of a job, and the answers back, until it ends; return its outcome, or None without one."""
     while True:
         ready = wait([job, pipe, sentinel])
@@ -193,7 +193,7 @@ def _relayed(job: Connection, pipe: Connection, sentinel: int) -> JobOutcome | N
                 message = job.recv()
             except EOFError:
                 return None
-            if isinstance(message, JobOutcome):
+            if isinstance(message, CallOutcome):
                 return message
             pipe.send(message)
         else:
@@ -215,11 +215,11 @@ def _run_job(pipe: Connection, inherited: Sequence[Connection], run: Run, job: A
     pipe.send(_outcome(run, job))
 
 
-def _outcome(run: Run, job: Any) -> JobOutcome:
+def _outcome(run: Run, job: Any) -> CallOutcome:
     try:
         return run(job)
     except StopTrial:
-        return JobOutcome({})
+        return CallOutcome({})
 
 
 def _answered(report: reporting.Receiver, readings: Readings, step: int | None) -> str:
@@ -282,7 +282,7 @@ def _report(trial: AskedTrial, readings: Readings, step: int | None) -> None:
     trial.report(readings, step=step)
 
 
-def _tell(trial: AskedTrial, outcome: JobOutcome) -> None:
+def _tell(trial: AskedTrial, outcome: CallOutcome) -> None:
     if trial.has_ended:
         return
     if outcome.failure:

@@ -39,7 +39,7 @@ _RETRIES = Backoff(0.05, 5.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ExperimentPlace:
     """The place of an experiment.
 
     Attributes:
@@ -53,7 +53,7 @@ class Place:
     namespace: str = DEFAULT_NAMESPACE
 
 
-class Home:
+class ExperimentHome:
     """A service for experiments whose trials this program evaluates. Thread-safe; close it after its last use.
 
     Args:
@@ -62,7 +62,7 @@ class Home:
         host: The place to find the next home if this is the engine of another program, and ends with it.
     """
 
-    def __init__(self, service: TuningService, opened: ExitStack, host: Place | None = None) -> None:
+    def __init__(self, service: TuningService, opened: ExitStack, host: ExperimentPlace | None = None) -> None:
         self.service = service
         self.host = host
         self._opened = opened
@@ -113,7 +113,7 @@ class _Shared:
 
 
 @dataclass(slots=True)
-class _Engines:
+class _ProcessEngines:
     """The engines of this process."""
 
     process: int = field(default_factory=os.getpid)
@@ -121,11 +121,11 @@ class _Engines:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-_engines = _Engines()
+_engines = _ProcessEngines()
 
 
 @contextmanager
-def open_service(place: Place) -> Iterator[TuningService]:
+def open_service(place: ExperimentPlace) -> Iterator[TuningService]:
     """Open the service of experiments for reading.
 
     A named server or data directory, else that of $KATIB_SERVER, else the default server if one of this account runs,
@@ -141,7 +141,7 @@ def open_service(place: Place) -> Iterator[TuningService]:
 
 
 @contextmanager
-def _opened(place: Place) -> Iterator[TuningService]:
+def _opened(place: ExperimentPlace) -> Iterator[TuningService]:
     """Open the service of experiments, as `open_service`."""
     from katib.doors.rest.notes import account_directory, note_of
 
@@ -160,7 +160,7 @@ def _opened(place: Place) -> Iterator[TuningService]:
     yield open_offline(directory)
 
 
-def open_home(place: Place) -> Home:
+def open_home(place: ExperimentPlace) -> ExperimentHome:
     """Open a home for experiments whose trials this program evaluates.
 
     A named server or data directory; else the server of $KATIB_SERVER; else the one of the data directory, or the
@@ -183,8 +183,8 @@ def open_home(place: Place) -> Home:
             server, token = note.url, token or note.token
     with python_words(), ExitStack() as opened:
         if server is not None:
-            return Home(opened.enter_context(_client(server, token)), opened.pop_all())
-        return _home_in(directory, Place(directory, namespace=place.namespace))
+            return ExperimentHome(opened.enter_context(_client(server, token)), opened.pop_all())
+        return _home_in(directory, ExperimentPlace(directory, namespace=place.namespace))
 
 
 def say_what_is_waited_for(directory: Path, waiting: str) -> None:
@@ -193,7 +193,7 @@ def say_what_is_waited_for(directory: Path, waiting: str) -> None:
     sys.stderr.write(f"{waiting}, which works in {directory}; {ways}\n")
 
 
-def _named(place: Place) -> tuple[Path, str | None, str | None]:
+def _named(place: ExperimentPlace) -> tuple[Path, str | None, str | None]:
     """Return the data directory, the server and the token that a place or the environment names."""
     if place.server is not None and place.data_dir is not None:
         raise invalid("server", "it is given beside data_dir", "give one of them", "plot-place")
@@ -207,23 +207,25 @@ def _client(server: str, token: str | None = None, *, socket: str = "") -> Abstr
     return HttpTuningService(server, token, socket=socket)
 
 
-def _home_in(directory: Path, place: Place) -> Home:
+def _home_in(directory: Path, place: ExperimentPlace) -> ExperimentHome:
     """Open the engine of this process in a data directory, or the one of another program there."""
     from katib.doors.rest.door import reached_door
     from katib.doors.rest.notes import running_servers
     from katib.places.machine import HeldError, in_turn
 
-    def attempt() -> Home:
+    def attempt() -> ExperimentHome:
         with ExitStack() as opened:
             try:
-                return Home(opened.enter_context(_engine_of(directory)).service, opened.pop_all())
+                return ExperimentHome(opened.enter_context(_engine_of(directory)).service, opened.pop_all())
             except HeldError:
                 if (note := next(iter(running_servers(directory)), None)) is not None:
-                    return Home(opened.enter_context(_client(note.url, note.token)), opened.pop_all())
+                    return ExperimentHome(opened.enter_context(_client(note.url, note.token)), opened.pop_all())
                 door = opened.enter_context(reached_door(directory))
                 if door is None:
                     raise
-                return Home(opened.enter_context(_client("http://localhost", socket=door)), opened.pop_all(), place)
+                return ExperimentHome(
+                    opened.enter_context(_client("http://localhost", socket=door)), opened.pop_all(), place
+                )
 
     return in_turn(attempt, partial(say_what_is_waited_for, directory))
 
@@ -250,7 +252,7 @@ def _engine_of(directory: Path) -> Iterator[Engine]:
 def _enter(directory: Path) -> _Shared:
     global _engines  # noqa: PLW0603 - of this process
     if _engines.process != os.getpid():  # the engines of a parent are not ours
-        _engines = _Engines()
+        _engines = _ProcessEngines()
     with _engines.lock:
         shared = _engines.by_directory.get(directory)
         if shared is None:

@@ -11,7 +11,7 @@ from typing import Any
 from katib.errors import NotFoundError
 from katib.model.types import Experiment
 from katib.sdk.asking import Experiment as AskedExperiment
-from katib.sdk.homes import Place, open_home, open_service
+from katib.sdk.homes import ExperimentPlace, open_home, open_service
 from katib.sdk.results import TuneResult, read_result
 from katib.service.drafting import takes_its_arguments
 from katib.service.tuning.reading import typed_value
@@ -56,7 +56,7 @@ def open_experiment(
         NotFoundError: The experiment does not exist.
         UnavailableError: No server answers, and there is no data directory.
     """
-    place = Place(data_dir, server, namespace)
+    place = ExperimentPlace(data_dir, server, namespace)
     with open_service(place) as service:
         place = replace(place, namespace=namespace or namespace_in_use(service))
         name = name or next((one.name for one in reversed(service.experiments(place.namespace))), "")

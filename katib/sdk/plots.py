@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from katib.figures.catalogue import COMPARISON, FIGURES, ComparisonKind, FigureKind
 from katib.figures.data import FigureOptions
 from katib.sdk.drawing import draw_comparison, draw_figure
-from katib.sdk.homes import Place
+from katib.sdk.homes import ExperimentPlace
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -59,7 +59,9 @@ def _named(draw: Callable[..., go.Figure], kind: FigureKind | ComparisonKind, fi
 
     def figure(*args: Any, **kwargs: Any) -> go.Figure:
         bound = signature.bind(*args, **kwargs)
-        place = Place(**{"namespace": ""} | {name: value for name, value in bound.kwargs.items() if name in PLACE})
+        place = ExperimentPlace(
+            **{"namespace": ""} | {name: value for name, value in bound.kwargs.items() if name in PLACE}
+        )
         chosen = {name: value for name, value in bound.kwargs.items() if name in ARGUMENTS}
         return draw(
             bound.args[0], FigureOptions(**{n: v if isinstance(v, str) else tuple(v) for n, v in chosen.items()}), place

@@ -12,7 +12,7 @@ from katib.errors import KatibError
 from katib.model.metrics import parse_value
 from katib.model.types import Experiment, Trial
 from katib.model.wording import number_text
-from katib.sdk.homes import Place
+from katib.sdk.homes import ExperimentPlace
 from katib.service.tuning.reading import (
     assignments_of,
     failure_of,
@@ -88,7 +88,7 @@ class TuneResult:
     objectives: Mapping[str, str]
     trials: tuple[TrialResult, ...]
     pareto: tuple[TrialResult, ...] = ()
-    place: Place = field(default_factory=Place)
+    place: ExperimentPlace = field(default_factory=ExperimentPlace)
     nothing: str = ""
     _best: TrialResult | None = None
 
@@ -191,7 +191,7 @@ class TuneResult:
 
 
 def read_result(
-    service: TuningService, experiment: Experiment, value: Callable[[str, str], Any], place: Place
+    service: TuningService, experiment: Experiment, value: Callable[[str, str], Any], place: ExperimentPlace
 ) -> TuneResult:
     """Return the result of an experiment so far.
 
@@ -226,7 +226,9 @@ def read_result(
     )
 
 
-def _nothing(service: TuningService, experiment: Experiment, trials: Sequence[TrialResult], place: Place) -> str:
+def _nothing(
+    service: TuningService, experiment: Experiment, trials: Sequence[TrialResult], place: ExperimentPlace
+) -> str:
     """Return the reason why no trial is the best."""
     failed = state_of(experiment) == "Failed"
     none = infeasible_words(experiment) or f"none of {len(trials)} trials brought a value"

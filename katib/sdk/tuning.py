@@ -25,7 +25,7 @@ from katib.model.types import API_VERSION, Experiment
 from katib.places.machine import in_turn, open_engine
 from katib.sdk.asking import Experiment as AskedExperiment
 from katib.sdk.forking import evaluate
-from katib.sdk.homes import Home, Place, engine_here, say_what_is_waited_for
+from katib.sdk.homes import ExperimentHome, ExperimentPlace, engine_here, say_what_is_waited_for
 from katib.sdk.notebook import ProgressBar, in_notebook
 from katib.sdk.payload import Payload, check_defaults, takes_mapping
 from katib.sdk.python_words import check_arguments, shortened
@@ -201,7 +201,7 @@ def tune(
         except KeyboardInterrupt:
             _stop(running, name, root, url=url, verbose=verbose)
             raise
-        place = Place(root.absolute())
+        place = ExperimentPlace(root.absolute())
         result = read_result(service, final, lambda key, text: space[key].value(text), place)
         if result.nothing or state_of(final) == "Failed":
             reason = f"{name}: {result.reason}{last_words(service, result.trials, place.namespace, result.reason)}"
@@ -407,9 +407,9 @@ def _evaluated(
         TuneError: The process has ended.
     """
     slots = warm_slots(file, preload, stored.spec.parallel_trial_count or 1)
-    place = Place(file.parent.parent)
+    place = ExperimentPlace(file.parent.parent)
     experiment = AskedExperiment(
-        Home(service, ExitStack()),
+        ExperimentHome(service, ExitStack()),
         stored,
         lambda key, text: payload.parameters[key].value(text),
         place,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from katib.sdk.asking import StopTrial
-from katib.sdk.forking import JobOutcome, Slot, end_with_children, fork_slot
+from katib.sdk.forking import CallOutcome, ForkedSlot, end_with_children, fork_slot
 from katib.sdk.payload import Payload
 from katib.sdk.trial import called, lacking, lines_of
 from katib.sdk.user_main import as_main
@@ -26,7 +26,7 @@ from katib.sdk.user_main import as_main
 _END_SECONDS = 10.0
 
 
-def warm_slots(file: Path, modules: Sequence[str], count: int) -> list[Slot]:
+def warm_slots(file: Path, modules: Sequence[str], count: int) -> list[ForkedSlot]:
     """Start a warm process and return its slots; it ends with the last of them.
 
     Args:
@@ -43,7 +43,7 @@ def warm_slots(file: Path, modules: Sequence[str], count: int) -> list[Slot]:
     end = partial(_end, process, threading.Lock())
     for _, theirs in pipes:
         theirs.close()
-    return [Slot(ours, end) for ours, _ in pipes]
+    return [ForkedSlot(ours, end) for ours, _ in pipes]
 
 
 def _end(process: subprocess.Popen[bytes], lock: threading.Lock) -> None:
@@ -56,16 +56,16 @@ def _end(process: subprocess.Popen[bytes], lock: threading.Lock) -> None:
             process.wait()
 
 
-def evaluated(payload: Payload, parameters: Mapping[str, Any]) -> JobOutcome:
+def evaluated(payload: Payload, parameters: Mapping[str, Any]) -> CallOutcome:
     """Return the outcome of the function with the parameters of a trial."""
     try:
         metrics = called(payload, {**payload.constants, **parameters})
-        return JobOutcome({}, lacks) if (lacks := lacking(payload, metrics)) else JobOutcome(metrics)
+        return CallOutcome({}, lacks) if (lacks := lacking(payload, metrics)) else CallOutcome(metrics)
     except StopTrial:
         raise
     except Exception as error:  # noqa: BLE001 - whatever the function raises fails its trial
         sys.stderr.write(lines_of(error))
-        return JobOutcome({}, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+        return CallOutcome({}, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
 
 
 def main(argv: Sequence[str]) -> None:

@@ -98,8 +98,8 @@ def _page(service: TuningService, data: ExperimentData) -> bytes:
 
 
 def _table(data: ExperimentData, form: str) -> bytes:
-    from katib.doors.ui.downloads import FileFormat, write_trials
+    from katib.doors.ui.downloads import DownloadFormat, write_trials
     from katib.doors.ui.trial_table import TableQuery, chosen_rows
 
     rows, columns = chosen_rows(data.trials, TableQuery())
-    return b"".join(write_trials(FileFormat(form), data.trials, columns, rows))
+    return b"".join(write_trials(DownloadFormat(form), data.trials, columns, rows))

@@ -24,7 +24,7 @@ _PART_ROWS = 2_000
 _PARQUET_ROWS = 20_000
 
 
-class FileFormat(StrEnum):
+class DownloadFormat(StrEnum):
     """The format of a file."""
 
     CSV = "csv"
@@ -33,19 +33,21 @@ class FileFormat(StrEnum):
 
 
 MEDIA_TYPES = {
-    FileFormat.CSV: "text/csv; charset=utf-8",
-    FileFormat.JSON: "application/json",
-    FileFormat.PARQUET: "application/vnd.apache.parquet",
+    DownloadFormat.CSV: "text/csv; charset=utf-8",
+    DownloadFormat.JSON: "application/json",
+    DownloadFormat.PARQUET: "application/vnd.apache.parquet",
 }
 
 
-def write_trials(form: FileFormat, table: TrialTable, columns: Sequence[TableColumn], rows: Rows) -> Iterator[bytes]:
+def write_trials(
+    form: DownloadFormat, table: TrialTable, columns: Sequence[TableColumn], rows: Rows
+) -> Iterator[bytes]:
     """Return the parts of a file of some trials.
 
     Raises:
         InvalidError: The format needs a package that is not installed.
     """
-    if form is FileFormat.PARQUET and find_spec("pyarrow") is None:
+    if form is DownloadFormat.PARQUET and find_spec("pyarrow") is None:
         remedy = "install katib[files] where this program runs, or take csv or json"
         raise invalid("format", "parquet takes the package pyarrow, which is not installed", remedy, "download-parquet")
     return _WRITERS[form](table, columns, rows)
@@ -109,10 +111,10 @@ def _write_parquet(table: TrialTable, columns: Sequence[TableColumn], rows: Rows
 
 
 _Write = Callable[[TrialTable, Sequence[TableColumn], Rows], Iterator[bytes]]
-_WRITERS: dict[FileFormat, _Write] = {
-    FileFormat.CSV: _write_csv,
-    FileFormat.JSON: _write_json,
-    FileFormat.PARQUET: _write_parquet,
+_WRITERS: dict[DownloadFormat, _Write] = {
+    DownloadFormat.CSV: _write_csv,
+    DownloadFormat.JSON: _write_json,
+    DownloadFormat.PARQUET: _write_parquet,
 }
 
 

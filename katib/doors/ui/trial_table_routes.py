@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, StreamingResponse
 
 from katib.doors.rest.routing import Name, Namespace, Service
-from katib.doors.ui.downloads import MEDIA_TYPES, FileFormat, write_trials
+from katib.doors.ui.downloads import MEDIA_TYPES, DownloadFormat, write_trials
 from katib.doors.ui.rendering import render
 from katib.doors.ui.tables import Tables, Viewer
 from katib.doors.ui.trial_table import MOST_ROWS, TableQuery, chosen_rows, page_of
@@ -75,7 +75,7 @@ def trial_table_routes(tables: Tables) -> APIRouter:
 
     @router.get("/trials.{form}")
     def download(
-        service: Service, user: Viewer, namespace: Namespace, name: Name, form: FileFormat, query: Asked
+        service: Service, user: Viewer, namespace: Namespace, name: Name, form: DownloadFormat, query: Asked
     ) -> StreamingResponse:
         """Answer with a file of all matching trials, with the chosen columns, or all."""
         table = tables.table(service, user, namespace, name)

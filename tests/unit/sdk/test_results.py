@@ -14,7 +14,7 @@ import katib
 from katib.doors.cli import options
 from katib.errors import InvalidError
 from katib.sdk import homes, search
-from katib.sdk.homes import Place
+from katib.sdk.homes import ExperimentPlace
 from katib.sdk.results import TrialResult, TuneResult
 
 BEST = TrialResult("demo-b", "Succeeded", {"lr": 0.125, "act": "relu"}, 0.9, {"accuracy": 0.9}, {"loss": 0.25})
@@ -28,7 +28,7 @@ def result(**more: Any) -> TuneResult:
         "reason": "done",
         "objectives": {"accuracy": "maximize"},
         "trials": (OTHER, BEST, FAILED),
-        "place": Place(Path("data")),
+        "place": ExperimentPlace(Path("data")),
         "_best": BEST,
     }
     return TuneResult(**{**fields, **more})
