@@ -231,7 +231,14 @@ def test_an_interrupted_line_goes_on_when_it_is_repeated(directory: Path) -> Non
     [
         ("-p x=3..1 --minimize loss -- true", "-p x: goes from 3 down to 1; write 1..3"),
         ("-p x=1..3 -- true", "which metric? Add --maximize METRIC or --minimize METRIC; see `katib tune --help`"),
-        ("-p x=1..3 --minimize loss", "missing argument '-- COMMAND...'; see `katib tune --help`"),
+        (
+            "-p x=1..3 --minimize loss",
+            (
+                "missing argument '-- COMMAND...'; see `katib tune --help`; for example: katib tune -p lr=1e-5..1e-1:log "
+                "-p layers=1..4 -p optimizer=adam,sgd --maximize accuracy "
+                "-- python train.py --lr {lr} --layers {layers} --opt {optimizer}"
+            ),
+        ),
         (
             "-p x=1..3 --maximize loss --minimize loss -- true",
             "--maximize loss contradicts --minimize loss; leave one out",

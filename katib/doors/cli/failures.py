@@ -74,6 +74,9 @@ def show_usage(error: click.UsageError) -> int:
         return BAD_INPUT
     message = error.format_message().rstrip(".")
     hint = f"; see `{error.ctx.command_path} --help`" if error.ctx is not None and ";" not in message else ""
+    if missing is not None and error.ctx is not None and (examples := error.ctx.command.epilog):
+        first = re.sub(r" \\\n +", " ", examples).splitlines()[2]  # behind the mark and the heading
+        hint += f"; for example: {first.strip()}"
     click.echo(f"error: {message[:1].lower()}{message[1:]}{hint}", err=True)
     return BAD_INPUT
 
