@@ -234,8 +234,8 @@ def test_an_interrupted_line_goes_on_when_it_is_repeated(directory: Path) -> Non
         (
             "-p x=1..3 --minimize loss",
             (
-                "missing argument '-- COMMAND...'; see `katib tune --help`; for example: katib tune -p lr=1e-5..1e-1:log "
-                "-p layers=1..4 -p optimizer=adam,sgd --maximize accuracy "
+                "missing argument '-- COMMAND...'; see `katib tune --help`; for example: katib tune "
+                "-p lr=1e-5..1e-1:log -p layers=1..4 -p optimizer=adam,sgd --maximize accuracy "
                 "-- python train.py --lr {lr} --layers {layers} --opt {optimizer}"
             ),
         ),
