@@ -16,7 +16,7 @@ import pytest
 
 from katib.engine.runtime.objects import Key, Kind, Object
 from katib.engine.stores.memory import MemoryStore
-from katib.places.machine.containers import Choice, choose
+from katib.places.machine.containers import RuntimeChoice, choose
 from katib.places.machine.findings import Findings
 from katib.places.machine.jobs.batch.job import JOB
 from katib.places.machine.jobs.kind import NewPod, ObservedJob, Plan, PodStart, Wiring
@@ -358,7 +358,7 @@ class Pairs:
 
 
 def test_a_network_that_cannot_be_made_fails_its_job_at_once(tmp_path: Path, runtime: Installed) -> None:
-    images = choose(Choice(runtime.program), {**os.environ, **runtime.variables}, tmp_path)
+    images = choose(RuntimeChoice(runtime.program), {**os.environ, **runtime.variables}, tmp_path)
     assert images is not None
     broken = replace(images.prepared(), labels={"": ""}, path="/bin/false")
     with home(tmp_path, machine={"images": broken}, store=MemoryStore({PAIR}), kinds=(Pairs(),)) as boxed:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from katib.places.machine.containers import Choice, choose
+from katib.places.machine.containers import RuntimeChoice, choose
 from katib.places.machine.containers.choice import OWNER_LABEL, owner_of
 from tests.support import podman
 from tests.support.local_jobs import PRIMARY, Home, home
@@ -21,7 +21,7 @@ def home_of_boxes(
     root: Path, runtime: Installed, *, machine: Mapping[str, Any] = MappingProxyType({}), **options: Any
 ) -> Iterator[Home]:
     """Run a runner that leaves no container behind."""
-    images = choose(Choice(runtime.program), {**os.environ, **runtime.variables}, root)
+    images = choose(RuntimeChoice(runtime.program), {**os.environ, **runtime.variables}, root)
     images = images.prepared() if images is not None else None
     with home(root, machine={"images": images, **machine}, **options) as opened:
         yield opened

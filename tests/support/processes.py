@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from katib.places.machine.processes import proc
 from katib.places.machine.processes.client import Processes
-from katib.places.machine.processes.handle import Command, Exit, ProcessHandle
+from katib.places.machine.processes.handle import Command, ProcessExit, ProcessHandle
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 from tests.support.warm import popen
 
@@ -110,9 +110,9 @@ class Started:
     """A process under test."""
 
     handle: ProcessHandle
-    ended: Future[Exit]
+    ended: Future[ProcessExit]
 
-    def wait(self) -> Exit:
+    def wait(self) -> ProcessExit:
         """Return how it ended."""
         return self.ended.result(PATIENCE_SECONDS)
 
@@ -125,7 +125,7 @@ def start(
     output: Path = Path(os.devnull),
 ) -> Started:
     """Start a program with its output in a file."""
-    ended: Future[Exit] = Future()
+    ended: Future[ProcessExit] = Future()
     fd = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
         handle = processes.spawn(

@@ -132,14 +132,14 @@ def validate_document(
     from katib.engine.algorithm_services.config import ServicesConfig, read_config
     from katib.places.machine.admission import HostCapacity
     from katib.places.machine.admission.host import of_slurm
-    from katib.places.machine.containers import Choice, chosen, runs_images
+    from katib.places.machine.containers import RuntimeChoice, chosen, runs_images
     from katib.places.machine.submission import LocalHome
     from katib.service.tuning.service import DEFAULT_NAMESPACE
     from katib.service.tuning.submission import Gate, StoredObjects
 
     settings = ServicesConfig() if config is None else read_config(config)
     choice, host = chosen(containers, settings), HostCapacity.detect()
-    in_images, in_slurm = runs_images(choice, os.environ), choice in {Choice.PYXIS, Choice.APPTAINER}
+    in_images, in_slurm = runs_images(choice, os.environ), choice in {RuntimeChoice.PYXIS, RuntimeChoice.APPTAINER}
     host = replace(of_slurm(host) if in_slurm else host, runs_images=in_images, names_pods=in_images and not in_slurm)
     gate = Gate(Catalog(settings.infos()), LocalHome(host), StoredObjects(None, knows_experiments=False))
     admitted = gate.check(document, source=source, namespace=namespace or DEFAULT_NAMESPACE)

@@ -19,13 +19,15 @@ from katib.places.machine.pods.images import NodeImages
 from katib.places.machine.trials.log_access import LOOPBACK_HOST
 
 if TYPE_CHECKING:
-    from katib.places.machine.containers.choice import Runtime
+    from katib.places.machine.containers.choice import ContainerRuntime
     from katib.places.machine.slurm.admission import SlurmGate
 
 NOTE_FILE: Final = "containers.json"
 """Note of the runtime of images that an engine uses."""
 
-_CHOOSE: Final[Loadable[Callable[..., Runtime | None]]] = Loadable("katib.places.machine.containers.choice:choose")
+_CHOOSE: Final[Loadable[Callable[..., ContainerRuntime | None]]] = Loadable(
+    "katib.places.machine.containers.choice:choose"
+)
 _KEEP_CLEAN: Final[Loadable[Callable[..., AbstractContextManager[None]]]] = Loadable(
     "katib.places.machine.containers.choice:keep_clean"
 )
@@ -77,7 +79,7 @@ class Site:
         return None
 
     @cached_property
-    def images(self) -> Runtime | None:
+    def images(self) -> ContainerRuntime | None:
         """The runtime of the images of trials on this machine; None: they run as processes.
 
         Raises:
@@ -122,7 +124,7 @@ class Site:
         """Return whether a pod with these annotations starts from our environment. Raises InvalidError."""
         return always_inherits(annotations)
 
-    def cleaning(self, directory: Path, images: Runtime | None) -> AbstractContextManager[Any]:
+    def cleaning(self, directory: Path, images: ContainerRuntime | None) -> AbstractContextManager[Any]:
         """Return a context that removes containers: of earlier engines on entering, of this one at its end.
 
         Args:

@@ -18,7 +18,7 @@ from katib.errors import ERROR_CODES
 from katib.figures.catalogue import COMPARISON, FIGURES
 from katib.model.configuration import read_configuration
 from katib.places.machine import validate_document
-from katib.places.machine.admission.check import FIELDS, Effect
+from katib.places.machine.admission.check import FIELDS, FieldEffect
 from tests.support.page_routes import rest_paths
 from tools.reference_pages import pages as reference_pages
 
@@ -170,7 +170,7 @@ def test_every_field_variable_and_annotation_is_in_the_docs_and_in_the_code() ->
 def test_the_table_of_a_job_puts_no_field_into_the_wrong_column() -> None:
     """The page gives the fields that matter; `fields.py` has all of them."""
     parts = {"Job": "V1JobSpec", "Pod": "V1PodSpec", "Container": "V1Container", "`env`": "V1EnvVarSource"}
-    columns = (Effect.SUPPORTED, Effect.IGNORED, Effect.REFUSED)
+    columns = (FieldEffect.SUPPORTED, FieldEffect.IGNORED, FieldEffect.REFUSED)
     wrong = []
     for part, kind in parts.items():
         row = re.search(rf"^\| {re.escape(part)} \|(.*)\|$", text_of("reference/configuration.md"), re.MULTILINE)

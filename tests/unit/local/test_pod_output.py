@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from katib.places.machine.pods.log_file import LogFile, LogLimits, log_parts, read_end
-from katib.places.machine.processes.peek import Peek
+from katib.places.machine.processes.peek import PipePeeker
 
 FRAME = "  [bt] ({}) /usr/lib/python3.11/lib-dynload/_ctypes.so(+0xbd9e) [0x7faad10e7d9e]\n"
 TRACE = "".join(map(FRAME.format, range(9)))
@@ -162,7 +162,7 @@ def test_bytes_move_from_a_pipe_to_the_log_as_if_they_were_written(tmp_path: Pat
     limits = LogLimits(max_bytes=limit, max_files=1000)
     written, moved = LogFile(tmp_path / "written.log", limits), LogFile(tmp_path / "moved.log", limits)
     read, write = os.pipe()
-    peek = Peek()
+    peek = PipePeeker()
     written.open()
     moved.open()
     for part in (numbered(3), b"no end ", b"of a line\n" + numbered(2), b"\n\n"):

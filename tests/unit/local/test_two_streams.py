@@ -15,7 +15,7 @@ from katib.places.machine.pods.log_file import LogFile
 from katib.places.machine.pods.loop import Loop
 from katib.places.machine.pods.output import Monitor, Output
 from katib.places.machine.pods.tools import PodTools
-from katib.places.machine.processes.peek import LINE_BYTES, Peek
+from katib.places.machine.processes.peek import LINE_BYTES, PipePeeker
 from metrics_collector.parsers import TextParser
 from tests.support.waiting import eventually
 
@@ -23,7 +23,7 @@ from tests.support.waiting import eventually
 class Container:
     """A log, what a monitor was fed, and the ends at which a program prints."""
 
-    def __init__(self, directory: Path, loop: Loop, peek: Peek | None) -> None:
+    def __init__(self, directory: Path, loop: Loop, peek: PipePeeker | None) -> None:
         self.log = LogFile(directory / "main.log")
         self.log.open()
         self.fed = b""
@@ -59,7 +59,7 @@ class Container:
 def container(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Container]:
     loop = Loop()
     loop.start()
-    with closing(Peek()) as peek:
+    with closing(PipePeeker()) as peek:
         made = Container(tmp_path, loop, peek if request.param == "bytes stay in the pipe" else None)
         yield made
         made.log.close()

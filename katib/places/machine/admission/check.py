@@ -20,7 +20,7 @@ from katib.model.job_kinds import misspelt_kind
 from katib.model.names import DRAFTED_IMAGE
 from katib.model.templates.job_schema import POD_TEMPLATE, check_value, job_schema
 from katib.model.wording import shown
-from katib.places.machine.admission.host import HostCapacity, Machine
+from katib.places.machine.admission.host import CommandEnvironment, HostCapacity
 from katib.places.machine.admission.pod_rules import check_card_share, check_pod_rules, check_requests_together
 from katib.places.machine.findings import Part
 from katib.places.machine.jobs.batch.job import JOB
@@ -29,7 +29,7 @@ from katib.places.machine.jobs.kinds import JobKinds
 from katib.places.machine.jobs.networks import may_be_named
 
 
-class Effect(Enum):
+class FieldEffect(Enum):
     """Treatment of a field."""
 
     SUPPORTED = auto()
@@ -38,7 +38,7 @@ class Effect(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FieldTreatment:
     """Treatment of one field.
 
     Attributes:
@@ -47,7 +47,7 @@ class Verdict:
         remedy: For a refused field.
     """
 
-    effect: Effect
+    effect: FieldEffect
     why: str = ""
     remedy: str = ""
 
@@ -63,19 +63,19 @@ _NO_MODES = "files of a volume get the usual mode here, so start a script with i
 _NOT_SANDBOXED = "processes are not sandboxed here, so it has no effect"
 
 
-def supported(names: str) -> dict[str, Verdict]:
+def supported(names: str) -> dict[str, FieldTreatment]:
     """Return the entries of supported fields, for names separated by spaces."""
-    return dict.fromkeys(names.split(), Verdict(Effect.SUPPORTED))
+    return dict.fromkeys(names.split(), FieldTreatment(FieldEffect.SUPPORTED))
 
 
-def ignored(names: str, why: str) -> dict[str, Verdict]:
+def ignored(names: str, why: str) -> dict[str, FieldTreatment]:
     """Return the entries of fields that are ignored with a notice."""
-    return dict.fromkeys(names.split(), Verdict(Effect.IGNORED, why))
+    return dict.fromkeys(names.split(), FieldTreatment(FieldEffect.IGNORED, why))
 
 
-def refused(names: str, why: str, remedy: str) -> dict[str, Verdict]:
+def refused(names: str, why: str, remedy: str) -> dict[str, FieldTreatment]:
     """Return the entries of refused fields."""
-    return dict.fromkeys(names.split(), Verdict(Effect.REFUSED, why, remedy))
+    return dict.fromkeys(names.split(), FieldTreatment(FieldEffect.REFUSED, why, remedy))
 
 
 WHOLLY_SUPPORTED: Final = frozenset(
@@ -88,7 +88,7 @@ WHOLLY_SUPPORTED: Final = frozenset(
 )
 """Parts with only supported fields."""
 
-Fields = Mapping[str, Mapping[str, Verdict]]
+Fields = Mapping[str, Mapping[str, FieldTreatment]]
 
 FIELDS: Final[Fields] = {
     "V1Job": supported("apiVersion kind metadata spec") | ignored("status", _SET_BY_KATIB),
@@ -340,7 +340,7 @@ def check_job(
             findings.errors += check_value(pod_template, POD_TEMPLATE, pod.path)
             _check_fields(pod, POD_TEMPLATE, fields)
         check_card_share(pod["metadata.annotations"], host)
-        check_pod_rules(pod["spec"], Machine(host, workspace))
+        check_pod_rules(pod["spec"], CommandEnvironment(host, workspace))
     check_requests_together(list(templates.values()), job["spec"], host)
     if isinstance(kind, Composed):
         findings.move(partial(_written_at, kind, template, f"{path}.", tuple(templates)))
@@ -380,10 +380,10 @@ def _check_fields(part: Part, model: str, fields: Fields) -> None:
             continue
         verdict = fields[model][key] if model in fields else None
         type_ = schema[model].fields[key].removeprefix("[]")
-        if verdict is not None and verdict.effect is Effect.IGNORED:
+        if verdict is not None and verdict.effect is FieldEffect.IGNORED:
             if (key, child.value) != ("image", DRAFTED_IMAGE):
                 child.notice(verdict.why)
-        elif verdict is not None and verdict.effect is Effect.REFUSED:
+        elif verdict is not None and verdict.effect is FieldEffect.REFUSED:
             child.error(verdict.why, verdict.remedy, "job-field-unsupported")
         elif type_ in schema:
             _check_fields(child, type_, fields)

@@ -70,7 +70,7 @@ def of_slurm(host: HostCapacity) -> HostCapacity:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class CommandEnvironment:
     """Environment of the commands of a container.
 
     Attributes:

@@ -21,7 +21,7 @@ from katib.model.quantities import parse_quantity
 from katib.model.templates import has_placeholder
 from katib.model.templates.claims import MAPPED_TYPE
 from katib.model.wording import closest, did_you_mean, shown
-from katib.places.machine.admission.host import GIB, HostCapacity, Machine
+from katib.places.machine.admission.host import GIB, CommandEnvironment, HostCapacity
 from katib.places.machine.findings import Part, containers_of, exists, is_directory, is_file, mapping, mapping_at
 from katib.places.machine.pods.environment import Rewriter
 from katib.places.machine.pods.tokens import GPU_RESOURCES, SHARE_ANNOTATION, share_of
@@ -47,7 +47,7 @@ _LARGEST: Final = Decimal(10) ** 24
 _SOURCES: Final = ("configMapKeyRef", "fieldRef", "fileKeyRef", "resourceFieldRef", "secretKeyRef")
 
 
-def check_pod_rules(pod: Part, machine: Machine) -> None:
+def check_pod_rules(pod: Part, machine: CommandEnvironment) -> None:
     """Check a pod's spec.
 
     Args:
@@ -312,7 +312,7 @@ _TEXT_QUOTES: Final = ("\u201c", "\u201d", "\u2018", "\u2019")
 _SERVICE_NAME = re.compile(r"[a-z0-9]\.svc\b")
 
 
-def check_command(container: Part, mounts: Collection[str], machine: Machine) -> None:
+def check_command(container: Part, mounts: Collection[str], machine: CommandEnvironment) -> None:
     """Check the command of a container.
 
     Args:
@@ -348,7 +348,7 @@ def check_command(container: Part, mounts: Collection[str], machine: Machine) ->
         _check_script(words, mounts, directory)
 
 
-def _working_directory(place: Part, mounts: Collection[str], machine: Machine) -> Path | None:
+def _working_directory(place: Part, mounts: Collection[str], machine: CommandEnvironment) -> Path | None:
     """Return the directory of relative paths, None if it is not known yet; check that it exists."""
     if not place.is_given:
         return machine.workspace

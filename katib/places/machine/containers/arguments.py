@@ -25,7 +25,7 @@ _OBEYED = re.compile(
 """Names of variables that the client, or a program started by it, may use itself."""
 
 
-class Program(StrEnum):
+class RuntimeProgram(StrEnum):
     """The client program."""
 
     PODMAN = "podman"
@@ -48,7 +48,7 @@ class Abilities:
 
 
 def run_line(
-    program: Program,
+    program: RuntimeProgram,
     abilities: Abilities,
     run: ImageRun,
     name: str,
@@ -73,7 +73,7 @@ def run_line(
     entrypoint, arguments = run.entrypoint[:1], (*run.entrypoint[1:], *run.arguments)
     words = (
         *("run", "--rm", "--name", name, "--pull", run.pull.value, "--log-driver", "none"),
-        *(("--quiet",) if program is Program.PODMAN else ()),
+        *(("--quiet",) if program is RuntimeProgram.PODMAN else ()),
         *(("--init",) if abilities.init else ()),
         *(("--pidfile", str(pid_file)) if pid_file is not None else ()),
         *_options("--label", (f"{key}={value}" for key, value in sorted({**run.labels, **labels}.items()))),
@@ -92,9 +92,9 @@ def run_line(
     return words, passed
 
 
-def remove_words(program: Program, *names: str) -> tuple[str, ...]:
+def remove_words(program: RuntimeProgram, *names: str) -> tuple[str, ...]:
     """Return the arguments that remove containers and their processes; a missing one is no error."""
-    at_once = ("--time", "0", "--ignore") if program is Program.PODMAN else ()
+    at_once = ("--time", "0", "--ignore") if program is RuntimeProgram.PODMAN else ()
     return ("rm", "--force", "--volumes", *at_once, *names)
 
 
@@ -152,9 +152,9 @@ def _limits(run: ImageRun, abilities: Abilities) -> list[str]:
     return words
 
 
-def _devices(program: Program, gpus: tuple[str, ...]) -> list[str]:
+def _devices(program: RuntimeProgram, gpus: tuple[str, ...]) -> list[str]:
     if not gpus:
         return []
-    if program is Program.DOCKER:  # the quotes are for docker: without them it reads the comma as another option
+    if program is RuntimeProgram.DOCKER:  # the quotes are for docker: without them it reads the comma as another option
         return ["--gpus", f'"device={",".join(gpus)}"']
     return _options("--device", (f"nvidia.com/gpu={gpu}" for gpu in gpus))

@@ -7,7 +7,7 @@ label are leftovers when an engine opens.
 The guard of a killed engine removes them at once with `removal_script`. Another engine may run by then, so the script
 selects by the label of its own engine.
 
-`Runtime` is the runtime as pods use it. Implements `katib.places.machine.pods.images.ImageRuntime`.
+`ContainerRuntime` is the runtime as pods use it. Implements `katib.places.machine.pods.images.ImageRuntime`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from katib.errors import TerminalError
 from katib.model.files.private_directories import make_below
 from katib.places.machine.containers.arguments import (
     Abilities,
-    Program,
+    RuntimeProgram,
     list_words,
     remove_words,
     run_line,
@@ -44,8 +44,8 @@ from katib.places.machine.processes.handle import SpawnError
 _log = logging.getLogger(__name__)
 
 _INFO_SECONDS = 30.0
-_PACKAGES = {Program.PODMAN: "podman", Program.DOCKER: "docker.io"}
-_FORMATS = {Program.PODMAN: "json", Program.DOCKER: "{{json .}}"}
+_PACKAGES = {RuntimeProgram.PODMAN: "podman", RuntimeProgram.DOCKER: "docker.io"}
+_FORMATS = {RuntimeProgram.PODMAN: "json", RuntimeProgram.DOCKER: "{{json .}}"}
 _PODMAN_INITS = (
     "/usr/libexec/podman/catatonit",
     "/usr/local/libexec/podman/catatonit",
@@ -70,7 +70,7 @@ _NOTES = "run/containers"
 """Subdirectory of the data directory, invisible to containers."""
 
 
-class Choice(StrEnum):
+class RuntimeChoice(StrEnum):
     """Value of the option `--containers`."""
 
     AUTO = "auto"
@@ -81,37 +81,37 @@ class Choice(StrEnum):
     APPTAINER = "apptainer"
 
 
-def chosen(said: str | None, config: ServicesConfig) -> Choice:
+def chosen(said: str | None, config: ServicesConfig) -> RuntimeChoice:
     """Return the choice of the command line or the environment, or else of the configuration."""
-    return Choice(said or config.containers or Choice.NEVER)
+    return RuntimeChoice(said or config.containers or RuntimeChoice.NEVER)
 
 
-def runs_images(choice: Choice, environ: Mapping[str, str]) -> bool:
+def runs_images(choice: RuntimeChoice, environ: Mapping[str, str]) -> bool:
     """Return whether trials are likely to run in their images; no runtime is asked."""
-    if choice is Choice.AUTO:
-        return any(_find(program, environ) for program in Program)
-    return choice is not Choice.NEVER
+    if choice is RuntimeChoice.AUTO:
+        return any(_find(program, environ) for program in RuntimeProgram)
+    return choice is not RuntimeChoice.NEVER
 
 
-def choose(word: str, environ: Mapping[str, str], data_directory: Path) -> Runtime | None:
+def choose(word: str, environ: Mapping[str, str], data_directory: Path) -> ContainerRuntime | None:
     """Return the runtime to use, before it is `prepared`; None if trials run as processes.
 
     Args:
-        word: The user's `Choice`. `auto` takes the first that answers, podman before docker.
+        word: The user's `RuntimeChoice`. `auto` takes the first that answers, podman before docker.
         environ: Search path and environment of the clients.
         data_directory: Data directory of the engine, the label of all its objects.
 
     Raises:
         TerminalError: The chosen runtime is not installed or does not answer.
     """
-    choice = Choice(word)
-    if choice is Choice.NEVER:
+    choice = RuntimeChoice(word)
+    if choice is RuntimeChoice.NEVER:
         return None
-    if choice in {Choice.PYXIS, Choice.APPTAINER}:
+    if choice in {RuntimeChoice.PYXIS, RuntimeChoice.APPTAINER}:
         raise TerminalError(f"--containers {choice} is for nodes of Slurm; add --on slurm, or use podman or docker")
-    if choice is not Choice.AUTO:
-        return _open(Program(choice.value), environ, data_directory)
-    for program in Program:
+    if choice is not RuntimeChoice.AUTO:
+        return _open(RuntimeProgram(choice.value), environ, data_directory)
+    for program in RuntimeProgram:
         if _find(program, environ):
             try:
                 return _open(program, environ, data_directory)
@@ -148,32 +148,32 @@ def docker_abilities(info: Mapping[str, Any]) -> Abilities:
     return Abilities(frozenset(limits), init=True, names=True)
 
 
-def _open(program: Program, environ: Mapping[str, str], data_directory: Path) -> Runtime:
+def _open(program: RuntimeProgram, environ: Mapping[str, str], data_directory: Path) -> ContainerRuntime:
     path = _find(program, environ)
     if path is None:
-        others = [other for other in Program if other is not program and _find(other, environ)]
+        others = [other for other in RuntimeProgram if other is not program and _find(other, environ)]
         remedy = f"use --containers {others[0]}" if others else f"install it (apt-get install {_PACKAGES[program]})"
         raise TerminalError(f"--containers {program}: {program} is not installed; {remedy}, or leave the option out")
     environment = {name: value for name, value in environ.items() if not name.startswith("KATIB_")}
     info = _ask(program, path, environment)
-    if program is Program.PODMAN:
+    if program is RuntimeProgram.PODMAN:
         names = _any(_PODMAN_NAMES) and (not _is_rootless(info) or _has_rootless_network(environ))
         abilities = podman_abilities(info, has_init=_any(_PODMAN_INITS), has_names=names)
     else:
         abilities = docker_abilities(info)
     notes = data_directory / _NOTES if writes_pid_files(program, info) else None
-    return Runtime(program, path, abilities, environment, {OWNER_LABEL: owner_of(data_directory)}, notes)
+    return ContainerRuntime(program, path, abilities, environment, {OWNER_LABEL: owner_of(data_directory)}, notes)
 
 
-def writes_pid_files(program: Program, info: Mapping[str, Any]) -> bool:
+def writes_pid_files(program: RuntimeProgram, info: Mapping[str, Any]) -> bool:
     """Return whether a runtime has the option `--pidfile`, from its `info`."""
-    if program is not Program.PODMAN or (info.get("host") or {}).get("serviceIsRemote", False):
+    if program is not RuntimeProgram.PODMAN or (info.get("host") or {}).get("serviceIsRemote", False):
         return False
     major, _, _ = str((info.get("version") or {}).get("Version", "")).partition(".")
     return major.isdecimal() and int(major) >= _HAS_PID_FILES
 
 
-def _find(program: Program, environ: Mapping[str, str]) -> str | None:
+def _find(program: RuntimeProgram, environ: Mapping[str, str]) -> str | None:
     return shutil.which(program.value, path=environ.get("PATH"))
 
 
@@ -186,7 +186,7 @@ def _any(paths: tuple[str, ...]) -> bool:
     return any(Path(path).is_file() for path in paths)
 
 
-def _ask(program: Program, path: str, environment: Mapping[str, str]) -> Mapping[str, Any]:
+def _ask(program: RuntimeProgram, path: str, environment: Mapping[str, str]) -> Mapping[str, Any]:
     """Return the output of `info`.
 
     Raises:
@@ -232,7 +232,9 @@ _SECONDS = 60.0
 
 
 @contextmanager
-def keep_clean(note: Path, data_directory: Path, runtime: Runtime | None, environ: Mapping[str, str]) -> Iterator[None]:
+def keep_clean(
+    note: Path, data_directory: Path, runtime: ContainerRuntime | None, environ: Mapping[str, str]
+) -> Iterator[None]:
     """Remove an earlier engine's containers, and leave a note with which the next engine removes this one's.
 
     Args:
@@ -255,7 +257,7 @@ def _remove_noted(
 ) -> None:
     try:
         noted = json.loads(note.read_text())
-        program, path = Program(noted["program"]), str(noted["path"])
+        program, path = RuntimeProgram(noted["program"]), str(noted["path"])
     except (OSError, ValueError, KeyError, TypeError):
         return
     if remove_all(program, path, owner_of(data_directory), environ, level=level):
@@ -263,7 +265,7 @@ def _remove_noted(
 
 
 def remove_all(
-    program: Program, path: str, owner: str, environ: Mapping[str, str], *, level: int = logging.WARNING
+    program: RuntimeProgram, path: str, owner: str, environ: Mapping[str, str], *, level: int = logging.WARNING
 ) -> bool:
     """Remove all containers and networks of a data directory; False if the runtime failed to.
 
@@ -279,7 +281,7 @@ def remove_all(
     return _removed(*containers, environ, level) and _removed(*networks, environ, level)
 
 
-def removal_script(program: Program, path: str, engine_id: str) -> str:
+def removal_script(program: RuntimeProgram, path: str, engine_id: str) -> str:
     """Return a shell script that removes all containers and networks of one engine.
 
     A killed client may have requested a container that appears a moment later, so the script looks twice.
@@ -327,7 +329,7 @@ _OUT_OF_MEMORY = "oom"
 
 
 @dataclass(frozen=True, slots=True)
-class Runtime:
+class ContainerRuntime:
     """A container runtime that answers.
 
     Attributes:
@@ -340,14 +342,14 @@ class Runtime:
             and podman's monitor, which outlives it, that memory ran out. None without such notes.
     """
 
-    program: Program
+    program: RuntimeProgram
     path: str
     abilities: Abilities = field(default_factory=Abilities)
     environment: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     notes: Path | None = None
 
-    def prepared(self) -> Runtime:
+    def prepared(self) -> ContainerRuntime:
         """Return this runtime with an empty directory of notes.
 
         The directory is None if it cannot be made. Only the engine that has claimed the data directory may call this.
@@ -365,7 +367,7 @@ class Runtime:
         """Return a shell script that removes all containers and networks of this engine; see `of_engine`."""
         return removal_script(self.program, self.path, self.labels[ENGINE_LABEL])
 
-    def of_engine(self, engine_id: str) -> Runtime:
+    def of_engine(self, engine_id: str) -> ContainerRuntime:
         """Return this runtime for one engine: all its objects get the engine's label."""
         return replace(self, labels={**self.labels, ENGINE_LABEL: engine_id})
 

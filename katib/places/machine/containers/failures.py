@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 
-from katib.places.machine.containers.arguments import Program
+from katib.places.machine.containers.arguments import RuntimeProgram
 from katib.places.machine.pods.images import ImageRun, Pull
 from katib.places.machine.processes.handle import SpawnError
 
 _LAST_WORDS = {
-    Program.PODMAN: re.compile(r"^Error: (.+)$"),
-    Program.DOCKER: re.compile(r"^docker: (.+)$"),
+    RuntimeProgram.PODMAN: re.compile(r"^Error: (.+)$"),
+    RuntimeProgram.DOCKER: re.compile(r"^docker: (.+)$"),
 }
 _INIT_WORDS = re.compile(
     r"^(?:ERROR \(catatonit:\d+\): failed to exec pid1: |\[FATAL tini \(\d+\)\] exec .* failed: )(.+)$"
@@ -60,7 +60,7 @@ _WORKDIR = re.compile(r"workdir|chdir to cwd", re.IGNORECASE)
 
 
 def start_failure(
-    program: Program, run: ImageRun, code: int, output: str, *, has_started: bool = False
+    program: RuntimeProgram, run: ImageRun, code: int, output: str, *, has_started: bool = False
 ) -> SpawnError | None:
     """Return why a container did not start; None if the client does not report it.
 
@@ -80,7 +80,7 @@ def start_failure(
     return _explained(program, run, code, short(words.group(1))) if words else None
 
 
-def pull_failure(program: Program, run: ImageRun, output: str, *, is_here: bool = False) -> SpawnError:
+def pull_failure(program: RuntimeProgram, run: ImageRun, output: str, *, is_here: bool = False) -> SpawnError:
     """Return why an image could not be pulled.
 
     Args:
@@ -115,7 +115,7 @@ def is_daemon_missing(text: str) -> bool:
     return bool(_NO_DAEMON.search(text))
 
 
-def _explained(program: Program, run: ImageRun, code: int, said: str) -> SpawnError:
+def _explained(program: RuntimeProgram, run: ImageRun, code: int, said: str) -> SpawnError:
     if _NO_DAEMON.search(said):
         return runtime_down(program, said)
     found = _image_error(program, run, said)
@@ -124,7 +124,7 @@ def _explained(program: Program, run: ImageRun, code: int, said: str) -> SpawnEr
     return found or _machine_error(program, run, said)
 
 
-def _machine_error(program: Program, run: ImageRun, said: str) -> SpawnError:
+def _machine_error(program: RuntimeProgram, run: ImageRun, said: str) -> SpawnError:
     image = run.image
     if _WORKDIR.search(said):
         cause = f'workingDir "{run.working_directory}" cannot be entered in image "{image}": {said}'
@@ -147,15 +147,15 @@ def _machine_error(program: Program, run: ImageRun, said: str) -> SpawnError:
     return SpawnError(f'{program} cannot start image "{image}": {said}', remedy, "container-start")
 
 
-def runtime_down(program: Program, said: str) -> SpawnError:
+def runtime_down(program: RuntimeProgram, said: str) -> SpawnError:
     """Return the error for a runtime that does not answer."""
     remedy = "start it (systemctl start docker) and see that this account may use it"
-    if program is Program.PODMAN:
+    if program is RuntimeProgram.PODMAN:
         remedy = "see what `podman info` says"
     return SpawnError(f"{program} does not answer: {short(said)}", remedy, "container-runtime-down")
 
 
-def _image_error(program: Program, run: ImageRun, said: str) -> SpawnError | None:
+def _image_error(program: RuntimeProgram, run: ImageRun, said: str) -> SpawnError | None:
     image = run.image
     if run.pull is Pull.NEVER and _IMAGE_ABSENT.search(said):
         cause = f'image "{image}" is not on this machine, and imagePullPolicy is Never'

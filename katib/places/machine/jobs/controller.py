@@ -58,7 +58,7 @@ from katib.places.machine.pods.pulls import ImagePulls
 from katib.places.machine.pods.records import RESUMED, PodPhase, PodRecord
 from katib.places.machine.pods.tokens import Tokens
 from katib.places.machine.pods.tools import Evictions, PodTools
-from katib.places.machine.processes.peek import Peek
+from katib.places.machine.processes.peek import PipePeeker
 from katib.service.tuning.replicas import has_several_pods, replica_name
 
 RESTARTED_ANNOTATION = "katib.kubeflow.org/started-anew"
@@ -75,12 +75,12 @@ _RECORD = attrgetter("record")
 _log = logging.getLogger(__name__)
 
 
-def _open_peek() -> Peek | None:
+def _open_peek() -> PipePeeker | None:
     """Return a reader of pipes; None if the kernel does not allow it, and pipes are read directly."""
     if sys.platform != "linux":
         return None
     try:
-        return Peek()
+        return PipePeeker()
     except OSError as error:
         _log.warning("Output may lack its end when the engine is killed", extra={"cause": error.strerror})
         return None

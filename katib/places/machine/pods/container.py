@@ -19,9 +19,9 @@ from katib.places.machine.pods.output import Monitor, Output
 from katib.places.machine.pods.pulls import PullNews
 from katib.places.machine.pods.records import ContainerExit, ContainerState, EarlierEnd
 from katib.places.machine.pods.tools import PodTools
-from katib.places.machine.processes.client import ANSWER_SECONDS, KeepSettings, Start, no_answer
+from katib.places.machine.processes.client import ANSWER_SECONDS, KeepSettings, PendingStart, no_answer
 from katib.places.machine.processes.connection import KeptProcess
-from katib.places.machine.processes.handle import Command, Exit, ProcessHandle
+from katib.places.machine.processes.handle import Command, ProcessExit, ProcessHandle
 
 _SHORTAGE = Backoff(0.5, 15.0)
 """Pauses between the starts of a program while the machine is short of something."""
@@ -117,7 +117,7 @@ class Container:
         self._log_start = 0
         self._handle: ProcessHandle | None = None
         self.remains: list[ProcessHandle] = []
-        self._start: Start | None = None
+        self._start: PendingStart | None = None
         self._output: Output | None = None
         self._timer: Timer | None = None
         self._stopping = False
@@ -256,15 +256,15 @@ class Container:
         self._timer = self._tools.loop.call_later(ANSWER_SECONDS, partial(self._give_up, start))
         self._tools.loop.when_all([start.answer], partial(self._answered, start))
 
-    def _process_ended(self, _handle: ProcessHandle, exit_: Exit, at: float | None = None) -> None:
+    def _process_ended(self, _handle: ProcessHandle, exit_: ProcessExit, at: float | None = None) -> None:
         """Take the end of a process, from any thread; on the monotonic clock when it was, None: now."""
         self._tools.loop.call_soon(partial(self._exited, exit_, at))
 
-    def _give_up(self, start: Start) -> None:
+    def _give_up(self, start: PendingStart) -> None:
         if start.answer.cancel():
             self._fail(no_answer())
 
-    def _answered(self, start: Start) -> None:
+    def _answered(self, start: PendingStart) -> None:
         """Go on with the process that runs, or with the error that keeps it from running."""
         if start is not self._start:
             return
@@ -304,7 +304,7 @@ class Container:
             self.failure = error if isinstance(error, KatibError) else UnavailableError(str(error))
         self._end()
 
-    def _exited(self, exit_: Exit, ended: float | None = None) -> None:
+    def _exited(self, exit_: ProcessExit, ended: float | None = None) -> None:
         if self._start is not None:  # the end of a short process was reported before its start
             self._answered(self._start)
         if exit_.remains and self._handle is not None:
@@ -318,7 +318,7 @@ class Container:
         if self._output is not None:
             self._output.finish(self._conclude if self._image is None else partial(self._clear, self._image, exit_))
 
-    def _clear(self, image: ImageProcess, exit_: Exit) -> None:
+    def _clear(self, image: ImageProcess, exit_: ProcessExit) -> None:
         if not self._stopping:
             self.failure = image.failure(exit_.code, self.log.text_from(self._log_start))
         image.clear(exit_, self._conclude)

@@ -22,7 +22,7 @@ from katib.model.failure_text import OUT_OF_MEMORY
 from katib.places.machine.pods.environment import ContainerCommand
 from katib.places.machine.pods.loop import Loop
 from katib.places.machine.processes.client import Processes
-from katib.places.machine.processes.handle import Command, Exit, SpawnError
+from katib.places.machine.processes.handle import Command, ProcessExit, SpawnError
 
 HOST_NETWORK = "host"
 
@@ -205,7 +205,7 @@ class ImageProcess:
         """Return why the container did not start; None when it did."""
         return self._runtime.failure(self._run, self._name, code, output) if code else None
 
-    def exit_text(self, ended: Exit) -> str:
+    def exit_text(self, ended: ProcessExit) -> str:
         """Return how it ended, in words."""
         if ended.code != _KILLED or self._run.memory_bytes is None or ended.lost:
             return str(ended)
@@ -214,11 +214,11 @@ class ImageProcess:
             return f"{OUT_OF_MEMORY}: its limit is {limit}"
         return f"was killed by SIGKILL, probably for want of memory: its limit is {limit}"
 
-    def ran_out_of_memory(self, ended: Exit) -> bool:
+    def ran_out_of_memory(self, ended: ProcessExit) -> bool:
         """Return whether it was killed because it took more memory than its limit; false if unknown."""
         return ended.code == _KILLED and not ended.lost and self._runtime.ran_out_of_memory(self._name)
 
-    def clear(self, ended: Exit, then: Callable[[], None]) -> None:
+    def clear(self, ended: ProcessExit, then: Callable[[], None]) -> None:
         """Remove remains of the container, and call `then`. A client that came to its end has removed it."""
         self._runtime.forget(self._name)
         if ended.lost or ended.signal or ended.code in _OF_THE_RUNTIME:

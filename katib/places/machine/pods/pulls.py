@@ -16,8 +16,8 @@ from katib.engine.runtime.clock import Clock
 from katib.errors import KatibError, UnavailableError
 from katib.places.machine.pods.images import ImageRun, ImageRuntime, Pull, execute
 from katib.places.machine.pods.loop import Loop
-from katib.places.machine.processes.client import Processes, Start
-from katib.places.machine.processes.handle import Command, Exit
+from katib.places.machine.processes.client import PendingStart, Processes
+from katib.places.machine.processes.handle import Command, ProcessExit
 
 _TAIL_BYTES = 8192
 
@@ -49,7 +49,7 @@ class _Fetch:
     waiters: list[_Waiter] = field(default_factory=list)
     began: float | None = None
     output: IO[bytes] | None = None
-    start: Start | None = None
+    start: PendingStart | None = None
 
 
 class ImagePulls:
@@ -154,7 +154,7 @@ class ImagePulls:
         elif fetch.start is not None and (error := fetch.start.answer.exception()):
             self._conclude(fetch, _as_error(error))
 
-    def _ended(self, fetch: _Fetch, exit_: Exit) -> None:
+    def _ended(self, fetch: _Fetch, exit_: ProcessExit) -> None:
         said = ""
         if fetch.output is not None:
             fetch.output.seek(max(0, fetch.output.seek(0, os.SEEK_END) - _TAIL_BYTES))

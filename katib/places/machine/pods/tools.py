@@ -18,7 +18,7 @@ from katib.places.machine.pods.pulls import ImagePulls
 from katib.places.machine.pods.records import Delays
 from katib.places.machine.pods.tokens import Tokens
 from katib.places.machine.processes.client import Processes
-from katib.places.machine.processes.peek import Peek
+from katib.places.machine.processes.peek import PipePeeker
 
 LEAST_SHARE = 0.1
 """Of the disk. A pod that wrote less has not filled it, and ending it would free little."""
@@ -119,5 +119,5 @@ class PodTools:
     delays: Delays
     images: ImagePulls | None = None
     log_limits: LogLimits = field(default_factory=LogLimits)
-    peek: Peek | None = None
+    peek: PipePeeker | None = None
     evictions: Evictions = field(default_factory=Evictions)

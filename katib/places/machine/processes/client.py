@@ -24,8 +24,8 @@ from typing import NamedTuple
 from katib.engine.runtime.clock import Clock, SystemClock
 from katib.errors import Backoff, KatibError, UnavailableError
 from katib.places.machine.processes import proc, wire
-from katib.places.machine.processes.connection import GuardConnection, HandOver, KeptProcess, listening_socket
-from katib.places.machine.processes.handle import Command, Exit, ProcessHandle, spawn_error
+from katib.places.machine.processes.connection import GuardConnection, KeptProcess, KeptState, listening_socket
+from katib.places.machine.processes.handle import Command, ProcessExit, ProcessHandle, spawn_error
 from katib.places.machine.processes.remains import (
     RECORD_FILE,
     EngineRecord,
@@ -56,7 +56,7 @@ _BACKOFF = Backoff(0.01, 5.0)
 
 _log = logging.getLogger(__name__)
 
-ExitCallback = Callable[[ProcessHandle, Exit], None]
+ExitCallback = Callable[[ProcessHandle, ProcessExit], None]
 
 
 class KeepSettings(NamedTuple):
@@ -78,7 +78,7 @@ class KeepSettings(NamedTuple):
     outputs: tuple[int, ...] = ()
 
 
-class Start(NamedTuple):
+class PendingStart(NamedTuple):
     """A requested program. If the answer is cancelled, the program is killed should it still start."""
 
     key: int
@@ -86,7 +86,7 @@ class Start(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Process:
+class _RequestedProcess:
     """A process from its request to its end. The descriptors are copies, closed with the answer."""
 
     message: bytes
@@ -135,7 +135,7 @@ class Processes:
             clock: The clock.
         """
         self.engine_id = secrets.token_hex(8)
-        self.inherited: HandOver | None = None
+        self.inherited: KeptState | None = None
         self._directory = directory
         self._adopt_orphans = adopt_orphans
         self._start_seconds = start_seconds
@@ -146,7 +146,7 @@ class Processes:
         self._changed = threading.Condition(self._lock)
         self._connection: GuardConnection | None = None
         self._connected_at = 0.0
-        self._starting: dict[int, _Process] = {}
+        self._starting: dict[int, _RequestedProcess] = {}
         self._running: dict[int, tuple[ProcessHandle, ExitCallback]] = {}
         self._dying: dict[int, Future[None]] = {}
         self._stopping = False
@@ -156,7 +156,7 @@ class Processes:
         self._noted: set[str] = set()
         self._launched: set[str] = set()  # groups with programs known to the guard
         self._lost: set[str] = set()  # groups with programs known to a guard that died
-        self._handed_over: dict[int, Exit | None] = {}  # by key, those not attached yet, with their exits
+        self._handed_over: dict[int, ProcessExit | None] = {}  # by key, those not attached yet, with their exits
         self._reader: threading.Thread | None = None
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ class Processes:
             if record is not None and record.engine_id == self.engine_id:  # the directory may be another one by now
                 (self._directory / RECORD_FILE).unlink(missing_ok=True)
 
-    def _inherit(self) -> HandOver | None:
+    def _inherit(self) -> KeptState | None:
         """Take over the guard of the previous engine, with its engine id; None if it keeps nothing."""
         record = None if self._directory is None else EngineRecord.read(self._directory / RECORD_FILE)
         if record is None or self._directory is None or not living_guard(record):
@@ -231,7 +231,7 @@ class Processes:
         self._held += handed_over.held
         self._noted.update(handed_over.notes)
         for program in handed_over.programs:
-            ended = None if program.status is None else Exit.of_status(program.status, remains=program.remains)
+            ended = None if program.status is None else ProcessExit.of_status(program.status, remains=program.remains)
             self._handed_over[program.key] = ended
         self._note_down(connection)
         self._connected_at = self._clock.monotonic()
@@ -307,7 +307,7 @@ class Processes:
         errors_fd: int | None = None,
         keep: KeepSettings | None = None,
         on_exit: ExitCallback,
-    ) -> Start:
+    ) -> PendingStart:
         """Request a program in a session of its own, and return at once. The caller may close its descriptors.
 
         The answer is the handle of the running process, or one of these errors:
@@ -340,7 +340,7 @@ class Processes:
             raise spawn_error("dup", error.errno or errno.EMFILE, "", command) from error
         argv, makes = list(command.argv), tuple(map(str, command.makes))
         message = wire.pack(("spawn", key, argv, encoded, cwd, makes, kept))
-        process = _Process(message, tuple(fds), command, Future(), on_exit)
+        process = _RequestedProcess(message, tuple(fds), command, Future(), on_exit)
         with self._lock:
             stopping, connection = self._stopping, self._connection
             if not stopping:
@@ -352,7 +352,7 @@ class Processes:
             raise _stopping_error()
         if connection is not None:  # else the next guard gets it
             self._send_start(connection, key, process)
-        return Start(key, process.answer)
+        return PendingStart(key, process.answer)
 
     def spawn(self, command: Command, output_fd: int, *, on_exit: ExitCallback) -> ProcessHandle:
         """Start a program as `launch` does, and return when it runs.
@@ -369,7 +369,7 @@ class Processes:
                 return start.answer.result()
             raise no_answer() from None
 
-    def withdraw(self, start: Start) -> None:
+    def withdraw(self, start: PendingStart) -> None:
         """Cancel a pending start; its answer is set at once, unless it has started nevertheless."""
         self._tell("withdraw", start.key)
 
@@ -486,7 +486,7 @@ class Processes:
             connection.send(wire.pack(message))
         return connection is not None
 
-    def _send_start(self, connection: GuardConnection, key: int, process: _Process) -> None:
+    def _send_start(self, connection: GuardConnection, key: int, process: _RequestedProcess) -> None:
         process.attempts += 1
         if len(process.message) > wire.LARGEST_BYTES:
             error: KatibError = spawn_error("exec", errno.E2BIG, "", process.command)
@@ -543,7 +543,7 @@ class Processes:
                         process = self._starting.pop(key)
                     process.fail(spawn_error(step, number, path, process.command))
                 case ("exited", key, status, remains):
-                    exit_ = Exit.of_status(status, remains=remains)
+                    exit_ = ProcessExit.of_status(status, remains=remains)
                     with self._lock:
                         handle, on_exit = self._running.pop(key, (None, None))
                         if key in self._handed_over:
@@ -572,14 +572,14 @@ class Processes:
             self._lost |= self._noted
             self._noted.clear()
             for key, ended in self._handed_over.items():
-                self._handed_over[key] = ended or Exit.by_signal(signal.SIGKILL, lost=True)
+                self._handed_over[key] = ended or ProcessExit.by_signal(signal.SIGKILL, lost=True)
         lost.close()
         lost.wait()
         reap(sweep(self.engine_id, self._clock) | {handle.pid for handle, _ in running}, self._clock)
         self._connect_again()
         for handle, on_exit in running:
             try:
-                on_exit(handle, Exit.by_signal(signal.SIGKILL, lost=True))
+                on_exit(handle, ProcessExit.by_signal(signal.SIGKILL, lost=True))
             except Exception:  # noqa: BLE001 - as in `_handle`
                 _log.exception("End of a process not handled", extra={"pid": handle.pid})
         for key in dying:

@@ -41,7 +41,7 @@ _HAND_OVER_SECONDS = 20.0
 SOCKET_FILE = "guard.sock"
 
 
-class _Process(Protocol):
+class _GuardProcess(Protocol):
     """The guard as a process: a child, or that of an engine that has ended."""
 
     pid: int
@@ -107,7 +107,7 @@ class KeptProcess(NamedTuple):
 
 
 @dataclass(slots=True)
-class HandOver:
+class KeptState:
     """Everything that a guard has kept, as far as its messages were received.
 
     Attributes:
@@ -124,7 +124,7 @@ class HandOver:
     programs: list[KeptProcess] = field(default_factory=list)
     held: list[int] = field(default_factory=list)
 
-    def take(self, message: wire.Message, receiver: wire.Receiver) -> None:
+    def take(self, message: wire.Message, receiver: wire.MessageReceiver) -> None:
         """Process a message of the guard.
 
         Raises:
@@ -177,10 +177,10 @@ def _short(directory: Path) -> Iterator[str]:
 class GuardConnection:
     """One guard process and the socket to it. `receive` belongs to one thread, the rest to any."""
 
-    def __init__(self, process: _Process, sock: socket.socket) -> None:
+    def __init__(self, process: _GuardProcess, sock: socket.socket) -> None:
         self._process = process
         self._sock = sock
-        self._receiver = wire.Receiver(sock)
+        self._receiver = wire.MessageReceiver(sock)
         self._waiting: list[wire.Message] = []
         self._send_lock = threading.Lock()
         stat = proc.read_stat(process.pid)
@@ -213,7 +213,7 @@ class GuardConnection:
         return cls(process, ours)
 
     @classmethod
-    def take_over(cls, directory: Path, pid: int) -> tuple[GuardConnection, HandOver] | None:
+    def take_over(cls, directory: Path, pid: int) -> tuple[GuardConnection, KeptState] | None:
         """Return the connection to a guard whose engine has ended, and its hand-over; None if it hands nothing over.
 
         Args:
@@ -236,8 +236,8 @@ class GuardConnection:
         _limit(sock, socket.SO_SNDTIMEO, _SEND_SECONDS)
         return connection, handed_over
 
-    def _receive_hand_over(self) -> HandOver:
-        estate = HandOver()
+    def _receive_hand_over(self) -> KeptState:
+        estate = KeptState()
         try:
             while (messages := self._receiver.receive()) is not None:
                 for number, message in enumerate(messages, start=1):

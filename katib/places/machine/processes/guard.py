@@ -44,7 +44,7 @@ import time
 from collections.abc import Callable
 
 from katib.places.machine.processes import proc, wire
-from katib.places.machine.processes.keeping import VERSION, Keeping, KeptProgram, peer
+from katib.places.machine.processes.keeping import VERSION, KeptProgram, KeptPrograms, peer
 
 TYPE_CHECKING = False  # as in `wire`
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ _RESERVED_FDS = 24
 """Descriptors beside one for each starting process: the guard's own, those of one message, /proc."""
 
 
-class _Process:
+class _StartedProcess:
     """A process requested by the engine. No dataclass: importing those doubles the guard's memory and start-up time.
 
     It is starting while `report` is open: the read end of a pipe with its progress. The other end closes on its exec.
@@ -103,29 +103,29 @@ class _Process:
         return step.decode(), int(number or 0), os.fsdecode(path)
 
 
-class Guard:
+class ProcessGuard:
     """Serves one engine after the other until everything has ended."""
 
     def __init__(self, engine: socket.socket, engine_pid: int, start_seconds: float) -> None:
         self._start_seconds = start_seconds
         self._mark = f"{os.environ.get(proc.ENGINE_ID, '')}."
         self._room = max(1, os.sysconf("SC_OPEN_MAX") - _RESERVED_FDS)
-        self._starting: dict[int, _Process] = {}  # by the descriptor of its report
-        self._started: dict[int, _Process] = {}  # by key
-        self._by_pid: dict[int, _Process] = {}  # those not reaped yet
+        self._starting: dict[int, _StartedProcess] = {}  # by the descriptor of its report
+        self._started: dict[int, _StartedProcess] = {}  # by key
+        self._by_pid: dict[int, _StartedProcess] = {}  # those not reaped yet
         self._last: tuple[list[str], dict[bytes, bytes]] | None = None
         self._held: list[int] = []
         self._wakeup = _child_signal_pipe()
         self._poll = select.poll()
         self._poll.register(self._wakeup, select.POLLIN)
-        self._keeping = Keeping(self._poll)
+        self._keeping = KeptPrograms(self._poll)
         self._last_key = 0
         self._serve(engine, engine_pid)
 
     def _serve(self, engine: socket.socket, pid: int) -> None:
         """Serve an engine from now on."""
         self._engine: socket.socket | None = engine
-        self._receiver = wire.Receiver(engine)
+        self._receiver = wire.MessageReceiver(engine)
         self._poll.register(engine, select.POLLIN)
         self._engine_fd = _open_pidfd(pid)
         if self._engine_fd is not None:
@@ -167,7 +167,7 @@ class Guard:
             self._kill_remains(process)
         return ready
 
-    def _patience(self, dying: list[_Process], until: float | None) -> float | None:
+    def _patience(self, dying: list[_StartedProcess], until: float | None) -> float | None:
         """Return the milliseconds until the guard has to act by itself; None for never."""
         if dying:
             return 1000 * _RETRY_SECONDS
@@ -296,7 +296,7 @@ class Guard:
         moment = select.poll()
         moment.register(report, 0)
         moment.poll(_MOMENT_MILLISECONDS)
-        process = _Process(key, pid, report, time.monotonic() + self._start_seconds)
+        process = _StartedProcess(key, pid, report, time.monotonic() + self._start_seconds)
         self._starting[report] = self._by_pid[pid] = process
         self._poll.register(report, 0)  # its end is enough; its content is only needed then
         self._read_report(process)
@@ -321,7 +321,7 @@ class Guard:
             _become(argv, env, cwd, directories, fds)
         return pid, report
 
-    def _read_report(self, process: _Process) -> None:
+    def _read_report(self, process: _StartedProcess) -> None:
         """Read a process's progress; at the end of the report it has started, or failed to."""
         try:
             while process.report is not None and (data := os.read(process.report, _BUFFER)):
@@ -340,14 +340,14 @@ class Guard:
             self._keeping.started(process.key, process.pid, process.start_time, path)
             self._tell("started", process.key, process.pid, process.start_time, path)
 
-    def _close_report(self, process: _Process) -> None:
+    def _close_report(self, process: _StartedProcess) -> None:
         if process.report is not None:
             self._poll.unregister(process.report)
             os.close(process.report)
             del self._starting[process.report]
             process.report = None
 
-    def _give_up(self, process: _Process, number: int) -> None:
+    def _give_up(self, process: _StartedProcess, number: int) -> None:
         """End a start, unless it finished concurrently. A process that hangs in the kernel is reaped later."""
         self._read_report(process)
         if process.report is None:
@@ -381,7 +381,7 @@ class Guard:
             self._tell("exited", process.key, status, remains)
             self._kill_unowned()
 
-    def _signal(self, process: _Process, sig: int) -> None:
+    def _signal(self, process: _StartedProcess, sig: int) -> None:
         targets = self._targets(process)
         if _has_group(process, targets):
             proc.kill_group(process.pid, sig)
@@ -390,7 +390,7 @@ class Guard:
             if stat is not None and stat.group != process.pid:
                 proc.kill(pid, sig)
 
-    def _kill_remains(self, process: _Process) -> None:
+    def _kill_remains(self, process: _StartedProcess) -> None:
         if self._started.get(process.key) is not process:
             return  # the same turn has handled it
         process.targets_seen.update(self._targets(process))
@@ -402,7 +402,7 @@ class Guard:
             self._tell("gone", process.key)
             self._kill_unowned()
 
-    def _targets(self, process: _Process) -> list[int]:
+    def _targets(self, process: _StartedProcess) -> list[int]:
         """Return the remains of a process: itself, its descendants, its group and its adopted orphans."""
         roots = [] if process.ended else [process.pid]
         roots += [pid for pid in self._orphans() if self._owner(pid) is process]
@@ -415,7 +415,7 @@ class Guard:
         orphans = [pid for pid in proc.children(os.getpid()) if pid not in self._by_pid]
         return [pid for pid in orphans if not proc.is_shared_service(pid)]
 
-    def _owner(self, pid: int) -> _Process | None:
+    def _owner(self, pid: int) -> _StartedProcess | None:
         mark = proc.environment_value(pid, proc.PROCESS_ID)
         if mark is not None:  # of another engine, if one of this engine's programs runs one
             key = mark.removeprefix(self._mark)
@@ -423,7 +423,7 @@ class Guard:
         stat = proc.read_stat(pid)
         return next((m for m in self._started.values() if stat and m.pid in {stat.session, stat.group}), None)
 
-    def _leaves_some(self, process: _Process) -> bool:
+    def _leaves_some(self, process: _StartedProcess) -> bool:
         """Return whether a process that has ended left an orphan, or one without owner exists."""
         owners = [self._owner(pid) for pid in self._orphans()]
         if process in owners or None in owners:
@@ -479,7 +479,7 @@ class Guard:
             return True
 
 
-def _has_group(process: _Process, targets: list[int]) -> bool:
+def _has_group(process: _StartedProcess, targets: list[int]) -> bool:
     """Return whether the group id is still valid.
 
     After the leader is reaped, only members keep it from being reused.
@@ -566,4 +566,4 @@ def main() -> None:
     proc.adopt_orphans()
     engine = socket.socket(fileno=int(sys.argv[1]))
     engine.set_inheritable(False)
-    Guard(engine, int(sys.argv[2]), float(sys.argv[3])).run()
+    ProcessGuard(engine, int(sys.argv[2]), float(sys.argv[3])).run()

@@ -19,7 +19,7 @@ _FROM_OUTSIDE = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.
 
 
 @dataclass(frozen=True, slots=True)
-class Exit:
+class ProcessExit:
     """Exit of a process.
 
     Attributes:
@@ -35,12 +35,12 @@ class Exit:
     remains: bool = False
 
     @classmethod
-    def by_signal(cls, number: int, *, lost: bool = False, remains: bool = False) -> Exit:
+    def by_signal(cls, number: int, *, lost: bool = False, remains: bool = False) -> ProcessExit:
         """Return the exit of a process that a signal ended."""
         return cls(_SIGNAL_BASE + number, number, lost, remains)
 
     @classmethod
-    def of_status(cls, status: int, *, remains: bool) -> Exit:
+    def of_status(cls, status: int, *, remains: bool) -> ProcessExit:
         """Return the exit of a wait status."""
         code = os.waitstatus_to_exitcode(status)
         return cls(code, remains=remains) if code >= 0 else cls.by_signal(-code, remains=remains)

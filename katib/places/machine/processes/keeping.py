@@ -24,7 +24,7 @@ from katib.places.machine.processes import wire
 
 TYPE_CHECKING = False  # as in `wire`
 if TYPE_CHECKING:
-    from katib.places.machine.processes.peek import Peek
+    from katib.places.machine.processes.peek import PipePeeker
 
 VERSION = 1
 """Version of the hand-over. An engine of another version ends the guard, and with it everything that the guard
@@ -69,7 +69,7 @@ class KeptProgram:
         self.began = self.ended = 0.0
         self.status: int | None = None
 
-    def pump(self, output: int, peek: Peek | None = None) -> bool | None:
+    def pump(self, output: int, peek: PipePeeker | None = None) -> bool | None:
         """Move waiting bytes from a pipe to the log; False if nothing can be moved now, None at the end of the pipe.
 
         The position of the log's descriptor is its end: there is no other writer.
@@ -104,7 +104,7 @@ class KeptProgram:
             self.log_fd = None
 
 
-class Keeping:
+class KeptPrograms:
     """Everything that is kept, and the socket for the next engine.
 
     Attributes:
@@ -119,12 +119,12 @@ class Keeping:
         self._programs: dict[int, KeptProgram] = {}  # by key
         self._moving: dict[int, KeptProgram] = {}  # by the descriptor of the output
         self._stuck: list[tuple[int, KeptProgram]] = []
-        self._peek: Peek | None = None
+        self._peek: PipePeeker | None = None
         self._retry_at = 0.0
 
     # --- what the engine says -----------------------------------------------------------------------------------------
 
-    def handle(self, message: wire.Message, receiver: wire.Receiver) -> None:
+    def handle(self, message: wire.Message, receiver: wire.MessageReceiver) -> None:
         """Execute a message of the engine."""
         match message:
             case ("listen",):
@@ -272,12 +272,14 @@ class Keeping:
             self._door = None
 
 
-def _open_peek() -> Peek | None:
+def _open_peek() -> PipePeeker | None:
     """Return a reader of pipes; None if the kernel does not allow it."""
-    from katib.places.machine.processes.peek import Peek  # costs time and memory, and is needed without an engine only
+    from katib.places.machine.processes.peek import (
+        PipePeeker,  # costs time and memory, and is needed without an engine only
+    )
 
     try:
-        return Peek()
+        return PipePeeker()
     except OSError:
         return None
 

@@ -13,7 +13,7 @@ LINE_BYTES = 1 << 16
 _PIPE_BYTES = 1 << 18
 
 
-class Peek:
+class PipePeeker:
     """Reads pipes without consuming them, through a pipe of its own: bytes can be moved to a log after inspection.
 
     A program that is killed between reading a pipe and writing a log loses the bytes read. So bytes are copied out of

@@ -28,7 +28,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None) if IS_LINUX else None
 
 
-class Stat:
+class ProcessStat:
     """The part of /proc/PID/stat that identifies a process. `start_time` is in clock ticks since boot."""
 
     __slots__ = ("group", "parent", "session", "start_time", "state")
@@ -52,14 +52,14 @@ def _read(path: str) -> bytes:
     return found
 
 
-def read_stat(pid: int) -> Stat | None:
+def read_stat(pid: int) -> ProcessStat | None:
     """Return the identity of a process, None if it is gone."""
     try:
         # The command name is in parentheses and may itself contain blanks and parentheses.
         fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     except OSError:
         return None
-    return Stat(fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
+    return ProcessStat(fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
 
 
 def is_running(pid: int) -> bool:

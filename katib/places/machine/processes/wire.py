@@ -53,7 +53,7 @@ def send(sock: socket.socket, data: bytes, fds: Sequence[int] = ()) -> None:
     sock.sendall(data)
 
 
-class Receiver:
+class MessageReceiver:
     """Reads messages from a stream socket."""
 
     def __init__(self, sock: socket.socket) -> None:

@@ -33,7 +33,7 @@ from katib.places.machine.services.files import ServiceLog, SocketDirectory
 
 
 @dataclass(frozen=True, slots=True)
-class Lifecycle:
+class ServiceLifecycle:
     """State of a service's life cycle; times are monotonic.
 
     Attributes:
@@ -60,7 +60,7 @@ class Lifecycle:
     last_error: str = ""
     waiting_for: str = ""
 
-    def used(self, user: User | None, now: float) -> Lifecycle | None:
+    def used(self, user: User | None, now: float) -> ServiceLifecycle | None:
         """Return the state with another user; None only delays the idle end.
 
         Returns:
@@ -74,11 +74,11 @@ class Lifecycle:
             return None
         return replace(self, idle_since=now, users=self.users if user is None else self.users | {user})
 
-    def released(self, user: User, now: float) -> Lifecycle:
+    def released(self, user: User, now: float) -> ServiceLifecycle:
         """Return the state without a user."""
         return replace(self, idle_since=now, users=self.users - {user})
 
-    def at(self, now: float) -> Lifecycle:
+    def at(self, now: float) -> ServiceLifecycle:
         """Return the state at a time: it stops if unused for too long."""
         left = self.seconds_until_idle(now)
         return replace(self, stopping=True) if left is not None and left <= 0 else self
@@ -87,7 +87,9 @@ class Lifecycle:
         """Return the time until it stops for lack of users; None while it has one."""
         return None if self.users else max(0.0, self.idle_since + self.timing.idle - now)
 
-    def after_exit(self, ending: str, details: str, *, may_pass: bool, answered: bool, seconds: float) -> Lifecycle:
+    def after_exit(
+        self, ending: str, details: str, *, may_pass: bool, answered: bool, seconds: float
+    ) -> ServiceLifecycle:
         """Return the state after its process ended by itself.
 
         Args:
@@ -127,7 +129,7 @@ class Lifecycle:
 
 if TYPE_CHECKING:
     from katib.places.machine.processes.client import Processes
-    from katib.places.machine.processes.handle import Exit, ProcessHandle
+    from katib.places.machine.processes.handle import ProcessExit, ProcessHandle
     from katib.wire.rpc.connection import LazyChannel
 
 _log = logging.getLogger(__name__)
@@ -137,7 +139,7 @@ _PROBE = Backoff(0.005, 0.1, factor=1.1)
 
 
 @dataclass(slots=True)
-class _Process:
+class _ServiceProcess:
     """One process, from its start to its end.
 
     Attributes:
@@ -146,7 +148,7 @@ class _Process:
     """
 
     handle: ProcessHandle | None = None
-    exit: Exit | None = None
+    exit: ProcessExit | None = None
     connection: LazyChannel | None = None
     answered_before: int = 0
     trouble: str = ""
@@ -194,7 +196,7 @@ class Supervisor:
         self._on_change = on_change
         self._changed = threading.Condition()
         self._woken = False
-        self._state = Lifecycle(plan, timing, clock.monotonic())
+        self._state = ServiceLifecycle(plan, timing, clock.monotonic())
         self._connection: LazyChannel | None = None
         self._shortage: ShortageError | None = None
         self._thread = threading.Thread(target=self._run, name=plan.id.file_name, daemon=True)
@@ -262,9 +264,9 @@ class Supervisor:
         else:
             self._set(ServicePhase.STOPPED)
 
-    def _run_process(self) -> _Process:
+    def _run_process(self) -> _ServiceProcess:
         """Start a process and supervise it to its end."""
-        process = _Process()
+        process = _ServiceProcess()
         socket_path = self._sockets.new_path()
         try:
             command, address = resolve_command(self._plan, socket_path)
@@ -285,8 +287,8 @@ class Supervisor:
             socket_path.unlink(missing_ok=True)
         return process
 
-    def _spawn(self, process: _Process, command: list[str]) -> ProcessHandle:
-        def exited(_: ProcessHandle, exit_: Exit) -> None:
+    def _spawn(self, process: _ServiceProcess, command: list[str]) -> ProcessHandle:
+        def exited(_: ProcessHandle, exit_: ProcessExit) -> None:
             process.exit = exit_
             self._wake()
 
@@ -306,7 +308,7 @@ class Supervisor:
         finally:
             os.close(output)
 
-    def _await_ready(self, process: _Process, address: str) -> bool:
+    def _await_ready(self, process: _ServiceProcess, address: str) -> bool:
         # Late: the process starts while the modules for talking to it are imported.
         from katib.engine.algorithm_services.readiness import accepts_connections, is_serving
         from katib.wire.rpc.connection import LazyChannel
@@ -329,7 +331,7 @@ class Supervisor:
             self._sleep(_PROBE.pause_seconds(attempts))
         return False
 
-    def _discard(self, process: _Process) -> None:
+    def _discard(self, process: _ServiceProcess) -> None:
         """End the remains of a process, with SIGTERM first, and fail the pending calls."""
         if process.connection is not None:
             process.connection.close()
@@ -344,7 +346,9 @@ class Supervisor:
 
     # --- state --------------------------------------------------------------------------------------------------------
 
-    def _change(self, changed: Callable[[Lifecycle], Lifecycle], *, wake: bool = False) -> Lifecycle:
+    def _change(
+        self, changed: Callable[[ServiceLifecycle], ServiceLifecycle], *, wake: bool = False
+    ) -> ServiceLifecycle:
         with self._changed:
             self._state = state = changed(self._state)
             if wake:
@@ -358,7 +362,7 @@ class Supervisor:
         if phase in (ServicePhase.READY, ServicePhase.FAILED):
             self._on_change(state.users)
 
-    def _note_exit(self, process: _Process, seconds: float) -> Lifecycle:
+    def _note_exit(self, process: _ServiceProcess, seconds: float) -> ServiceLifecycle:
         words = self._log.last_lines()
         if not process.trouble and (shortage := shortage_in(words.rpartition(" | ")[2]) or shortage_in(words)):
             if self._shortage is None or self._shortage.lack != shortage.lack:

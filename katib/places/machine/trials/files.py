@@ -55,7 +55,7 @@ _POLL_SECONDS = 0.1
 """Polling interval of a followed file: fast for the user, and negligible for the machine."""
 
 
-class Piece(NamedTuple):
+class LogChunk(NamedTuple):
     """A chunk of a log, the open file that it was read from, and its position."""
 
     file: BinaryIO
@@ -63,7 +63,7 @@ class Piece(NamedTuple):
     chunk: bytes
 
 
-Shape = Callable[[Iterable[Piece], Path], Iterator[bytes]]
+Shape = Callable[[Iterable[LogChunk], Path], Iterator[bytes]]
 """Converts the pieces of a file into output."""
 
 
@@ -233,7 +233,7 @@ class TrialFiles:
             goes_on = part.follow is not None and part.follow()
         yield from shape(self._pieces(path, part), path)
 
-    def _pieces(self, path: Path, part: Part) -> Iterator[Piece]:
+    def _pieces(self, path: Path, part: Part) -> Iterator[LogChunk]:
         follow = part.follow
         files: list[BinaryIO] = []
         try:
@@ -249,20 +249,20 @@ class TrialFiles:
                     if follow is not None and len(files) == 1:  # asked before its end is read, as above
                         files += _following(path, files[0])
                     while chunk := files[0].read(_CHUNK_BYTES):
-                        yield Piece(files[0], files[0].tell() - len(chunk), chunk)
+                        yield LogChunk(files[0], files[0].tell() - len(chunk), chunk)
                     if len(files) == 1:
                         break
                     files.pop(0).close()
                 if not goes_on:
                     return
                 time.sleep(_POLL_SECONDS)
-                yield Piece(files[0], 0, b"")  # lets a caller detect that its reader is gone
+                yield LogChunk(files[0], 0, b"")  # lets a caller detect that its reader is gone
         finally:
             for file in files:
                 file.close()
 
 
-def _plain(pieces: Iterable[Piece], _path: Path) -> Iterator[bytes]:
+def _plain(pieces: Iterable[LogChunk], _path: Path) -> Iterator[bytes]:
     return (piece.chunk for piece in pieces)
 
 
@@ -473,7 +473,7 @@ class _Times:
 
 
 def timed_lines(
-    pieces: Iterable[Piece], path: Path, *, since: datetime | None = None, shows: bool = False
+    pieces: Iterable[LogChunk], path: Path, *, since: datetime | None = None, shows: bool = False
 ) -> Iterator[bytes]:
     """Yield the lines of a log from a time on.
 
@@ -506,7 +506,7 @@ def timed_lines(
         yield b"".join(found)
 
 
-def previous_run(files: Sequence[BinaryIO], path: Path) -> Iterator[Piece]:
+def previous_run(files: Sequence[BinaryIO], path: Path) -> Iterator[LogChunk]:
     """Yield the output of a container's run before its last one, as far as it is kept.
 
     Args:
@@ -523,4 +523,4 @@ def previous_run(files: Sequence[BinaryIO], path: Path) -> Iterator[Piece]:
         start = first[1] if number == first[0] else 0
         if number >= first[0]:
             file.seek(start)
-            yield Piece(file, start, file.read(last[1] - start if number == last[0] else -1))
+            yield LogChunk(file, start, file.read(last[1] - start if number == last[0] else -1))

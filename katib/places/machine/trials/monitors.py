@@ -124,7 +124,7 @@ class TrialMonitors:
         self._clock = clock
         self.followed: dict[str, Trial] = {}
         self.keeps_checkpoint: Callable[[Object], bool] = lambda _job: False
-        self._tries: dict[str, Try] = {}
+        self._tries: dict[str, TrialAttempt] = {}
         self._ports: dict[str, int] = {}
 
     def collection(self, job: Object, pod_labels: Mapping[str, str]) -> PodCollection:
@@ -211,7 +211,9 @@ class TrialMonitors:
                 self._reporter.report(trial.name, [_NEW_TRY])
             return
         before = self._tries.get(trial.name)
-        self._tries[trial.name] = Try(self.keeps_checkpoint(job), before, partial(self._log.rewind, trial.name))
+        self._tries[trial.name] = TrialAttempt(
+            self.keeps_checkpoint(job), before, partial(self._log.rewind, trial.name)
+        )
 
     def may_outlive(self, job: Object) -> bool:
         """Return whether everything that a trial reports is in its output or in files.
@@ -312,11 +314,11 @@ class TrialMonitors:
         name = trial_owner(job)
         return None if name is None else self._trials.get(Key(job["metadata"].get("namespace", ""), name))
 
-    def _next_try(self, job: Object, trial_name: str) -> Try:
+    def _next_try(self, job: Object, trial_name: str) -> TrialAttempt:
         """Return the attempt for a new monitor: a pending one, or that of the concurrent monitors."""
         current = self._tries.get(trial_name)
         if current is None:
-            current = Try(self.keeps_checkpoint(job), None, partial(self._log.rewind, trial_name))
+            current = TrialAttempt(self.keeps_checkpoint(job), None, partial(self._log.rewind, trial_name))
             self._tries[trial_name] = current
         current.monitors += 1
         return current
@@ -408,7 +410,7 @@ class Rewind:
 
 
 @dataclass(slots=True)
-class Try:
+class TrialAttempt:
     """One attempt of a trial: the readings of the final one are its value, and earlier ones are set aside.
 
     An attempt continues the series of the one before it if its first step is later than that one's, so that it has read
@@ -424,7 +426,7 @@ class Try:
     """
 
     keeps_checkpoint: bool = False
-    before: Try | None = None
+    before: TrialAttempt | None = None
     rewind: Callable[[int], None] = lambda _step: None
     monitors: int = 0
     first: int | None = None
@@ -491,7 +493,7 @@ class _TrialMonitor(Generic[S]):
     events: EventRecorder
     stored: StoredReadings | None
     rewind: Rewind | None
-    current: Try = field(default_factory=Try)
+    current: TrialAttempt = field(default_factory=TrialAttempt)
     failure: str = ""
 
     @property

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from katib.places.machine.containers.arguments import Abilities, Program, remove_words, run_line
+from katib.places.machine.containers.arguments import Abilities, RuntimeProgram, remove_words, run_line
 from katib.places.machine.pods.images import ImageRun, Mount, Pull
 
 ALL = Abilities()
 
 
-def words(run: ImageRun, program: Program = Program.PODMAN, abilities: Abilities = ALL, **taken: str) -> list[str]:
+def words(
+    run: ImageRun, program: RuntimeProgram = RuntimeProgram.PODMAN, abilities: Abilities = ALL, **taken: str
+) -> list[str]:
     return list(run_line(program, abilities, run, "box-1", {"owner": "me"}, taken)[0])
 
 
@@ -26,11 +28,11 @@ def test_the_smallest_line_is_attached_labelled_and_removes_its_container() -> N
         *("run", "--rm", "--name", "box-1", "--pull", "missing", "--log-driver", "none", "--quiet", "--init"),
         *("--label", "owner=me", "--network", "host", "--security-opt", "label=disable", "train:1"),
     ]
-    assert "--quiet" not in words(ImageRun("box", "train:1"), Program.DOCKER)
+    assert "--quiet" not in words(ImageRun("box", "train:1"), RuntimeProgram.DOCKER)
 
 
 def test_a_client_that_can_writes_down_that_the_first_process_started() -> None:
-    line, _ = run_line(Program.PODMAN, ALL, ImageRun("box", "i"), "box-1", {}, (), Path("/run/box-1.pid"))
+    line, _ = run_line(RuntimeProgram.PODMAN, ALL, ImageRun("box", "i"), "box-1", {}, (), Path("/run/box-1.pid"))
 
     assert values(list(line), "--pidfile") == ["/run/box-1.pid"]
 
@@ -63,7 +65,7 @@ def test_variables_go_through_the_client_unless_it_would_obey_them() -> None:
     }
 
     run = ImageRun("box", "i", environment=environment)
-    line, passed = run_line(Program.PODMAN, ALL, run, "box-1", {}, {"MINE"})
+    line, passed = run_line(RuntimeProgram.PODMAN, ALL, run, "box-1", {}, {"MINE"})
 
     assert values(list(line), "--env") == [
         *("KEY", "DOCKER_HOST=tcp://x", "LC_ALL=C", "LD_PRELOAD=y", "MINE=1", "PATH=/x"),
@@ -92,7 +94,7 @@ def test_cards_are_named_as_each_runtime_names_them() -> None:
     run = ImageRun("box", "i", gpus=("0", "2"))
 
     assert values(words(run), "--device") == ["nvidia.com/gpu=0", "nvidia.com/gpu=2"]
-    assert values(words(run, Program.DOCKER), "--gpus") == ['"device=0,2"']
+    assert values(words(run, RuntimeProgram.DOCKER), "--gpus") == ['"device=0,2"']
 
 
 def test_rights_are_those_of_the_template() -> None:
@@ -138,7 +140,7 @@ def test_an_image_is_pulled_as_the_template_says_and_runs_without_a_first_proces
 
 
 def test_the_end_by_force() -> None:
-    assert remove_words(Program.PODMAN, "a", "b") == (
+    assert remove_words(RuntimeProgram.PODMAN, "a", "b") == (
         *("rm", "--force", "--volumes", "--time", "0", "--ignore", "a", "b"),
     )
-    assert remove_words(Program.DOCKER, "a") == ("rm", "--force", "--volumes", "a")
+    assert remove_words(RuntimeProgram.DOCKER, "a") == ("rm", "--force", "--volumes", "a")

@@ -7,8 +7,8 @@ import pytest
 from katib.engine.algorithm_services.config import ServicesConfig
 from katib.errors import InvalidError, TerminalError
 from katib.model.configuration import read_configuration
-from katib.places.machine.containers import Choice, choose, chosen, runs_images
-from katib.places.machine.containers.arguments import Program
+from katib.places.machine.containers import RuntimeChoice, choose, chosen, runs_images
+from katib.places.machine.containers.arguments import RuntimeProgram
 from katib.places.machine.containers.choice import docker_abilities, podman_abilities, writes_pid_files
 
 INFO = '{"host": {"cgroupControllers": ["cpu", "memory"], "cgroupVersion": "v2", "security": {"rootless": true}}}'
@@ -26,9 +26,9 @@ def environ(directory: Path) -> dict[str, str]:
 def test_the_command_line_wins_over_the_configuration_and_nothing_means_never() -> None:
     config = ServicesConfig(containers="docker")
 
-    assert chosen("podman", config) is Choice.PODMAN
-    assert chosen(None, config) is Choice.DOCKER
-    assert chosen(None, ServicesConfig()) is Choice.NEVER
+    assert chosen("podman", config) is RuntimeChoice.PODMAN
+    assert chosen(None, config) is RuntimeChoice.DOCKER
+    assert chosen(None, ServicesConfig()) is RuntimeChoice.NEVER
 
 
 def test_a_word_that_is_none_of_them_is_refused_in_the_configuration() -> None:
@@ -43,34 +43,34 @@ def test_a_word_that_is_none_of_them_is_refused_in_the_configuration() -> None:
 def test_never_asks_no_runtime(tmp_path: Path) -> None:
     program(tmp_path, "podman", "exit 1")
 
-    assert choose(Choice.NEVER, environ(tmp_path), tmp_path) is None
-    assert not runs_images(Choice.NEVER, environ(tmp_path))
+    assert choose(RuntimeChoice.NEVER, environ(tmp_path), tmp_path) is None
+    assert not runs_images(RuntimeChoice.NEVER, environ(tmp_path))
 
 
 def test_auto_takes_the_first_that_answers_and_none_where_none_does(tmp_path: Path) -> None:
     program(tmp_path, "podman", "echo broken >&2; exit 125")
-    assert choose(Choice.AUTO, environ(tmp_path), tmp_path) is None
+    assert choose(RuntimeChoice.AUTO, environ(tmp_path), tmp_path) is None
 
     program(tmp_path, "docker", "echo '{}'")
-    found = choose(Choice.AUTO, environ(tmp_path), tmp_path)
+    found = choose(RuntimeChoice.AUTO, environ(tmp_path), tmp_path)
     assert found is not None
-    assert found.program is Program.DOCKER
+    assert found.program is RuntimeProgram.DOCKER
 
     program(tmp_path, "podman", f"echo '{INFO}'")
-    found = choose(Choice.AUTO, environ(tmp_path), tmp_path)
+    found = choose(RuntimeChoice.AUTO, environ(tmp_path), tmp_path)
     assert found is not None
-    assert (found.program, found.path) == (Program.PODMAN, f"{tmp_path}/podman")
+    assert (found.program, found.path) == (RuntimeProgram.PODMAN, f"{tmp_path}/podman")
     assert found.abilities.limits == {"cpu", "memory"}
     assert "KATIB_TOKEN" not in found.environment
 
 
 def test_one_that_is_not_installed_is_said_with_the_one_that_is(tmp_path: Path) -> None:
     with pytest.raises(TerminalError, match=r"not installed; install it \(apt-get install podman\), or leave"):
-        choose(Choice.PODMAN, environ(tmp_path), tmp_path)
+        choose(RuntimeChoice.PODMAN, environ(tmp_path), tmp_path)
 
     program(tmp_path, "docker", "exit 0")
     with pytest.raises(TerminalError, match="podman is not installed; use --containers docker, or leave"):
-        choose(Choice.PODMAN, environ(tmp_path), tmp_path)
+        choose(RuntimeChoice.PODMAN, environ(tmp_path), tmp_path)
 
 
 def test_one_that_does_not_answer_is_said_with_its_own_words(tmp_path: Path) -> None:
@@ -78,9 +78,9 @@ def test_one_that_does_not_answer_is_said_with_its_own_words(tmp_path: Path) -> 
     program(tmp_path, "podman", "echo 'Error: cannot set up namespace' >&2; exit 125")
 
     with pytest.raises(TerminalError, match=r"docker does not answer: Cannot connect to .* at x\.; start"):
-        choose(Choice.DOCKER, environ(tmp_path), tmp_path)
+        choose(RuntimeChoice.DOCKER, environ(tmp_path), tmp_path)
     with pytest.raises(TerminalError, match="podman does not answer: cannot set up namespace; see what"):
-        choose(Choice.PODMAN, environ(tmp_path), tmp_path)
+        choose(RuntimeChoice.PODMAN, environ(tmp_path), tmp_path)
 
 
 def test_limits_are_those_that_the_account_may_set() -> None:
@@ -97,16 +97,16 @@ def test_limits_are_those_that_the_account_may_set() -> None:
 @pytest.mark.parametrize(
     ("program", "version", "is_remote", "expected"),
     [
-        pytest.param(Program.PODMAN, "4.3.1", False, True, id="podman 4"),
-        pytest.param(Program.PODMAN, "5.0.0-rc1", False, True, id="podman 5"),
-        pytest.param(Program.PODMAN, "3.0.1", False, False, id="podman 3"),
-        pytest.param(Program.PODMAN, "5.0.0", True, False, id="podman of another machine"),
-        pytest.param(Program.PODMAN, "", False, False, id="unknown version"),
-        pytest.param(Program.DOCKER, "28.0", False, False, id="docker"),
+        pytest.param(RuntimeProgram.PODMAN, "4.3.1", False, True, id="podman 4"),
+        pytest.param(RuntimeProgram.PODMAN, "5.0.0-rc1", False, True, id="podman 5"),
+        pytest.param(RuntimeProgram.PODMAN, "3.0.1", False, False, id="podman 3"),
+        pytest.param(RuntimeProgram.PODMAN, "5.0.0", True, False, id="podman of another machine"),
+        pytest.param(RuntimeProgram.PODMAN, "", False, False, id="unknown version"),
+        pytest.param(RuntimeProgram.DOCKER, "28.0", False, False, id="docker"),
     ],
 )
 def test_only_a_podman_of_this_machine_writes_down_what_has_started(
-    program: Program, version: str, is_remote: bool, expected: bool
+    program: RuntimeProgram, version: str, is_remote: bool, expected: bool
 ) -> None:
     info = {"host": {"serviceIsRemote": is_remote}, "version": {"Version": version}}
 
@@ -119,7 +119,7 @@ def test_what_a_killed_engine_noted_about_containers_is_gone(tmp_path: Path) -> 
     left.parent.mkdir(parents=True)
     left.touch()
 
-    found = choose(Choice.PODMAN, environ(tmp_path), tmp_path / "data")
+    found = choose(RuntimeChoice.PODMAN, environ(tmp_path), tmp_path / "data")
 
     assert found is not None
     assert left.exists()  # the engine may not have the data directory yet

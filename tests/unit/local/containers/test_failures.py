@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from katib.places.machine.containers.arguments import Program
+from katib.places.machine.containers.arguments import RuntimeProgram
 from katib.places.machine.containers.failures import pull_failure, start_failure
 from katib.places.machine.pods.images import ImageRun, Pull
 
-PODMAN, DOCKER = Program.PODMAN, Program.DOCKER
+PODMAN, DOCKER = RuntimeProgram.PODMAN, RuntimeProgram.DOCKER
 RUN = ImageRun("box", "train:1", entrypoint=("train",))
 
 PULL_DENIED = (
@@ -133,7 +133,7 @@ FAILURES = {
 
 @pytest.mark.parametrize(("program", "code", "output", "expected"), FAILURES.values(), ids=FAILURES)
 def test_each_failure_has_its_cause_and_a_remedy(
-    program: Program, code: int, output: str, expected: tuple[str, str]
+    program: RuntimeProgram, code: int, output: str, expected: tuple[str, str]
 ) -> None:
     error = start_failure(program, RUN, code, f"earlier line\n{output}")
 
@@ -223,13 +223,15 @@ def test_a_first_process_that_cannot_become_the_program_has_started_in_vain() ->
     ],
 )
 def test_an_image_that_cannot_be_pulled_is_named_with_what_the_client_says(
-    program: Program, output: str, message: str
+    program: RuntimeProgram, output: str, message: str
 ) -> None:
     assert str(pull_failure(program, RUN, output)) == message
 
 
 def test_an_image_that_is_here_and_is_always_asked_for_is_said_to_be_here() -> None:
-    error = pull_failure(Program.PODMAN, RUN, "Error: initializing source docker://train:1: no such host", is_here=True)
+    error = pull_failure(
+        RuntimeProgram.PODMAN, RUN, "Error: initializing source docker://train:1: no such host", is_here=True
+    )
 
     assert str(error) == (
         'image "train:1" is on this machine, but imagePullPolicy Always asks its registry at every start: '

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from katib.places.machine.containers.arguments import Program
-from katib.places.machine.containers.choice import Runtime, keep_clean, removal_script, remove_all
+from katib.places.machine.containers.arguments import RuntimeProgram
+from katib.places.machine.containers.choice import ContainerRuntime, keep_clean, removal_script, remove_all
 
 CLIENT = """#!/bin/sh
 # Keeps containers and networks as lines of two files, and notes what is removed.
@@ -52,7 +52,7 @@ def test_the_script_of_the_guard_removes_containers_and_networks_of_its_engine_a
     tmp_path: Path,
 ) -> None:
     path = client(tmp_path, "a\nb\n", "n\n", late="c\n")
-    script = removal_script(Program.PODMAN, str(path), "abc")
+    script = removal_script(RuntimeProgram.PODMAN, str(path), "abc")
 
     execute(script, tmp_path)
 
@@ -65,7 +65,7 @@ def test_the_script_of_the_guard_removes_containers_and_networks_of_its_engine_a
 
 
 def test_the_script_removes_nothing_where_there_is_nothing(tmp_path: Path) -> None:
-    script = removal_script(Program.DOCKER, str(client(tmp_path)), "abc")
+    script = removal_script(RuntimeProgram.DOCKER, str(client(tmp_path)), "abc")
 
     execute(script, tmp_path)
 
@@ -75,7 +75,11 @@ def test_the_script_removes_nothing_where_there_is_nothing(tmp_path: Path) -> No
 def test_an_engine_says_what_an_earlier_one_left_and_nothing_of_its_own(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    runtime, note, environ = Runtime(Program.DOCKER, str(client(tmp_path, "a\n"))), tmp_path / "note", os.environ
+    runtime, note, environ = (
+        ContainerRuntime(RuntimeProgram.DOCKER, str(client(tmp_path, "a\n"))),
+        tmp_path / "note",
+        os.environ,
+    )
 
     caplog.set_level(logging.INFO)
     with keep_clean(note, tmp_path, runtime, environ):
@@ -95,4 +99,4 @@ def test_an_engine_says_what_an_earlier_one_left_and_nothing_of_its_own(
 def test_what_another_process_removes_at_the_same_time_is_removed(tmp_path: Path, late: str, is_clean: bool) -> None:
     path = client(tmp_path, "a\n", late=late, code=1)
 
-    assert remove_all(Program.DOCKER, str(path), "owner", {"PATH": "/usr/bin:/bin"}) is is_clean
+    assert remove_all(RuntimeProgram.DOCKER, str(path), "owner", {"PATH": "/usr/bin:/bin"}) is is_clean

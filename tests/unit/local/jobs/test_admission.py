@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from katib.model.templates.job_schema import check_job_schema, job_schema
-from katib.places.machine.admission.check import FIELDS, WHOLLY_SUPPORTED, Effect
+from katib.places.machine.admission.check import FIELDS, WHOLLY_SUPPORTED, FieldEffect
 from tests.support.admission import PATH, a_job, check, errors_of, notices_of, places_of
 
 
@@ -28,7 +28,7 @@ def reachable_models() -> set[str]:
             continue
         seen.add(key)
         for field, kind in schema.models[key].fields.items():
-            if key in WHOLLY_SUPPORTED or FIELDS[key][field].effect is Effect.SUPPORTED:
+            if key in WHOLLY_SUPPORTED or FIELDS[key][field].effect is FieldEffect.SUPPORTED:
                 pending.append(kind.removeprefix("[]"))
     return seen
 
@@ -45,14 +45,14 @@ def test_every_field_of_a_job_has_a_verdict() -> None:
 def test_every_verdict_says_why_and_what_to_do() -> None:
     verdicts = [verdict for fields in FIELDS.values() for verdict in fields.values()]
 
-    assert all(v.why for v in verdicts if v.effect is not Effect.SUPPORTED)
-    assert all(bool(v.remedy) == (v.effect is Effect.REFUSED) for v in verdicts)
+    assert all(v.why for v in verdicts if v.effect is not FieldEffect.SUPPORTED)
+    assert all(bool(v.remedy) == (v.effect is FieldEffect.REFUSED) for v in verdicts)
 
 
 @pytest.mark.parametrize(
     ("model", "field"),
     [(m, f) for m in ("V1JobSpec", "V1PodSpec", "V1Container") for f, v in FIELDS[m].items()
-     if v.effect is not Effect.SUPPORTED],
+     if v.effect is not FieldEffect.SUPPORTED],
 )  # fmt: skip
 def test_what_does_not_work_here_is_never_passed_over(model: str, field: str) -> None:
     kind = job_schema().models[model].fields[field]

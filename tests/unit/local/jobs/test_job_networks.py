@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from katib.engine.runtime.objects import Kind
-from katib.places.machine.containers.arguments import Abilities, Program
-from katib.places.machine.containers.choice import Runtime
+from katib.places.machine.containers.arguments import Abilities, RuntimeProgram
+from katib.places.machine.containers.choice import ContainerRuntime
 from katib.places.machine.jobs.batch.job import JOB
 from katib.places.machine.jobs.networks import NamedWiring, network_of
 from katib.places.machine.pods.images import HOST_NETWORK
 
 ROLES = Kind("kubeflow.org/v1", "PyTorchJob")
 DEMO = {"metadata": {"name": "demo", "uid": "0123456789abcdef"}}
-PODMAN = Runtime(Program.PODMAN, "/usr/bin/podman")
+PODMAN = ContainerRuntime(RuntimeProgram.PODMAN, "/usr/bin/podman")
 ALONE: dict[str, Any] = {"spec": {"containers": [{"name": "main"}]}}
 CROWDED: dict[str, Any] = {"spec": {"containers": [{"name": "main"}, {"name": "other"}]}}
 WITH_SIDECAR: dict[str, Any] = {"spec": {**ALONE["spec"], "initContainers": [{"name": "s", "restartPolicy": "Always"}]}}
@@ -33,17 +33,19 @@ def test_a_job_with_roles_has_a_network_of_its_own() -> None:
         pytest.param(ROLES, CROWDED, PODMAN, False, id="containers side by side"),
         pytest.param(ROLES, WITH_SIDECAR, PODMAN, False, id="a sidecar"),
         pytest.param(ROLES, ON_HOST, PODMAN, False, id="the network of the machine on request"),
-        pytest.param(ROLES, ALONE, Runtime(Program.PODMAN, "x", Abilities(names=False)), False, id="no names"),
+        pytest.param(
+            ROLES, ALONE, ContainerRuntime(RuntimeProgram.PODMAN, "x", Abilities(names=False)), False, id="no names"
+        ),
     ],
 )
 def test_all_others_are_on_the_network_of_the_machine(
-    kind: Kind, template: dict[str, Any], images: Runtime, needs_machine: bool
+    kind: Kind, template: dict[str, Any], images: ContainerRuntime, needs_machine: bool
 ) -> None:
     assert network_of(DEMO, kind, [template], images, needs_machine=needs_machine) == HOST_NETWORK
 
 
 def test_a_network_is_made_once_by_several_pods_and_labelled() -> None:
-    runtime = Runtime(Program.PODMAN, "/opt/my tools/podman", labels={"katib.data-dir": "abc"})
+    runtime = ContainerRuntime(RuntimeProgram.PODMAN, "/opt/my tools/podman", labels={"katib.data-dir": "abc"})
 
     made = runtime.make_network("katib-demo")
 

@@ -15,8 +15,8 @@ import pytest
 
 from katib.errors import UnavailableError
 from katib.places.machine.processes import connection, proc, wire
-from katib.places.machine.processes.client import Processes, Start
-from katib.places.machine.processes.handle import Command, Exit
+from katib.places.machine.processes.client import PendingStart, Processes
+from katib.places.machine.processes.handle import Command, ProcessExit
 from katib.places.machine.processes.proc import is_running
 from tests.support.processes import DAEMON, hanging_program, marked, read_pid, start
 from tests.support.waiting import eventually
@@ -37,7 +37,7 @@ def _processes(start_seconds: float) -> Iterator[Processes]:
     assert marked(processes.engine_id) == []
 
 
-def launch(processes: Processes, program: Path, ends: Future[Exit] | None = None) -> Start:
+def launch(processes: Processes, program: Path, ends: Future[ProcessExit] | None = None) -> PendingStart:
     ends = ends or Future()
     with Path(os.devnull).open("wb") as output:
         return processes.launch(
@@ -78,7 +78,7 @@ class TestAFileSystemThatDoesNotAnswer:
     def test_what_starts_when_nobody_waits_any_more_is_killed(self, tmp_path: Path) -> None:
         processes = Processes()
         processes.start()
-        ended: Future[Exit] = Future()
+        ended: Future[ProcessExit] = Future()
         with hanging_program(tmp_path / "program") as program:
             hanging = launch(processes, program, ended)
             assert hanging.answer.cancel()
@@ -148,7 +148,7 @@ class TestAShortageOfDescriptors:
         with left, right, Path(os.devnull).open("wb") as null:
             for number in range(2):
                 wire.send(left, wire.pack((number,)), [null.fileno()])
-            receiver = wire.Receiver(right)
+            receiver = wire.MessageReceiver(right)
             probe = os.dup(null.fileno())
             os.close(probe)
             resource.setrlimit(resource.RLIMIT_NOFILE, (probe, limits[1]))

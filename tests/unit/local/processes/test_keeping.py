@@ -15,7 +15,7 @@ import pytest
 from katib.places.machine.processes import keeping
 from katib.places.machine.processes.client import RECORD_FILE, Processes
 from katib.places.machine.processes.connection import KeptProcess
-from katib.places.machine.processes.handle import Exit
+from katib.places.machine.processes.handle import ProcessExit
 from katib.places.machine.processes.proc import is_running
 from katib.places.machine.processes.remains import EngineRecord
 from tests.support.processes import marked, read_pid
@@ -83,8 +83,8 @@ def only_program(processes: Processes) -> KeptProcess:
     return program
 
 
-def end_of(processes: Processes, program: KeptProcess) -> Exit:
-    exits: list[Exit] = []
+def end_of(processes: Processes, program: KeptProcess) -> ProcessExit:
+    exits: list[ProcessExit] = []
     processes.attach(program, lambda _handle, exit_: exits.append(exit_))
     eventually(lambda: exits, "an exit")
     return exits[0]

@@ -14,8 +14,8 @@ from typing import cast
 import pytest
 
 from katib.places.machine.processes import keeping, wire
-from katib.places.machine.processes.keeping import Keeping, KeptProgram
-from katib.places.machine.processes.peek import Peek
+from katib.places.machine.processes.keeping import KeptProgram, KeptPrograms
+from katib.places.machine.processes.peek import PipePeeker
 
 LONG = 1 << 20
 
@@ -39,13 +39,13 @@ def poll() -> select.poll:
 
 
 @pytest.fixture
-def kept(poll: select.poll) -> Iterator[Keeping]:
-    made = Keeping(poll)
+def kept(poll: select.poll) -> Iterator[KeptPrograms]:
+    made = KeptPrograms(poll)
     yield made
     made.close()
 
 
-def door(kept: Keeping, path: Path) -> None:
+def door(kept: KeptPrograms, path: Path) -> None:
     """Give the keeper a socket at which engines knock."""
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(path))
@@ -80,7 +80,7 @@ def test_lines_of_two_pipes_are_not_mixed_without_an_engine(tmp_path: Path) -> N
     (out, to_out), (err, to_err) = pipes
     for pipe in (out, err):
         os.set_blocking(pipe, False)
-    with closing(Peek()) as peek:
+    with closing(PipePeeker()) as peek:
         for pipe, data in (
             (to_out, b"accuracy=0.6"),
             (to_err, b"2026 saved\n"),
@@ -104,7 +104,7 @@ def test_lines_of_two_pipes_are_not_mixed_without_an_engine(tmp_path: Path) -> N
 
 
 def test_what_could_not_be_moved_is_tried_again_after_a_pause(
-    tmp_path: Path, kept: Keeping, poll: select.poll, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, kept: KeptPrograms, poll: select.poll, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moment = SimpleNamespace(now=100.0)
     monkeypatch.setattr(keeping, "time", SimpleNamespace(monotonic=lambda: moment.now))
@@ -137,7 +137,9 @@ def test_what_could_not_be_moved_is_tried_again_after_a_pause(
     kept.drop(1)
 
 
-def test_a_group_without_a_note_is_not_kept_and_one_that_is_forgotten_is_dropped(tmp_path: Path, kept: Keeping) -> None:
+def test_a_group_without_a_note_is_not_kept_and_one_that_is_forgotten_is_dropped(
+    tmp_path: Path, kept: KeptPrograms
+) -> None:
     receiver = cast("wire.Receiver", None)
     outputs = [Output(tmp_path / "a.log"), Output(tmp_path / "b.log", group="other")]
     for key, output in enumerate(outputs):
@@ -163,7 +165,7 @@ def test_a_group_without_a_note_is_not_kept_and_one_that_is_forgotten_is_dropped
 
 
 def test_an_engine_that_knocks_is_let_in_unless_it_is_of_another_account(
-    tmp_path: Path, kept: Keeping, poll: select.poll, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, kept: KeptPrograms, poll: select.poll, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     door(kept, tmp_path / "old")
     door(kept, tmp_path / "door")  # in place of the one before

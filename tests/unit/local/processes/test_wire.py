@@ -26,7 +26,7 @@ def test_messages_arrive_whole_however_the_stream_is_cut(messages: list[wire.Mes
         stream = b"".join(iter(lambda: right.recv(1 << 16), b""))
     left, right = socket.socketpair()
     with left, right:
-        receiver, got = wire.Receiver(right), []
+        receiver, got = wire.MessageReceiver(right), []
         for start in range(0, len(stream), cut):
             left.sendall(stream[start : start + cut])
             got += receiver.receive() or []
@@ -40,7 +40,7 @@ def test_descriptors_arrive_in_order_and_are_not_inherited() -> None:
     with left, right:
         for number, (_, write) in enumerate(pipes):
             wire.send(left, wire.pack(("take", number)), (write,))
-        receiver, got = wire.Receiver(right), []
+        receiver, got = wire.MessageReceiver(right), []
         while len(got) < 2:
             got += receiver.receive() or []
         fds = [receiver.take_fds()[0] for _ in range(2)]
@@ -59,4 +59,4 @@ def test_the_end_of_the_stream_is_told_apart_from_silence() -> None:
     with right:
         left.close()
 
-        assert wire.Receiver(right).receive() is None
+        assert wire.MessageReceiver(right).receive() is None

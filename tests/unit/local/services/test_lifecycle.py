@@ -10,22 +10,22 @@ import pytest
 from katib.engine.algorithm_services.plan import ServiceId, ServicePlan
 from katib.engine.algorithm_services.states import ServicePhase, ServiceTiming
 from katib.errors import Backoff
-from katib.places.machine.services.supervisor import Lifecycle
+from katib.places.machine.services.supervisor import ServiceLifecycle
 
 TIMING = ServiceTiming(idle=60.0, restart=Backoff(0.1, 10.0), settled=60.0, max_failures=3)
 PLAN = ServicePlan(ServiceId("tpe"), command=("serve", "--port", "1"))
 ONE, TWO = ("default", "one"), ("default", "two")
 
 
-def a_state(**fields: Any) -> Lifecycle:
-    return Lifecycle(PLAN, TIMING, 0.0, **fields)
+def a_state(**fields: Any) -> ServiceLifecycle:
+    return ServiceLifecycle(PLAN, TIMING, 0.0, **fields)
 
 
-def exited(state: Lifecycle, *, answered: bool = False, seconds: float = 1.0) -> Lifecycle:
+def exited(state: ServiceLifecycle, *, answered: bool = False, seconds: float = 1.0) -> ServiceLifecycle:
     return state.after_exit("exited with 3", ": no numpy", may_pass=False, answered=answered, seconds=seconds)
 
 
-def killed(state: Lifecycle, *, answered: bool = False) -> Lifecycle:
+def killed(state: ServiceLifecycle, *, answered: bool = False) -> ServiceLifecycle:
     return state.after_exit("was killed by SIGKILL", "; see the log", may_pass=True, answered=answered, seconds=1.0)
 
 
