@@ -1,6 +1,8 @@
-"""Small reports to SQLite and summaries of small logs on its driver; with SQLAlchemy they take four times as long.
+"""The observation log of a SQLite file, with small reports and summaries on its driver.
 
-Results are exactly those of `SqlObservationLog`; larger cases raise `NotQuickError` and change nothing.
+A trial of one reading takes 0.13 ms of the processor for its report and its summary; with SQLAlchemy 0.78 ms, a tenth
+of the cost of a trial that does nothing (`benchmarks.overhead`). Results are exactly those of `SqlObservationLog`, which
+takes over if this file is deleted, and takes all larger reports and summaries now.
 """
 
 from __future__ import annotations

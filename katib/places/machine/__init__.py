@@ -1,4 +1,4 @@
-"""Composition for one machine. Start with `engine.py`: it wires the whole service on one page.
+"""Composition for one machine. Start with `engine.py`: it wires the whole service.
 
 Belongs here: choosing implementations and connecting them, and what only one machine has (a data directory, local
 files). Does not belong here: anything that a cluster needs too. Other wings import from this page alone.
