@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from katib.engine.databases import SqlServer, address_of, open_sql_server
 from katib.engine.databases.sqlite import open_database
-from katib.engine.observations import SqlObservationLog
+from katib.engine.observations import SqlObservationLog, observation_log
 from katib.engine.observations.tables import metadata
 from katib.model.metrics import (
     BEFORE_THE_LAST,
@@ -144,7 +144,7 @@ def memory_log(_directory: Path) -> Iterator[MemoryObservationLog]:
 @contextmanager
 def sql_log(directory: Path) -> Iterator[SqlObservationLog]:
     with open_database(directory / "katib.db") as database:
-        yield SqlObservationLog(database)
+        yield observation_log(database)
 
 
 @contextmanager

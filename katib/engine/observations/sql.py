@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from itertools import count, islice, pairwise
 from typing import Self
 
 from sqlalchemy import Connection, func, select
 
-from katib.engine.databases.sqlite import Database
-from katib.engine.observations import extremes, quick, reporting
+from katib.engine.observations import extremes, reporting
 from katib.engine.observations.best import best_of
 from katib.engine.observations.confirmation import UnconfirmedReports, receipt_of
 from katib.engine.observations.dialects import delete_some, fetch_readings, insert, metric_is, rows_of
@@ -55,8 +53,6 @@ class SqlObservationLog:
         self._unconfirmed = UnconfirmedReports(database)
         self._layout = prepare(database) if initialize else probe(database)
         self._statements = Statements(self._layout)
-        has_all = self._layout.has_steps and self._layout.has_companions
-        self._file = database if isinstance(database, Database) and has_all else None
 
     def report(self, trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
         """Append readings, those of a numbered batch once; all or none."""
@@ -65,11 +61,6 @@ class SqlObservationLog:
             return
         if not logs:
             return
-        if self._file is not None and len(logs) <= quick.MOST_READINGS:
-            with suppress(quick.NotQuickError):
-                with self._file.transaction() as driver:
-                    quick.report(driver, trial_name, logs, batch)
-                return
         with self._database.write() as connection:
             reporting.lock(connection, [trial_name])
             known = reporting.take(connection, trial_name, batch, len(logs))
@@ -92,11 +83,6 @@ class SqlObservationLog:
         if any(reading.name == NEW_TRY for logs in batch.values() for reading in logs):
             self._begin_tries(batch)
             return
-        if self._file is not None and sum(map(len, batch.values())) <= quick.MOST_READINGS:
-            with suppress(quick.NotQuickError):
-                with self._file.transaction() as driver:
-                    quick.append(driver, batch)
-                return
         if self._unconfirmed.turned_out_stored(batch):
             return
         receipt = None
@@ -142,9 +128,6 @@ class SqlObservationLog:
 
     def summarize(self, trial_name: str, metrics: Sequence[str]) -> Observation | None:
         """Return min, max and latest of these metrics; None if the first one has no reading."""
-        if self._file is not None:
-            with suppress(quick.NotQuickError), self._file.snapshot() as driver:
-                return observation_of(metrics, quick.values(driver, trial_name, metrics))
         with self._database.read() as connection:
             return self._summarize(connection, trial_name, metrics)
 

@@ -18,7 +18,7 @@ from sqlalchemy.exc import ArgumentError
 
 from katib.engine.databases import SqlServer, address_from_environment, address_of, open_sql_server
 from katib.engine.databases.sqlite import Database, open_database
-from katib.engine.observations import SqlObservationLog, access_list
+from katib.engine.observations import SqlObservationLog, access_list, observation_log
 from katib.engine.runtime.clock import Clock, SystemClock
 from katib.errors import InternalError, InvalidError, KatibError, TerminalError, UnavailableError, invalid
 from katib.model.metrics import ObservationLog
@@ -169,7 +169,7 @@ class DbManager:
                 with ExitStack() as attempt:
                     database = self._options.open()
                     attempt.enter_context(database)
-                    log = SqlObservationLog(database, initialize=self._options.initialize)
+                    log = observation_log(database, initialize=self._options.initialize)
                     access = access_list(database)
                     stack.push(attempt.pop_all())
                     return log, access

@@ -31,7 +31,7 @@ from katib.engine.controllers.settings import ControllerSettings
 from katib.engine.controllers.trial.observing import TrialLogs
 from katib.engine.controllers.trial.plan import TrialEvent
 from katib.engine.databases.sqlite import open_database
-from katib.engine.observations.sql import SqlObservationLog
+from katib.engine.observations.quick import observation_log
 from katib.engine.runtime.clock import SystemClock
 from katib.engine.runtime.informer import InformerEvent
 from katib.engine.runtime.interpreter import tune_interpreter
@@ -201,7 +201,7 @@ class Engine:
             )
             self._ownership = Ownership(self._store)
             self._ended = EndedExperiments(self._store, self._is_cached)
-            self._observations = SqlObservationLog(database)
+            self._observations = observation_log(database)
             self._events = EventLog(database, self._clock)
             self._files = TrialFiles(self._layout)
             self._run_times = RunTimeNote(self._layout.run, self._clock, is_elsewhere=self._site.is_elsewhere)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from katib.engine.databases.sqlite import Database, open_database
-from katib.engine.observations import SqlObservationLog, sql
+from katib.engine.observations import SqlObservationLog, observation_log, sql
 from katib.errors import Backoff, UnavailableError
 from metrics_collector.reporter import Reporter
 from tests.support.observations import reading
@@ -22,9 +22,10 @@ def database(tmp_path: Path) -> Iterator[Database]:
         yield database
 
 
-@pytest.fixture
-def log(database: Database) -> SqlObservationLog:
-    return SqlObservationLog(database)
+@pytest.fixture(params=[SqlObservationLog, observation_log], ids=["plain", "quick"])
+def log(request: pytest.FixtureRequest, database: Database) -> SqlObservationLog:
+    made: SqlObservationLog = request.param(database)
+    return made
 
 
 def values(log: SqlObservationLog, trial: str = "a") -> list[str]:
