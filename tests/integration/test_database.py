@@ -414,7 +414,7 @@ def fill_up(store: SqlStore) -> list[str]:
     else:
         raise AssertionError("the disk did not fill up")
 
-    assert remedy == "free some space on that disk; a run that waits for it goes on by itself"
+    assert remedy == "free some space on that disk; a run that waits for it continues by itself"
     return confirmed
 
 

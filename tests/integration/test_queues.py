@@ -196,7 +196,7 @@ def test_a_job_waits_in_its_queue_is_preempted_and_goes_on(plane: ControlPlane, 
     assert job["spec"]["runPolicy"] == {"suspend": True}
     assert said_first.metadata.labels.get(QUEUE_LABEL) is None  # or its pods would bear it, too
     assert told.verdict == f"{name} waits in Kueue's queue team-a: {NO_ROOM}."
-    assert told.remedies == (f"It goes on by itself once Kueue admits its Workload: kubectl -n {NS} get workloads",)
+    assert told.remedies == (f"It continues by itself once Kueue admits its Workload: kubectl -n {NS} get workloads",)
     assert kept == 1
     assert (ended["status"]["trialsSucceeded"], ended["status"].get("trialsFailed")) == (1, None)
     assert (loss["min"], loss["max"], loss["latest"]) == ("0.25", "0.5", "0.25")

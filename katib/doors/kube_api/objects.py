@@ -516,4 +516,4 @@ def _read_token(token: str) -> tuple[str, str]:
             return str(revision), str(place)
     except (ValueError, TypeError, binascii.Error):
         pass
-    raise bad_request("continue: it is no token of this server; list again without it")
+    raise bad_request("continue: it is not a token of this server; list again without it")

@@ -184,7 +184,7 @@ def _start(objects: ObjectService, target: RequestTarget, options: ListOptions) 
     if options.begins_with_all or options.since in ("", "0"):
         return now
     if int(options.since) > int(now):
-        raise ExpiredError(f"revision {options.since} is none of this server, which is at {now}; list again")
+        raise ExpiredError(f"revision {options.since} is unknown to this server, which is at {now}; list again")
     return options.since
 
 

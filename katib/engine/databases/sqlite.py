@@ -52,7 +52,7 @@ _TURNING = Backoff(0.001, 0.1, jitter=0.5)
 _IDLE_READERS = 8
 """Concurrent readers of a busy server; more are opened on demand."""
 
-_NO_SPACE = "free some space on that disk; a run that waits for it goes on by itself"
+_NO_SPACE = "free some space on that disk; a run that waits for it continues by itself"
 _REMEDIES = {
     sqlite3.SQLITE_BUSY: (UnavailableError, "end the process that holds the lock, or wait for it"),
     sqlite3.SQLITE_LOCKED: (UnavailableError, "end the process that holds the lock, or wait for it"),

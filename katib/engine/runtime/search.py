@@ -145,7 +145,7 @@ class SortPosition(NamedTuple):
 
 def foreign_cursor(cursor: str) -> InvalidError:
     """Return the error for a cursor of another list."""
-    return invalid("cursor", f'"{cursor}" is none of this list', "start without one", "cursor")
+    return invalid("cursor", f'"{cursor}" does not belong to this list', "start without one", "cursor")
 
 
 def search_in(objects: Iterable[tuple[str, Object]], facts_of: FactsOf, query: SearchQuery) -> SearchPage:

@@ -101,7 +101,7 @@ class ControllerOptions:
 
     def __post_init__(self) -> None:
         if self.certificates is None and self.config.init.cert_generator.enable is False:
-            cause = "it is false, and nothing says where the certificate of the webhooks is"
+            cause = "it is false, and the certificate of the webhooks is not configured"
             remedy = "give its directory with --cert-dir, or set it to true"
             raise invalid("init.certGenerator.enable", cause, remedy, "certificate-missing")
 

@@ -121,8 +121,8 @@ class HomeTerms:
 LOCAL = HomeTerms(
     idle="no engine is running on this data directory",
     start="Start `katib serve`, or `katib run` with the same file: both go on where it stopped.",
-    disk="Free space on the disk of the data directory; the work goes on by itself.",
-    database="Look for another process that locks it; the work goes on by itself.",
+    disk="Free space on the disk of the data directory; the work continues by itself.",
+    database="Look for another process that locks it; the work continues by itself.",
     silence="If this lasts longer than a minute, restart with -v and look at the messages.",
     command="Install the command on this machine, or give its full path in the template.",
     capacity="Wait for running trials to end, or lower resources.requests in the template.",

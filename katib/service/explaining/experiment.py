@@ -205,7 +205,7 @@ def _template_is_missing(experiment: Experiment, _evidence: Evidence) -> Diagnos
     return DiagnosisDraft(
         f"{experiment.name} cannot make trials: {_cause_of(condition)}.",
         findings=_still_running(experiment),
-        remedies=["As soon as the template is there, the experiment goes on by itself."],
+        remedies=["As soon as the template is there, the experiment continues by itself."],
     )
 
 

@@ -132,11 +132,11 @@ def _held_up(trial: Trial, facts: JobFacts) -> DiagnosisDraft | None:
     return DiagnosisDraft(f"{trial.name} cannot run: {cause}.", remedies=[remedy])
 
 
-_QUOTA_OF_JOBS = "Wait for other jobs to go, or ask for a larger quota; the trial goes on by itself."
+_QUOTA_OF_JOBS = "Wait for other jobs to go, or ask for a larger quota; the trial continues by itself."
 
 _HELD_UP_REMEDIES = {
-    "JobForbidden": "Give the controller the right that the message names; the trial goes on by itself.",
-    "JobKindNotInstalled": "Install the operator that serves this kind of job; the trial goes on by itself.",
+    "JobForbidden": "Give the controller the right that the message names; the trial continues by itself.",
+    "JobKindNotInstalled": "Install the operator that serves this kind of job; the trial continues by itself.",
 }
 
 
@@ -164,7 +164,7 @@ def _waiting(trial: Trial, facts: JobFacts, evidence: Evidence) -> DiagnosisDraf
     return None
 
 
-_WORKLOADS = "It goes on by itself once Kueue admits its Workload: kubectl -n {} get workloads"
+_WORKLOADS = "It continues by itself once Kueue admits its Workload: kubectl -n {} get workloads"
 
 
 def _retried(trial: Trial, facts: JobFacts, evidence: Evidence) -> DiagnosisDraft | None:

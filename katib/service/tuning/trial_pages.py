@@ -44,7 +44,7 @@ def find_trials(
     """Return a page of trials. A store without facts is read whole for it, but never held whole.
 
     Raises:
-        InvalidError: The cursor is none of this list.
+        InvalidError: The cursor does not belong to this list.
     """
     query = SearchQuery(TRIAL, str(experiment), states, ORDERS[order], limit, cursor)
     found = store.search(query) if isinstance(store, SearchableStore) else None

@@ -86,5 +86,5 @@ def test_a_controller_at_work_is_left_to_do_it(store: MemoryStore) -> None:
     require_no_controller(store)
     store.update_status({**made, "status": {"readyReplicas": 1}})
 
-    with pytest.raises(TerminalError, match="is at work and lets go what is deleted; wait for it, or give --force"):
+    with pytest.raises(TerminalError, match="is at work and cleans up deleted objects; wait for it, or give --force"):
         require_no_controller(store)

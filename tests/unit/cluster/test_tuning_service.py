@@ -403,7 +403,7 @@ def test_a_quota_of_jobs_is_no_right_that_is_missing(world: ClusterWorld) -> Non
 
     assert cause in why(world).verdict
     assert why(world).remedies == (
-        "Wait for other jobs to go, or ask for a larger quota; the trial goes on by itself.",
+        "Wait for other jobs to go, or ask for a larger quota; the trial continues by itself.",
     )
 
 
@@ -438,7 +438,7 @@ def test_a_kind_that_is_not_installed_is_named(world: ClusterWorld) -> None:
     world.faults[JOB] = KindNotInstalledError("batch/v1 Job: the cluster has no such kind")
 
     assert "the cluster serves no Job (batch/v1)" in why(world).verdict
-    assert why(world).remedies == ("Install the operator of Job; the trial goes on by itself.",)
+    assert why(world).remedies == ("Install the operator of Job; the trial continues by itself.",)
 
 
 def test_what_the_user_may_not_see_is_left_out(world: ClusterWorld) -> None:

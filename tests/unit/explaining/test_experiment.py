@@ -119,7 +119,7 @@ def test_a_missing_template_is_the_answer_whether_or_not_trials_still_run(status
     answer = diagnose_experiment(experiment, Evidence(now=NOW, experiment=experiment, events=events))
 
     assert answer.verdict == f"demo cannot make trials: {cause}."
-    assert answer.remedies == ("As soon as the template is there, the experiment goes on by itself.",)
+    assert answer.remedies == ("As soon as the template is there, the experiment continues by itself.",)
     assert ("2 trials that were made before go on." in answer.findings) is bool(running)
     assert not any("Warning" in finding for finding in answer.findings)
 

@@ -12,7 +12,7 @@ from katib.engine.runtime.objects import Key
 from katib.errors import UnavailableError
 from katib.service.tuning.sentences import said_once
 
-FULL = "katib.db: database or disk is full; free some space on that disk; a run that waits for it goes on by itself"
+FULL = "katib.db: database or disk is full; free some space on that disk; a run that waits for it continues by itself"
 
 
 def fail(times: int) -> None:

@@ -55,7 +55,7 @@ _REMEDIES = {
 _PULL_FAILED = "Failed to pull image"
 
 _REFUSED = {
-    "failed calling webhook": "Look at the webhook that the message names; the job goes on by itself once it answers.",
+    "failed calling webhook": "Look at the webhook named in the message; the job continues by itself once it answers.",
     "admission webhook": "Fix the pod of the template, or the webhook that refuses it, as the message says.",
     "exceeded quota": "Wait for running trials to end, ask for a larger quota, or lower resources in the template.",
     "failed quota: .*must specify": "Give every container what the quota names, or let a LimitRange do so.",
@@ -93,8 +93,8 @@ def cluster_place(core_namespace: str) -> HomeTerms:
     return HomeTerms(
         idle=f"no controller is ready in namespace {core_namespace}",
         start=f"Look why the Deployment {CONTROLLER} is not ready: {controller}",
-        disk="Give the database of the DB manager more room; the work goes on by itself.",
-        database="Look at the DB manager and its database; the work goes on by itself.",
+        disk="Give the database of the DB manager more room; the work continues by itself.",
+        database="Look at the DB manager and its database; the work continues by itself.",
         silence=f"If this lasts, look at the controller: kubectl -n {core_namespace} logs deployment/{CONTROLLER}",
         command="Use an image that has the command, or give its full path in the template.",
         capacity="Wait for room in the cluster, or lower resources.requests in the template.",
@@ -167,7 +167,7 @@ class ClusterFacts:
         except KindNotInstalledError:
             return JobFacts(
                 waiting=f"the cluster serves no {kind.kind} ({kind.api_version})",
-                remedy=f"Install the operator of {kind.kind}; the trial goes on by itself.",
+                remedy=f"Install the operator of {kind.kind}; the trial continues by itself.",
             )
         except NotFoundError:
             job = None
@@ -192,7 +192,7 @@ class ClusterFacts:
         return JobFacts(
             job=job,
             waiting=f"no pod of its job can be created: {message}",
-            remedy=_refusal_remedy(message) or "Fix the template as the message says; the job goes on by itself.",
+            remedy=_refusal_remedy(message) or "Fix the template as the message says; the job continues by itself.",
             attempt=attempt_of(job),
         )
 
@@ -288,9 +288,9 @@ def _service_remedy(words: str, namespace: str, name: str) -> str:
     """Return the remedy for a service that does not start, from the messages of its Deployment and pods."""
     entry = "its entry under runtime.suggestions of the KatibConfig"
     if "exceeded quota" in words:
-        return f"Free some of the quota, ask for a larger one, or have {entry} ask for less; it goes on by itself."
+        return f"Free some of the quota, ask for a larger one, or have {entry} ask for less; it continues by itself."
     if "is forbidden" in words:
-        return f"Have namespace {namespace} allow the pod of the service, or change {entry}; it goes on by itself."
+        return f"Have namespace {namespace} allow the pod of the service, or change {entry}; it continues by itself."
     if "PersistentVolumeClaim" in words:
         claim = f"kubectl -n {namespace} describe persistentvolumeclaim {name}"
         return f"Give the cluster a volume or a StorageClass for its claim: {claim}"

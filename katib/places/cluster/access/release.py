@@ -38,8 +38,8 @@ def require_no_controller(store: ObjectStore) -> None:
         store.get(DEPLOYMENT, Key(namespace, CONTROLLER))
         if is_controller_at_work(store, namespace):
             raise TerminalError(
-                f"the controller in namespace {namespace} is at work and lets go what is deleted; wait for it, or give "
-                "--force"
+                f"the controller in namespace {namespace} is at work and cleans up deleted objects; wait for it, "
+                "or give --force"
             )
 
 
