@@ -97,10 +97,9 @@ class Collector:
             return readings
         now, last, stamped = self._clock(), self._last_stamp, list[MetricLog]()
         for reading in readings:
-            time, name, value, step = reading
-            if time is ZERO_TIME:
+            if reading.time is ZERO_TIME:
                 last = now if last is None or now > last else last + _TICK
-                stamped.append(MetricLog(last, name, value, step))
+                stamped.append(MetricLog(last, reading.name, reading.value, reading.step))
             else:
                 stamped.append(reading)
         self._last_stamp = last

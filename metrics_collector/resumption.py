@@ -214,17 +214,17 @@ class ResumableLog:
             return []
 
     def _doubt_of(self, logs: Sequence[MetricLog]) -> UncertainReport:
-        time, name, value, _ = logs[0]
-        earlier = self._equals[name, value] if time == self._moment else 0
-        return UncertainReport(len(logs), format_timestamp(time), name, _digest(value), earlier)
+        first = logs[0]
+        earlier = self._equals[first.name, first.value] if first.time == self._moment else 0
+        return UncertainReport(len(logs), format_timestamp(first.time), first.name, _digest(first.value), earlier)
 
     def _note(self, readings: Sequence[MetricLog], start: int) -> None:
         """Count equal readings of the same time, once: many programs stamp whole seconds."""
-        for time, name, value, _ in readings[max(0, self._noted_to - start) :]:
-            if time != self._moment:
-                self._moment = time
+        for reading in readings[max(0, self._noted_to - start) :]:
+            if reading.time != self._moment:
+                self._moment = reading.time
                 self._equals.clear()
-            self._equals[name, value] += 1
+            self._equals[reading.name, reading.value] += 1
         self._noted_to = max(self._noted_to, start + len(readings))
 
     def _position(self) -> int:

@@ -13,6 +13,8 @@ import threading
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import structs
+
 from katib.errors import NotFoundError, TerminalError
 from katib.model.algorithms import SEED, AlgorithmInfo, Feature
 from suggestion_services import setting_specs as specs
@@ -328,7 +330,7 @@ def _with_common(entry: ListedAlgorithm) -> ListedAlgorithm:
     if info.early_stopping:
         return entry
     learns = (Feature.EARLIER_TRIALS,) if info.reads_history and not info.graph_fields else ()
-    common = replace(info, settings=(*(info.settings or ()), SEED), features=(*info.features, *learns))
+    common = structs.replace(info, settings=(*(info.settings or ()), SEED), features=(*info.features, *learns))
     return replace(entry, info=common)
 
 

@@ -5,7 +5,7 @@ They are a superset of those that Katib's own services accept under the same nam
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from katib.model.algorithms import SettingSpec
 

@@ -110,7 +110,7 @@ def shown_service() -> MemoryTuningService:
 
 def _put(service: MemoryTuningService, shown: Shown, start: datetime | None) -> None:
     service.store.create(with_defaults(decode_stored(_document(shown))).encode())
-    service.edit("default", shown.name, counts={}, marks=shown.marks)
+    service.edit("default", shown.name, tags=shown.marks.tags or (), notes=shown.marks.notes or "")
     start, draw = start or service.clock.now(), Random(shown.name)
     trials = [_trial(service, shown, index, start, draw) for index in range(shown.count)]
     status = _status(shown, trials, start)

@@ -11,14 +11,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, Protocol
+from typing import Protocol
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from katib.errors import FieldError
 from katib.model.checkpoints import is_shared_directory, is_url
 from katib.model.types import (
-    CAMEL_CASE,
     AlgorithmSetting,
     EarlyStoppingRule,
     ExperimentSpec,
@@ -36,8 +35,7 @@ _NUMBERS: dict[str, tuple[Callable[[str], float], str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SettingSpec:
+class SettingSpec(Struct, frozen=True, rename="camel"):
     """One option of an algorithm.
 
     Attributes:
@@ -58,8 +56,6 @@ class SettingSpec:
             `eta` once, unless `s_max` says how often that is done.
         may_be_none: Whether the text `None` is allowed, which turns off what it controls.
     """
-
-    __pydantic_config__: ClassVar[Any] = CAMEL_CASE
 
     name: str
     type: str
@@ -93,8 +89,7 @@ MOST_PARALLEL = 10_000
 """The most suggestions in one request; more is a mistake, and would keep a thread of a service busy for hours."""
 
 
-@dataclass(frozen=True, slots=True)
-class AlgorithmInfo:
+class AlgorithmInfo(Struct, frozen=True, rename="camel"):
     """An algorithm that can be asked for.
 
     Attributes:
@@ -116,8 +111,6 @@ class AlgorithmInfo:
         assigns: Names of what it assigns, where these are not the names of parameters.
         forwards_settings: Whether it hands all settings on to the trials, those that it does not know, too.
     """
-
-    __pydantic_config__: ClassVar[Any] = CAMEL_CASE
 
     name: str
     summary: str = ""

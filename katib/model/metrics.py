@@ -7,7 +7,9 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
+
+from msgspec import Meta, Struct
 
 from katib.errors import invalid
 from katib.model.wording import counted, shown
@@ -29,17 +31,27 @@ PROGRESS = "progressPercentage"
 _FLOAT = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|inf(inity)?|nan)", re.IGNORECASE | re.ASCII)
 
 
-class MetricLog(NamedTuple):
+class MetricLog(Struct, frozen=True, order=True, omit_defaults=True, gc=False):
     """One reading: when, which metric, the text that was printed, and at which step of the training where it is known.
 
     A step is a whole number from 0, such as an epoch; a curve is in order of steps first, then of time. Readings
     without step come before those with one.
     """
 
-    time: datetime
+    time: Annotated[datetime, Meta(tz=True, description="`0001-01-01T00:00:00Z` when the reading carried none.")]
     name: str
-    value: str
-    step: int | None = None
+    value: Annotated[str, Meta(description="The text that was printed; NaN and infinities are kept.")]
+    step: (
+        Annotated[
+            int,
+            Meta(
+                ge=0,
+                le=2**63 - 1,
+                description="Of the training, from 0; absent where it is not known.",
+            ),
+        ]
+        | None
+    ) = None
 
 
 BEFORE_THE_LAST = -1

@@ -29,7 +29,7 @@ from katib.sdk.reporting import metric_texts, step_number
 from katib.sdk.results import TuneResult, read_result
 from katib.service.drafting import takes_its_arguments
 from katib.service.tuning.reading import assignments_of, is_completed, last_condition
-from katib.service.tuning.service import CallerAnswer, GivenTrial, TuningService
+from katib.service.tuning.service import CallerAnswer, TrialForCaller, TuningService
 
 R = TypeVar("R")
 
@@ -256,7 +256,7 @@ class Experiment:
         while True:
             left = look if deadline is None else min(max(deadline - time.monotonic(), 0.0), look)
 
-            def request(service: TuningService, namespace: str, wait_seconds: float = left) -> GivenTrial:
+            def request(service: TuningService, namespace: str, wait_seconds: float = left) -> TrialForCaller:
                 return service.ask(
                     namespace,
                     self.name,
@@ -288,8 +288,7 @@ class Experiment:
         """
         allowed = self._stored().spec.parallel_trial_count or 1
         if allowed < parallel:
-            counts = {"parallelTrialCount": parallel}
-            self.call(lambda service, namespace: service.edit(namespace, self.name, counts=counts))
+            self.call(lambda service, namespace: service.edit(namespace, self.name, parallel_trial_count=parallel))
         mine: weakref.WeakSet[AskedTrial] = weakref.WeakSet()
         while True:
             self._await_room(mine, parallel)
@@ -390,7 +389,7 @@ class Experiment:
         """Print once which trials have not ended: while they hold the places, there is no next one."""
         if self._has_said:
             return
-        listed = self.call(lambda service, namespace: service.trials(namespace, self.name, states=["Running"]))
+        listed = self.call(lambda service, namespace: service.trials(namespace, self.name, states=("Running",)))
         if names := ", ".join(trial.name for trial in listed.items):
             self._has_said = True
             ways = "tell(...) or fail() of a trial makes room for the next one"

@@ -17,7 +17,7 @@ from katib.sdk.python_words import check_arguments
 from katib.sdk.search import Parameter
 from katib.sdk.spec import Bounds, document_of, search_spec, without_none
 from katib.service.drafting import in_arguments, python_words, takes_its_arguments
-from katib.service.tuning.service import DEFAULT_NAMESPACE, Choice, Json, TuningService
+from katib.service.tuning.service import DEFAULT_NAMESPACE, Json, TuningService
 
 
 @takes_its_arguments
@@ -122,7 +122,7 @@ def create(
 
     def submit(service: TuningService) -> StoredExperiment:
         submission = (
-            service.run(text, source=name, namespace=namespace, choice=Choice(restart=True)).submission
+            service.run(text, source=name, namespace=namespace, restart=True)
             if restart
             else service.submit(text, source=name, namespace=namespace)
         )

@@ -9,12 +9,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import structs
 
 from katib.doors.rest.door import open_door
 from katib.doors.rest.notes import Note, running_servers
@@ -39,7 +40,7 @@ from katib.service.explaining.progress import RunProgress, savings_of, with_reme
 from katib.service.tuning.reading import state_of
 from katib.service.tuning.repeating import ended_without_value
 from katib.service.tuning.sentences import said_once
-from katib.service.tuning.service import DEFAULT_NAMESPACE, Change, Choice, Json, RunOutcome, TuningService
+from katib.service.tuning.service import DEFAULT_NAMESPACE, Change, Json, RunExperiment, TuningService
 
 if TYPE_CHECKING:
     from katib.places.machine import Engine
@@ -294,7 +295,7 @@ def _taken(
             raise
     except InvalidError as error:
         raise in_arguments(error, arguments) from None
-    stored, ways, notes = outcome.submission.experiment, outcome.ways, outcome.notes
+    stored, ways, notes = outcome.experiment, outcome.ways, outcome.notes
     if ways is not None:
         more = f"for more trials raise max_trials above {stored.status.trials}, " if ways.may_have_more else ""
         again = "for all of it again pass restart=True or another name"
@@ -317,18 +318,18 @@ def _command_of(experiment: Json) -> list[str]:
     return command
 
 
-def _run(service: TuningService, document: str, name: str, *, restart: bool) -> RunOutcome:
+def _run(service: TuningService, document: str, name: str, *, restart: bool) -> RunExperiment:
     """Submit an experiment; if the one of its name failed, its failed trials run again: the function may be fixed."""
     with suppress(NotFoundError):
         found = service.get(Experiment, DEFAULT_NAMESPACE, name)
         if not restart and state_of(found) == "Failed":
             try:
-                outcome = service.run(document, source=name, choice=Choice(retry_failed=True))
+                outcome = service.run(document, source=name, retry_failed=True)
             except InvalidError:  # its search has changed
                 restart = ended_without_value(found)
             else:
-                return replace(outcome, notes=(f"{name} had failed, so its failed trials run again",))
-    outcome = service.run(document, source=name, choice=Choice(restart=restart))
+                return structs.replace(outcome, notes=(f"{name} had failed, so its failed trials run again",))
+    outcome = service.run(document, source=name, restart=restart)
     if outcome.ways is not None and any(change.startswith("spec.") for change in outcome.ways.changes):
         service.submit(document, source=name)  # refuses it field by field
     return outcome
@@ -345,7 +346,7 @@ def _stop(running: _Running, name: str, root: Path, *, url: str, verbose: bool) 
         way = f"interrupted: what {name} has found is kept in {root}; {again} goes on from there"
         if running.is_shared:  # other experiments of this process use the engine, which would continue it
             with suppress(KatibError):
-                running.service.edit(DEFAULT_NAMESPACE, name, counts={}, stopped=True)
+                running.service.edit(DEFAULT_NAMESPACE, name, stopped=True)
             way += "; trials that run now go on to their ends"
     if verbose:
         sys.stderr.write(f"{way}\n")

@@ -31,7 +31,7 @@ from katib.service.tuning.reading import (
     running_condition,
     state_of,
 )
-from katib.service.tuning.service import GivenTrial, TuningService
+from katib.service.tuning.service import TrialForCaller, TuningService
 from tests.support.asking import over_cluster, over_controllers
 from tests.support.experiments import an_experiment
 from tests.support.faulty_store import Call
@@ -110,7 +110,7 @@ def submit(service: TuningService, *, annotations: dict[str, str] | None = None,
     service.submit(json.dumps(raw), source="demo.yaml")
 
 
-def ask(service: TuningService, request_id: str = "", **options: Any) -> GivenTrial:
+def ask(service: TuningService, request_id: str = "", **options: Any) -> TrialForCaller:
     return service.ask(NS, "demo", request_id=request_id or uuid.uuid4().hex, wait_seconds=60, **options)
 
 

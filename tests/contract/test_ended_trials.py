@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from katib.errors import InvalidError
 from katib.model.metrics import MetricLog
@@ -24,7 +24,7 @@ BEGAN = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 def elsewhere(identity: str, loss: str = "0.5", **parts: Any) -> EndedTrial:
     values = {"loss": loss} if loss else {}
-    return EndedTrial(identity, {"lr": "0.02"}, values, BEGAN, BEGAN + timedelta(seconds=90), **parts)
+    return EndedTrial(identity, {"lr": "0.02"}, BEGAN, BEGAN + timedelta(seconds=90), values, **parts)
 
 
 def trials_of(service: TuningService) -> list[Trial]:
@@ -34,11 +34,11 @@ def trials_of(service: TuningService) -> list[Trial]:
 def test_trials_that_were_evaluated_elsewhere_are_trials_of_the_experiment(service: TuningService) -> None:
     submit(service, maxTrialCount=5)
     readings = tuple(MetricLog(BEGAN + timedelta(seconds=k), "loss", str(1 / (k + 1)), k) for k in range(3))
-    sent = [
+    sent = (
         elsewhere("0", readings=readings),
         elsewhere("1", "", failure="out of memory"),
         elsewhere("2", "", stopped=True, readings=readings),
-    ]
+    )
 
     assert service.add_ended_trials(NS, "demo", sent) == 3
     eventually(lambda: {state_of(one) for one in trials_of(service)} == {"Succeeded", "Failed", "EarlyStopped"})
@@ -55,9 +55,9 @@ def test_trials_that_were_evaluated_elsewhere_are_trials_of_the_experiment(servi
 
 def test_each_is_taken_once_and_the_search_goes_on(service: TuningService) -> None:
     submit(service, maxTrialCount=4, parallelTrialCount=1)
-    service.add_ended_trials(NS, "demo", [elsewhere("0"), elsewhere("1", "0.1")])
+    service.add_ended_trials(NS, "demo", (elsewhere("0"), elsewhere("1", "0.1")))
 
-    assert service.add_ended_trials(NS, "demo", [elsewhere("1", "0.1"), elsewhere("2")]) == 1
+    assert service.add_ended_trials(NS, "demo", (elsewhere("1", "0.1"), elsewhere("2"))) == 1
     trial = ask(service).trial
     assert trial is not None
     service.tell(NS, trial.name, {"loss": 0.9})
@@ -67,14 +67,14 @@ def test_each_is_taken_once_and_the_search_goes_on(service: TuningService) -> No
     assert best is not None
     assert objective_value(best) == "0.1"
     with refused("add-trial-ended"):
-        service.add_ended_trials(NS, "demo", [elsewhere("3")])
+        service.add_ended_trials(NS, "demo", (elsewhere("3"),))
 
 
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (replace(elsewhere("0"), assignments={}), r"trials\[1\]"),
-        (replace(elsewhere("0"), assignments={"lr": "99"}), r"trials\[1\]"),
+        (structs.replace(elsewhere("0"), assignments={}), r"trials\[1\]"),
+        (structs.replace(elsewhere("0"), assignments={"lr": "99"}), r"trials\[1\]"),
         (elsewhere("0", ""), r'trials\[1\]\.values: "loss" is missing'),
         (elsewhere("0", "high"), r"trials\[1\]\.values\[.*loss.*\]: .*high.* is not a number"),
     ],
@@ -86,6 +86,6 @@ def test_what_cannot_be_a_trial_is_refused_and_nothing_is_taken(
     submit(service)
 
     with pytest.raises(InvalidError, match=words):
-        service.add_ended_trials(NS, "demo", [elsewhere("1"), wrong])
+        service.add_ended_trials(NS, "demo", (elsewhere("1"), wrong))
     assert not trials_of(service)
     assert service.get(Experiment, NS, "demo").status.trials == 0

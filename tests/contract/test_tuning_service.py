@@ -21,12 +21,12 @@ from katib.doors.rest.server import Server
 from katib.engine.controllers.kinds import EXPERIMENT
 from katib.engine.runtime.objects import Key
 from katib.errors import AlreadyExistsError, ExpiredError, InvalidError, NotFoundError, UnavailableError
-from katib.model.marks import MarkChanges, Marks, marks_of
+from katib.model.marks import Marks, marks_of
 from katib.model.names import STOPPED, STOPPED_ANNOTATION
 from katib.model.types import Experiment, Trial
 from katib.places.machine import open_engine
 from katib.service.tuning.reading import assignments_of, is_completed, objective_value, state_of
-from katib.service.tuning.service import NO_CHOICE, NOW, Choice, RunOutcome, TrialOrder, TuningService, WaysOn
+from katib.service.tuning.service import NOW, RunExperiment, TrialOrder, TuningService, WaysOnward, chosen_values
 from tests.support.cluster import events_in, memory_cluster, memory_world, open_world, server_world
 from tests.support.refusals import refused
 from tests.support.tuning import MemoryTuningService, document
@@ -207,23 +207,23 @@ def test_config_maps_that_changed_after_the_end_are_refused_with_what_to_do(obje
 
 
 def test_a_finished_experiment_runs_once_more_where_that_is_chosen(finished: TuningService, world: World) -> None:
-    def run(choice: Choice = NO_CHOICE) -> RunOutcome:
-        return finished.run(document("demo"), source="demo.yaml", choice=choice, command="katib run demo.yaml")
+    def run(**choice: Any) -> RunExperiment:
+        return finished.run(document("demo"), source="demo.yaml", **choice, command="katib run demo.yaml")
 
     left = run()
     if world.is_cluster:
         with refused("choice-of-a-cluster"):
-            run(Choice(restart=True))
-        assert (left.submission.outcome, left.ways) == ("unchanged", None)
+            run(restart=True)
+        assert (left.outcome, left.ways) == ("unchanged", None)
         return
     with refused("choice-nothing-failed"):
-        run(Choice(retry_failed=True))
-    more, again = run(Choice(more=2)), run(Choice(restart=True))
+        run(retry_failed=True)
+    more, again = run(more=2), run(restart=True)
 
-    assert left.submission.outcome == "unchanged"
-    assert left.ways == WaysOn((), lost=0, can_retry=False, may_have_more=True)
-    assert (more.submission.outcome, more.submission.experiment.spec.max_trial_count) == ("updated", 5)
-    assert (again.submission.outcome, again.ways) == ("created", None)
+    assert left.outcome == "unchanged"
+    assert left.ways == WaysOnward((), lost=0, can_retry=False, may_have_more=True)
+    assert (more.outcome, more.experiment.spec.max_trial_count) == ("updated", 5)
+    assert (again.outcome, again.ways) == ("created", None)
     assert again.notes == ("demo starts again; the old one is demo-1 now",)
     assert {e.name for e in finished.experiments()} == {"demo", "demo-1"}
 
@@ -417,14 +417,14 @@ def test_a_trial_by_hand_needs_an_experiment_that_goes_on(world: World) -> None:
     world.service.submit(document("demo"), source="demo.yaml")
 
     with pytest.raises(UnavailableError, match="has not started yet"):
-        world.service.add_trial(NS, "demo", {"x": "0.5"})
+        world.service.add_trial(NS, "demo", chosen_values({"x": "0.5"}))
     with pytest.raises(InvalidError, match="is not between"):
-        world.service.add_trial(NS, "demo", {"x": "50"})
+        world.service.add_trial(NS, "demo", chosen_values({"x": "50"}))
     with pytest.raises(NotFoundError):
-        world.service.add_trial(NS, "ghost", {"x": "0.5"})
+        world.service.add_trial(NS, "ghost", chosen_values({"x": "0.5"}))
     world.finish("demo")
     with pytest.raises(InvalidError, match="it has ended"):
-        world.service.add_trial(NS, "demo", {"x": "0.5"})
+        world.service.add_trial(NS, "demo", chosen_values({"x": "0.5"}))
 
 
 def test_a_preview_fills_the_template_and_stores_nothing(world: World) -> None:
@@ -440,52 +440,52 @@ def test_a_preview_fills_the_template_and_stores_nothing(world: World) -> None:
 def test_counts_change_within_their_rules_and_a_stop_is_taken_back(world: World) -> None:
     world.service.submit(document("demo"), source="demo.yaml")
 
-    edited = world.service.edit(NS, "demo", counts={"maxTrialCount": 7, "maxFailedTrialCount": 2})
+    edited = world.service.edit(NS, "demo", max_trial_count=7, max_failed_trial_count=2)
     assert (edited.encode()["spec"]["maxTrialCount"], edited.encode()["spec"]["maxFailedTrialCount"]) == (7, 2)
-    stopped = world.service.edit(NS, "demo", counts={}, stopped=True)
+    stopped = world.service.edit(NS, "demo", stopped=True)
     assert stopped.encode()["metadata"]["annotations"]["katib.kubeflow.org/stopped"] == "true"
-    resumed = world.service.edit(NS, "demo", counts={}, stopped=False)
+    resumed = world.service.edit(NS, "demo", stopped=False)
     assert "katib.kubeflow.org/stopped" not in (resumed.encode()["metadata"].get("annotations") or {})
     with pytest.raises(InvalidError):
-        world.service.edit(NS, "demo", counts={"parallelTrialCount": 0})
+        world.service.edit(NS, "demo", parallel_trial_count=0)
     with pytest.raises(NotFoundError):
-        world.service.edit(NS, "ghost", counts={"maxTrialCount": 7})
+        world.service.edit(NS, "ghost", max_trial_count=7)
 
 
 def test_marks_are_kept_and_taken_away_one_by_one(world: World) -> None:
     world.service.submit(document("demo"), source="demo.yaml")
 
-    marks = MarkChanges(tags=("baseline", "v2", "baseline"), notes="try\na larger model")
-    world.service.edit(NS, "demo", counts={}, marks=marks)
-    edited = world.service.edit(NS, "demo", counts={}, marks=MarkChanges(notes=""))
+    marks: Any = {"tags": ("baseline", "v2", "baseline"), "notes": "try\na larger model"}
+    world.service.edit(NS, "demo", **marks)
+    edited = world.service.edit(NS, "demo", notes="")
     assert marks_of(edited.metadata.annotations) == Marks(("baseline", "v2"), "")
     assert world.service.submit(document("demo"), source="demo.yaml").outcome == "unchanged"
     stored = world.service.get(Experiment, NS, "demo")
     assert marks_of(stored.metadata.annotations).tags == ("baseline", "v2")
     with pytest.raises(InvalidError, match="without a comma"):
-        world.service.edit(NS, "demo", counts={}, marks=MarkChanges(tags=("a,b",)))
+        world.service.edit(NS, "demo", tags=("a,b",))
 
 
 def test_a_trial_is_marked_as_an_experiment_is(finished: TuningService) -> None:
     trial = finished.trials(NS, "demo").items[0].name
-    finished.mark(NS, trial, MarkChanges(tags=("best",), notes="keep\nit"))
-    marked = finished.mark(NS, trial, MarkChanges(notes=""))
+    finished.edit_trial(NS, trial, tags=("best",), notes="keep\nit")
+    marked = finished.edit_trial(NS, trial, notes="")
 
     assert marks_of(marked.metadata.annotations) == Marks(("best",), "")
     assert marks_of(finished.get(Trial, NS, trial).metadata.annotations).tags == ("best",)
     with pytest.raises(InvalidError, match="without a comma"):
-        finished.mark(NS, trial, MarkChanges(tags=("a,b",)))
+        finished.edit_trial(NS, trial, tags=("a,b",))
     with pytest.raises(NotFoundError):
-        finished.mark(NS, "ghost", MarkChanges(notes="x"))
+        finished.edit_trial(NS, "ghost", notes="x")
 
 
 def test_only_a_trial_that_is_under_way_can_be_suspended(ended: TuningService) -> None:
     trial = ended.trials(NS, "demo").items[0].name
-    for suspended in (True, False):
+    for paused in (True, False):
         with pytest.raises(InvalidError, match="it has ended"):
-            ended.suspend(NS, trial, suspended=suspended)
+            ended.edit_trial(NS, trial, paused=paused)
         with pytest.raises(NotFoundError):
-            ended.suspend(NS, "ghost", suspended=suspended)
+            ended.edit_trial(NS, "ghost", paused=paused)
 
 
 def test_an_experiment_is_paused_and_resumed_with_its_trials(world: World) -> None:
@@ -506,7 +506,7 @@ def test_an_experiment_is_paused_and_resumed_with_its_trials(world: World) -> No
 
 def test_submitting_a_stopped_experiment_again_lets_it_go_on(world: World) -> None:
     world.service.submit(document("demo"), source="demo.yaml")
-    world.service.edit(NS, "demo", counts={}, stopped=True)
+    world.service.edit(NS, "demo", stopped=True)
 
     assert world.service.submit(document("demo"), source="demo.yaml").outcome == "resumed"
     metadata = world.service.get(Experiment, NS, "demo").encode()["metadata"]

@@ -68,6 +68,25 @@ def test_a_command(tree: Path, tmp_path: Path) -> None:
     assert "Print where katib is installed." in katib(tree, "--help", cwd=tmp_path)
 
 
+def test_a_verb(tree: Path, tmp_path: Path) -> None:
+    program = """
+from katib.doors.rest.client import HttpTuningService
+from katib.doors.rest.server import Server
+from katib.places.machine import open_offline
+import sys
+from pathlib import Path
+
+service = open_offline(Path(sys.argv[1]))
+with Server(service, host="127.0.0.1", port=0) as server, HttpTuningService(server.url) as client:
+    print(client.count_trials("default", "demo"))
+"""
+    directory = tmp_path / "data"
+    (tmp_path / "demo.yaml").write_text(yaml.safe_dump(an_experiment(maxTrialCount=2)))
+    katib(tree, "run", "demo.yaml", "--data-dir", str(directory), cwd=tmp_path)
+
+    assert python(tree, program, str(directory), cwd=tmp_path) == "2\n"
+
+
 def test_an_algorithm_and_a_source_of_metrics(tree: Path, tmp_path: Path) -> None:
     job = a_job("echo loss,${trialParameters.learningRate} > /recipes/metrics.csv")
     raw = an_experiment(

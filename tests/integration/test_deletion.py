@@ -18,7 +18,7 @@ from katib.model.types import Experiment
 from katib.places.machine.engine import Engine
 from katib.places.machine.jobs.batch.job import JOB
 from katib.service.tuning.reading import is_completed, state_of
-from katib.service.tuning.service import Submission
+from katib.service.tuning.service import SubmittedExperiment
 from tests.support.experiments import an_experiment
 from tests.support.waiting import eventually
 
@@ -36,7 +36,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
         yield engine
 
 
-def submit(engine: Engine, **changes: Any) -> Submission:
+def submit(engine: Engine, **changes: Any) -> SubmittedExperiment:
     return engine.service.submit(json.dumps(an_experiment(**changes)), source="demo.yaml")
 
 

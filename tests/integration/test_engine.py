@@ -19,7 +19,7 @@ from katib.model.types import Experiment
 from katib.places.machine import open_engine, open_offline
 from katib.places.machine.engine import Engine
 from katib.service.tuning.reading import assignments_of, is_completed, last_condition, objective_value, state_of
-from katib.service.tuning.service import Change, Submission, TuningService
+from katib.service.tuning.service import Change, SubmittedExperiment, TuningService
 from tests.support.engines import working
 from tests.support.experiments import a_job, a_template, an_experiment
 from tests.support.waiting import eventually
@@ -27,7 +27,7 @@ from tests.support.waiting import eventually
 NS = "default"
 
 
-def submit(service: TuningService, *documents: dict[str, Any], source: str = "demo.yaml") -> Submission:
+def submit(service: TuningService, *documents: dict[str, Any], source: str = "demo.yaml") -> SubmittedExperiment:
     return service.submit(yaml.safe_dump_all(documents), source=source)
 
 

@@ -175,7 +175,7 @@ def test_a_job_waits_in_its_queue_is_preempted_and_goes_on(plane: ControlPlane, 
             told = cluster.service.why(NS, name)
             for suspended in (True, False):
                 with pytest.raises(InvalidError, match="queue team-a; Kueue decides when it runs"):
-                    cluster.service.suspend(NS, name, suspended=suspended)
+                    cluster.service.edit_trial(NS, name, paused=suspended)
 
         kueue(QuotaReserved=(True, ""), Admitted=(True, ""))
         suspend(plane, name, suspended=False)

@@ -134,7 +134,7 @@ def test_what_the_server_refuses_its_description_does_not_allow(
     [
         ("trials/t/report", "ReportedReadings", {"values": {"val loss": "NaN", "loss": 1}, "step": 2**53}),
         ("trials/t/report", "ReportedReadings", {"values": {"loss": ".5e-3"}}),
-        ("experiments/mine", "ExperimentEdit", {"tags": ["a b", "ä"], "project": "", "notes": "a\nb"}),
+        ("experiments/mine", "ExperimentEdit", {"tags": ["a b", "ä"], "notes": "a\nb"}),
         ("trials/t", "TrialEdit", {"tags": [], "notes": "x"}),
         ("validate", "NewExperiment", ASKED),
     ],

@@ -59,7 +59,7 @@ VERSION = record(b"\x09" + pack("<d", WALL_TIME) + field(3, b"brain.Event:2"))
 
 def values(readings: list[MetricLog]) -> list[tuple[str, str, int | None]]:
     """Return name, value and step of readings."""
-    return [(name, value, step) for _, name, value, step in readings]
+    return [(one.name, one.value, one.step) for one in readings]
 
 
 def write(directory: str, losses: Sequence[float]) -> None:

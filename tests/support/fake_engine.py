@@ -22,7 +22,7 @@ from katib.engine.runtime.objects import Key
 from katib.errors import FieldError, InvalidError
 from katib.places import machine
 from katib.service.tuning.reading import is_completed
-from katib.service.tuning.service import Document, Submission, TuningService
+from katib.service.tuning.service import Document, SubmittedExperiment, TuningService
 from katib.service.tuning.submission import Admitted
 from tests.support.tuning import ALGORITHMS, MemoryTuningService, condition
 from tests.support.waiting import eventually
@@ -149,7 +149,7 @@ class _Played:
         self._service = service
         self._pause = pause_seconds
 
-    def submit(self, document: Document, *, source: str, namespace: str | None = None) -> Submission:
+    def submit(self, document: Document, *, source: str, namespace: str | None = None) -> SubmittedExperiment:
         submission = self._service.submit(document, source=source, namespace=namespace)
         FakeEngine(self._service, self._pause).start()
         return submission

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from katib.model.marks import MarkChanges
 from katib.model.metrics import MetricLog
 from katib.model.types import Experiment
 from katib.service.tuning.service import Diagnosis, RecordedEvent
@@ -33,9 +32,9 @@ def hostile_service() -> MemoryTuningService:
         service.write_log("default", f"demo-{index:04d}", f"{SCRIPT}\n\x1b]0;{SCRIPT}\x07\n".encode())
     best = {"bestTrialName": SCRIPT, "parameterAssignments": [{"name": SCRIPT, "value": SCRIPT}]}
     service.put({**experiment.encode(), "status": {"conditions": [message], "currentOptimalTrial": best, "trials": 3}})
-    marks = MarkChanges(tags=(SCRIPT[:32],), notes=SCRIPT)
-    service.edit("default", "demo", counts={}, marks=marks)
-    service.mark("default", "demo-0000", marks)
+    tags, notes = (SCRIPT[:32],), SCRIPT
+    service.edit("default", "demo", tags=tags, notes=notes)
+    service.edit_trial("default", "demo-0000", tags=tags, notes=notes)
     for kind, name in (("Experiment", "demo"), ("Trial", "demo-0000")):
         told = Diagnosis(kind, name, "Running", SCRIPT, (SCRIPT,), (SCRIPT,), (SCRIPT,), SCRIPT)
         service.explain("default", told)

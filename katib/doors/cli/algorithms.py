@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
-from pydantic import TypeAdapter
+from msgspec import json
 
 from katib.doors.cli import options
 from katib.doors.cli.printing import print_data
@@ -36,7 +36,7 @@ def algorithms(name: str | None, config: Path | None, form: str | None) -> None:
         for info in chosen:
             click.echo(info.name)
     elif form:
-        print_data(TypeAdapter(list[AlgorithmInfo]).dump_python(chosen, mode="json", by_alias=True), form)
+        print_data(json.decode(json.encode(chosen)), form)
     else:
         click.echo("\n".join(_listing(chosen) if name is None else _details(chosen)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -53,6 +53,7 @@ def budget(
     One that has used up its budget goes on when it gets a larger one and its resumePolicy is LongRunning or FromVolume.
     """
     from katib.doors.cli.connection import connect, experiment_meant
+    from katib.service.tuning.editing import COUNT_FIELDS
 
     given = {"maxTrialCount": max_trials, "parallelTrialCount": parallel, "maxFailedTrialCount": max_failed}
     counts = {field: None if value == _NO_LIMIT else int(value) for field, value in given.items() if value is not None}
@@ -60,7 +61,8 @@ def budget(
         raise click.UsageError("give --max-trials, --parallel or --max-failed", click.get_current_context())
     with connect(target, read_only=False, nothing_to_run=target.has_data) as (service, namespace):
         name = experiment_meant(service, namespace, name)
-        service.edit(namespace, name, counts=counts)
+        changes: dict[str, Any] = {COUNT_FIELDS[field]: value for field, value in counts.items()}
+        service.edit(namespace, name, **changes)
     words = ", ".join(f"{field} {_NO_LIMIT if value is None else value}" for field, value in counts.items())
     click.echo(f"experiment/{name}: {words}")
 
@@ -78,7 +80,7 @@ def stop(name: str, target: options.Target) -> None:
 
     with connect(target, read_only=False, nothing_to_run=target.has_data) as (service, namespace):
         name = experiment_meant(service, namespace, name)
-        experiment = service.edit(namespace, name, counts={}, stopped=True)
+        experiment = service.edit(namespace, name, stopped=True)
         active = active_count(experiment) if _is_at_work(service, target) else 0
     left = f"; {active} trials that run go on to their ends" if active else ""
     if active == 1:
@@ -106,7 +108,7 @@ def pause(name: str, target: options.Target) -> None:
         found = experiment_or_trial(service, namespace, name)
         name = found.name
         if isinstance(found, Trial):
-            service.suspend(namespace, name, suspended=True)
+            service.edit_trial(namespace, name, paused=True)
             what = f"trial/{name}: paused"
         else:
             answer = service.pause(namespace, name, paused=True)
@@ -128,7 +130,7 @@ def resume(name: str, target: options.Target) -> None:
         found = experiment_or_trial(service, namespace, name)
         name = found.name
         if isinstance(found, Trial):
-            service.suspend(namespace, name, suspended=False)
+            service.edit_trial(namespace, name, paused=False)
             click.echo(f"trial/{name}: {_goes_on(service, target)}")
             return
         experiment = service.pause(namespace, name, paused=False).experiment
@@ -142,7 +144,7 @@ def resume(name: str, target: options.Target) -> None:
 
 
 def _is_at_work(service: TuningService, target: options.Target) -> bool:
-    """Return whether controllers work on what a service changes, and not only its data directory is open."""
+    """Return whether controllers work on a service's objects, and not only its data directory is open."""
     from katib.doors.rest.client import HttpTuningService
 
     return bool(target.cluster) or isinstance(service, HttpTuningService)
@@ -175,10 +177,11 @@ def add(name: str, assignments: tuple[str, ...], target: options.Target) -> None
     stand in the file, as spec.initialTrials.
     """
     from katib.doors.cli.connection import connect, experiment_meant
+    from katib.service.tuning.service import chosen_values
 
-    chosen = options.pairs(assignments, "PARAMETER=VALUE")
+    values = options.pairs(assignments, "PARAMETER=VALUE")
     with connect(target, read_only=False, nothing_to_run=target.has_data) as (service, namespace):
         name = experiment_meant(service, namespace, name)
-        before = service.add_trial(namespace, name, chosen)
+        before = service.add_trial(namespace, name, chosen_values(values))
     others = f", after {before} others that were added by hand" if before else ""
     click.echo(f"experiment/{name}: a trial with {', '.join(assignments)} runs next{others}")

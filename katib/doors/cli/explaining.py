@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
 import click
+from msgspec import json
 
 from katib.doors.cli import columns, options
 from katib.doors.cli.printing import NOTHING, aligned, print_data
@@ -75,9 +75,7 @@ def why(
         name = experiment_meant(service, namespace, name)
         diagnosis = service.why(namespace, name)
     if form:
-        pairs = dataclasses.asdict(diagnosis)
-        pairs["logTail"] = pairs.pop("log_tail")  # as over HTTP
-        print_data({key: list(value) if isinstance(value, tuple) else value for key, value in pairs.items()}, form)
+        print_data(json.decode(json.encode(diagnosis)), form)
         return
     for line in diagnosis_lines(diagnosis):
         click.echo(target.complete(line))

@@ -98,10 +98,10 @@ def import_(
             trials = _new(service, namespace, name, history.trials)
             budget = earlier.spec.max_trial_count
             if budget is not None and (trials or more):
-                service.edit(namespace, name, counts={"maxTrialCount": budget + len(trials) + more})
+                service.edit(namespace, name, max_trial_count=budget + len(trials) + more)
                 _once(service, namespace, name, lambda found: not is_completed(found), _RESTART_SECONDS)
         for batch in _batches(trials):
-            service.add_ended_trials(namespace, name, batch)
+            service.add_ended_trials(namespace, name, tuple(batch))
         experiment = _settled(service, namespace, name)
         best = service.best(namespace, name)
     for line in _lines(experiment, len(trials), found.title, history.left_out, found.unfinished):

@@ -60,7 +60,7 @@ def mcp(write: bool, port: int | None, target: options.Target) -> None:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Explain how to install what an import misses."""
+    """Explain how to install a missing package."""
     try:
         import mcp.server  # noqa: F401 - whether it is there
     except ImportError as error:

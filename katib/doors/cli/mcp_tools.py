@@ -7,6 +7,7 @@ trial with its answer.
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import platform
 import time
@@ -14,16 +15,18 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Image
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
+from msgspec import structs
 
 from katib.doors.cli import columns
 from katib.doors.cli.explaining import diagnosis_lines, parameter_lines
 from katib.errors import KatibError, NotFoundError, one_line
+from katib.model.algorithms import AlgorithmInfo
 from katib.model.names import EXPERIMENT_LABEL, WORKSPACE_ANNOTATION
 from katib.model.types import Experiment, Trial
 from katib.model.version import __version__
@@ -44,7 +47,17 @@ from katib.service.tuning.reading import (
     state_of,
     typed_value,
 )
-from katib.service.tuning.service import Json, TrialOrder, TuningService
+from katib.service.tuning.service import (
+    ExplainObject,
+    Json,
+    ListAlgorithms,
+    Pause,
+    PausedExperiment,
+    State,
+    TrialOrder,
+    TuningService,
+)
+from katib.service.tuning.verbs import A, Verb
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -64,7 +77,7 @@ def server_of(service: TuningService, namespace: str, *, writes: bool) -> MCPSer
     """Return the server of the tools that read, or of all.
 
     Args:
-        service: What answers.
+        service: Answers the requests.
         namespace: Whose experiments are meant.
         writes: Whether there are tools that change something.
     """
@@ -75,6 +88,11 @@ def server_of(service: TuningService, namespace: str, *, writes: bool) -> MCPSer
     for tool in tools.writing if writes else ():
         hints = ToolAnnotations(destructive_hint=tool == tools.stop)
         server.add_tool(_explained(tool), annotations=hints, structured_output=False)
+    for verb, words in _VERBS.items():
+        if writes or not verb.rest.may_change:
+            hints = ToolAnnotations(read_only_hint=not verb.rest.may_change)
+            tool = verb_tool(verb, words, service, namespace)
+            server.add_tool(_explained(tool), annotations=hints, structured_output=False)
     return server
 
 
@@ -92,11 +110,39 @@ def _explained(function: F) -> F:
     return tool  # type: ignore[return-value]  # called as the function is
 
 
-class Tools:
-    """What an assistant may do. The docstrings are for it.
+def verb_tool(
+    verb: type[Verb[A]], words: Callable[[A], Iterable[str]], service: TuningService, namespace: str
+) -> Callable[..., Iterable[str]]:
+    """Return a tool that is a verb as it is declared.
 
     Args:
-        service: What answers.
+        verb: Its fields without the namespace are the arguments, the first paragraph of its docstring describes it.
+        words: Returns the lines of an answer.
+        service: Answers the requests.
+        namespace: Of all requests.
+    """
+    fields = [field for field in structs.fields(verb) if field.name != "namespace"]
+    fixed = {"namespace": namespace} if len(fields) < len(verb.__struct_fields__) else {}
+
+    def tool(**arguments: Any) -> Iterable[str]:
+        return words(service.call(verb(**fixed, **arguments)))
+
+    def parameter(field: structs.FieldInfo) -> inspect.Parameter:
+        kind = get_args(field.type)[0] if get_origin(field.type) is Annotated else field.type
+        default = inspect.Parameter.empty if field.required else field.default
+        return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+    tool.__name__, tool.__doc__ = verb.verb, (verb.__doc__ or "").partition("\n\n")[0]
+    tool.__signature__ = inspect.Signature(list(map(parameter, fields)))  # type: ignore[attr-defined]  # of any function
+    tool.__annotations__ = {}
+    return tool
+
+
+class Tools:
+    """Tools of an assistant. The docstrings are for it.
+
+    Args:
+        service: Answers the requests.
         namespace: Whose experiments are meant.
     """
 
@@ -112,17 +158,15 @@ class Tools:
             self.experiment,
             self.trials,
             self.trial,
-            self.why,
             self.compare,
             self.figure,
             self.watch,
-            self.algorithms,
         )
 
     @property
     def writing(self) -> tuple[Callable[..., Any], ...]:
         """The others."""
-        return (self.start, self.submit, self.ask, self.report, self.tell, self.stop, self.pause)
+        return (self.start, self.submit, self.ask, self.report, self.tell, self.stop)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -143,7 +187,7 @@ class Tools:
         yield from parameter_lines(found.spec.parameters)
 
     def trials(
-        self, experiment: str, order: TrialOrder = "objective", state: str = "", limit: int = 10
+        self, experiment: str, order: TrialOrder = "objective", state: State | Literal[""] = "", limit: int = 10
     ) -> Iterator[str]:
         """List trials, by default the best first: name, state, objective, parameters.
 
@@ -171,10 +215,6 @@ class Tools:
         with suppress(NotFoundError):  # what callers evaluate has no output
             chunks = self._service.logs(self._namespace, name, tail_lines=max(0, min(lines, _MOST_LINES)))
             yield from b"".join(chunks).decode(errors="replace").splitlines()
-
-    def why(self, name: str) -> list[str]:
-        """Explain why an experiment or a trial does not progress, or how it ended, and what to do."""
-        return diagnosis_lines(self._service.why(self._namespace, name))
 
     def compare(self, trials: list[str]) -> Iterator[str]:
         """Compare trials: their results, and the parameters in which they differ."""
@@ -208,11 +248,6 @@ class Tools:
         yield _progress(found)
         yield from self._best(found)
 
-    def algorithms(self) -> Iterator[str]:
-        """List the algorithms that search, and those that stop hopeless trials early."""
-        for info in self._service.algorithms():
-            yield f"{info.name}{' (early stopping)' if info.early_stopping else ''}: {info.summary}"
-
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def start(
@@ -232,7 +267,7 @@ class Tools:
 
         Args:
             parameters: Such as lr=1e-5..0.1:log, layers=1..4, x=0..1:step=0.25 or opt=adam,sgd.
-            metric: What is optimized; a command prints it as lines like loss=0.25.
+            metric: Name of the objective; a command prints it as lines like loss=0.25.
             direction: minimize or maximize.
             command: Run for each trial, with {lr} in place of the value of lr.
             name: Of the experiment; empty: one is made.
@@ -276,7 +311,7 @@ class Tools:
 
         Args:
             trial: Its name.
-            values: The metric by name; left out: what was reported.
+            values: The metric by name; left out: the reported value.
             failed: Why it has no value.
             ask_next: Whether to return the next trial.
         """
@@ -291,12 +326,7 @@ class Tools:
 
     def stop(self, experiment: str) -> str:
         """Start no further trials of an experiment; those that run go on."""
-        return _progress(self._service.edit(self._namespace, experiment, counts={}, stopped=True))
-
-    def pause(self, experiment: str, paused: bool = True) -> str:
-        """Pause an experiment and its trials that run; with paused=false, let all continue."""
-        answer = self._service.pause(self._namespace, experiment, paused=paused)
-        return f"{_progress(answer.experiment)}; {len(answer.trials)} trials {'paused' if paused else 'resumed'}"
+        return _progress(self._service.edit(self._namespace, experiment, stopped=True))
 
     # --- parts of answers ---------------------------------------------------------------------------------------------
 
@@ -327,6 +357,22 @@ class Tools:
             return f"no trial: {given.reason}"
         types = {one.name: one.parameter_type for one in experiment.spec.parameters}
         return f"{given.trial.name} {json.dumps(_typed(types, assignments_of(given.trial)), ensure_ascii=False)}"
+
+
+def _algorithm_lines(infos: Iterable[AlgorithmInfo]) -> list[str]:
+    return [f"{one.name}{' (early stopping)' if one.early_stopping else ''}: {one.summary}" for one in infos]
+
+
+def _paused_lines(answer: PausedExperiment) -> list[str]:
+    return [_progress(answer.experiment), f"{len(answer.trials)} trials with it"]
+
+
+_VERBS: Mapping[type[Verb[Any]], Callable[[Any], Iterable[str]]] = {
+    ExplainObject: diagnosis_lines,
+    ListAlgorithms: _algorithm_lines,
+    Pause: _paused_lines,
+}
+"""Verbs that are tools as they are declared, with the lines of their answers."""
 
 
 def _typed(types: Mapping[str, str], texts: Mapping[str, str]) -> Json:

@@ -27,7 +27,7 @@ from katib.service.tuning.reading import (
     shortened,
 )
 from katib.service.tuning.replicas import trial_of
-from katib.service.tuning.service import TrialOrder
+from katib.service.tuning.service import State, TrialOrder
 
 
 @click.command(
@@ -157,7 +157,7 @@ def best_lines(trial: Trial) -> list[str]:
 @options.connection
 def trials(
     name: str | None,
-    states: tuple[str, ...],
+    states: tuple[State, ...],
     order: TrialOrder,
     limit: int | None,
     form: str | None,

@@ -72,5 +72,5 @@ def _running_trials(note: Note) -> int:
     with suppress(KatibError), HttpTuningService(note.url, note.token) as service:
         # An experiment's own count may be a second old.
         going = [e for e in service.experiments() if not is_completed(e)]
-        return sum(len(service.trials(e.namespace, e.name, states=["Running"]).items) for e in going)
+        return sum(len(service.trials(e.namespace, e.name, states=("Running",)).items) for e in going)
     return 0

@@ -16,7 +16,7 @@ from katib.errors import InvalidError, KatibError, code_of
 from katib.model.loading import EXPERIMENTS, FileText, holds_runtimes
 from katib.model.templates.claims import with_claims
 from katib.model.wording import counted
-from katib.service.tuning.service import StoredRuntime, Submission, TuningService
+from katib.service.tuning.service import StoredRuntime, SubmittedExperiment, TuningService
 from katib.service.tuning.titles import name_meant
 
 _PROGRESS_SECONDS = 3.0
@@ -181,7 +181,7 @@ def _refuse(path: str, error: KatibError, code: int) -> int:
     return code or code_of(error).exit_code
 
 
-def _show_submission(submission: Submission, form: str | None) -> None:
+def _show_submission(submission: SubmittedExperiment, form: str | None) -> None:
     for notice in submission.notices:
         click.echo(f"note: {notice}", err=True)
     if form:

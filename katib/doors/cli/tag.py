@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import click
 
 from katib.doors.cli import options
-from katib.model.marks import MarkChanges, Marks, marks_of
+from katib.model.marks import Marks, marks_of
 from katib.model.types import Experiment, Trial
 
 _MARKED = options.PlainName("Experiment", "Trial")
@@ -45,11 +46,11 @@ def tag(
         if changes_something:
             before = marks_of(marked.metadata.annotations).tags
             kept = tuple(one for one in dict.fromkeys((*before, *tags)) if one not in remove)
-            changes = MarkChanges(kept if tags or remove else None, note)
-            if isinstance(marked, Trial):
-                marked = service.mark(namespace, name, changes)
-            else:
-                marked = service.edit(namespace, name, counts={}, marks=changes)
+            marks = kept if tags or remove else None
+            given = {"tags": marks, "notes": note}
+            changes: dict[str, Any] = {mark: value for mark, value in given.items() if value is not None}
+            edit = service.edit_trial if isinstance(marked, Trial) else service.edit
+            marked = edit(namespace, name, **changes)
     for line in _lines(marks_of(marked.metadata.annotations)):
         click.echo(f"{marked.kind.lower()}/{name}: {line}")
 

@@ -6,48 +6,38 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NotRequired
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
 from fastapi.routing import APIRoute
-from pydantic import TypeAdapter
+from msgspec.json import schema_components
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, compile_path
+from typing_extensions import TypedDict  # pydantic wants this one below Python 3.12
 
 from katib.doors.rest.compression import Compression
+from katib.doors.rest.description import Description
 from katib.doors.rest.docs_page import HEADERS, render_page
 from katib.doors.rest.documents import NEW_EXPERIMENT, NEW_EXPERIMENT_SCHEMA
-from katib.doors.rest.experiment_routes import experiment_routes
 from katib.doors.rest.guard import LOOPBACK_HOSTS, OPEN_PATHS, Guard
-from katib.doors.rest.problems import Problem, problem, problem_of, render
-from katib.doors.rest.routing import (
-    KIND_MARK,
-    PROBLEM,
-    SCHEMAS,
-    AlgorithmList,
-    Health,
-    Service,
-    answer_with,
-    described_router,
-    let_in_by,
-    name_of,
-    object_schemas,
-)
+from katib.doors.rest.problems import PROBLEM, SCHEMAS, Problem, problem, problem_of, render
+from katib.doors.rest.routing import answer_with, let_in_by, name_of
 from katib.doors.rest.sessions import Sessions
-from katib.doors.rest.streams import ChangeData, Closing
-from katib.doors.rest.trial_routes import trial_routes
+from katib.doors.rest.streams import Closing
 from katib.doors.rest.turns import Turns
+from katib.doors.rest.verb_routes import verb_routes
 from katib.doors.rest.visits import UI_PREFIX, Headers, PageRouter, ShowProblem, wants_page
 from katib.engine.controllers.metrics import Page
 from katib.errors import FieldError, KatibError, NotFoundError
+from katib.model.types import Experiment, Suggestion, Trial, structural
 from katib.model.version import __version__
 from katib.service.tuning.service import TuningService
 from katib.service.tuning.users import Gateway
 
 _LONGEST_QUOTE = 100
-"""Of what was sent is quoted so much: enough to recognize it."""
+"""Characters of a wrong value that an error quotes."""
 
 _SERVERS = [
     {
@@ -80,11 +70,11 @@ def create_app(
     """Return the web application of a tuning service.
 
     Args:
-        service: What answers: one service for all requests, or behind a gateway one for each user.
+        service: One service for all requests, or behind a gateway one for each user.
         sessions: The token that requests must carry, and how browsers get in without it; None only on loopback.
         allowed_hosts: Names under which the server may be addressed; None: any.
         closing: Ends all streams when the server is about to stop.
-        pages: What monitoring reads: `/readyz` and `/metrics`. Without the first the server is ready when it answers,
+        pages: Pages for monitoring: `/readyz` and `/metrics`. Without the first the server is ready when it answers,
             without the second there is nothing to count.
         ui: Returns the routes of the page for people, below `UI_PREFIX`; without it `/` leads to `/docs`.
         doors: Routes that answer in the protocols of other libraries, which are described there.
@@ -98,17 +88,15 @@ def create_app(
         redirect_slashes=False,  # a gateway may show us under a path that we do not know
         redoc_url=None,
         generate_unique_id_function=name_of,
-        responses=PROBLEM,
+        responses=dict(PROBLEM),
     )
     answer_with(app, service)
     app.state.pages = pages
     let_in_by(app, sessions)
     people = None if ui is None else ui(closing)
     turns = Turns()
-    for router in (experiment_routes(closing, turns), trial_routes(closing, turns), _algorithm_routes()):
-        app.router.routes.extend(router.routes)
-        if people is not None:
-            app.router.routes.extend(_below(UI_PREFIX, router))
+    for prefix in ("",) if people is None else ("", UI_PREFIX):
+        app.router.routes.extend(verb_routes(closing, turns, prefix))
     if people is not None:
         app.router.routes.extend(_below(UI_PREFIX, people))
     for door in doors:
@@ -144,25 +132,21 @@ def _below(prefix: str, router: APIRouter) -> Iterator[APIRoute]:
         yield found
 
 
+class Health(TypedDict):
+    """The answer of a server that is up."""
+
+    status: str
+    version: NotRequired[str]
+
+
 class _App(FastAPI):
-    """The framework's application with our error form in its description."""
+    """The framework's application with a description of the verbs."""
 
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI description."""
         if self.openapi_schema is None:
-            self.openapi_schema = _with_shared_models(super().openapi())
+            self.openapi_schema = _described(super().openapi())
         return self.openapi_schema
-
-
-def _algorithm_routes() -> APIRouter:
-    router = described_router("algorithms", "/api/v1/algorithms")
-
-    @router.get("")
-    def list_algorithms(service: Service) -> AlgorithmList:
-        """List the algorithms offered, suggestion algorithms first."""
-        return {"items": list(service.algorithms())}
-
-    return router
 
 
 def _add_service_routes(app: FastAPI, pages: Mapping[str, Page]) -> None:
@@ -178,7 +162,7 @@ def _add_service_routes(app: FastAPI, pages: Mapping[str, Page]) -> None:
 
     @app.get("/metrics", tags=["service"], response_class=PlainTextResponse)
     def read_counts() -> Response:
-        """Return what Prometheus reads: experiments and trials by state, under the names of Katib's controller."""
+        """Return metrics for Prometheus: experiments and trials by state, under the names of Katib's controller."""
         page = _page(pages, "/metrics")
         if page is None:
             raise NotFoundError("this server counts nothing; in a cluster the controller does")
@@ -186,7 +170,7 @@ def _add_service_routes(app: FastAPI, pages: Mapping[str, Page]) -> None:
 
 
 def _add_documents(app: FastAPI, *, has_pages: bool) -> None:
-    """Add what describes the API, also below the pages, and what leads to the first page."""
+    """Add the description of the API, also below the pages, and the redirection to the first page."""
     home = f"{UI_PREFIX[1:]}/" if has_pages else "docs"
 
     @app.get("/", include_in_schema=False)
@@ -264,31 +248,22 @@ def _field_error(error: dict[str, Any]) -> FieldError:
     return FieldError(path, cause, "see /docs for what it may be", str(error["type"]).replace("_", "-"))
 
 
-def _with_shared_models(openapi: dict[str, Any]) -> dict[str, Any]:
-    """Add the models that no route names as its plain answer and the access, and drop the framework's error form."""
+def _described(openapi: dict[str, Any]) -> dict[str, Any]:
+    """Add the verbs, their schemas and the access, and drop the framework's error form."""
+    verbs = Description()
     openapi |= {"servers": _SERVERS, "security": [{scheme: []} for scheme in _SECURITY]}
-    openapi.setdefault("components", {})["securitySchemes"] = _SECURITY
+    health = openapi["components"]["schemas"]["Health"]
+    openapi["components"] = {"securitySchemes": _SECURITY}
+    (_,), problem = schema_components([Problem], ref_template=f"{SCHEMAS}{{name}}")
+    kinds = (Experiment, Trial, Suggestion)
+    openapi["components"]["schemas"] = {
+        "Health": health,
+        **verbs.schemas,
+        **problem,
+        **structural.schemas(*kinds, reference=f"{SCHEMAS}{{name}}"),
+        NEW_EXPERIMENT: NEW_EXPERIMENT_SCHEMA,
+    }
+    openapi["paths"] |= verbs.paths
     for path in OPEN_PATHS:
         openapi["paths"][path]["get"]["security"] = []
-    schemas = openapi.setdefault("components", {}).setdefault("schemas", {})
-    schemas |= object_schemas() | {NEW_EXPERIMENT: NEW_EXPERIMENT_SCHEMA}
-    for name, model in (("Problem", Problem), ("ChangeData", ChangeData)):
-        schema = TypeAdapter(model).json_schema(ref_template=SCHEMAS + "{model}")
-        schemas |= schema.pop("$defs", {}) | {name: schema}
-    _refer_to_objects(openapi)
-    for unused in ("HTTPValidationError", "ValidationError"):
-        schemas.pop(unused, None)
-    for methods in openapi["paths"].values():
-        for operation in methods.values():
-            operation["responses"].pop("422", None)
     return openapi
-
-
-def _refer_to_objects(schema: Any) -> None:
-    """Put a reference wherever an object of one of our kinds stands."""
-    if isinstance(schema, dict) and KIND_MARK in schema:
-        name = schema[KIND_MARK]
-        schema.clear()
-        schema["$ref"] = f"{SCHEMAS}{name}"
-    for inner in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
-        _refer_to_objects(inner)

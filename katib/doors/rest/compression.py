@@ -10,7 +10,7 @@ from katib.doors.rest.visits import Headers
 
 _LEAST_BYTES = 1_024
 _THREAD_BYTES = 32_768
-"""What is longer is compressed on a thread, so that other answers do not wait."""
+"""Longer answers are compressed on a thread, so that others do not wait."""
 _LEVEL = 5
 _TYPES = ("text/html", "application/json", "application/problem+json")
 

@@ -66,7 +66,7 @@ def _parameter(parameter: dict[str, Any]) -> str:
 
 
 def _contents(response: dict[str, Any]) -> str:
-    """Return what a body is: the name of its schema where it has one, else its media type."""
+    """Return the name of a body's schema, or its media type if it has none."""
     words = []
     for media_type, content in response.get("content", {}).items():
         reference = content.get("schema", {}).get("$ref", "")

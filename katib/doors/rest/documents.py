@@ -1,18 +1,19 @@
-"""Experiments as they arrive in a request: YAML or JSON text."""
+"""Documents of requests: YAML or JSON text."""
 
 from __future__ import annotations
 
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import HTTPException, Request
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
-from katib.doors.rest.routing import SCHEMAS
+from katib.doors.rest.problems import SCHEMAS
 from katib.errors import InvalidError, invalid
 from katib.model.loading import EXPERIMENTS, load_documents
 from katib.model.types import API_VERSION
+from katib.service.tuning.service import SOURCE
 
-SOURCE = "request body"
 EXPERIMENT_KIND = "Experiment"
 
 MEDIA_TYPES = ("application/json", "application/yaml")
@@ -38,22 +39,16 @@ NEW_EXPERIMENT_SCHEMA = {
         },
     },
 }
-REQUEST_BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "description": "An Experiment of kubeflow.org/v1beta1. Rules beyond its form are in docs/reference/errors.md.",
-        "content": {media_type: {"schema": {"$ref": f"{SCHEMAS}{NEW_EXPERIMENT}"}} for media_type in MEDIA_TYPES},
-    }
+EXPERIMENT_BODY: dict[str, Any] = {
+    "required": True,
+    "description": "An Experiment of kubeflow.org/v1beta1. Rules beyond its form are in docs/reference/errors.md.",
+    "content": {media_type: {"schema": {"$ref": f"{SCHEMAS}{NEW_EXPERIMENT}"}} for media_type in MEDIA_TYPES},
 }
-
-
 RUNTIMES_BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "description": "TrainingRuntimes and ClusterTrainingRuntimes of trainer.kubeflow.org/v1alpha1, as one or "
-        "several documents.",
-        "content": {media_type: {"schema": {"type": "object"}} for media_type in MEDIA_TYPES},
-    }
+    "required": True,
+    "description": "TrainingRuntimes and ClusterTrainingRuntimes of trainer.kubeflow.org/v1alpha1, as one or "
+    "several documents.",
+    "content": {media_type: {"schema": {"type": "object"}} for media_type in MEDIA_TYPES},
 }
 
 

@@ -1,6 +1,6 @@
 """The door of a run: a Unix socket in the data directory, at which commands of this account reach `katib run`.
 
-A run is there for its own experiment, so it leaves no note of a server. What answers is imported with the first
+A run is there for its own experiment, so it leaves no note of a server. The application is imported with the first
 connection: most runs have none.
 """
 
@@ -47,7 +47,7 @@ def open_door(service: TuningService, directory: Path) -> Iterator[None]:
 
 @contextmanager
 def reached_door(directory: Path) -> Iterator[str | None]:
-    """Give the path of the socket at which a run answers, to be used in this context; None where none does."""
+    """Give the path of the socket at which a run answers, to be used in this context; None if there is none."""
     with ExitStack() as stack:
         found = None
         with suppress(OSError):

@@ -1,11 +1,11 @@
 """Access to the server, and limits on requests.
 
 An Experiment runs commands, so a request must not come from a web page that the user happens to visit. Three checks
-close that door, also where no token is asked for:
+close that door, also without a token:
 
 - the Host header must name this server, else a rebound DNS name would make a foreign page same-origin;
 - a browser's Origin must be this server's own, and its Sec-Fetch-Site must not say otherwise. Only the way to a page
-  may begin at a foreign one (`katib.doors.rest.visits`): what is linked to is shown to the user alone;
+  may begin at a foreign one (`katib.doors.rest.visits`): a linked page is shown to the user alone;
 - with a token set, every request carries it, as a bearer token or as the password of the Basic scheme, or the cookie
   that a browser gets for it (`katib.doors.rest.sessions`). The cookie does not bypass the check before.
 
@@ -68,13 +68,13 @@ class Guard:
     """ASGI middleware that refuses a request or a WebSocket before anything reads it.
 
     Args:
-        app: What is guarded.
-        sessions: What every request must carry; None asks for nothing.
+        app: The guarded application.
+        sessions: Token or cookie of every request; None asks for nothing.
         allowed_hosts: Names that the Host header may have, without port; None allows any, which is safe only with a
             token, because a browser does not know it, or behind a gateway, which knows its own names.
-        user_headers: Where a gateway names the user; None: there is none, and no header is believed.
-        show_problem: Returns what a person is shown in place of a page; None: there are no pages.
-        render: Returns the response to a program, where it is another one than REST's.
+        user_headers: Headers in which a gateway names the user; None: there is none, and no header is believed.
+        show_problem: Returns the page that shows a problem to a person; None: there are no pages.
+        render: Returns the response to a program, if it differs from REST's.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Guard:
         await self._pass_on(scope, receive, send)
 
     async def _refuse(self, scope: Scope, headers: Headers, refusal: Problem, receive: Receive, send: Send) -> None:
-        """Answer with the problem, to a person who has to sign in as a page."""
+        """Answer with the problem; a person without a session gets a page."""
         challenge = _CHALLENGE_OF_BROWSERS if is_browser(headers) else _CHALLENGES
         if (
             self._show_problem is None
@@ -206,7 +206,7 @@ class Guard:
 
 
 def user_of(scope: Scope) -> User | None:
-    """Return the user of a request that passed the guard; None where no gateway says who that is."""
+    """Return the user of a request that passed the guard; None without a gateway."""
     user: User | None = scope.get(_USER)
     return user
 
@@ -235,7 +235,7 @@ def _token_in(authorization: str) -> bytes:
 
 
 def _token_in_protocol(headers: Headers) -> bytes:
-    """Return the token among the subprotocols of a WebSocket, where browsers put it; empty when there is none.
+    """Return the token among the subprotocols of a WebSocket, as browsers send it; empty when there is none.
 
     As an API server has it, another subprotocol has to be beside it.
     """
@@ -250,7 +250,7 @@ def _token_in_protocol(headers: Headers) -> bytes:
 
 
 def _denying(send: Send) -> Send:
-    """Return what sends an HTTP response in place of the acceptance of a WebSocket."""
+    """Return a function that sends an HTTP response in place of the acceptance of a WebSocket."""
 
     async def deny(message: Message) -> None:
         await send({**message, "type": f"websocket.{message['type']}"})

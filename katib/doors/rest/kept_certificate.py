@@ -1,4 +1,4 @@
-"""The certificate of a server of one machine, kept in its data directory so that what clients trust stays good."""
+"""The certificate of a server of one machine, kept in its data directory so that clients can keep their trust."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CertificateFiles:
     Attributes:
         chain: File with the certificate.
         key: File with its key.
-        authority: PEM text of what clients have to trust.
+        authority: PEM text of the authority for clients.
     """
 
     chain: Path
@@ -38,8 +38,8 @@ def kept_certificate(directory: Path, host: str) -> CertificateFiles:
     """Return the certificate of a directory; made at the first call, and when it ends soon or lacks the host.
 
     Args:
-        directory: Where it is kept.
-        host: Where the server listens.
+        directory: Its directory.
+        host: Host of the server.
 
     Raises:
         TerminalError: It cannot be kept.
@@ -67,7 +67,7 @@ def kept_certificate(directory: Path, host: str) -> CertificateFiles:
 
 
 def _names(host: str) -> tuple[str, ...]:
-    """Return by what else others reach this machine, where it listens to them."""
+    """Return the other names and addresses of this machine, if it listens to them."""
     if is_loopback(host):  # a laptop's own name changes with its network, and copies of the file are to stay good
         return ()
     own = socket.gethostname()

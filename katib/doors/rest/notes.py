@@ -1,8 +1,8 @@
 """The token of a server on this machine, and how a client of the same account finds it.
 
 The token is made at the first start and kept in the server's data directory, for its owner only. While a server runs,
-it leaves a note there and in a directory of the account: its address, where its token is, the link that lets a browser
-in, and the key of further links. So a command finds the server of its account from any directory.
+it leaves a note there and in a directory of the account: its address, the file of its token, the link that lets a
+browser in, and the key of further links. So a command finds the server of its account from any directory.
 
 A client sends the token only to the server that wrote the note: a server holds a lock on its note, and without
 one the note is not believed. Whatever listens at that address then may be another account's, in wait for the token.
@@ -45,10 +45,10 @@ class Note:
     """A server that runs.
 
     Attributes:
-        url: Where it listens.
-        token: What it asks for; None: it asks for none, or was given one that stands in no file.
+        url: Its address.
+        token: Its token; None: it asks for none, or was given one that stands in no file.
         page: Link to its page for people; empty: it has none.
-        directory: Where the note is.
+        directory: Directory of the note.
         link_key: Makes further links; empty: there is the one.
     """
 
@@ -60,7 +60,7 @@ class Note:
 
     @property
     def opening_file(self) -> Path | None:
-        """Where a file may stand that a browser opens instead of the link; it goes with the note."""
+        """Path of a file that a browser may open instead of the link; it goes with the note."""
         return None if self.directory is None else self.directory / _opening_name(self.url)
 
 
@@ -104,9 +104,9 @@ def noted(
     """Leave a note of a server in directories while it runs; one that cannot be written to is passed over.
 
     Args:
-        url: Where the server listens, as an address.
-        token_file: Where its token is; None: in no file.
-        directories: Where to leave the note.
+        url: Address of the server.
+        token_file: File of its token; None: in no file.
+        directories: Directories for the note.
         page: Link to its page for people; empty: it has none.
         link_key: Makes further links; empty: there is the one.
     """
@@ -143,7 +143,7 @@ def running_servers(*directories: Path | None) -> list[Note]:
 
 
 def _make_token(path: Path) -> None:
-    """Write a new token, at once whole; who comes second finds that of the first."""
+    """Write a new token, at once whole; a second writer finds that of the first."""
     descriptor, draft = tempfile.mkstemp(prefix=".token-", dir=path.parent)  # for its owner only
     try:
         with open(descriptor, "w") as file:  # noqa: PTH123 - of a descriptor

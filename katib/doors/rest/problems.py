@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 import re
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
-from pydantic import Field
-from typing_extensions import TypedDict  # pydantic wants this one below Python 3.12
+from msgspec import Meta
 
 from katib.errors import (
     ERROR_CODES,
@@ -25,6 +24,7 @@ from katib.errors import (
 )
 
 MEDIA_TYPE = "application/problem+json"
+SCHEMAS = "#/components/schemas/"
 TYPE_PREFIX = "urn:katib:problem:"
 _RETRY_AFTER_SECONDS = 2
 
@@ -52,12 +52,21 @@ class BrokenRule(TypedDict):
 class Problem(TypedDict):
     """An error, as RFC 9457 describes it."""
 
-    type: Annotated[str, Field(description="`urn:katib:problem:` and the reason in lower case.")]
+    type: Annotated[str, Meta(description="`urn:katib:problem:` and the reason in lower case.")]
     title: str
     status: int
     detail: str
-    reason: Annotated[str, Field(description="Stable word for programs, such as `NotFound`.")]
+    reason: Annotated[str, Meta(description="Stable word for programs, such as `NotFound`.")]
     errors: list[BrokenRule]
+
+
+PROBLEM: dict[int | str, dict[str, Any]] = {
+    "default": {
+        "description": "An error, as RFC 9457 describes it.",
+        "content": {MEDIA_TYPE: {"schema": {"$ref": f"{SCHEMAS}Problem"}}},
+    }
+}
+"""Answer that every route may give."""
 
 
 def problem(status: int, reason: str, detail: str, errors: tuple[FieldError, ...] = (), *, title: str = "") -> Problem:

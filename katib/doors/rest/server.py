@@ -1,4 +1,4 @@
-"""The server of a tuning service: who may ask, and under which addresses it is reached."""
+"""The server of a tuning service: its access control and its addresses."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ class Server:
     """Serves a tuning service over HTTP from construction on until closed.
 
     Args:
-        service: What answers: one service for all requests, or behind a gateway one for each user.
+        service: One service for all requests, or behind a gateway one for each user.
         host: Address or name to listen on.
         port: Port; 0 takes a free one.
         token: Required when the host is not a loopback address; behind a gateway it is the gateway that carries it.
-        pages: What monitoring reads, by path (`create_app`).
+        pages: Pages for monitoring, by path (`create_app`).
         ui: The page for people (`create_app`).
-        signed_out: File that keeps who signed out; None: a restart forgets it.
+        signed_out: File of signed-out cookies; None: a restart forgets them.
         doors: Routes in the protocols of other libraries (`create_app`).
 
     Attributes:
-        url: Where it listens, as its host was named.
-        address: Where it listens, as an address.
+        url: Its address, with the host as it was named.
+        address: Its address, with a numeric host.
         port: Its port.
-        page: Address of the page for people, as a link that lets a browser in once where a token is asked for; empty
-            where there is no page, or its address is not known here.
-        link_key: Makes further links (`katib.doors.rest.sessions.new_ticket`); empty where no link needs one.
+        page: Address of the page for people, as a link that lets a browser in once if a token is asked for; empty
+            if there is no page, or its address is not known here.
+        link_key: Makes further links (`katib.doors.rest.sessions.new_ticket`); empty if no link needs one.
         is_open: Whether every client that reaches it may do everything.
 
     Raises:
@@ -98,7 +98,7 @@ class Server:
         self._thread.close()
 
     def _take_own_name(self, sessions: Sessions) -> str:
-        """Return the host name under which browsers find this server and no other; empty where there is none.
+        """Return the host name under which browsers find this server and no other; empty if there is none.
 
         They look for names below `localhost` at ::1 first, so no other process may listen there.
         """

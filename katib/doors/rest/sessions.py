@@ -1,4 +1,4 @@
-"""How a browser gets in where a token is asked for, and stays in without carrying the token.
+"""Sessions of browsers: they sign in with the token once, and then carry a cookie.
 
 A link with a ticket, or the token typed into a form, is exchanged for a cookie. A ticket is signed with a key that each
 start makes, and opens once, within minutes and until someone signs out, so a link that was left behind in a terminal or
@@ -37,12 +37,12 @@ _HOST_DIGITS = 16
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """What lets a browser in.
+    """Signs browsers in.
 
     Attributes:
         token: Of the server.
         link_key: Signs the tickets of links to this start of the server; empty: no browser gets in, by link or cookie.
-        signed_out: What browsers that signed out may not use any more.
+        signed_out: Cookies and links that are no longer valid.
     """
 
     token: bytes
@@ -57,7 +57,7 @@ class Sessions:
         """Return whether a link with this ticket opens the running server now, which it does once.
 
         Args:
-            given: What the link carries.
+            given: Ticket of the link.
             now: Seconds since 1970.
         """
         match = _TICKET.fullmatch(given)
@@ -111,7 +111,7 @@ class Sessions:
 
 
 def new_ticket(link_key: str, now: float) -> str:
-    """Return what a link carries that is made now.
+    """Return the ticket of a new link.
 
     Args:
         link_key: Of the running server.

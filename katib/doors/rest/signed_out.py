@@ -1,4 +1,4 @@
-"""What may not be used any more: cookies of browsers that signed out, links made before that, and links already used.
+"""Cookies and links that are no longer valid: cookies and links from before a browser signed out, and used links.
 
 The cookies are kept in a file as digests until they would have ended anyway, so that a copy of one opens nothing after
 a restart either. Links need no file: each start has a key of its own.
@@ -20,7 +20,7 @@ class SignedOut:
     """Cookies of browsers that signed out. Thread-safe.
 
     Args:
-        path: Where they are kept; None: nowhere, and a restart forgets them.
+        path: Their file; None: a restart forgets them.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -38,7 +38,7 @@ class SignedOut:
         """Use up a link; return whether it was new and made after the last browser signed out.
 
         Args:
-            link: What tells it from others.
+            link: Its identity.
             made: When it was made, in seconds since 1970.
             end: When it is too old anyway.
             now: Seconds since 1970.
@@ -73,7 +73,7 @@ class SignedOut:
 
 
 def _read(path: Path) -> dict[str, int]:
-    """Return when each cookie that is kept would end, by its digest; nothing where there is no file yet."""
+    """Return the end of each kept cookie by its digest; nothing if there is no file yet."""
     try:
         pairs = [line.split() for line in path.read_text().splitlines()]
         return {digest: int(end) for end, digest in pairs}

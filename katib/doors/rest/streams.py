@@ -15,12 +15,11 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from msgspec import json
-from typing_extensions import TypedDict  # pydantic wants this one below Python 3.12
+from msgspec import json, structs
 
 from katib.doors.rest.problems import problem_of
 from katib.errors import ExpiredError, KatibError
-from katib.service.tuning.service import BOOKMARK, Change, TuningService
+from katib.service.tuning.service import BOOKMARK, Change, FollowChanges, TuningService
 
 T = TypeVar("T")
 
@@ -35,13 +34,6 @@ _BUFFERED_ITEMS = 256
 
 
 _log = logging.getLogger(__name__)
-
-
-class ChangeData(TypedDict):
-    """The data of one server-sent event."""
-
-    type: str
-    object: dict[str, Any]
 
 
 class CutOffError(Exception):
@@ -126,7 +118,7 @@ class _Source(Generic[T]):
 
 
 async def pump(make: Callable[[Callable[[], bool]], Iterator[T]], closing: Closing) -> AsyncIterator[T | None]:
-    """Yield what a blocking iterator yields, and None now and then while it is silent.
+    """Yield the items of a blocking iterator, and None now and then while it is silent.
 
     Args:
         make: Called on the stream's own thread with a function that returns whether the reader is gone.
@@ -161,24 +153,16 @@ async def byte_stream(make: Callable[[], Iterator[bytes]], closing: Closing) -> 
         raise CutOffError from error
 
 
-async def change_stream(
-    service: TuningService,
-    namespace: str,
-    name: str,
-    closing: Closing,
-    *,
-    since: str = "",
-    timeout_seconds: float | None = None,
-) -> AsyncIterator[bytes]:
+async def change_stream(service: TuningService, request: FollowChanges, closing: Closing) -> AsyncIterator[bytes]:
     """Yield the changes of an experiment as server-sent events.
 
     Every event is named after its type and carries its cursor as id, so that a client that reconnects, as browsers do
-    by themselves, goes on where it was. An error ends the stream with an event `problem`, the deletion with `end`.
+    by themselves, resumes at its place. An error ends the stream with an event `problem`, the deletion with `end`.
     """
     silent = 0.0
     yield b"retry: 2000\n\n"
     try:
-        async for change in pump(_Slices(service, namespace, name, since, timeout_seconds), closing):
+        async for change in pump(_Slices(service, request), closing):
             silent = 0.0 if change is not None else silent + _CHECK_SECONDS
             if change is not None and change.type == BOOKMARK:
                 yield f"id: {change.cursor}\n\n".encode()  # an event without data: its reader only keeps the place
@@ -199,21 +183,17 @@ async def change_stream(
 
 @dataclass(frozen=True, slots=True)
 class _Slices:
-    """Changes in slices of time, so that a reader who left is noticed while nothing happens."""
+    """Changes in slices of time, so that a departed reader is noticed while nothing happens."""
 
     service: TuningService
-    namespace: str
-    name: str
-    since: str
-    timeout_seconds: float | None
+    request: FollowChanges
 
     def __call__(self, stopped: Callable[[], bool]) -> Iterator[Change]:
-        since, end = self.since, time.monotonic() + (self.timeout_seconds or math.inf)
+        since, end = self.request.since, time.monotonic() + (self.request.timeout_seconds or math.inf)
         while not stopped() and (left := end - time.monotonic()) > 0:
             try:
-                for change in self.service.changes(
-                    self.namespace, self.name, timeout_seconds=min(left, SLICE_SECONDS), since=since
-                ):
+                slice_ = structs.replace(self.request, timeout_seconds=min(left, SLICE_SECONDS), since=since)
+                for change in self.service.call(slice_):
                     since = change.cursor or since
                     yield change
                     if _is_deletion(change):

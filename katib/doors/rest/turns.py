@@ -1,6 +1,6 @@
 """Short calls of many requests, one after the other on one thread.
 
-Handing each call to a thread of its own takes longer than most of them, and what they write has to wait for each other
+Handing each call to a thread of its own takes longer than most of them, and their writes have to wait for each other
 anyway: threads that wait for the writer and for the interpreter at once hold up everyone behind them.
 """
 
@@ -41,7 +41,7 @@ class Turns:
         self._is_busy = False
 
     async def run(self, service: TuningService, call: Callable[[], T]) -> T:
-        """Return what a call of a service returns; one that may have to wait for a network has a thread of its own."""
+        """Return the result of a call; one that may have to wait for a network has a thread of its own."""
         if not asks_later(service) or not service.answers_at_once:
             return await run_in_threadpool(call)
         loop = asyncio.get_running_loop()

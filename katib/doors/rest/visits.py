@@ -47,11 +47,11 @@ class Headers:
 
 
 UI_PREFIX = "/katib"
-"""Where the page for people lives: Katib's dashboards and gateways send them here. The API answers below it, too, so
+"""Prefix of the page for people: Katib's dashboards and gateways send them here. The API answers below it, too, so
 that a gateway that knows no other path gives the page all it needs."""
 
 ENTRANCES = frozenset(f"{UI_PREFIX}/{name}" for name in ("open", "sign-in", "sign-out"))
-"""Where a browser gets in and out; a token is not asked for here, but by what answers."""
+"""Paths to sign in and out; the routes themselves ask for a token."""
 
 _ASSETS = f"{UI_PREFIX}/static/"
 _OTHER_PAGES = frozenset({"/", "/docs", UI_PREFIX})
@@ -79,7 +79,7 @@ class PageRouter(APIRouter):
 
 
 def is_own_site(headers: Headers) -> bool:
-    """Return whether a page of this very server asks, a person who typed the address, or a program."""
+    """Return whether a page of this server asks, a person typed the address, or a program asks."""
     return not has_foreign_origin(headers) and headers.get("sec-fetch-site").lower() in _OWN_SITES
 
 
@@ -101,7 +101,7 @@ def is_visit(method: str, path: str, headers: Headers) -> bool:
 
 
 def wants_page(method: str, path: str, headers: Headers) -> bool:
-    """Return whether the answer is shown to a person, also where it is an error."""
+    """Return whether the answer is shown to a person, also if it is an error."""
     return method == "GET" and is_page(path) and "text/html" in headers.get("accept").lower()
 
 
@@ -111,7 +111,7 @@ def is_page(path: str) -> bool:
 
 
 def needs_no_token(path: str) -> bool:
-    """Return whether a path is answered before anyone has signed in: the doors, and what every page looks like."""
+    """Return whether a path is answered without a session: the doors, and the styles of pages."""
     return path in ENTRANCES or path.startswith(_ASSETS)
 
 

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
-from katib.doors.rest.routing import LONGEST_NAME, Service
+from katib.doors.rest.routing import Service
 from katib.doors.ui.compare_views import (
     experiment_groups,
     references,
@@ -31,7 +31,7 @@ from katib.figures.data import ExperimentData, FigureOptions
 from katib.figures.trial_curves import CurveLook, draw_trial_curves
 from katib.model.failure_text import readable
 from katib.model.types import Experiment, Trial
-from katib.service.tuning.service import TuningService
+from katib.service.tuning.service import LONGEST_NAME, TuningService
 
 _PATIENCE_SECONDS = 20.0
 _MOST_OFFERED = 50

@@ -15,11 +15,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, HTTPException, Response
 from fastapi.responses import JSONResponse
 
-from katib.doors.rest.routing import LONGEST_NAME, OBJECT_NAME, Service
+from katib.doors.rest.routing import OBJECT_NAME, Service
 from katib.doors.ui.katib_forms import architecture_rows, experiment_csv, experiment_row, template_rows, trial_csv
 from katib.errors import NotFoundError
 from katib.model.types import Experiment, Suggestion, Trial
-from katib.service.tuning.service import Json, R, TemplateService, TuningService
+from katib.service.tuning.service import LONGEST_NAME, MAX_READINGS, Json, R, TemplateService, TuningService
 from katib.service.tuning.trial_pages import each_trial
 
 _LOG_LINES = 100_000
@@ -65,7 +65,7 @@ def _experiment_table(service: Service, namespace: str = "", experimentName: str
 
 def _trial_table(service: Service, namespace: str = "", trialName: str = "") -> Response:  # noqa: N803 - as above
     trial = _read(service, Trial, namespace, "trialName", trialName)
-    return JSONResponse(trial_csv(trial, service.metrics(namespace, trialName)))
+    return JSONResponse(trial_csv(trial, service.metrics(namespace, trialName, limit=MAX_READINGS)))
 
 
 def _architectures(service: Service, namespace: str = "", experimentName: str = "") -> list[Json]:  # noqa: N803 - as above

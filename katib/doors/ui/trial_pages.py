@@ -11,7 +11,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import HTMLResponse, StreamingResponse
 
 from katib.doors.rest.problems import problem_of
-from katib.doors.rest.routing import LONGEST_NAME, Name, Namespace, Service
+from katib.doors.rest.routing import Name, Namespace, Service
 from katib.doors.rest.streams import Closing
 from katib.doors.ui.live import STREAM_HEADERS, Changes, event
 from katib.doors.ui.rendering import render
@@ -42,7 +42,7 @@ from katib.model.metrics import MetricLog
 from katib.model.thinning import thinned
 from katib.model.types import Experiment, Trial
 from katib.service.tuning.reading import metric_rows
-from katib.service.tuning.service import NOW, Diagnosis, Json, RecordedEvent, TuningService
+from katib.service.tuning.service import LONGEST_NAME, NOW, Diagnosis, Json, RecordedEvent, TuningService
 from katib.service.tuning.trial_pages import generations_of
 
 

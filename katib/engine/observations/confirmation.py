@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from msgspec import structs
 from sqlalchemy import Connection, bindparam, select, text
 from sqlalchemy.types import BigInteger
 
@@ -102,11 +103,13 @@ def _took_effect(connection: Connection, receipt: TransactionId, batch: Batch) -
         return connection.execute(readings.where(*row, table.c.value == log.value).limit(1)).first() is not None
     # The lock makes the query wait for a transaction that is not yet rolled back or committed.
     found = connection.execute(readings.where(table.c.id == receipt.number).with_for_update()).first()
-    return found is not None and tuple(found[1:]) in (log[:3] for log in batch.get(found[0], ()))
+    return found is not None and any(
+        tuple(found[1:]) == (log.time, log.name, log.value) for log in batch.get(found[0], ())
+    )
 
 
 def _digest(batch: Batch) -> bytes:
     digest = hashlib.sha256()
     for trial_name, logs in batch.items():
-        digest.update(repr((trial_name, *map(tuple, logs))).encode())
+        digest.update(repr((trial_name, *map(structs.astuple, logs))).encode())
     return digest.digest()

@@ -90,8 +90,8 @@ def bound_row(row: Row) -> tuple[Any, ...]:
 def rows_of(batch: Mapping[str, Sequence[MetricLog]]) -> Iterator[Row]:
     """Yield the rows of readings by trial name."""
     for trial_name, readings in batch.items():
-        for time, metric_name, value, step in readings:
-            yield trial_name, time, metric_name, value, NO_STEP if step is None else step
+        for log in readings:
+            yield trial_name, log.time, log.name, log.value, NO_STEP if log.step is None else log.step
 
 
 def _plain(time: datetime) -> datetime:

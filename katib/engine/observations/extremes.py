@@ -54,8 +54,8 @@ def are_kept_of(metric_name: str) -> bool:
 def extremes_of(logs: Sequence[MetricLog]) -> dict[str, Extremes]:
     """Return the extremes of each metric of a batch that has a usable number."""
     values: dict[str, list[str]] = {}
-    for _, name, value, _ in logs:
-        values.setdefault(name, []).append(value)
+    for log in logs:
+        values.setdefault(log.name, []).append(log.value)
     found = {name: _extremes_of(texts) for name, texts in values.items() if are_kept_of(name)}
     return {name: extremes for name, extremes in found.items() if extremes is not None}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from katib.engine.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.engine.databases.sqlite import Database, OutdatedError, open_copy, open_database
@@ -22,6 +22,7 @@ from katib.places.machine.trials.run_time_note import noted_seconds
 from katib.service.tuning.ports import Records
 from katib.service.tuning.stored_reading import ObjectReadingService
 from katib.service.tuning.trial_pages import TRIAL_FACTS
+from katib.service.tuning.verbs import A, Verb
 
 if TYPE_CHECKING:
     from katib.engine.observations.sql import SqlObservationLog
@@ -48,14 +49,13 @@ def open_offline(data_dir: Path) -> TuningService:
 
 
 class OfflineService(ObjectReadingService):
-    """Fits `katib.service.tuning.service.TuningService`, and refuses whatever would change something."""
+    """The tuning service over a data directory; it refuses to change anything."""
 
-    def _refuse(self, *_arguments: Any, **_options: Any) -> NoReturn:
-        raise invalid("--data-dir", "it is opened for reading only", "start `katib serve` there", "read-only")
-
-    validate = submit = run = preview = store_runtimes = add_trial = _refuse
-    edit = mark = suspend = pause = ask = report = tell = _refuse
-    renew = add_ended_trials = delete = _refuse
+    def call(self, request: Verb[A]) -> A:
+        """Return the answer to a request that only reads."""
+        if request.rest.method != "GET":
+            raise invalid("--data-dir", "it is opened for reading only", "start `katib serve` there", "read-only")
+        return super().call(request)
 
 
 class _WhenAsked:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import NamedTuple, Protocol, TypeVar
+
+from msgspec import structs
 
 from katib.engine.controllers.kinds import OPTIMIZATION_JOB, TRIAL, key_of
 from katib.engine.runtime.clock import Clock
@@ -84,7 +85,7 @@ class Diagnostician:
             sample = _sample(self._trials_of(key))
             diagnosis = diagnose_experiment(experiment, self._evidence(experiment, sample.trials))
             share = self._saved_share(experiment, sample)
-            return replace(diagnosis, savings=savings_sentence(experiment, share), saved_share=share)
+            return structs.replace(diagnosis, savings=savings_sentence(experiment, share), saved_share=share)
         trial = self._find(Trial, key)
         if trial is None:
             with suppress(NotFoundError, ForbiddenError, KindNotInstalledError):

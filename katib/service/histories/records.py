@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec import structs
+
 from katib.errors import invalid
 from katib.model.leases import LOST_LEASES
 from katib.model.metrics import MetricLog
@@ -284,7 +286,7 @@ def _fitting(
             left_out.append(f"{record.id}: {errors[0].cause}")
             continue
         curve = record.curve[:: len(record.curve) // _MOST_READINGS + 1]
-        curve = tuple(one._replace(name=renamed.get(one.name, one.name)) for one in curve)
+        curve = tuple(structs.replace(one, name=renamed.get(one.name, one.name)) for one in curve)
         values = {renamed.get(name, name): repr(value) for name, value in record.values.items()}
         failure, seen = record.failure, {*values, *(one.name for one in curve)}
         if failure is None and not record.stopped and not seen.issuperset(objectives):
@@ -293,9 +295,9 @@ def _fitting(
             EndedTrial(
                 record.id,
                 assignments,
-                values,
                 record.began,
                 max(record.began, record.ended),
+                values,
                 failure,
                 record.stopped,
                 curve,

@@ -15,7 +15,7 @@ from katib.model.trials import ACTIVE, trial_state
 from katib.model.types import Experiment, Trial, TrialState
 from katib.service.histories.records import FAILURE_TAG, STATE_TAG
 from katib.service.tuning.reading import assignments_of, failure_of, state_of, typed_value
-from katib.service.tuning.service import TuningService
+from katib.service.tuning.service import MAX_READINGS, TuningService
 from katib.service.tuning.trial_pages import each_trial
 
 _TRIAL_TAG, _EXPERIMENT_TAG = "katib.trial", "katib.experiment"
@@ -191,7 +191,7 @@ def ended_run(service: TuningService, experiment: Experiment, trial: Trial) -> E
     types = {one.name: one.parameter_type for one in experiment.spec.parameters}
     counts: dict[str, int] = {}
     readings = []
-    for reading in service.metrics(trial.namespace, trial.name):
+    for reading in service.metrics(trial.namespace, trial.name, limit=MAX_READINGS):
         value = parse_value(reading.value)
         number = counts[reading.name] = counts.get(reading.name, -1) + 1
         if value is not None:

@@ -1,6 +1,6 @@
-"""What a user can ask of a tuning service, and the implementation over any object store.
+"""The requests of a user, and their handlers over any object store.
 
-Belongs here: the `TuningService` protocol and its values (`service`), and what answers it in both homes
+Belongs here: the verbs and their answers (`service`), and their handlers in both homes
 (`stored_service`). Does not belong here: processes, clusters, HTTP (`katib.doors.rest`) or printing
 (`katib.doors.cli`).
 """

@@ -25,14 +25,14 @@ def add_trial(store: ObjectStore, key: Key, assignments: Mapping[str, str]) -> i
     It counts against the budget as any other trial.
 
     Args:
-        store: Where the experiment is.
+        store: Objects.
         key: Of the experiment.
         assignments: Text by name of parameter: one for each.
 
     Raises:
         InvalidError: It is no point of the search space, or the experiment has no room for another trial.
         NotFoundError: There is no such experiment.
-        UnavailableError: The experiment has not been looked at by its controller yet.
+        UnavailableError: No controller has reconciled the experiment yet.
     """
     experiment = with_defaults(decode_stored(store.get(EXPERIMENT, key)))
     chosen = tuple(ParameterAssignment(name=name, value=value) for name, value in assignments.items())

@@ -1,10 +1,10 @@
 """Callers that ask for a trial, served in the order in which they came.
 
-Theory of operation. A request is answered in the thread that makes it where a trial can be given at once. Otherwise it
+Theory of operation. A request is answered in its own thread if a trial can be given at once. Otherwise it
 waits in the line of its experiment, and one thread serves all lines whenever the store says that something has changed;
 nothing looks again and again. A trial is given by one write: an assignment that waits becomes a trial with a lease, or
 a trial whose lease has ended gets another one. Each compares: of two that give the same, one meets the other's write
-and goes on to the next. Who waits is counted in the experiment, for the controllers to have so many assignments made.
+and continues with the next. Waiting callers are counted in the experiment, so that so many assignments are made.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from katib.model.trials import trial_state
 from katib.model.types import Experiment, Trial, TrialState
 from katib.service.tuning.asked_view import AskedView
 from katib.service.tuning.reading import last_condition, running_condition
-from katib.service.tuning.service import GivenTrial
+from katib.service.tuning.service import TrialForCaller
 from katib.service.tuning.writing import until_written
 
 _IDLE_SECONDS = 5.0
@@ -56,22 +56,22 @@ class AskRequest:
 
     Attributes:
         request_id: Of this request.
-        client: What the caller calls itself.
+        client: Name of the caller.
         lease_seconds: How long the caller is waited for.
-        answer: What it is given.
+        answer: Its answer.
         is_new: Whether it was not looked at yet.
     """
 
     request_id: str
     client: str
     lease_seconds: float
-    answer: Future[GivenTrial] = field(default_factory=Future)
+    answer: Future[TrialForCaller] = field(default_factory=Future)
     is_new: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Giving:
-    """What the queues of a service have in common.
+    """Shared parts of the queues of a service.
 
     Attributes:
         clock: Measures leases.
@@ -88,9 +88,9 @@ class AskQueue:
     """The callers that ask for a trial of one experiment. Thread-safe.
 
     Args:
-        store: Where the experiment is.
+        store: Objects.
         key: Of the experiment.
-        giving: What all queues need.
+        giving: Shared by all queues.
         wake: Has a queue served on another thread.
     """
 
@@ -121,12 +121,12 @@ class AskQueue:
                 raise
             return "" if request.answer.done() else reason
 
-    def leave(self, request: AskRequest, reason: str) -> GivenTrial:
+    def leave(self, request: AskRequest, reason: str) -> TrialForCaller:
         """Wait no longer; return the answer, which may have come in the meantime."""
         with self._lock:
             if request in self._line:
                 self._line.remove(request)
-                request.answer.set_result(GivenTrial({}, reason=reason))
+                request.answer.set_result(TrialForCaller(None, reason=reason))
         return request.answer.result()
 
     def serve(self) -> None:
@@ -159,7 +159,7 @@ class AskQueue:
             self._view.close()
 
     def _on_change(self) -> None:
-        """Note that something was written: called by who did, which may be this queue itself."""
+        """Note that something was written, perhaps by this queue itself."""
         self._is_changed = True
         if self._is_serving:
             return  # whoever serves looks again before it ends
@@ -172,7 +172,7 @@ class AskQueue:
                 self._lock.release()
 
     def _serve(self) -> str:
-        """Answer who can be answered, the first in line first; return why the next one cannot."""
+        """Answer all requests that can be answered, in order; return why the next one cannot."""
         reason, self._is_changed = "", True
         while self._line and self._is_changed:
             self._is_serving = True
@@ -197,7 +197,7 @@ class AskQueue:
                 self._view.refresh()
         return ""
 
-    def _given(self, request: AskRequest) -> GivenTrial:
+    def _given(self, request: AskRequest) -> TrialForCaller:
         """Give a trial, or say why there is none."""
         experiment, key = self._view.experiment, self._key
         if not is_asked(experiment):
@@ -211,22 +211,24 @@ class AskQueue:
             labels = {ASK_LABEL: request.request_id, EXPERIMENT_LABEL: key.name}
             uid = experiment.metadata.uid
             for given in self._store.list(TRIAL, key.namespace, labels=labels, owner_uid=uid).items:
-                return GivenTrial(dict(given))
+                return TrialForCaller(dict(given))
             request.is_new = False
         if experiment.metadata.deletion_timestamp is not None:
-            return GivenTrial({}, is_over=True, reason=f"experiment {key.name} is being deleted")
+            return TrialForCaller(None, is_over=True, reason=f"experiment {key.name} is being deleted")
         if self._view.is_over:
-            return GivenTrial({}, is_over=True, reason=last_condition(experiment).message)
+            return TrialForCaller(None, is_over=True, reason=last_condition(experiment).message)
         if has_ended(experiment.status.conditions):
-            return GivenTrial({}, reason=f"experiment {key.name} had ended, and goes on with its larger budget")
+            return TrialForCaller(None, reason=f"experiment {key.name} had ended, and goes on with its larger budget")
         if is_stopped(experiment):
-            return GivenTrial({}, reason=f"experiment {key.name} is stopped; `katib resume {key.name}` lets it go on")
+            return TrialForCaller(
+                None, reason=f"experiment {key.name} is stopped; `katib resume {key.name}` lets it go on"
+            )
         now = self._giving.clock.now()
         lease = Lease(
             request.client, request.request_id, request.lease_seconds, now + timedelta(seconds=request.lease_seconds)
         )
         stored = self._again(lease, now) or self._new(experiment, lease, now)
-        return GivenTrial({}, reason=_why_none(experiment)) if stored is None else GivenTrial(dict(stored))
+        return TrialForCaller(None, reason=_why_none(experiment)) if stored is None else TrialForCaller(dict(stored))
 
     def _again(self, lease: Lease, now: datetime) -> Object | None:
         """Give a trial that waits for a caller, such as one whose lease has ended."""
@@ -285,7 +287,7 @@ class AskQueues:
     """The queues of all experiments, and the thread that serves them. Thread-safe.
 
     Args:
-        giving: What they have in common.
+        giving: Shared by all queues.
     """
 
     def __init__(self, giving: Giving) -> None:

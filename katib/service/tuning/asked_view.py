@@ -1,4 +1,4 @@
-"""What is known of an experiment whose trials callers evaluate: read once, then followed change by change.
+"""View of an experiment whose trials callers evaluate: read once, then followed change by change.
 
 A store whose watches tell of changes is followed, so that what is known is never behind what was written: whoever looks
 takes in the changes first, and the cost of a look does not grow with the number of trials. Any other store is read anew
@@ -24,7 +24,7 @@ class AskedView:
     """One experiment, the assignments that no trial has taken, and its active trials. Used by one thread at a time.
 
     Args:
-        store: Where they are.
+        store: Objects.
         key: Of the experiment.
         on_change: Called by the thread that wrote, after every change of a followed store. It must not block.
 
@@ -83,7 +83,7 @@ class AskedView:
         return is_deleted or (has_ended(experiment.status.conditions) and not awaits_restart(experiment))
 
     def refresh(self) -> None:
-        """Know what is stored now.
+        """Bring the view up to date.
 
         Raises:
             NotFoundError: There is no such experiment any more.
@@ -117,7 +117,7 @@ class AskedView:
             watch.close()  # type: ignore[attr-defined]  # an ability of watches, which all can be closed
 
     def _load(self) -> None:
-        """Read everything, and follow the store from there on where it can be followed."""
+        """Read everything, and follow the store from there on if it can be followed."""
         self._unwatch()
         self._forget()
         self._read()

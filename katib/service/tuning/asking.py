@@ -1,11 +1,11 @@
-"""Ask and tell: trials that are given to callers, and what callers say of them.
+"""Ask and tell: trials that callers evaluate, and the readings and ends that they report.
 
-Theory of operation. Who asks gets a trial with a lease in it (`katib.service.tuning.ask_queues`). Every write compares
-the revision, so that a trial is given once and ended once. A request is known by its id: that of an ask is a label of
-the trial that it got, that of a tell is in the outcome that it wrote, and readings are stored under that of their
-report.
+Theory of operation. A caller that asks gets a trial with a lease in it (`katib.service.tuning.ask_queues`). Every write
+compares the revision, so that a trial is given once and ended once. A request is known by its id: that of an ask is a
+label of the trial that it got, that of a tell is in the outcome that it wrote, and readings are stored under that of
+their report.
 
-Where the log is at hand, and the store writes an object whole, `tell` does at once what the controllers would do, by
+If the log is at hand, and the store writes an object whole, `tell` does the controllers' work at once, by
 the same plan: the last readings are stored, then the outcome and the state of the trial in one write. Elsewhere `tell`
 writes the outcome, and the controllers do the rest.
 """
@@ -40,26 +40,32 @@ from katib.model.wording import shown
 from katib.service.tuning.ask_queues import AskQueue, AskQueues, AskRequest, Giving
 from katib.service.tuning.ports import Namespaces, Records
 from katib.service.tuning.reading import last_condition, running_condition, state_of
-from katib.service.tuning.service import CallerAnswer, GivenTrial
+from katib.service.tuning.service import (
+    LONGEST_LEASE_SECONDS,
+    LONGEST_METRIC,
+    MOST_VALUES,
+    REQUEST_ID,
+    SHORTEST_LEASE_SECONDS,
+    Ask,
+    CallerAnswer,
+    Renew,
+    Report,
+    Tell,
+    TrialForCaller,
+)
 from katib.service.tuning.writing import until_written
 
 Values = Mapping[str, float | str]
 
 ASK_PAUSES = Backoff(0.001, 0.25, factor=1.5)
-"""Between two looks for a free trial where the store does not say when there is one: most are made within milliseconds,
+"""Between two looks for a free trial if the store does not report changes: most are made within milliseconds,
 others when a trial of minutes has ended."""
 
-SHORTEST_LEASE_SECONDS, LONGEST_LEASE_SECONDS = 1.0, 7 * 86_400.0
-MOST_VALUES = 1_000
 LONGEST_FAILURE = 2_000
-LONGEST_METRIC = 255
 _LARGEST_STEP = 2**63 - 1
 
-REQUEST_ID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-"""What a label may be."""
-
 _AHEAD = 64
-"""How many assignments are kept ready where the algorithm does not learn: a request to it then makes half of them."""
+"""Assignments kept ready if the algorithm does not learn: a request to it then makes half of them."""
 
 _REMEMBERED_TRIALS = 10_000
 _LOCKS = 64
@@ -73,7 +79,7 @@ class AskedTrial:
     """A trial that was asked for. Thread-safe.
 
     Attributes:
-        queue: Where the request waits.
+        queue: Queue of the request.
         request: The request.
         reason: Why the trial is not there yet, a sentence.
     """
@@ -83,12 +89,12 @@ class AskedTrial:
     reason: str
 
     @property
-    def answer(self) -> Future[GivenTrial] | None:
-        """What comes as soon as there is a trial; None where it has to be asked for again."""
+    def answer(self) -> Future[TrialForCaller] | None:
+        """The coming trial; None if the caller has to ask again."""
         return self.request.answer if self.queue.can_wait or self.request.answer.done() else None
 
-    def leave(self) -> GivenTrial:
-        """Wait no longer; return what was given."""
+    def leave(self) -> TrialForCaller:
+        """Wait no longer; return the answer."""
         return self.queue.leave(self.request, self.reason)
 
 
@@ -97,20 +103,18 @@ class AskingService(Protocol):
 
     @property
     def answers_at_once(self) -> bool:
-        """Whether the calls of those who evaluate trials wait for nothing but each other's writes."""
+        """Whether the calls of callers wait for nothing but each other's writes."""
 
-    def ask_later(
-        self, namespace: str, experiment: str, *, request_id: str, client: str = "", lease_seconds: float = ...
-    ) -> AskedTrial:
+    def ask_later(self, request: Ask) -> AskedTrial:
         """Give a trial to a caller, now or as soon as there is one. Raises as `TuningService.ask`."""
 
 
 class CallersTrials:
-    """Gives trials to callers and takes what they say of them. Thread-safe.
+    """Gives trials to callers and takes their readings and ends. Thread-safe.
 
     Args:
         namespaces: The objects of each namespace.
-        records: Metrics, and what takes the readings of callers.
+        records: Metrics, and the log for the readings of callers.
         catalog: Says which algorithms learn from trials that ended.
         clock: Measures leases.
     """
@@ -126,25 +130,21 @@ class CallersTrials:
         self._unreported: OrderedDict[Key, None] = OrderedDict()  # trials made here, of which there are no readings
         self._ends = [threading.Lock() for _ in range(_LOCKS)]
 
-    def ask(self, key: Key, *, request_id: str, client: str, lease_seconds: float) -> GivenTrial:
-        """Give a trial of an experiment to a caller, or say why there is none now."""
-        asked = self.ask_later(key, request_id=request_id, client=client, lease_seconds=lease_seconds)
-        return asked.leave()
-
-    def ask_later(self, key: Key, *, request_id: str, client: str, lease_seconds: float) -> AskedTrial:
+    def ask_later(self, key: Key, request: Ask) -> AskedTrial:
         """Give a trial of an experiment to a caller, now or as soon as there is one."""
-        _check_request(request_id)
+        _check_request(request.request_id)
+        lease_seconds = request.lease_seconds
         if not SHORTEST_LEASE_SECONDS <= lease_seconds <= LONGEST_LEASE_SECONDS:
             remedy = f"use {SHORTEST_LEASE_SECONDS:g} to {LONGEST_LEASE_SECONDS:g}"
             raise invalid("leaseSeconds", f"{shown(lease_seconds)} is not a lease", remedy, "lease-seconds")
-        client = _plain(client)[:LONGEST_METRIC] or "a caller"
-        request = AskRequest(request_id, client, lease_seconds)
+        client = _plain(request.client)[:LONGEST_METRIC] or "a caller"
+        waiting = AskRequest(request.request_id, client, lease_seconds)
         queue = self._queues.queue_of(key, self._scoped(key.namespace))
-        return AskedTrial(queue, request, queue.ask(request))
+        return AskedTrial(queue, waiting, queue.ask(waiting))
 
-    def report(self, key: Key, values: Values, *, step: int | None, request_id: str, ask_id: str) -> CallerAnswer:
+    def report(self, key: Key, request: Report) -> CallerAnswer:
         """Store readings of a trial."""
-        texts = _texts(values)
+        texts, step, request_id, ask_id = _texts(request.values), request.step, request.request_id, request.ask_id
         if step is not None and not 0 <= step <= _LARGEST_STEP:
             raise invalid("step", f"{shown(step)} is not a step", "use a whole number from 0", "report-step")
         if request_id:
@@ -170,11 +170,10 @@ class CallersTrials:
         self._callers.on_report(trial)
         return answer or self._alive(key, trial, ask_id)
 
-    def tell(
-        self, key: Key, values: Values, *, failure: str | None, stopped: bool, request_id: str, ask_id: str
-    ) -> CallerAnswer:
+    def tell(self, key: Key, request: Tell) -> CallerAnswer:
         """End a trial."""
-        texts = _texts(values) if values else {}
+        texts = _texts(request.values) if request.values else {}
+        request_id, failure, stopped = request.request_id, request.failure, request.stopped
         if request_id:
             _check_request(request_id)
         if failure is not None and stopped:
@@ -193,7 +192,7 @@ class CallersTrials:
                 raise invalid(f"trial {key.name}", cause, "tell each trial once", "tell-twice")
             if trial_state(trial) not in ACTIVE:
                 return _over(trial) or _answer(trial)
-            self._check_holder(trial, ask_id)
+            self._check_holder(trial, request.ask_id)
             if failure is None and not stopped and not is_stopping(trial):
                 self._check_objectives(trial, texts)
             return self._end(store, found, trial, outcome)
@@ -202,7 +201,7 @@ class CallersTrials:
             return until_written(attempt, key.name, "tell the trial again")
 
     def _end(self, store: ObjectStore, found: Object, trial: Trial, outcome: Outcome) -> CallerAnswer:
-        """Write an outcome, and what follows from it where that can be done here."""
+        """Write an outcome, and the state of the trial if that can be done here."""
         change = {"metadata": {"annotations": {OUTCOME_ANNOTATION: str(outcome)}}}
         if self._logs is None or self._callers is None or not isinstance(store, WholeWrites):
             store.patch(found, change)
@@ -218,18 +217,18 @@ class CallersTrials:
             self._callers.on_end(ended, plan.event)
         return CallerAnswer(state_of(ended), _answer(trial).stop)
 
-    def renew(self, key: Key, *, ask_id: str) -> CallerAnswer:
+    def renew(self, key: Key, request: Renew) -> CallerAnswer:
         """Give a sign of life."""
         trial = _callers_trial(self._scoped(key.namespace).get(TRIAL, key))
         if outcome_of(trial) is not None or trial_state(trial) not in ACTIVE:
             return _over(trial) or _answer(trial)
-        self._check_holder(trial, ask_id)
-        return self._alive(key, trial, ask_id, always=True)
+        self._check_holder(trial, request.ask_id)
+        return self._alive(key, trial, request.ask_id, always=True)
 
     # --- leases -------------------------------------------------------------------------------------------------------
 
     def _ahead_of(self, experiment: Experiment) -> int:
-        """Return how many assignments to keep ready: some where none would know more for being made later."""
+        """Return how many assignments to keep ready: some if later ones would not know more."""
         algorithm, parallel = experiment.spec.algorithm, experiment.spec.parallel_trial_count or 1
         info = None if algorithm is None else self._catalog.find(algorithm.algorithm_name)
         learns = info is None or info.reads_history or experiment.spec.early_stopping is not None
@@ -318,7 +317,7 @@ def _answer(trial: Trial) -> CallerAnswer:
 
 
 def _check_request(request_id: str) -> None:
-    if not REQUEST_ID.fullmatch(request_id):
+    if not re.fullmatch(REQUEST_ID, request_id):
         remedy = "use at most 63 letters, digits, -, _ and ., with a letter or a digit at both ends"
         raise invalid("requestId", f"{shown(request_id)} cannot name a request", remedy, "request-id")
 

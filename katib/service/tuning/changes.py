@@ -19,7 +19,7 @@ from katib.service.tuning.service import BOOKMARK, Change
 def stream_changes(
     store: ObjectStore, key: Key, clock: Clock, *, timeout_seconds: float | None, since: str
 ) -> Iterator[Change]:
-    """Yield an experiment and its trials as they are, unless `since` says where to go on, then every change.
+    """Yield an experiment and its trials as they are, unless `since` names a place to resume from, then every change.
 
     Raises:
         NotFoundError: There is no such experiment; with the first item.
@@ -45,7 +45,7 @@ def stream_changes(
 
 
 def _opening(store: ObjectStore, key: Key) -> Generator[Change, None, str]:
-    """Yield everything as it is, the experiment first; return where the changes go on.
+    """Yield everything as it is, the experiment first; return the place of the next change.
 
     Trials come a page at a time, so that no reader of a large experiment has to hold all of them. The first change that
     carries a cursor is the last one.

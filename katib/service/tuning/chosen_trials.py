@@ -1,11 +1,11 @@
 """Trials whose parameters their callers choose, one after the other in the course of a trial (define by run).
 
-Theory of operation. The search is the caller's; what is kept, shown and exported is what any experiment has. Such an
+Theory of operation. The search is the caller's; storage, display and export are as for any experiment. Such an
 Experiment has no trial template, and its label says that callers choose. A caller makes a trial, sets its parameters,
 reports readings and ends it. Each call is stored when it returns: the trial and its end in the Trial object, readings
 in the observation log, and what comes in small pieces, such as parameters, beside the object as attributes, which wake
 no controller. The object gets the parameters with the end of the trial, or some tenths of a second after they were set.
-The search space of the Experiment grows with what trials choose.
+The search space of the Experiment grows with the values of trials.
 
 Trials are numbered from 0, and their names end with their numbers; an experiment is numbered by a revision of the
 store, which comes once. What was read or written is kept in memory, since this process is the only one that writes;
@@ -87,7 +87,7 @@ class Choice(NamedTuple):
 
     Attributes:
         text: Its value, as assignments have it.
-        detail: What its caller wants to read again, of any form.
+        detail: Data of its caller, of any form.
     """
 
     text: str
@@ -127,7 +127,7 @@ class ChosenTrial:
 
 
 class _Ended(NamedTuple):
-    """What is kept of a trial that has ended: its first fields, in their order."""
+    """An ended trial in memory: its first fields, in their order."""
 
     number: int
     state: TrialState
@@ -186,16 +186,16 @@ class ChosenExperiment:
 class ChosenTrials:
     """Keeps experiments whose parameters are chosen by callers, in one namespace. Thread-safe.
 
-    Trials are named by the numbers of their experiment and their own. Every call raises NotFoundError where there is no
-    experiment, or trial, of a number, and TerminalError where a trial that is to be changed has ended.
+    Trials are named by the numbers of their experiment and their own. Every call raises NotFoundError if there is no
+    experiment, or trial, of a number, and TerminalError if a trial to be changed has ended.
 
     Args:
         store: Objects.
-        attributes: What is kept beside them.
+        attributes: Attributes beside them.
         callers: Takes readings, and hears of trials that end.
         delete: Deletes an experiment, by namespace and name, and waits until it is gone.
         clock: Stamps starts and ends.
-        namespace: Where the experiments are.
+        namespace: Of the experiments.
     """
 
     def __init__(
@@ -223,9 +223,9 @@ class ChosenTrials:
         """Make an experiment and return its number.
 
         Args:
-            title: What its callers call it, of any characters.
-            objective: What they optimize.
-            algorithm: What is shown as the algorithm: how they choose.
+            title: Its name for callers, of any characters.
+            objective: Their objective.
+            algorithm: Displayed as the algorithm.
 
         Raises:
             AlreadyExistsError: There is one of this title, or of the name that it stands for.
@@ -286,8 +286,8 @@ class ChosenTrials:
 
         Args:
             number: Of the experiment.
-            given: What the trial is to be like, its number apart; None: it runs from now on.
-            specs: What its parameters could have been, by name.
+            given: The trial without its number; None: it runs from now on.
+            specs: Distribution of its parameters, by name.
 
         Raises:
             InvalidError: A parameter was of another kind before.
@@ -323,14 +323,14 @@ class ChosenTrials:
         return found
 
     def read(self, number: int, trial: int, render: Callable[[int, ChosenTrial], R]) -> R:
-        """Return what a function makes of the number of an experiment and one of its trials, as it is at one moment."""
+        """Return the result of a function of an experiment's number and one of its trials, at one moment."""
         with self.experiment(number).lock:
             return render(number, self.trial(number, trial))
 
     def read_all(
         self, number: int, wanted: Iterable[int], first: int, render: Callable[[int, ChosenTrial], R]
     ) -> list[R]:
-        """Return what a function makes of those trials that are wanted, and of all from a number on."""
+        """Return the result of a function of the wanted trials, and of all from a number on."""
         known = self.experiment(number)
         with known.lock:
             chosen = sorted({*wanted, *range(first, known.next_number)})
@@ -343,7 +343,7 @@ class ChosenTrials:
             number: Of the experiment.
             trial: Of the trial.
             choice: The value.
-            spec: What it could have been. The search space gets the parameter, or is widened.
+            spec: Its distribution. The search space gets the parameter, or is widened.
 
         Raises:
             InvalidError: The parameter was of another kind before.
@@ -380,8 +380,8 @@ class ChosenTrials:
         Args:
             number: Of the experiment.
             trial: Of the trial.
-            state: What it is to be.
-            values: Of its objectives, where it ends with some.
+            state: Its new state.
+            values: Of its objectives, if it ends with some.
 
         Returns:
             Whether it was this call that did so: a trial that runs is not started once more.
@@ -419,7 +419,7 @@ class ChosenTrials:
     # --- what others change -------------------------------------------------------------------------------------------
 
     def note(self, key: Key, trial: Trial | None) -> None:
-        """Take in what became of a trial by others, such as the end of its experiment; None: it is gone."""
+        """Apply an outcome decided elsewhere, such as the end of its experiment; None: the trial is gone."""
         name, _, text = key.name.rpartition("-")
         if not text.isdigit() or (trial is not None and (not is_chosen(trial) or trial_state(trial) in ACTIVE)):
             return
@@ -437,7 +437,7 @@ class ChosenTrials:
     # --- parts --------------------------------------------------------------------------------------------------------
 
     def _number(self, found: Object) -> int:
-        """Return the number of an experiment, which gets one where it has none yet."""
+        """Return the number of an experiment, which gets one if it has none yet."""
         key = Key.of(found)
 
         def attempt() -> int:
@@ -510,7 +510,7 @@ class ChosenTrials:
             raise TerminalError(f'experiment "{name}" is stopped; `katib resume {name}` lets it go on')
 
     def _keep(self, known: ChosenExperiment, trial: ChosenTrial) -> None:
-        """Store what a new trial brings beside its object."""
+        """Store the readings and attributes of a new trial."""
         kept = [(_PARAMETER, name, json.dumps(choice)) for name, choice in trial.parameters.items()]
         kept += [(kind, *pair) for kind, pairs in trial.attributes.items() for pair in pairs.items()]
         if trial.state is TrialState.PENDING and trial.started is not None:
@@ -562,7 +562,7 @@ class ChosenTrials:
             self._on_end(trial, event)
 
     def _widen(self, known: ChosenExperiment, specs: Mapping[str, ParameterSpec]) -> None:
-        """Have the search space hold what trials choose."""
+        """Widen the search space to the values of trials."""
         wider = {name: _wider(known.parameters.get(name), spec) for name, spec in specs.items()}
         if all(known.parameters.get(name) == spec for name, spec in wider.items()):
             return
@@ -589,7 +589,7 @@ def _number_of(name: str) -> int:
 
 
 def _read_trial(known: ChosenExperiment, trial: Trial) -> tuple[ChosenTrial, datetime | None]:
-    """Return what the object of a trial says, and when its last readings were stored, which are its values."""
+    """Return a trial from its object, and the time of its last readings, which are its values."""
     made = ChosenTrial(_number_of(trial.name), uid=trial.metadata.uid)
     lease, outcome, state = lease_of(trial), outcome_of(trial), trial_state(trial)
     if lease is not None:
@@ -621,7 +621,7 @@ def _copy(given: ChosenTrial, number: int) -> ChosenTrial:
 
 
 def _object_of(known: ChosenExperiment, trial: ChosenTrial, now: datetime) -> tuple[Trial, TrialEvent | None]:
-    """Return the object of a new trial, and what is to be recorded if it has ended already."""
+    """Return the object of a new trial, and the event to record if it has ended already."""
     annotations = {}
     if trial.started is not None and trial.state is not TrialState.PENDING:
         annotations[LEASE_ANNOTATION] = _lease(trial.started)
@@ -650,7 +650,7 @@ def _object_of(known: ChosenExperiment, trial: ChosenTrial, now: datetime) -> tu
 def _planned(
     made: Trial, known: ChosenExperiment, trial: ChosenTrial, now: datetime
 ) -> tuple[Trial, TrialEvent | None]:
-    """Return an object with the status that its annotations lead to, and what is to be recorded."""
+    """Return an object with the status that follows from its annotations, and the event to record."""
     observation, outcome = None, outcome_of(made)
     if outcome is not None:
         metric = known.objective.objective_metric_name
@@ -676,7 +676,7 @@ def _outcome(known: ChosenExperiment, state: TrialState, values: tuple[float, ..
 
 
 def _wider(old: ParameterSpec | None, new: ParameterSpec) -> ParameterSpec:
-    """Return a parameter that holds what both hold.
+    """Return a parameter that covers both.
 
     Raises:
         InvalidError: They are of different kinds.

@@ -10,9 +10,9 @@ from katib.errors import FieldError
 
 
 def has_content(stored: Mapping[str, Any], companion: Mapping[str, Any]) -> bool:
-    """Return whether a stored companion holds what a submitted one would make of it.
+    """Return whether a stored companion has the content of a submitted one.
 
-    What a server adds, such as the type of a Secret or defaults in the spec of a runtime, is no difference.
+    Additions of a server, such as the type of a Secret or defaults in the spec of a runtime, are no difference.
     """
     others = {"metadata", "data", "stringData", "binaryData"}
     return all(_holds(stored.get(field), value) for field, value in companion.items() if field not in others) and (
@@ -29,7 +29,7 @@ def _holds(stored: object, given: object) -> bool:
 
 
 def title_of(companion: Mapping[str, Any]) -> str:
-    """Return what to call a companion."""
+    """Return the title of a companion."""
     return f"{companion['kind']} {companion['metadata']['name']}"
 
 

@@ -23,9 +23,9 @@ class Deletion:
     """Deletes one experiment.
 
     Args:
-        store: Where it is.
+        store: Objects.
         experiment: The stored object.
-        aftermath: What outlives the objects.
+        aftermath: Traces that outlive the objects.
         clock: Measures how long nothing has gone.
     """
 
@@ -38,10 +38,10 @@ class Deletion:
         self._deadline = clock.monotonic() + DELETE_TIMEOUT_SECONDS
 
     def run(self) -> None:
-        """Delete it and return when it, its trials and what ran of them are gone.
+        """Delete it and return when it, its trials and their processes are gone.
 
         Raises:
-            UnavailableError: For too long none of them went; they still will.
+            UnavailableError: Nothing was removed for too long; it will be later.
         """
         listed = self._store.list(TRIAL, self._key.namespace, labels=self._labels(), owner_uid=self._uid)
         trials = [Key.of(trial) for trial in listed.items]

@@ -29,7 +29,7 @@ def with_earlier_trials(file: FileText, table: str, table_source: str) -> FileTe
     Args:
         file: The experiment file.
         table: The text of the file with the trials.
-        table_source: What to call that one.
+        table_source: Name of that table in errors.
 
     Raises:
         InvalidError: One of the two cannot be read, or the trials have no parameter or no metric of the experiment.
@@ -49,7 +49,7 @@ def with_earlier_experiments(file: FileText, names: Sequence[str]) -> FileText:
 
 
 def _with_more(file: FileText, field: str, more: Callable[[Json], Sequence[Any]]) -> FileText:
-    """Return the file with what `more` makes of its spec, behind what a field of its warm start has already."""
+    """Return the file with the additions of `more` at the end of a field of its warm start."""
     experiment = next((loaded for loaded in file.documents if loaded.kind == "Experiment"), None)
     if any(loaded.kind == OPTIMIZATION_JOB for loaded in file.documents):
         cause, remedy = "an OptimizationJob has no warm start", "write it as an Experiment"
@@ -65,7 +65,7 @@ def _with_more(file: FileText, field: str, more: Callable[[Json], Sequence[Any]]
 
 
 def _readable(spec: Json) -> Json:
-    """Return the part of a spec that says what columns to look for; the rest may be wrong."""
+    """Return the part of a spec that names the columns; the rest may be wrong."""
     parameters = [{"name": p.get("name", "")} for p in spec.get("parameters") or () if isinstance(p, dict)]
     objective = spec.get("objective")
     return {"parameters": parameters, "objective": objective if isinstance(objective, dict) else None}

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from msgspec import structs
-from pydantic.alias_generators import to_snake
+from msgspec import UNSET, UnsetType, structs
 
 from katib.engine.controllers.experiment.plan import is_stopped
 from katib.engine.controllers.kinds import EXPERIMENT, TRIAL
@@ -38,11 +37,16 @@ from katib.model.names import (
     STOPPED_ANNOTATION,
 )
 from katib.model.trials import ACTIVE, trial_state, waiting_words
-from katib.model.types import Experiment, Trial
+from katib.model.types import Experiment, ExperimentSpec, Trial
 from katib.model.validation import validate_update
 from katib.model.validation.update import COUNTS
 from katib.model.wording import one_of
+from katib.service.tuning.service import EditExperiment, EditTrial
 from katib.service.tuning.writing import until_written
+
+_FIELDS = dict(zip(ExperimentSpec.__struct_encode_fields__, ExperimentSpec.__struct_fields__, strict=True))
+COUNT_FIELDS = {name: _FIELDS[name] for name in COUNTS}
+"""Field by name in JSON."""
 
 _JOB_SECONDS = 5.0
 """How long a new trial may take to get its job."""
@@ -60,14 +64,14 @@ def edit_experiment(
     """Change the counts of an experiment, stop it, let it go on, or mark it; return it as stored.
 
     One that is stopped makes no further trial; those that run go on to their ends. Raising `maxTrialCount` of one that
-    has used up its budget takes it up again where its resume policy allows that.
+    has used up its budget takes it up again if its resume policy allows that.
 
     Args:
-        store: Where the experiment is.
+        store: Objects.
         key: Of the experiment.
         counts: New value by field of the spec, such as `maxTrialCount`; None takes a limit away.
-        stopped: Whether it is to be stopped; None leaves that as it is. One that is interrupted goes on unless it is.
-        marks: What to note on it; None leaves that as it is.
+        stopped: Whether it is to be stopped; None leaves that as it is. An interrupted one continues unless it is.
+        marks: New tags and notes; None leaves them as they are.
 
     Raises:
         InvalidError: The change is not allowed.
@@ -88,6 +92,30 @@ def edit_experiment(
         return store.patch(found, changes) if changes else found
 
     return until_written(attempt, key.name, "try again")
+
+
+def edited_experiment(store: ObjectStore, request: EditExperiment) -> Experiment:
+    """Change an experiment as a request says."""
+    given = {wire: getattr(request, name) for wire, name in COUNT_FIELDS.items()}
+    counts = {wire: value for wire, value in given.items() if value is not UNSET}
+    stopped = None if isinstance(request.stopped, UnsetType) else request.stopped
+    key = Key(request.namespace, request.name)
+    return Experiment.read(edit_experiment(store, key, counts=counts, stopped=stopped, marks=_marks_in(request)))
+
+
+def edited_trial(store: ObjectStore, request: EditTrial) -> Trial:
+    """Pause, resume or mark a trial as a request says."""
+    key, marks = Key(request.namespace, request.name), _marks_in(request)
+    if not isinstance(request.paused, UnsetType):
+        trial = suspend_trial(store, key, suspended=request.paused)
+        if marks == MarkChanges():
+            return trial
+    return mark_trial(store, key, marks)
+
+
+def _marks_in(request: EditExperiment | EditTrial) -> MarkChanges:
+    given = {name: getattr(request, name) for name in ("tags", "notes")}
+    return MarkChanges(**{name: value for name, value in given.items() if value is not UNSET})
 
 
 def mark_trial(store: ObjectStore, key: Key, marks: MarkChanges) -> Trial:
@@ -117,13 +145,13 @@ def _new_annotations(held: Mapping[str, str], marks: MarkChanges) -> dict[str, s
 
 
 def _changes(old: Experiment, counts: Mapping[str, int | None], stopped: bool | None, marks: MarkChanges) -> Object:
-    """Return what to patch, checked; empty when everything is so already."""
-    spec = structs.replace(old.spec, **{to_snake(name): value for name, value in counts.items()})
+    """Return the patch, checked; empty if nothing changes."""
+    spec = structs.replace(old.spec, **{COUNT_FIELDS[name]: value for name, value in counts.items()})
     errors = validate_update(old, with_defaults(structs.replace(old, spec=spec)))
     if errors:
         raise InvalidError(errors)
     changes: dict[str, Any] = {}
-    differ = {name: value for name, value in counts.items() if getattr(old.spec, to_snake(name)) != value}
+    differ = {name: value for name, value in counts.items() if getattr(old.spec, COUNT_FIELDS[name]) != value}
     if differ:
         changes["spec"] = differ
     annotations = _new_annotations(old.metadata.annotations, marks)
@@ -154,17 +182,17 @@ def _note(*, suspended: bool) -> Object:
 def suspend_trial(store: ObjectStore, key: Key, *, suspended: bool) -> Trial:
     """Note on a trial that a user suspends it, and set the field of its job that does; return the Trial.
 
-    The note is first, so that no job is suspended by a user who may not write it.
-    The pods of a suspended job end, which is no failure, and another trial may run in its place. One that goes on
+    The note is first, so that a user without the right to write it suspends no job.
+    The pods of a suspended job end, which is no failure, and another trial may run in its place. One that continues
     starts its pods again, from the beginning or from a checkpoint.
 
     Args:
-        store: Where the trial and its job are.
+        store: Objects.
         key: Of the trial.
         suspended: Whether the job is to be suspended.
 
     Raises:
-        InvalidError: The trial has ended, nothing suspends a job of its kind, or Kueue decides when it goes on.
+        InvalidError: The trial has ended, nothing suspends a job of its kind, or Kueue decides when it continues.
         NotFoundError: There is no such trial.
         UnavailableError: Its job is not there yet, or not any more.
     """
@@ -208,7 +236,7 @@ def suspend_trial(store: ObjectStore, key: Key, *, suspended: bool) -> Trial:
 
 
 def suspend_experiment(store: ObjectStore, key: Key, suspended: bool) -> None:
-    """Stop an experiment and suspend its trials, or let all continue; what is done stays if one cannot.
+    """Stop an experiment and suspend its trials, or let all continue; finished steps stay if one cannot.
 
     Raises:
         InvalidError: The experiment has ended, or its trials cannot be suspended.
@@ -218,10 +246,10 @@ def suspend_experiment(store: ObjectStore, key: Key, suspended: bool) -> None:
     _suspend_all(store, key, [], suspended=suspended)
 
 
-def pause_experiment(store: ObjectStore, key: Key, clock: Clock, *, paused: bool) -> tuple[Experiment, tuple[str, ...]]:
+def pause_experiment(store: ObjectStore, key: Key, clock: Clock, *, paused: bool) -> tuple[Object, tuple[str, ...]]:
     """Stop an experiment and pause its trials, or let all continue; return it and the names of these trials.
 
-    All or nothing: after an error or an interrupt (KeyboardInterrupt), what was done is undone.
+    All or nothing: after an error or an interrupt (KeyboardInterrupt), all steps are undone.
 
     Raises:
         InvalidError: The experiment has ended, or its trials cannot be suspended.
@@ -239,7 +267,7 @@ def pause_experiment(store: ObjectStore, key: Key, clock: Clock, *, paused: bool
         with suppress(KatibError):
             edit_experiment(store, key, counts={}, stopped=was_stopped)
         raise
-    return Experiment.read(store.get(EXPERIMENT, key)), changed
+    return store.get(EXPERIMENT, key), changed
 
 
 def _suspend_all(
@@ -251,7 +279,7 @@ def _suspend_all(
     With a clock, a new trial is given some seconds to get its job. A trial that ends meanwhile has ended.
 
     Args:
-        store: Where the experiment is.
+        store: Objects.
         key: Of the experiment.
         tried: Receives the name of each trial before it is changed.
         suspended: Whether to suspend or to resume.

@@ -37,7 +37,7 @@ def add_ended_trials(store: ObjectStore, callers: CallersLog | None, key: Key, t
     """Take trials into an experiment without trial template; return how many of them are new.
 
     Args:
-        store: Where the experiment is.
+        store: Objects.
         callers: Takes their readings.
         key: Of the experiment.
         trials: At most MOST_AT_ONCE.

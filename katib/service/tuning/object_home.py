@@ -1,6 +1,6 @@
-"""The objects of a home as they are: for those who write any kind of object, and not only submit experiments.
+"""The objects of a home as they are: for writers of any kind of object, not only of experiments.
 
-The rules are those of every other way in: an experiment passes the gate of submissions, a job what the home says of it.
+The rules are those of every other way in: an experiment passes the gate of submissions, a job the rules of its home.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SECRET = Kind("v1", "Secret")
 LEASE = Kind("coordination.k8s.io/v1", "Lease")
 EVENT = Kind("v1", "Event")
 _PLAIN = frozenset({CONFIG_MAP, SECRET, LEASE, EVENT})
-"""Kinds that are stored for those who read them; nothing acts on them."""
+"""Kinds that are only stored and read; nothing acts on them."""
 
 RUNTIME_KINDS = frozenset({"TrainingRuntime", "ClusterTrainingRuntime"})
 
@@ -70,7 +70,7 @@ class Admission(Protocol):
     """The rules by which objects are written. Thread-safe."""
 
     def new(self, obj: Json) -> AdmittedObject:
-        """Return a new object, which has a name and where its kind has them a namespace.
+        """Return a new object, which has a name, and a namespace if its kind has them.
 
         Raises:
             InvalidError: It may not be stored, with everything that is wrong.
@@ -86,21 +86,21 @@ class SlicedObjects(ObjectStore, SlicedStore, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ObjectHome:
-    """What a home gives to those who read and write its objects.
+    """Interface of a home for readers and writers of its objects.
 
     Attributes:
         objects: All objects, to be read and watched.
-        written: Where users write them.
+        written: Store of the objects that users write.
         admission: The rules.
         status_kinds: Kinds whose status is written apart from the rest.
         service: Deletes an experiment with all that it leaves.
-        output: What containers print.
+        output: Output of containers.
         events: Returns the newest notable moments of a namespace, or of all for None, oldest first; those after a
-            moment where one is given.
+            moment if one is given.
         runtimes: Training runtimes of the cluster's kind that came with the installation; those that are stored under
             their names come before them.
         structures: By kind of job, the fields of its spec as `katib.places.machine.findings` writes them.
-        defaults: By kind, what the store fills in of a new object.
+        defaults: Defaults of a new object, by kind.
     """
 
     objects: SlicedObjects
@@ -120,8 +120,8 @@ class ObjectAdmission:
 
     Args:
         gate: Admits experiments and runtimes.
-        home: What the home says of jobs.
-        find: Finds what objects refer to.
+        home: Rules of the home for jobs.
+        find: Finds objects that others refer to.
     """
 
     def __init__(self, gate: Gate, home: Home, find: Callable[[Kind, Key], Object | None]) -> None:

@@ -1,4 +1,4 @@
-"""The trial templates that ConfigMaps offer to everybody who writes an experiment, and how they are changed."""
+"""The trial templates that ConfigMaps offer to authors of experiments, and their changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class OfferedTemplates:
     """The ConfigMaps with templates, those with the label `katib.kubeflow.org/component=trial-templates`.
 
     Args:
-        store: With the rights of the user who asks.
+        store: With the rights of the user.
         shared: Returns those that every user may see.
         may_create: Whether a ConfigMap may be made; else only those that are there are changed.
     """
@@ -46,7 +46,7 @@ class OfferedTemplates:
 
         Args:
             namespace: Of the ConfigMap.
-            name: Of the ConfigMap; on a cluster it is made where there is none.
+            name: Of the ConfigMap; on a cluster it is made if there is none.
             path: Key of the template.
             text: The template.
             instead_of: Another key, which goes.

@@ -1,4 +1,4 @@
-"""What the tuning service and the diagnostician need of a home."""
+"""Interfaces that a home provides to the tuning service and the diagnostician."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class EventReader(Protocol):
     """Reads notable moments. Thread-safe."""
 
     def events_of(self, kind: str, namespace: str, name: str) -> Sequence[RecordedEvent]:
-        """Return the events of an object, oldest first; for an Experiment those of what belongs to it too."""
+        """Return the events of an object, oldest first; for an Experiment those of its objects too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class Part:
     """Which part of the output of a trial is wanted.
 
     Attributes:
-        follow: Returns whether more may come; None: what is there now is all. While a followed trial is silent, an
+        follow: Returns whether more may come; None: only the present output. While a followed trial is silent, an
             empty chunk comes every second or so.
-        tail_lines: Only so many last lines of what is there now.
+        tail_lines: Number of last lines of the present output.
         replica: Of which pod, as `worker-1` or by its name; empty: a primary one.
         container: Of which container of it; empty: the primary one.
     """
@@ -41,21 +41,21 @@ class Part:
 
 
 ALL = Part()
-"""What the primary container has printed until now."""
+"""Output of the primary container until now."""
 
 
 class TrialOutput(Protocol):
-    """Reads what trials print. Thread-safe."""
+    """Reads the output of trials. Thread-safe."""
 
     def read(self, trial: Trial, part: Part = ALL) -> Iterator[bytes]:
         """Yield the output of one container of a trial in chunks.
 
         Raises:
-            NotFoundError: There is no output, with what to do about it.
+            NotFoundError: There is no output; the message has a remedy.
         """
 
     def past_pods(self, trial: Trial) -> Sequence[Object]:
-        """Return what is kept of the pods of a trial whose job is gone, the oldest first; often nothing."""
+        """Return the kept pods of a trial whose job is gone, oldest first; often none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +99,12 @@ def _ignore_end(_trial: Trial, _event: TrialEvent) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CallersLog:
-    """Where a home keeps the readings of those who evaluate trials themselves.
+    """The log of a home for the readings of callers.
 
     Attributes:
         log: Takes the readings.
         on_report: Called with a trial of which readings were stored.
-        on_end: Called with a trial that its caller ended, as it is stored, and what is to be recorded of that.
+        on_end: Called with a trial that its caller ended, as it is stored, and the event to record.
         settle: Called before an experiment is read: returns when its status holds the trials that their callers ended.
     """
 
@@ -118,7 +118,7 @@ class Attributes(Protocol):
     """Keeps named texts beside objects; those of an object go with it. Thread-safe."""
 
     def put(self, uid: str, attributes: Iterable[tuple[str, str, str]]) -> None:
-        """Keep attributes of an object, each kind, name and value; all or none. What has the name is replaced.
+        """Keep attributes of an object, each kind, name and value; all or none. One of the same name is replaced.
 
         Raises:
             NotFoundError: There is no object of this uid.
@@ -133,13 +133,13 @@ class Attributes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What a home keeps of experiments.
+    """Stores of a home.
 
     Attributes:
         store: Objects.
         observations: Metrics.
         events: Notable moments.
-        output: What trials print.
+        output: Output of trials.
         callers: Takes readings of callers; None: they can only tell the end of a trial.
     """
 
@@ -155,7 +155,7 @@ class Namespaces:
 
     Args:
         store: Objects of all namespaces.
-        default: Where a document goes that names no namespace and is given none.
+        default: Namespace of a document that names none and is given none.
     """
 
     def __init__(self, store: ObjectStore, default: str = DEFAULT_NAMESPACE) -> None:
@@ -176,17 +176,17 @@ Explain = Callable[[str, str], Diagnosis]
 
 
 class Aftermath(Protocol):
-    """What is left of an experiment when its objects are gone. Thread-safe."""
+    """Traces of an experiment after its objects are gone. Thread-safe."""
 
     def wait(self, experiment: Key, trials: Sequence[Key], timeout_seconds: float) -> bool:
         """Wait until nothing of the deleted trials runs any more; return whether that was in time."""
 
     def forget(self, experiment: Key, trials: Sequence[Key]) -> None:
-        """Remove what outlives the objects: events, files. The trials are those whose names are free again."""
+        """Remove events and files, which outlive the objects. The trials are those whose names are free again."""
 
 
 class NoAftermath:
-    """Nothing is left where the home removes everything together with the objects."""
+    """For a home that removes everything together with the objects."""
 
     def wait(self, _experiment: Key, _trials: Sequence[Key], _timeout_seconds: float) -> bool:
         """Return at once."""

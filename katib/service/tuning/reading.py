@@ -1,4 +1,4 @@
-"""What surfaces show of objects, or decide by: their states, values, times and messages in words. Pure."""
+"""States, values, times and messages of objects in words, for surfaces. Pure."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _LONG_NUMBER = 8
 _LONG_TEXT = 40
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 """Such numbers are shown in full: seeds and identifiers differ in their last digits."""
-"""Other text up to this length is shown whole where there is little room: architectures have hundreds of characters."""
+"""Other text up to this length is shown whole in little room: architectures have hundreds of characters."""
 
 
 def condition_of(obj: AnyObject | None, type_: str) -> Condition | None:
@@ -65,7 +65,7 @@ def held_condition(obj: AnyObject, type_: str) -> Condition:
 
 
 def running_condition(obj: AnyObject) -> Condition:
-    """Return the condition Running, whatever its status; an empty one where there is none."""
+    """Return the condition Running, whatever its status; an empty one if there is none."""
     return find_condition(obj.status.conditions, "Running") or types.Condition()
 
 
@@ -156,7 +156,7 @@ def metric_of(obj: Experiment | Trial) -> str:
 
 
 def algorithm_of(experiment: Experiment | Suggestion) -> str:
-    """Return the name of the algorithm; empty where none is named."""
+    """Return the name of the algorithm; empty if none is named."""
     return "" if experiment.spec.algorithm is None else experiment.spec.algorithm.algorithm_name
 
 
@@ -174,7 +174,7 @@ def algorithm_words(spec: AlgorithmSpec | None) -> str:
 
 
 def space_words(parameter: ParameterSpec) -> str:
-    """Return what values a parameter takes: `double 0.1 to 1 step 0.1 logUniform`, `categorical adam, sgd`."""
+    """Return the values of a parameter: `double 0.1 to 1 step 0.1 logUniform`, `categorical adam, sgd`."""
     space = parameter.feasible_space
     values = ", ".join(space.list) if space.list else f"{space.min} to {space.max}"
     more = [f"step {space.step}"] if space.step else []
@@ -201,14 +201,14 @@ def shown_text(trial: Trial, name: str) -> str | None:
 
 
 def metric_values(trial: Trial) -> list[tuple[str, str]]:
-    """Return each metric of a trial with the value that is shown of it, `unavailable` where there is none."""
+    """Return each metric of a trial with the value that is shown of it, `unavailable` if there is none."""
     observation = trial.status.observation
     names = [metric.name for metric in observation.metrics] if observation is not None else []
     return [(name, shown_text(trial, name) or UNAVAILABLE) for name in names]
 
 
 def metric_rows(trial: Trial) -> list[dict[str, str]]:
-    """Return what the observation of a trial holds of each metric: `value` is what it was at the best reading."""
+    """Return the metrics in the observation of a trial: `value` is that at the best reading."""
     observation = trial.status.observation
     if observation is None:
         return []
@@ -255,7 +255,7 @@ def objective_values(trial: Trial) -> list[tuple[str, str]]:
 
 
 def objective_text(trial: Trial, *, longest: int = _LONG_TEXT) -> str | None:
-    """Return what a trial reached in one line: `loss=0.12`, or several of these; None while it has no value at all.
+    """Return the objective values of a trial: `loss=0.12`, or several of these; None while it has no value at all.
 
     Args:
         trial: The trial.
@@ -272,7 +272,7 @@ def has_several_objectives(obj: Experiment | Trial) -> bool:
 
 
 def objective_words(experiment: Experiment) -> str:
-    """Return what an experiment is to do: `maximize accuracy (goal 0.9), minimize seconds, with memory <= 8`."""
+    """Return the objectives of an experiment: `maximize accuracy (goal 0.9), minimize seconds, with memory <= 8`."""
     objective = experiment.spec.objective
     words = ", ".join(
         f"{term.type} {term.name}" + (f" (goal {number_text(term.goal)})" if term.goal is not None else "")
@@ -302,14 +302,14 @@ def violates_constraints(trial: Trial) -> bool:
 
 
 def infeasible_words(experiment: Experiment) -> str:
-    """Return that no trial satisfies the constraints; empty where one does, or where none was measured."""
+    """Return that no trial satisfies the constraints; empty if one does, or none was measured."""
     if not experiment.status.trials_infeasible or best_value(experiment) is not None:
         return ""
     return f"no trial satisfies {constraint_words(experiment)}"
 
 
 def pareto_trials(experiment: Experiment) -> list[Trial]:
-    """Return the trials of the Pareto set that the status names, with what a Trial says of assignments and metrics."""
+    """Return the trials of the Pareto set that the status names, with the assignments and metrics of a Trial."""
     found = experiment.status.pareto_set
     return [_as_trial(trial, experiment) for trial in found.trials] if found is not None else []
 
@@ -323,7 +323,7 @@ def _as_trial(optimum: OptimalTrial, experiment: Experiment) -> Trial:
 
 
 def pareto_words(experiment: Experiment) -> str:
-    """Return the size of the Pareto set and what it covers: `4 trials that none beats, hypervolume 0.83`."""
+    """Return the size of the Pareto set and its hypervolume: `4 trials that none beats, hypervolume 0.83`."""
     found = experiment.status.pareto_set or types.ParetoSet()
     count = found.trial_count
     return f"{counted(count, 'trial')} that no other beats, hypervolume {found.hypervolume or 0:.6g}"
@@ -345,12 +345,12 @@ def time_of(text: object) -> datetime | None:
 
 
 def time_text(moment: datetime | None) -> str:
-    """Return a time of an object as it is written there; empty where it has not happened."""
+    """Return a time of an object as it is written there; empty if it has not happened."""
     return "" if moment is None else types.format_time(moment)
 
 
 def format_run(seconds: float) -> str:
-    """Return how long something ran: as `format_duration`, below ten seconds with one decimal where there is one.
+    """Return how long something ran: as `format_duration`, below ten seconds with one decimal if there is one.
 
     Times of objects are whole seconds, so a run that began and ended within one is `<1s`.
     """
@@ -392,7 +392,7 @@ def duration_of(obj: Experiment | Trial) -> str:
 
 
 def message_of(trial: Trial) -> str:
-    """Return what a trial says of its state in one line: what it waits for, else its newest condition."""
+    """Return the state of a trial in one line: the cause of its waiting, else its newest condition."""
     return " ".join((waiting_words(trial) or last_condition(trial).message).split())
 
 

@@ -1,8 +1,8 @@
-"""Running an experiment that is there already: what changed since, what a user may want, and doing it.
+"""Running an experiment that exists already: its changes, the choices of a user, and their execution.
 
-An experiment that is unfinished goes on. One that has ended and stays as it was is left. When its document or its
+An unfinished experiment continues. One that has ended and stays as it was is left. When its document or its
 program changed since, the user chooses; an experiment that brought nothing usable runs again without a question,
-because that is what the same command is for once the cause is fixed, in the program or in what it reads.
+because the same command is given again once the cause is fixed, in the program or in its input.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from katib.model.features.feature import Feature
 from katib.model.features.listed import ENDINGS
 from katib.model.types import Experiment
 from katib.service.tuning.reading import is_at_rest, is_completed, lost_count, state_of
-from katib.service.tuning.service import Choice, RunOutcome, Submission, TuningService, WaysOn
+from katib.service.tuning.service import Choice, RunExperiment, SubmittedExperiment, TuningService, WaysOnward
 from katib.service.tuning.submission import Admitted, Candidate
 
 T = TypeVar("T")
@@ -32,12 +32,12 @@ _SHOWN_CHANGES = 3
 
 
 def company_of(service: TuningService, experiment: Experiment, place: str) -> tuple[str, ...]:
-    """Return a note where a server runs further unfinished experiments of its data directory beside one.
+    """Return a note if a server runs further unfinished experiments of its data directory beside one.
 
     Args:
         service: Of the server.
         experiment: The one.
-        place: The option with which commands find the directory, after a blank; empty where they find it without.
+        place: The option with which commands find the directory, after a blank; empty if they find it without.
     """
     others = [e.name for e in service.experiments() if _is_run(e) and e.name != experiment.name]
     if not others:
@@ -57,7 +57,7 @@ class Repeats(Protocol):
     """Repeats the experiments of a home. Thread-safe."""
 
     def note_command(self, key: Key, command: str) -> None:
-        """Keep the command that runs an experiment, so that what explains it can name it."""
+        """Keep the command that runs an experiment, so that explanations can name it."""
 
     def set_aside(self, key: Key) -> str:
         """Give an experiment, with its trials, the first free name with a number, and return that name.
@@ -81,7 +81,7 @@ class Repeats(Protocol):
         """
 
     def undisturbed(self, key: Key, work: Callable[[], T]) -> T:
-        """Call a function that writes an experiment, while no controller does; return what it returns."""
+        """Call a function that writes an experiment, while no controller does; return its result."""
 
     def program_of(self, experiment: Experiment) -> Mapping[str, str]:
         """Return the files of its program now, which takes a moment and reads the disk."""
@@ -102,7 +102,7 @@ class Taker(Protocol):
         """Return an experiment.
 
         Raises:
-            NotFoundError: There is none of this name.
+            NotFoundError: No experiment has this name.
         """
 
     def admit(self, candidate: Candidate) -> Admitted:
@@ -112,7 +112,7 @@ class Taker(Protocol):
             InvalidError: Anything wrong with it.
         """
 
-    def take(self, candidate: Candidate) -> Submission:
+    def take(self, candidate: Candidate) -> SubmittedExperiment:
         """Create, resume or update an experiment.
 
         Raises:
@@ -122,20 +122,20 @@ class Taker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """An experiment that was read or admitted, and what to call its document in errors."""
+    """An experiment that was read or admitted, and the name of its document in errors."""
 
     candidate: Candidate
     source: str
 
     @property
     def experiment(self) -> Experiment:
-        """What the document describes."""
+        """The experiment of the document."""
         return self.candidate.experiment
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """An experiment that has ended, and what changed since."""
+    """An experiment that has ended, and its changes since."""
 
     experiment: Experiment
     changes: tuple[str, ...]
@@ -163,10 +163,10 @@ class Ended:
         return ended_without_value(self.experiment)
 
     @property
-    def ways(self) -> WaysOn:
-        """What may be done with it."""
+    def ways(self) -> WaysOnward:
+        """The choices for it."""
         can_retry = self.same_search and self.lost > 0
-        return WaysOn(self.changes, self.lost, can_retry=can_retry, may_have_more=_may_have_more(self))
+        return WaysOnward(self.changes, self.lost, can_retry=can_retry, may_have_more=_may_have_more(self))
 
 
 class Repeating:
@@ -181,15 +181,15 @@ class Repeating:
         self._service = service
         self._repeats = repeats
 
-    def run(self, wanted: Wanted, choice: Choice, command: str) -> RunOutcome:
-        """Do what `katib.service.tuning.service.TuningService.run` says."""
+    def run(self, wanted: Wanted, choice: Choice, command: str) -> RunExperiment:
+        """Run an experiment; the handler of `Run`."""
         outcome = self._chosen(wanted, choice) if choice else self._submit(wanted)
-        if command and outcome.submission.outcome == "created":
-            key = key_of(outcome.submission.experiment)
+        if command and outcome.outcome == "created":
+            key = key_of(outcome.experiment)
             self._repeats.undisturbed(key, lambda: self._repeats.note_command(key, command))
         return outcome
 
-    def _submit(self, wanted: Wanted) -> RunOutcome:
+    def _submit(self, wanted: Wanted) -> RunExperiment:
         try:
             submission = self._submitted(wanted)
         except InvalidError as error:
@@ -200,25 +200,25 @@ class Repeating:
                 raise _with_restart(error) from None
             return self._settle(wanted, self._differing(wanted, found, error))
         if submission.outcome == "created":
-            return RunOutcome(submission)
+            return RunExperiment.of(submission)
         same = self._ended(submission.experiment, self._changes_of_program(submission.experiment))
         if submission.outcome != "unchanged" or not is_completed(submission.experiment):
             return self._resumed(submission, same)
         return self._settle(wanted, same)
 
-    def _resumed(self, submission: Submission, unfinished: Ended) -> RunOutcome:
+    def _resumed(self, submission: SubmittedExperiment, unfinished: Ended) -> RunExperiment:
         """Go on with an experiment; trials of a program that never worked run again once it has changed."""
         if not (unfinished.changes and unfinished.lost and unfinished.has_no_value):
-            return RunOutcome(submission)
+            return RunExperiment.of(submission)
         key = key_of(unfinished.experiment)
         program = self._repeats.program_of(unfinished.experiment)
         self._repeats.undisturbed(key, lambda: self._repeats.run_again(key, program, failed=True))
         trials = "its failed trial runs" if unfinished.lost == 1 else f"its {unfinished.lost} failed trials run"
         note = f"{changed_words(unfinished.changes)} changed since {unfinished.name} was stopped, so {trials} again"
-        return RunOutcome(submission, notes=(note,))
+        return RunExperiment.of(submission, notes=(note,))
 
-    def _settle(self, wanted: Wanted, ended: Ended) -> RunOutcome:
-        """Decide what becomes of an experiment that has ended."""
+    def _settle(self, wanted: Wanted, ended: Ended) -> RunExperiment:
+        """Decide how an ended experiment continues."""
         feature = ENDINGS.get(_reason(ended.experiment))
         if feature is not None and ended.same_search and (larger := _larger(feature, wanted, ended)):
             note = f"{ended.name} had spent its {feature.name}, which is {larger} now, so it goes on"
@@ -228,9 +228,9 @@ class Repeating:
             return self._continue(wanted, ended.experiment, failed=ended.is_useless, note=note)
         if ended.is_useless and (ended.changes or (ended.ways.can_retry and feature is None)):
             return self._again_by_itself(wanted, ended)
-        return RunOutcome(Submission(ended.experiment, "unchanged"), ways=ended.ways)
+        return RunExperiment.of(SubmittedExperiment(ended.experiment.encode(), "unchanged"), ways=ended.ways)
 
-    def _again_by_itself(self, wanted: Wanted, ended: Ended) -> RunOutcome:
+    def _again_by_itself(self, wanted: Wanted, ended: Ended) -> RunExperiment:
         since = f"{ended.name} had failed" + (
             f", and {changed_words(ended.changes)} changed since" if ended.changes else ""
         )
@@ -239,13 +239,13 @@ class Repeating:
             return self._continue(wanted, ended.experiment, failed=True, note=f"{since}, so {trials} again")
         submission, aside = self._restarted(wanted, ended.experiment)
         note = f"{since}, so it starts again; the old one is {aside} now"
-        return RunOutcome(submission, notes=(note,))
+        return RunExperiment.of(submission, notes=(note,))
 
-    def _chosen(self, wanted: Wanted, choice: Choice) -> RunOutcome:
-        """Do what the user chose."""
+    def _chosen(self, wanted: Wanted, choice: Choice) -> RunExperiment:
+        """Carry out the user's choice."""
         found = self._stored(wanted)
         if found is None and choice.restart:
-            return RunOutcome(self._submitted(wanted))
+            return RunExperiment.of(self._submitted(wanted))
         if found is None:
             option = "--retry-failed" if choice.retry_failed else "--more"
             raise invalid(
@@ -253,7 +253,7 @@ class Repeating:
             )
         if choice.restart:
             submission, aside = self._restarted(wanted, found)
-            return RunOutcome(submission, notes=(f"{found.name} starts again; the old one is {aside} now",))
+            return RunExperiment.of(submission, notes=(f"{found.name} starts again; the old one is {aside} now",))
         ended = self._state_of(wanted, found)
         if not ended.same_search:
             cause = f"{changed_words(ended.changes)} changed since"
@@ -264,27 +264,27 @@ class Repeating:
             return self._continue(wanted, found, failed=failed, note="")
         key, program = key_of(found), self._repeats.program_of(found)
         self._repeats.undisturbed(key, lambda: self._repeats.run_again(key, program, failed=failed, more=choice.more))
-        return RunOutcome(Submission(self._service.get(Experiment, *key), "updated"))
+        return RunExperiment.of(SubmittedExperiment(self._service.get(Experiment, *key).encode(), "updated"))
 
-    def _continue(self, wanted: Wanted, experiment: Experiment, *, failed: bool, note: str) -> RunOutcome:
+    def _continue(self, wanted: Wanted, experiment: Experiment, *, failed: bool, note: str) -> RunExperiment:
         """Let an experiment go on with the counts of its document: both at once, or it would end again between."""
         key, program = key_of(experiment), self._repeats.program_of(experiment)
 
-        def go_on() -> Submission:
+        def go_on() -> SubmittedExperiment:
             self._repeats.run_again(key, program, failed=failed)
             return self._submitted(wanted)
 
         submission = self._repeats.undisturbed(key, go_on)
-        return RunOutcome(submission, notes=(note,) if note else ())
+        return RunExperiment.of(submission, notes=(note,) if note else ())
 
-    def _restarted(self, wanted: Wanted, experiment: Experiment) -> tuple[Submission, str]:
+    def _restarted(self, wanted: Wanted, experiment: Experiment) -> tuple[SubmittedExperiment, str]:
         """Take a document, checked first, in place of an experiment; return the new name of that one, too."""
         admitted = self._service.admit(wanted.candidate)
         key = key_of(experiment)
         aside = self._repeats.undisturbed(key, lambda: self._repeats.set_aside(key))
         return self._service.take(admitted), aside
 
-    def _submitted(self, wanted: Wanted) -> Submission:
+    def _submitted(self, wanted: Wanted) -> SubmittedExperiment:
         return self._service.take(wanted.candidate)
 
     def _stored(self, wanted: Wanted) -> Experiment | None:
@@ -296,7 +296,7 @@ class Repeating:
             return None
 
     def _state_of(self, wanted: Wanted, found: Experiment) -> Ended:
-        """Return what changed of an experiment, whether it has ended or not."""
+        """Return the changes of an experiment, whether it has ended or not."""
         try:
             self._submitted(wanted)
         except InvalidError as error:
@@ -317,7 +317,7 @@ class Repeating:
         return Ended(found, changes, same_search=same_search, more=more)
 
     def _changes_of_program(self, experiment: Experiment) -> Sequence[str]:
-        """Return what changed; a package that was installed counts only where nothing worked without it."""
+        """Return the changes; an installed package counts only if nothing worked without it."""
         return self._repeats.changed_files(experiment, with_packages=_has_no_value(experiment))
 
 
@@ -328,7 +328,7 @@ def _larger(feature: Feature, wanted: Wanted, ended: Ended) -> str:
 
 
 def _check_possible(ended: Ended, choice: Choice) -> None:
-    """Raise where an experiment would end again at once."""
+    """Raise if an experiment would end again at once."""
     where = f"experiment {ended.name}"
     if choice.retry_failed and not ended.lost:
         raise invalid(where, "none of its trials failed", "use --more N or --restart", "choice-nothing-failed")
@@ -363,7 +363,7 @@ def _with_restart(error: InvalidError) -> InvalidError:
 
 
 def changed_words(changes: Sequence[str]) -> str:
-    """Return what changed, as the subject of a sentence; of many changes the first ones."""
+    """Return the changes as the subject of a sentence; of many the first ones."""
     shown = list(changes[:_SHOWN_CHANGES])
     if len(changes) > _SHOWN_CHANGES:
         shown.append(f"{len(changes) - _SHOWN_CHANGES} more")
@@ -378,8 +378,8 @@ def _may_have_more(ended: Ended) -> bool:
     return ended.same_search and ended.experiment.spec.max_trial_count is not None
 
 
-def ways_on(experiment: Experiment) -> WaysOn:
-    """Return what may be done with an experiment that has ended, of whose program nothing is known."""
+def ways_on(experiment: Experiment) -> WaysOnward:
+    """Return the choices for an ended experiment whose program is unknown."""
     return Ended(experiment, (), same_search=True, more=0).ways
 
 

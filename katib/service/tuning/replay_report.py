@@ -1,4 +1,4 @@
-"""What a replay of early stopping found out: who would have been stopped, and what work that saves. Pure."""
+"""Report of a replay of early stopping: the trials that would have been stopped, and the work saved. Pure."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where a trial would have been stopped.
+    """The point at which a trial would have been stopped.
 
     Attributes:
         place: In words, such as `step 4`.
         reason: Why.
         readings: How many of its readings would have been kept.
-        time: When; None where readings carry no time.
+        time: Its time; None if readings carry none.
     """
 
     place: str
@@ -41,9 +41,9 @@ class StoppedTrial:
 
     Attributes:
         name: Its name.
-        state: What became of it instead.
+        state: Its actual end.
         objective: Its objective value as it was; empty when it has none.
-        stopped_at: Where, in words.
+        stopped_at: The point, in words.
         readings: Of its whole log.
         readings_saved: Those that would not have come.
         seconds_saved: Of its duration.
@@ -64,7 +64,7 @@ class StoppedTrial:
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """What an early stopping algorithm would have done to an experiment.
+    """Effect that an early stopping algorithm would have had on an experiment.
 
     Attributes:
         trials: How many trials reported the objective metric.
@@ -77,7 +77,7 @@ class ReplayReport:
         best_value: Its objective value.
         best_survives: Whether it would not have been stopped.
         best_left: The trial that would have been the best.
-        best_value_left: Its objective value, by what it would have reported.
+        best_value_left: Its objective value, by the readings until its stop.
         lost: How much worse that is, as a share of the distance between the best value and the median of all.
     """
 
@@ -99,7 +99,7 @@ class ReplayReport:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What an early stopping algorithm would have done to several experiments.
+    """Effect that an early stopping algorithm would have had on several experiments.
 
     Attributes:
         algorithm: Its name; with the settings that it has by default.
@@ -126,7 +126,7 @@ HARMLESS = 0.01
 
 
 def compared(algorithm: str, reports: Sequence[ReplayReport]) -> Compared:
-    """Return what an algorithm would have done to several experiments."""
+    """Return the effect of an algorithm on several experiments."""
     readings = sum(report.readings for report in reports)
     return Compared(
         algorithm=algorithm,
@@ -139,7 +139,7 @@ def compared(algorithm: str, reports: Sequence[ReplayReport]) -> Compared:
 
 
 def recommended(found: Sequence[Compared]) -> Compared | None:
-    """Return the algorithm that would have saved most of those that would have lost nothing; None where none saves."""
+    """Return the algorithm that would have saved most of those that would have lost nothing; None if none saves."""
     return max(
         (one for one in found if one.lost <= HARMLESS and one.saved > 0), key=lambda one: one.saved, default=None
     )
@@ -151,7 +151,7 @@ def report_of(
     readings: Mapping[str, Sequence[MetricLog]],
     cuts: Mapping[str, Cut],
 ) -> ReplayReport:
-    """Return what the cuts would have saved.
+    """Return the savings of the cuts.
 
     Args:
         objective: Of the experiment.
@@ -230,7 +230,7 @@ def _best(objective: ObjectiveSpec, values: Mapping[str, str]) -> str:
 
 
 def _seconds(trial: Trial, readings: Sequence[MetricLog]) -> float:
-    """Return how long a trial ran, by its last reading where its end is unknown."""
+    """Return how long a trial ran, by its last reading if its end is unknown."""
     if (ran := ran_seconds(trial)) is not None:
         return ran
     start = _start(trial, readings)

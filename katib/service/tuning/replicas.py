@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 POD = Kind("v1", "Pod")
 POD_HEADER = {"apiVersion": POD.api_version, "kind": POD.kind}
-"""What the objects of an API server's list lack."""
+"""Fields that the objects of an API server's list lack."""
 
 COLLECTORS = ("metrics-logger-and-collector", "metrics-collector")
 """Names of the collector's container, which is not the user's."""
@@ -35,7 +35,7 @@ Json = dict[str, Any]
 
 
 def replica_name(pod: Object) -> str:
-    """Return what a pod is called among those of its job: `worker-1`, `launcher`; its own name where it has no role."""
+    """Return the name of a pod among those of its job: `worker-1`, `launcher`; its own name if it has no role."""
     metadata = pod.get("metadata") or {}
     labels: Mapping[str, str] = metadata.get("labels") or {}
     role = labels.get(f"{_TRAINING}/replica-type") or labels.get(f"{_TRAINING}/job-role")
@@ -82,7 +82,7 @@ def has_several_pods(job: Object) -> bool:
 
 
 def named_replica(trial: Trial) -> str:
-    """Return by which replica of its job a trial failed, as its Failed condition says; empty where it names none."""
+    """Return by which replica of its job a trial failed, as its Failed condition says; empty if it names none."""
     job = trial.spec.run_spec or {}
     return of_replica(failure_of(trial))[0] if job.get("kind") != "Job" or has_several_pods(job) else ""
 
@@ -233,7 +233,7 @@ def exit_words(pod: Json) -> str:
 
 
 def code_words(end: Json) -> str:
-    """Return the exit code of a container that ended, with the signal or cause where there is one."""
+    """Return the exit code of a container that ended, with the signal or cause if there is one."""
     code = int(end.get("exitCode") or 0)
     number = int(end.get("signal") or code - _SIGNAL_BASE)
     word = signal.Signals(number).name if number in {s.value for s in signal.Signals} else ""
@@ -256,7 +256,7 @@ def waiting_words(pod: Json) -> str:
 
 
 def place_words(pod: Json) -> str:
-    """Return where a pod runs: its processes on one machine, else its node; empty for one whose processes are gone."""
+    """Return the place of a pod: its processes here, else its node; empty for one whose processes are gone."""
     found = [s for s in status_of(pod).get("containerStatuses") or () if str(s.get("containerID")).startswith(_PROCESS)]
     pids = [s["containerID"].removeprefix(_PROCESS) for s in found if (s.get("state") or {}).get("running")]
     node = "" if found else str(pod.get("spec", {}).get("nodeName") or "")

@@ -1,4 +1,4 @@
-"""Log records for a user who watches a run: a sentence in place of the record, once."""
+"""Log records for the user of a run: a sentence in place of the record, once."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 SENTENCE = "sentence"
-"""What a record may carry for a user who watches a run: the same in words."""
+"""Attribute of a record for the user of a run: the same in words."""
 
 _FORGOTTEN_SECONDS = 600.0
 """After so long without it, a sentence is worth saying again."""
 
 
 def sentence_of(record: logging.LogRecord) -> str:
-    """Return what a user should read of a record; empty where it is the whole record."""
+    """Return the sentence of a record for users; empty if it is the whole record."""
     sentence: str = getattr(record, SENTENCE, "")
     cause = getattr(record, "cause", "")
     return sentence or (f"{record.getMessage()}: {cause}" if cause else "")

@@ -1,13 +1,13 @@
-"""What users ask without changing anything, answered from an object store and an observation log.
+"""Handlers of the verbs that change nothing, over an object store and an observation log.
 
 This is all that a command needs which reads a data directory, so it imports nothing that only a submission needs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from katib.engine.controllers.kinds import EXPERIMENT, TRIAL
 from katib.engine.runtime.clock import Clock
@@ -22,19 +22,43 @@ from katib.service.tuning.changes import stream_changes
 from katib.service.tuning.ports import Explain, Namespaces, Part, Records, do_nothing
 from katib.service.tuning.reading import metric_of
 from katib.service.tuning.replicas import POD, POD_HEADER, trial_of
-from katib.service.tuning.service import NOW, Change, Diagnosis, Json, NewReadings, Page, R, RecordedEvent, TrialOrder
+from katib.service.tuning.service import (
+    NOW,
+    ArrivedReadings,
+    Change,
+    Diagnosis,
+    ExplainObject,
+    FollowChanges,
+    GetBestTrial,
+    GetObject,
+    GetParetoSet,
+    Json,
+    ListAlgorithms,
+    ListEvents,
+    ListExperiments,
+    ListMetrics,
+    ListPods,
+    ListReadings,
+    ListTrials,
+    Named,
+    ReadLogs,
+    RecordedEvent,
+    TrialPage,
+    TuningService,
+)
 from katib.service.tuning.trial_pages import find_trials
+from katib.service.tuning.verbs import A, Verb
 
 if TYPE_CHECKING:
     from katib.model.algorithms import AlgorithmCatalog, AlgorithmInfo
     from katib.model.types import Experiment, Trial
 
 
-class ObjectReadingService:
-    """The part of `katib.service.tuning.service.TuningService` that changes nothing. Thread-safe.
+class ObjectReadingService(TuningService):
+    """The handlers of the verbs that change nothing. Thread-safe.
 
     Args:
-        records: What is kept of experiments.
+        records: Objects, readings, events and output of experiments.
         explain: Says why something does not progress.
         catalog: Algorithms.
         clock: Measures timeouts.
@@ -59,85 +83,71 @@ class ObjectReadingService:
         self._clock = clock
         self._namespaces = namespaces or Namespaces(records.store)
 
-    def get(self, kind: type[R], namespace: str, name: str) -> R:
-        """Return an object."""
-        if kind is types.Experiment:
+    def call(self, request: Verb[A]) -> A:
+        """Return the answer of the verb's handler, the method `_on_` and its name."""
+        return getattr(self, f"_on_{request.verb}")(request)  # type: ignore[no-any-return]  # as the verb says
+
+    def _on_get_object(self, request: GetObject) -> Json:
+        if request.kind == EXPERIMENT.kind:
             self._settle()
-        obj = self._require(Kind(API_VERSION, kind.__name__), Key(namespace, name))
-        return kind.read(obj)
+        return dict(self._require(Kind(API_VERSION, request.kind), key_in(request)))
 
-    def experiments(self, namespace: str | None = None) -> Sequence[Experiment]:
-        """Return all experiments."""
+    def _on_experiments(self, request: ListExperiments) -> tuple[Experiment, ...]:
         self._settle()
-        return [types.Experiment.read(obj) for obj in self._store.list(EXPERIMENT, namespace).items]
+        return tuple(types.Experiment.read(obj) for obj in self._store.list(EXPERIMENT, request.namespace).items)
 
-    def trials(
-        self,
-        namespace: str,
-        experiment: str,
-        *,
-        states: Sequence[str] = (),
-        order: TrialOrder = "age",
-        limit: int = 500,
-        cursor: str = "",
-    ) -> Page:
-        """Return a page of trials."""
-        key = Key(namespace, experiment)
+    def _on_trials(self, request: ListTrials) -> TrialPage:
+        key, states = key_in(request), frozenset(request.states)
         self._require(EXPERIMENT, key)
-        found = find_trials(self._store, key, states=frozenset(states), order=order, limit=limit, cursor=cursor)
-        return Page(found.items, found.cursor, found.total)
+        found = find_trials(
+            self._store, key, states=states, order=request.order, limit=request.limit, cursor=request.cursor
+        )
+        return TrialPage(found.items, found.cursor, found.total)
 
-    def best(self, namespace: str, experiment: str) -> Trial | None:
-        """Return the best trial."""
-        name = self.get(types.Experiment, namespace, experiment).status.current_optimal_trial.best_trial_name
-        found = self._find(TRIAL, Key(namespace, name)) if name else None
+    def _on_best(self, request: GetBestTrial) -> Trial | None:
+        experiment = self.get(types.Experiment, request.namespace, request.name)
+        name = experiment.status.current_optimal_trial.best_trial_name
+        found = self._find(TRIAL, Key(request.namespace, name)) if name else None
         return None if found is None else types.Trial.read(found)
 
-    def metrics(self, namespace: str, trial: str, *, metric: str = "", limit: int = 100_000) -> Sequence[MetricLog]:
-        """Return the newest readings of a trial, or of an earlier try of it."""
-        self._require(TRIAL, Key(namespace, trial_of_log(trial)))
-        return self._observations.within(namespace).newest(trial, limit=limit, metric_name=metric)
+    def _on_pareto(self, request: GetParetoSet) -> Json | None:
+        experiment = self.get_object(request.namespace, request.name, EXPERIMENT.kind)
+        return (experiment.get("status") or {}).get("paretoSet") or None
 
-    def curve(self, namespace: str, trial: str, *, points: int, metric: str = "") -> Sequence[MetricLog]:
-        """Return the curve of a metric."""
-        found = self.get(types.Trial, namespace, trial)
-        return self._observations.within(namespace).curve(trial, metric or metric_of(found), points)
+    def _on_metrics(self, request: ListMetrics) -> tuple[MetricLog, ...]:
+        """Return readings of a trial, or of an earlier try of it; the whole curve of one metric if points are given."""
+        log = self._observations.within(request.namespace)
+        if request.points is None:
+            self._require(TRIAL, Key(request.namespace, trial_of_log(request.name)))
+            return tuple(log.newest(request.name, limit=request.limit, metric_name=request.metric))
+        found = self.get(types.Trial, request.namespace, request.name)
+        return tuple(log.curve(request.name, request.metric or metric_of(found), request.points))
 
-    def readings(self, namespace: str, trial: str, *, since: str = "") -> NewReadings:
-        """Return what arrived behind a cursor."""
-        self._require(TRIAL, Key(namespace, trial))
-        log = self._observations.within(namespace)
+    def _on_readings(self, request: ListReadings) -> ArrivedReadings:
+        self._require(TRIAL, key_in(request))
+        log, trial, since = self._observations.within(request.namespace), request.name, request.since
         if since == NOW:
             last = log.changes({trial: BEFORE_THE_LAST})
-            return NewReadings((), str(last[-1].cursor) if last else "0")
+            return ArrivedReadings((), str(last[-1].cursor) if last else "0")
         if since and not (since.isascii() and since.isdigit() and len(since) <= _MOST_DIGITS):
             raise invalid("since", f'"{since}" is not a cursor of readings', "start without one", "cursor")
         changes = log.changes({trial: int(since or 0)})
-        return NewReadings(tuple(change.reading for change in changes), str(changes[-1].cursor) if changes else since)
+        cursor = str(changes[-1].cursor) if changes else since
+        return ArrivedReadings(tuple(change.reading for change in changes), cursor)
 
-    def pods(self, kind: str, namespace: str, name: str) -> Sequence[Json]:
-        """Return the pods of a trial or an experiment."""
-        owner = self._require(Kind(API_VERSION, kind), Key(namespace, name))
-        label = EXPERIMENT_LABEL if kind == EXPERIMENT.kind else TRIAL_LABEL
-        found = [pod for pod in self._store.list(POD, namespace, labels={label: name}).items if trial_of(pod)]
-        if not found and kind == TRIAL.kind:
+    def _on_pods(self, request: ListPods) -> tuple[Json, ...]:
+        owner = self._require(Kind(API_VERSION, request.kind), key_in(request))
+        label = EXPERIMENT_LABEL if request.kind == EXPERIMENT.kind else TRIAL_LABEL
+        pods = self._store.list(POD, request.namespace, labels={label: request.name}).items
+        found = [pod for pod in pods if trial_of(pod)]
+        if not found and request.kind == TRIAL.kind:
             found = list(self._output.past_pods(types.Trial.read(owner)))
-        return [{**POD_HEADER, **pod} for pod in found]
+        return tuple({**POD_HEADER, **pod} for pod in found)
 
-    def logs(
-        self,
-        namespace: str,
-        trial: str,
-        *,
-        follow: bool = False,
-        tail_lines: int | None = None,
-        replica: str = "",
-        container: str = "",
-    ) -> Iterator[bytes]:
-        """Yield what the trial printed."""
-        found = self.get(types.Trial, namespace, trial)
-        goes_on = self._goes_on(Key(namespace, trial)) if follow else None
-        return self._output.read(found, Part(goes_on, tail_lines, replica, container))
+    def _on_logs(self, request: ReadLogs) -> Iterator[bytes]:
+        found = self.get(types.Trial, request.namespace, request.name)
+        goes_on = self._goes_on(key_in(request)) if request.follow else None
+        return self._output.read(found, Part(goes_on, request.tail_lines, request.replica, request.container))
 
     def _goes_on(self, key: Key) -> Callable[[], bool]:
         def check() -> bool:
@@ -146,29 +156,23 @@ class ObjectReadingService:
 
         return check
 
-    def events(self, kind: str, namespace: str, name: str) -> Sequence[RecordedEvent]:
-        """Return notable moments."""
-        self._require(Kind(API_VERSION, kind), Key(namespace, name))
-        return self._events.events_of(kind, namespace, name)
+    def _on_events(self, request: ListEvents) -> tuple[RecordedEvent, ...]:
+        self._require(Kind(API_VERSION, request.kind), key_in(request))
+        return tuple(self._events.events_of(request.kind, request.namespace, request.name))
 
-    def why(self, namespace: str, name: str) -> Diagnosis:
-        """Explain an experiment or a trial."""
+    def _on_why(self, request: ExplainObject) -> Diagnosis:
         self._settle()
-        return self._explain(namespace, name)
+        return self._explain(request.namespace, request.name)
 
-    def algorithms(self) -> Sequence[AlgorithmInfo]:
-        """Return the algorithms offered."""
-        return self._catalog.all()
+    def _on_algorithms(self, _request: ListAlgorithms) -> tuple[AlgorithmInfo, ...]:
+        return tuple(self._catalog.all())
 
-    def changes(
-        self, namespace: str, experiment: str, *, timeout_seconds: float | None = None, since: str = ""
-    ) -> Iterator[Change]:
-        """Yield the state, then every change."""
-        key = Key(namespace, experiment)
+    def _on_changes(self, request: FollowChanges) -> Iterator[Change]:
+        key = key_in(request)
         self._settle()
         self._require(EXPERIMENT, key)
-        store = self._namespaces.store_of(namespace)
-        return stream_changes(store, key, self._clock, timeout_seconds=timeout_seconds, since=since)
+        store = self._namespaces.store_of(request.namespace)
+        return stream_changes(store, key, self._clock, timeout_seconds=request.timeout_seconds, since=request.since)
 
     def _find(self, kind: Kind, key: Key) -> Object | None:
         with suppress(NotFoundError):
@@ -184,6 +188,11 @@ class ObjectReadingService:
             )
             raise NotFoundError(f'{kind.kind.lower()} "{key.name}" is not in namespace {key.namespace}{hint}')
         return obj
+
+
+def key_in(request: Named[Any] | ListPods | ListEvents) -> Key:
+    """Return the key of the object that a request is about."""
+    return Key(request.namespace, request.name)
 
 
 _MOST_DIGITS = 18

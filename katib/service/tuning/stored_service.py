@@ -1,4 +1,4 @@
-"""The tuning service of either home: what users ask, answered from an object store and an observation log."""
+"""The tuning service of either home: handlers of all verbs, over an object store and an observation log."""
 
 from __future__ import annotations
 
@@ -7,23 +7,21 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import structs
 
 from katib.engine.controllers.experiment.plan import is_stopped
-from katib.engine.controllers.kinds import EXPERIMENT, NAMESPACE, TRIAL
+from katib.engine.controllers.kinds import EXPERIMENT, NAMESPACE, TRIAL, key_of
 from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.objects import Key, Kind, Object, WholeWrites
 from katib.errors import AlreadyExistsError, Backoff, ForbiddenError, InvalidError, NotFoundError, invalid
-from katib.model import types
 from katib.model.conditions import has_ended
 from katib.model.decoding import decode_stored
 from katib.model.defaults import with_defaults
 from katib.model.features.listed import changed_annotations
 from katib.model.loadable import Deferred, Loadable
 from katib.model.loading import Submission as Loaded
-from katib.model.marks import MarkChanges
 from katib.model.names import (
     CHECKPOINTS_ANNOTATION,
     ENGINE_ANNOTATION,
@@ -36,20 +34,35 @@ from katib.service.tuning.companions import changed_too_late, has_content, title
 from katib.service.tuning.ports import Aftermath, Explain, Namespaces, NoAftermath, Records
 from katib.service.tuning.repeating import Repeating, Repeats, Wanted
 from katib.service.tuning.service import (
-    DEFAULT_LEASE_SECONDS,
     NO_CHOICE,
+    AddEndedTrials,
+    AddTrial,
+    Ask,
     CallerAnswer,
     Choice,
+    Delete,
     Document,
-    EndedTrial,
-    GivenTrial,
+    EditExperiment,
+    EditTrial,
+    Named,
+    OfDocument,
+    Pause,
     PausedExperiment,
     Preview,
-    RunOutcome,
+    PreviewTrial,
+    Renew,
+    Report,
+    Run,
+    RunExperiment,
     StoredRuntime,
-    Submission,
+    StoreRuntimes,
+    Submit,
+    SubmittedExperiment,
+    Tell,
+    TrialForCaller,
+    Validate,
 )
-from katib.service.tuning.stored_reading import ObjectReadingService
+from katib.service.tuning.stored_reading import ObjectReadingService, key_in
 from katib.service.tuning.submission import Admitted, Candidate, Gate
 from katib.service.tuning.writing import until_written
 
@@ -59,17 +72,19 @@ if TYPE_CHECKING:
     from katib.service.tuning.deletion import Deletion
     from katib.service.tuning.offered_templates import OfferedTemplates
 
+N = TypeVar("N", bound=Named[CallerAnswer])
+
 _ADD_TRIAL: Final[Loadable[Callable[..., int]]] = Loadable("katib.service.tuning.adding:add_trial")
 _ADD_ENDED_TRIALS: Final[Loadable[Callable[..., int]]] = Loadable("katib.service.tuning.ended_trials:add_ended_trials")
 _ASK_PAUSES: Final[Loadable[Backoff]] = Loadable("katib.service.tuning.asking:ASK_PAUSES")
 _CALLERS: Final[Loadable[type[CallersTrials]]] = Loadable("katib.service.tuning.asking:CallersTrials")
 _DELETION: Final[Loadable[type[Deletion]]] = Loadable("katib.service.tuning.deletion:Deletion")
 _EDIT: Final[Loadable[Callable[..., Object]]] = Loadable("katib.service.tuning.editing:edit_experiment")
-_MARK: Final[Loadable[Callable[..., Trial]]] = Loadable("katib.service.tuning.editing:mark_trial")
-_PAUSE: Final[Loadable[Callable[..., tuple[Experiment, tuple[str, ...]]]]] = Loadable(
+_EDITED: Final[Loadable[Callable[..., Experiment]]] = Loadable("katib.service.tuning.editing:edited_experiment")
+_EDITED_TRIAL: Final[Loadable[Callable[..., Trial]]] = Loadable("katib.service.tuning.editing:edited_trial")
+_PAUSE: Final[Loadable[Callable[..., tuple[Object, tuple[str, ...]]]]] = Loadable(
     "katib.service.tuning.editing:pause_experiment"
 )
-_SUSPEND: Final[Loadable[Callable[..., Trial]]] = Loadable("katib.service.tuning.editing:suspend_trial")
 _TEMPLATES: Final[Loadable[type[OfferedTemplates]]] = Loadable(
     "katib.service.tuning.offered_templates:OfferedTemplates"
 )
@@ -79,12 +94,12 @@ class ObjectTuningService(ObjectReadingService):
     """Fits `katib.service.tuning.service.TuningService` over any object store. Thread-safe.
 
     Args:
-        records: What is kept of experiments.
-        gate: Checks what is submitted, and knows the algorithms.
+        records: Objects, readings, events and output of experiments.
+        gate: Checks submissions, and knows the algorithms.
         explain: Says why something does not progress.
         clock: Measures timeouts.
         namespaces: Those that there are; left out: those with experiments.
-        aftermath: What is left of a deleted experiment beside its objects.
+        aftermath: Traces of a deleted experiment beside its objects.
         templates: Returns the trial templates that ConfigMaps offer; left out: those of the store.
         repeats: Runs experiments once more; left out: each runs once.
     """
@@ -106,7 +121,7 @@ class ObjectTuningService(ObjectReadingService):
         self._aftermath = aftermath or NoAftermath()
         self._templates = Deferred(templates or (lambda: _TEMPLATES.load()(records.store)))
         self._repeating = None if repeats is None else Repeating(self, repeats)
-        self._readings = records.callers
+        self._readers = records.callers
         self._callers = Deferred(lambda: _CALLERS.load()(self._namespaces, records, gate.catalog, clock))
         self.answers_at_once = isinstance(records.store, WholeWrites)
 
@@ -119,18 +134,19 @@ class ObjectTuningService(ObjectReadingService):
         """Return the namespaces that an experiment may be in, as far as the user may know, in order of their names."""
         return self._namespaces.names()
 
-    def validate(self, document: Document, *, source: str, namespace: str | None = None) -> Sequence[str]:
-        """Check a document."""
-        admitted = self._gate.check(document, source=source, namespace=namespace or self._namespaces.default)
-        return () if admitted is None else admitted.notices
+    def _on_validate(self, request: Validate) -> tuple[str, ...]:
+        namespace = request.namespace or self._namespaces.default
+        admitted = self._gate.check(request.document, source=request.source, namespace=namespace)
+        return () if admitted is None else tuple(admitted.notices)
 
-    def preview(self, document: Document, *, source: str, namespace: str | None = None) -> Preview:
-        """Render the first trial of a document."""
-        return self._gate.preview(self.load(document, source=source, namespace=namespace))
+    def _on_preview(self, request: PreviewTrial) -> Preview:
+        return self._gate.preview(self._loaded(request))
 
-    def submit(self, document: Document, *, source: str, namespace: str | None = None) -> Submission:
-        """Create, resume or update an experiment."""
-        return self.take(self.load(document, source=source, namespace=namespace))
+    def _on_submit(self, request: Submit) -> SubmittedExperiment:
+        return self.take(self._loaded(request))
+
+    def _loaded(self, request: OfDocument[Any]) -> Loaded:
+        return self.load(request.document, source=request.source, namespace=request.namespace)
 
     def load(self, document: Document, *, source: str, namespace: str | None = None) -> Loaded:
         """Read a document, for `admit` and `take`.
@@ -148,7 +164,7 @@ class ObjectTuningService(ObjectReadingService):
         """
         return candidate if isinstance(candidate, Admitted) else self._gate.admit(candidate)
 
-    def take(self, candidate: Candidate) -> Submission:
+    def take(self, candidate: Candidate) -> SubmittedExperiment:
         """Create, resume or update an experiment as `submit` does, of a document that was read or admitted before."""
         if isinstance(candidate, Admitted):
             submission = candidate.submission
@@ -157,7 +173,7 @@ class ObjectTuningService(ObjectReadingService):
             submission = candidate
         key = Key(submission.experiment.namespace, submission.experiment.name)
 
-        def attempt() -> Submission | None:
+        def attempt() -> SubmittedExperiment | None:
             old = self._find(EXPERIMENT, key) if key.name else None
             return None if old is None else self._resubmit(old, submission)
 
@@ -169,35 +185,26 @@ class ObjectTuningService(ObjectReadingService):
         stored = self._store.create(admitted.experiment.encode())
         if submission.job is not None and self._gate.keeps_jobs:
             self._keep_job(submission.job)
-        return Submission(types.Experiment.read(stored), "created", admitted.notices)
+        return SubmittedExperiment(stored, "created", admitted.notices)
 
-    def run(
-        self,
-        document: Document,
-        *,
-        source: str,
-        namespace: str | None = None,
-        choice: Choice = NO_CHOICE,
-        command: str = "",
-    ) -> RunOutcome:
-        """Submit an experiment; one that has ended runs once more where that is wanted."""
-        candidate = self.load(document, source=source, namespace=namespace)
-        return self.repeat(candidate, source=source, choice=choice, command=command)
+    def _on_run(self, request: Run) -> RunExperiment:
+        choice = Choice(request.restart, request.retry_failed, request.more)
+        return self.repeat(self._loaded(request), source=request.source, choice=choice, command=request.command)
 
-    def repeat(self, candidate: Candidate, *, source: str, choice: Choice = NO_CHOICE, command: str = "") -> RunOutcome:
-        """Do what `run` does with an experiment that was read or admitted before."""
+    def repeat(
+        self, candidate: Candidate, *, source: str, choice: Choice = NO_CHOICE, command: str = ""
+    ) -> RunExperiment:
+        """Run an experiment that was read or admitted before, as `run` does."""
         if self._repeating is not None:
             return self._repeating.run(Wanted(candidate, source), choice, command)
         if choice:
             remedy = "submit it under another name"
             raise invalid("experiment", "one of a cluster runs once only", remedy, "choice-of-a-cluster")
-        return RunOutcome(self.take(candidate))
+        return RunExperiment.of(self.take(candidate))
 
-    def store_runtimes(
-        self, document: Document, *, source: str, namespace: str | None = None
-    ) -> Sequence[StoredRuntime]:
-        """Store training runtimes."""
-        found = self._gate.runtimes(document, source=source, namespace=namespace or self._namespaces.default)
+    def _on_store_runtimes(self, request: StoreRuntimes) -> tuple[StoredRuntime, ...]:
+        namespace = request.namespace or self._namespaces.default
+        found = self._gate.runtimes(request.document, source=request.source, namespace=namespace)
         return tuple(map(self._store_runtime, found))
 
     def _store_runtime(self, runtime: Mapping[str, Any]) -> StoredRuntime:
@@ -208,7 +215,7 @@ class ObjectTuningService(ObjectReadingService):
         self._put(runtime)
         return StoredRuntime(dict(self._store.get(kind, key)), "created" if before is None else "updated")
 
-    def _resubmit(self, found: Object, submission: Loaded) -> Submission:
+    def _resubmit(self, found: Object, submission: Loaded) -> SubmittedExperiment:
         old = with_defaults(decode_stored(found))
         if old.metadata.deletion_timestamp is not None:
             raise AlreadyExistsError(f'experiment "{old.name}" is being deleted; submit it again in a moment')
@@ -234,11 +241,12 @@ class ObjectTuningService(ObjectReadingService):
             is_updated = notices or changed or (placed and not ended)
             outcome = "updated" if is_updated else "resumed" if resumed else "unchanged"
             if resumed:  # who submits it again wants it to run
-                return Submission(self.edit(old.namespace, old.name, counts={}, stopped=False), outcome, notices)
-            return Submission(types.Experiment.read(found), outcome, notices)
+                resumed_one = _EDIT.load()(self._store, key_of(old), counts={}, stopped=False)
+                return SubmittedExperiment(resumed_one, outcome, notices)
+            return SubmittedExperiment(found, outcome, notices)
         taken_up = {"annotations": {STOPPED_ANNOTATION: None, ENGINE_ANNOTATION: None}}
         stored = self._store.patch(found, {"spec": counts, "metadata": taken_up})
-        return Submission(types.Experiment.read(stored), "updated", notices)
+        return SubmittedExperiment(stored, "updated", notices)
 
     def _refresh_companions(self, submission: Loaded, *, over: bool) -> tuple[str, ...]:
         """Bring the ConfigMaps and Secrets of an experiment up to date; return which changed, as sentences.
@@ -284,56 +292,25 @@ class ObjectTuningService(ObjectReadingService):
             stored = self._store.update({**job, "metadata": stored["metadata"]})
             self._store.update_status({**stored, "status": {}})
 
-    def add_trial(self, namespace: str, experiment: str, assignments: Mapping[str, str]) -> int:
-        """Have a trial run before those that the algorithm proposes next."""
-        return _ADD_TRIAL.load()(self._namespaces.store_of(namespace), Key(namespace, experiment), assignments)
+    def _on_add_trial(self, request: AddTrial) -> int:
+        values = {one.name: one.value for one in request.parameter_assignments}
+        return _ADD_TRIAL.load()(self._namespaces.store_of(request.namespace), key_in(request), values)
 
-    def edit(
-        self,
-        namespace: str,
-        experiment: str,
-        *,
-        counts: Mapping[str, int | None],
-        stopped: bool | None = None,
-        marks: MarkChanges | None = None,
-    ) -> Experiment:
-        """Change the counts, stop, resume or mark."""
-        key = Key(namespace, experiment)
-        store = self._namespaces.store_of(namespace)
-        edited = _EDIT.load()(store, key, counts=counts, stopped=stopped, marks=marks)
-        return types.Experiment.read(edited)
+    def _on_edit(self, request: EditExperiment) -> Experiment:
+        return _EDITED.load()(self._namespaces.store_of(request.namespace), request)
 
-    def pause(self, namespace: str, experiment: str, *, paused: bool) -> PausedExperiment:
-        """Stop an experiment and pause its trials, or let all continue."""
-        key = Key(namespace, experiment)
+    def _on_pause(self, request: Pause) -> PausedExperiment:
+        key, store = key_in(request), self._namespaces.store_of(request.namespace)
         self._require(EXPERIMENT, key)
-        store = self._namespaces.store_of(namespace)
-        return PausedExperiment(*_PAUSE.load()(store, key, self._clock, paused=paused))
+        return PausedExperiment(*_PAUSE.load()(store, key, self._clock, paused=request.paused))
 
-    def mark(self, namespace: str, trial: str, marks: MarkChanges) -> Trial:
-        """Mark a trial."""
-        return _MARK.load()(self._namespaces.store_of(namespace), Key(namespace, trial), marks)
+    def _on_edit_trial(self, request: EditTrial) -> Trial:
+        return _EDITED_TRIAL.load()(self._namespaces.store_of(request.namespace), request)
 
-    def suspend(self, namespace: str, trial: str, *, suspended: bool) -> Trial:
-        """Suspend the job of a trial, or let it start again."""
-        return _SUSPEND.load()(self._namespaces.store_of(namespace), Key(namespace, trial), suspended=suspended)
-
-    def ask(
-        self,
-        namespace: str,
-        experiment: str,
-        *,
-        request_id: str,
-        client: str = "",
-        lease_seconds: float = DEFAULT_LEASE_SECONDS,
-        wait_seconds: float = 0.0,
-    ) -> GivenTrial:
-        """Give a trial to a caller."""
-        deadline, pause = self._clock.monotonic() + wait_seconds, threading.Condition()
+    def _on_ask(self, request: Ask) -> TrialForCaller:
+        deadline, pause = self._clock.monotonic() + request.wait_seconds, threading.Condition()
         for attempt in count(1):
-            asked = self.ask_later(
-                namespace, experiment, request_id=request_id, client=client, lease_seconds=lease_seconds
-            )
+            asked = self.ask_later(request)
             answer, left = asked.answer, deadline - self._clock.monotonic()
             if answer is not None and left > 0:
                 with suppress(TimeoutError):
@@ -345,83 +322,44 @@ class ObjectTuningService(ObjectReadingService):
                 self._clock.wait(pause, min(left, _ASK_PAUSES.load().pause_seconds(attempt)))
         raise AssertionError("counting has no end")
 
-    def ask_later(
-        self,
-        namespace: str,
-        experiment: str,
-        *,
-        request_id: str,
-        client: str = "",
-        lease_seconds: float = DEFAULT_LEASE_SECONDS,
-    ) -> AskedTrial:
-        """Give a trial to a caller, now or as soon as there is one: for who does not wait in a thread."""
-        key = Key(namespace, experiment)
+    def ask_later(self, request: Ask) -> AskedTrial:
+        """Give a trial to a caller, now or as soon as there is one; no thread waits."""
+        key = key_in(request)
         try:
-            return self._callers.get().ask_later(key, request_id=request_id, client=client, lease_seconds=lease_seconds)
+            return self._callers.get().ask_later(key, request)
         except NotFoundError:
             self._require(EXPERIMENT, key)
             raise
 
-    def report(
-        self,
-        namespace: str,
-        trial: str,
-        values: Mapping[str, float | str],
-        *,
-        step: int | None = None,
-        request_id: str = "",
-        ask_id: str = "",
-    ) -> CallerAnswer:
-        """Store readings of a caller."""
-        return self._of_trial(
-            Key(namespace, trial),
-            lambda key: self._callers.get().report(key, values, step=step, request_id=request_id, ask_id=ask_id),
-        )
+    def _on_report(self, request: Report) -> CallerAnswer:
+        return self._of_trial(self._callers.get().report, request)
 
-    def tell(
-        self,
-        namespace: str,
-        trial: str,
-        values: Mapping[str, float | str],
-        *,
-        failure: str | None = None,
-        stopped: bool = False,
-        request_id: str = "",
-        ask_id: str = "",
-    ) -> CallerAnswer:
-        """End a trial of a caller."""
-        return self._of_trial(
-            Key(namespace, trial),
-            lambda key: self._callers.get().tell(
-                key, values, failure=failure, stopped=stopped, request_id=request_id, ask_id=ask_id
-            ),
-        )
+    def _on_tell(self, request: Tell) -> CallerAnswer:
+        return self._of_trial(self._callers.get().tell, request)
 
-    def renew(self, namespace: str, trial: str, *, ask_id: str = "") -> CallerAnswer:
-        """Renew the lease of a caller."""
-        return self._of_trial(Key(namespace, trial), lambda key: self._callers.get().renew(key, ask_id=ask_id))
+    def _on_renew(self, request: Renew) -> CallerAnswer:
+        return self._of_trial(self._callers.get().renew, request)
 
-    def add_ended_trials(self, namespace: str, experiment: str, trials: Sequence[EndedTrial]) -> int:
-        """Take trials that were evaluated elsewhere."""
-        store = self._namespaces.store_of(namespace)
-        return _ADD_ENDED_TRIALS.load()(store, self._readings, Key(namespace, experiment), trials)
+    def _on_add_ended_trials(self, request: AddEndedTrials) -> int:
+        store = self._namespaces.store_of(request.namespace)
+        return _ADD_ENDED_TRIALS.load()(store, self._readers, key_in(request), request.trials)
 
-    def _of_trial(self, key: Key, call: Callable[[Key], CallerAnswer]) -> CallerAnswer:
-        """Call with the key of a trial, and say in the words of users that it is not there."""
+    def _of_trial(self, answer: Callable[[Key, N], CallerAnswer], request: N) -> CallerAnswer:
+        """Answer a request about a trial; if it does not exist, raise with the words of users."""
         try:
-            return call(key)
+            return answer(key_in(request), request)
         except NotFoundError:
-            self._require(TRIAL, key)
+            self._require(TRIAL, key_in(request))
             raise
 
-    def delete(self, namespace: str, experiment: str) -> None:
+    def _on_delete(self, request: Delete) -> None:
         """Delete an experiment and wait until it and its trials are gone, their processes included."""
-        found = self._require(EXPERIMENT, Key(namespace, experiment))
-        _DELETION.load()(self._namespaces.store_of(namespace), found, self._aftermath, self._clock).run()
+        found = self._require(EXPERIMENT, key_in(request))
+        _DELETION.load()(self._namespaces.store_of(request.namespace), found, self._aftermath, self._clock).run()
 
 
 def _with_raised_budget(submission: Loaded, stored: Experiment) -> Loaded:
-    """Return a document with the budget of the stored experiment where its own is the one that was raised since.
+    """Return a document with the budget of the stored experiment if that was raised since.
 
     Args:
         submission: The document, whose budget may be that of before.

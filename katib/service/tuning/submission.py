@@ -45,7 +45,7 @@ _LEARNS = (
 )
 
 PLACEMENT = "slurm-"
-"""Begins the origin of errors about where trials run."""
+"""Prefix of the origin of errors about the placement of trials."""
 
 _IN_WORDS_OF_JOB: Final[Loadable[Callable[[InvalidError], InvalidError]]] = Loadable(
     "katib.model.optimization_jobs:in_words_of_job"
@@ -56,7 +56,7 @@ FindObject = Callable[[Kind, Key], Object | None]
 
 
 class Home:
-    """What a home says of experiments. This one takes whatever Kubernetes does; others say more.
+    """Rules of a home for experiments. This one takes everything that Kubernetes does; others add rules.
 
     Attributes:
         collectors: Kinds of metrics collectors that can run here.
@@ -73,15 +73,15 @@ class Home:
     def check(
         self, _source: Mapping[str, Any], _path: str, _experiment: Experiment, _find: FindObject
     ) -> tuple[Sequence[FieldError], Sequence[str]]:
-        """Return what keeps the object that trials run as from working here, and what will surprise its author.
+        """Return the errors of the object that trials run as, and notices for its author.
 
         Takes the object, with placeholders still in it, its path in the experiment, the experiment with defaults, and
-        what finds objects of the same file or of the store. That a Job has the structure of one is checked anyway.
+        a function that finds objects of the same file or of the store. The structure of a Job is checked anyway.
         """
         return (), ()
 
     def check_job(self, _job: Mapping[str, Any], _find: FindObject) -> tuple[Sequence[FieldError], Sequence[str]]:
-        """Return what keeps a job without an experiment from working here, and what will surprise its author.
+        """Return the errors of a job without an experiment, and notices for its author.
 
         Paths begin with a dot.
         """
@@ -92,13 +92,13 @@ class Home:
         return {}
 
     def check_runtime(self, _runtime: Mapping[str, Any], _place: str) -> Sequence[FieldError]:
-        """Return what is wrong with a training runtime, each path with the place before it."""
+        """Return the errors of a training runtime, each path with the place before it."""
         return ()
 
     def primary_labels(self, _source: Mapping[str, Any], _find: FindObject) -> Mapping[str, str]:
-        """Return the labels of the pod that prints metrics where they depend on what the object refers to.
+        """Return the labels of the pod that prints metrics if they depend on the object's references.
 
-        Empty where they do not. The object may be malformed.
+        Empty if they do not. The object may be malformed.
         """
         return {}
 
@@ -107,22 +107,22 @@ class Home:
         return None
 
     def check_algorithms(self, _experiment: Experiment, _catalog: AlgorithmCatalog) -> Sequence[FieldError]:
-        """Return what the services of the algorithms of a valid experiment would refuse, as far as is known here."""
+        """Return the refusals of the algorithms' services for a valid experiment, as far as known here."""
         return ()
 
     def try_create(self, _experiment: Experiment) -> None:
-        """Raise what would keep a new experiment from being stored, beyond what the gate knows; store nothing."""
+        """Raise the errors that storing a new experiment would give, beyond those of the gate; store nothing."""
 
     def prewarm(self, _algorithm: str) -> None:
         """Take note that a document asks for an algorithm, so that its service can come up meanwhile."""
 
 
 class StoredObjects:
-    """What experiments may refer to.
+    """Objects that experiments may refer to.
 
     Args:
-        store: Where it is stored; None: nothing is.
-        knows_experiments: Whether those are all experiments; where they are not, others check warm starts.
+        store: Objects; None: there are none.
+        knows_experiments: Whether those are all experiments; if not, others check warm starts.
     """
 
     def __init__(self, store: ObjectStore | None, *, knows_experiments: bool = True) -> None:
@@ -154,9 +154,9 @@ class Admitted:
     """A new experiment that may be stored as it is.
 
     Attributes:
-        experiment: With defaults and with what its home notes.
-        submission: What it was made of, with the ConfigMaps, Secrets and training runtimes from the same file.
-        notices: What will be done otherwise than the author may expect.
+        experiment: With defaults and the notes of its home.
+        submission: Its source, with the ConfigMaps, Secrets and training runtimes from the same file.
+        notices: Differences from the author's likely expectation.
     """
 
     experiment: Experiment
@@ -169,12 +169,12 @@ Candidate = Submission | Admitted
 
 
 class Gate:
-    """Checks submissions against what this home can do. Thread-safe.
+    """Checks submissions against the abilities of this home. Thread-safe.
 
     Args:
         catalog: Algorithms that are offered.
-        home: What this home says of experiments.
-        stored: What they may refer to.
+        home: Rules of this home.
+        stored: Objects that they may refer to.
     """
 
     def __init__(self, catalog: AlgorithmCatalog, home: Home, stored: StoredObjects) -> None:
@@ -195,7 +195,7 @@ class Gate:
         return replace(submission, experiment=experiment)
 
     def received(self, submission: Submission) -> Submission:
-        """Return a submission with what depends on other objects filled in, and note which algorithm it asks for."""
+        """Return a submission with the parts filled in that depend on other objects, and note its algorithm."""
         submission = self._with_primary_labels(submission)
         self.expect(submission)
         return submission
@@ -207,7 +207,7 @@ class Gate:
             self._home.prewarm(algorithm.algorithm_name)
 
     def _with_primary_labels(self, submission: Submission) -> Submission:
-        """Fill in which pods are primary where that is known only with what the template refers to."""
+        """Fill in the primary pods if they depend on the template's references."""
         experiment = submission.experiment
         template = experiment.spec.trial_template
         if template is None or template.primary_pod_labels or not template.trial_spec:
@@ -232,7 +232,7 @@ class Gate:
         return tuple(runtime for _, runtime in found)
 
     def check(self, document: Document, *, source: str, namespace: str) -> Admitted | None:
-        """Check a document and return what it holds; None for one of training runtimes alone.
+        """Check a document and return its experiment; None if it holds only training runtimes.
 
         Raises:
             InvalidError: With everything that is wrong with it.
@@ -284,7 +284,7 @@ class Gate:
         return Admitted(experiment, submission, tuple(dict.fromkeys(notices)))
 
     def _with_annotations(self, experiment: Experiment, found: Mapping[str, str]) -> Experiment:
-        """Return an experiment with what was found, and its home notes, of a new one; what its author wrote stays."""
+        """Return a new experiment with the found experiments and the notes of its home; the author's fields stay."""
         template = experiment.spec.trial_template
         noted = self._home.annotations(template.trial_spec or {}, experiment) if template is not None else {}
         noted = {**noted, **found}
@@ -294,7 +294,7 @@ class Gate:
         return structs.replace(experiment, metadata=structs.replace(experiment.metadata, annotations=annotations))
 
     def preview(self, submission: Submission) -> Preview:
-        """Return what the first trial of a new experiment would run.
+        """Return the first trial of a new experiment.
 
         Raises:
             InvalidError: As `admit`; or its first trial cannot be shown.
@@ -326,7 +326,7 @@ class Gate:
         return admit_update(submission, old)
 
     def check_placement(self, experiment: Experiment) -> None:
-        """Check that trials of an experiment that is stored can still be placed where this home places them.
+        """Check that trials of a stored experiment can still be placed by this home.
 
         Raises:
             InvalidError: They cannot.
@@ -372,7 +372,7 @@ class Gate:
         return [*errors, *found], notices
 
     def _finder(self, submission: Submission) -> FindObject:
-        """Return what finds objects, of the same file before any other."""
+        """Return a function that finds objects, those of the same file first."""
         own = submission.experiment.namespace
 
         def find(kind: Kind, key: Key) -> Object | None:
@@ -405,7 +405,7 @@ def _condition_notices(template: TrialTemplate, source: Mapping[str, Any]) -> li
 
 
 def workspace_of(experiment: Experiment) -> Path | None:
-    """Return where relative paths of an experiment's commands start; None where it does not say."""
+    """Return the directory of an experiment's relative paths; None if it names none."""
     text = experiment.metadata.annotations.get(WORKSPACE_ANNOTATION, "")
     return Path(text) if text else None
 
@@ -418,7 +418,7 @@ DataFor = Callable[[str, str], Mapping[str, Any] | None]
 
 
 def preview_trial(experiment: Experiment, data_for: DataFor) -> Preview:
-    """Return what the first trial would run.
+    """Return the first trial of an experiment.
 
     Its values are those of the first initial trial, else drawn at random with a fixed seed: the algorithm is not asked.
 
@@ -451,7 +451,7 @@ def _texts(experiment: Experiment) -> dict[str, str]:
 
 
 def check_runs_by_itself(file: FileText) -> None:
-    """Refuse an experiment that nothing but a caller would evaluate; what else is wrong with it is left to others.
+    """Refuse an experiment that only a caller would evaluate; other mistakes are left to others.
 
     Raises:
         InvalidError: It has no trial template.

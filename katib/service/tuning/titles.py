@@ -11,7 +11,7 @@ from katib.service.tuning.service import DEFAULT_NAMESPACE, TuningService
 
 
 def namespace_in_use(service: TuningService) -> str:
-    """Return the namespace that all experiments are in; the default one where there are several or none."""
+    """Return the namespace that all experiments are in; the default one if there are several or none."""
     used: set[str] = set()
     with suppress(KatibError):  # one who may not list them names a namespace
         used.update(experiment.namespace for experiment in service.experiments())
@@ -19,9 +19,9 @@ def namespace_in_use(service: TuningService) -> str:
 
 
 def name_meant(service: TuningService, namespace: str, text: str) -> str:
-    """Return the name of the experiment with a title; the text itself where it is no title, be it a name or not.
+    """Return the name of the experiment with a title; the text itself if it is not a title.
 
-    What could only be a name costs no request.
+    A text that can only be a name costs no request.
 
     Raises:
         NotFoundError: There is no such title, and it cannot be a name.

@@ -1,9 +1,9 @@
-"""The trials of an experiment, chosen, sorted and a page at a time; at once where the store keeps facts about them."""
+"""The trials of an experiment, chosen, sorted and in pages; without a scan if the store keeps facts about them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import ValidationError
@@ -23,7 +23,7 @@ from katib.errors import KatibError
 from katib.model import types
 from katib.model.names import EXPERIMENT_LABEL, PARENT_LABEL
 from katib.model.trials import ELIGIBLE, cost, is_feasible, may_be_best, objective_number, ran_seconds
-from katib.service.tuning.service import Page, TrialOrder, TuningService
+from katib.service.tuning.service import State, TrialOrder, TrialPage, TuningService
 
 if TYPE_CHECKING:
     from katib.model.types import Trial
@@ -56,10 +56,10 @@ def pages_of(
     namespace: str,
     experiment: str,
     *,
-    states: Sequence[str] = (),
+    states: tuple[State, ...] = (),
     order: TrialOrder = "age",
     limit: int | None = None,
-) -> Iterator[Page]:
+) -> Iterator[TrialPage]:
     """Yield the trials of an experiment page by page, at most so many as the limit says."""
     cursor, left = "", math.inf if limit is None else limit
     while left > 0:
@@ -107,8 +107,8 @@ def _facts_of(obj: Object) -> tuple[ObjectFacts, Trial | None]:
 
 
 TRIAL_FACTS = FactsOf(4, {TRIAL: _facts_of})
-"""What a store keeps beside trials. Raise the version whenever a state, an objective value or a time is read in another
-way: at its next opening, a store derives all of it again."""
+"""Facts that a store keeps beside trials. Raise the version whenever a state, an objective value or a time is read
+in another way: at its next opening, a store derives all of it again."""
 
 
 MOST_GENERATIONS = 30

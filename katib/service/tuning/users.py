@@ -1,6 +1,6 @@
-"""The user of a request where a gateway has found out who that is, and says so in a header.
+"""The user of a request, whom a gateway has authenticated and names in a header.
 
-A client that can set the header can act as any user, so it is believed only where a `Gateway` was configured, and only
+A client that can set the header can act as any user, so it is believed only if a `Gateway` was configured, and only
 in a form that a gateway writes: once, not empty, of printable characters, and with the prefix if there is one. A second
 header beside the gateway's own, under whatever spelling, is a client's attempt to act as another user.
 """
@@ -29,7 +29,7 @@ _SERVICE_ACCOUNT = re.compile(r"system:serviceaccount:[a-z0-9-]+:[a-z0-9.-]+")
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """The user who sends a request.
+    """The user of a request.
 
     Attributes:
         name: As roles name the user.
@@ -41,16 +41,16 @@ class User:
 
 
 class UnknownUserError(Exception):
-    """A request that names no user; the message says what is wrong with its header."""
+    """A request that names no user; the message explains the mistake in its header."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserHeaders:
-    """Where a gateway writes who the user is.
+    """The headers in which a gateway names the user.
 
     Attributes:
         user: Name of the header with the user.
-        prefix: What the header's value begins with and the user's name does not.
+        prefix: Prefix of the header's value before the user's name.
         groups: Name of the header with the user's groups, separated by commas; empty: there is none.
     """
 
@@ -65,7 +65,7 @@ class UserHeaders:
                 raise invalid(option, cause, f"write it like {USER_HEADER}", "header-name")
 
     def user_of(self, headers: RawHeaders) -> User:
-        """Return who the headers of a request name.
+        """Return the user that the headers of a request name.
 
         Raises:
             UnknownUserError: They name no user, or not in a way that can be trusted.
@@ -108,10 +108,10 @@ class UserHeaders:
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """A gateway before the server, and what each of its users is answered by.
+    """A gateway before the server, and the service of each of its users.
 
     Attributes:
-        headers: Where it writes who the user is.
+        headers: Its headers that name the user.
         service_of: Returns the tuning service with the rights of a user, and no others. Fast: it is called for each
             request, before anything else is known of it.
     """

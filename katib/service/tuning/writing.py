@@ -1,4 +1,4 @@
-"""Writing what the controllers write, too."""
+"""Writes to objects that the controllers write, too."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ ATTEMPTS = 20
 
 
 def until_written(attempt: Callable[[], T], experiment: str, again: str) -> T:
-    """Return what an attempt returns that met no other writer.
+    """Return the result of the first attempt without a conflict.
 
     Args:
         attempt: Reads, decides and writes; called again after a conflict.
         experiment: Name of the experiment, for the error.
-        again: What to do in the end, such as `submit it again`.
+        again: Remedy, such as `submit it again`.
 
     Raises:
         ConflictError: Others wrote in between each time.

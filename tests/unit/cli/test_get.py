@@ -175,7 +175,7 @@ def test_the_files_of_a_folder_are_applied_and_deleted(
     with Server(service, host="127.0.0.1", port=0) as server:
         at = ("--server", server.url)
         applied, again = katib("apply", "-f", "folder", *at), katib("apply", "folder", *at)
-        service.edit("default", "two", counts={}, stopped=True)
+        service.edit("default", "two", stopped=True)
         (tmp_path / "folder" / "one.yaml").write_text(document("one", trials=9))
         changed = katib("apply", "folder", *at)
         empty = katib("apply", "-f", "empty", *at)

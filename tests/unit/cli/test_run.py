@@ -96,7 +96,7 @@ def test_a_table_that_cannot_be_used_is_refused_before_anything_runs(
 
     result = katib("run", str(file), "--warm-start", "earlier.csv")
 
-    assert (result.code, service.experiments()) == (2, [])
+    assert (result.code, list(service.experiments())) == (2, [])
     assert result.err == (
         "error: earlier.csv: no column is a parameter of the experiment; there are y, loss; name a column x\n"
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from katib.model.types import Experiment, Trial
 from katib.model.wording import format_duration
@@ -172,7 +172,7 @@ def test_causes_hide_each_other_in_their_order_until_something_else_happened() -
     assert "does not start: boom" in verdict(make_experiment(), **running, **failing)
     assert "the disk is full" in verdict(make_experiment(), **running, **failing, **full)
 
-    later = replace(warn("TrialCreated", "fine", at=90), warning=False)
+    later = structs.replace(warn("TrialCreated", "fine", at=90), warning=False)
     events = (warn("DiskFull", "cannot write"), later)
 
     assert "the disk is full" not in verdict(make_experiment(), events=events)

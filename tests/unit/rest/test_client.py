@@ -175,8 +175,8 @@ def test_a_server_on_this_machine_learns_where_the_file_is(
 ) -> None:
     """Relative paths of a trial's command start from there."""
     told: list[str] = []
-    submit = service.submit
-    monkeypatch.setattr(service, "submit", lambda text, **kw: (told.append(kw["source"]), submit(text, **kw))[1])
+    call = service.call
+    monkeypatch.setattr(service, "call", lambda request: (told.append(request.source), call(request))[1])
     (tmp_path / "new.yaml").write_text(document("new"))
     monkeypatch.chdir(tmp_path)
     with HttpTuningService(server.url) as client:

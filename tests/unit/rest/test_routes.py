@@ -188,7 +188,7 @@ def test_every_error_has_its_status_from_the_one_table(
     def fail(*_args: object) -> None:
         raise cls("so it is")
 
-    monkeypatch.setattr(service, "get", fail)
+    monkeypatch.setattr(service, "_on_get_object", fail)
     answer = http.get(DEMO)
 
     assert answer.status_code == ERROR_CODES[cls].http_status
@@ -333,7 +333,7 @@ def test_output_that_cannot_be_read_is_a_problem_and_no_broken_stream(
         raise NotFoundError("demo-0000 has no output yet")
         yield
 
-    monkeypatch.setattr(service, "logs", fail)
+    monkeypatch.setattr(service, "_on_logs", fail)
     answer = http.get(f"/api/v1/namespaces/default/trials/demo-0000/logs?follow={follow}")
 
     assert (answer.status_code, answer.json()["detail"]) == (404, "demo-0000 has no output yet")

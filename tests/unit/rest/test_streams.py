@@ -85,7 +85,7 @@ def test_an_error_in_mid_stream_is_an_event(
         raise UnavailableError("the disk is full")
         yield
 
-    monkeypatch.setattr(service, "changes", fail)
+    monkeypatch.setattr(service, "_on_changes", fail)
     with http.stream("GET", CHANGES) as answer:
         seen = [e for e in events(answer.iter_lines()) if "event" in e]
 
@@ -100,7 +100,7 @@ def test_output_that_cannot_go_on_is_cut_off_and_the_log_says_why_in_a_line(
         yield b"first"
         raise UnavailableError("the node is gone")
 
-    monkeypatch.setattr(service, "logs", fail)
+    monkeypatch.setattr(service, "_on_logs", fail)
     with pytest.raises(httpx.RemoteProtocolError):
         http.get("/api/v1/namespaces/default/trials/demo-0000/logs")
 

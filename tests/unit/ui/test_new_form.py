@@ -82,7 +82,7 @@ def test_a_draft_is_checked_whole() -> None:
     assert f"echo loss={good['trial']['assignments']['x']}" in good["trial"]["yaml"]
     assert [error["path"] for error in bad["errors"]] == ["spec.maxTrialCount"]
     assert bad["trial"] is None
-    assert service.experiments() == []
+    assert list(service.experiments()) == []
 
 
 @pytest.mark.parametrize("start", STARTS)

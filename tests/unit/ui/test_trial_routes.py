@@ -78,7 +78,7 @@ def test_a_part_that_may_not_be_read_says_so_and_the_rest_is_shown(
     def refuse(*_: object) -> None:
         raise ForbiddenError("pods of default may not be listed")
 
-    monkeypatch.setattr(service, "pods", refuse)
+    monkeypatch.setattr(service, "_on_pods", refuse)
     response = client.get(f"trials/default/{NAME}").raise_for_status()
 
     assert "pods of default may not be listed" in response.text

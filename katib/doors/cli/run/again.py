@@ -22,7 +22,7 @@ from katib.model.types import Experiment
 from katib.model.wording import counted
 from katib.service.tuning.reading import state_of
 from katib.service.tuning.repeating import changed_words, ways_on
-from katib.service.tuning.service import NO_CHOICE, Choice, RunOutcome, Submission, WaysOn
+from katib.service.tuning.service import NO_CHOICE, Choice, RunExperiment, SubmittedExperiment, WaysOnward
 
 if TYPE_CHECKING:
     from katib.places.machine import Engine
@@ -122,7 +122,7 @@ class Here:
 class Submitter(Protocol):
     """Submits a document with what the user chose."""
 
-    def __call__(self, *, choice: Choice) -> RunOutcome:
+    def __call__(self, *, choice: Choice) -> RunExperiment:
         """Return what became of it."""
 
 
@@ -135,7 +135,7 @@ class Submitted(NamedTuple):
         notes: Sentences about what is done.
     """
 
-    submission: Submission | None
+    submission: SubmittedExperiment | None
     code: int = 0
     notes: tuple[str, ...] = ()
 
@@ -152,13 +152,13 @@ def submit(run: Submitter, choice: Choice = NO_CHOICE, *, may_ask: bool = False)
         InvalidError: The document is wrong, or what was chosen is impossible.
     """
     outcome = run(choice=choice)
-    ways, experiment = outcome.ways, outcome.submission.experiment
+    ways, experiment = outcome.ways, outcome.experiment
     if ways is not None and may_ask and (chosen := _asked(experiment, ways)):
         outcome = run(choice=chosen)
     elif ways is not None and not may_ask and ways.changes:
         click.echo(f"error: {_summary(experiment, ways)}; {_ways(ways)}", err=True)
         return Submitted(None, CHOICE_NEEDED)
-    return Submitted(outcome.submission, notes=outcome.notes)
+    return Submitted(outcome, notes=outcome.notes)
 
 
 def admitted_first(engine: Engine, wanted: Wanted, directory: Path) -> Candidate | None:
@@ -191,13 +191,13 @@ def submit_to(engine: Engine, wanted: Wanted, admitted: Candidate | None, *, may
     return submit(run, wanted.choice, may_ask=may_ask)
 
 
-def _summary(experiment: Experiment, ways: WaysOn) -> str:
+def _summary(experiment: Experiment, ways: WaysOnward) -> str:
     verb = "has failed" if state_of(experiment) == "Failed" else "has ended"
     since = f", and {changed_words(ways.changes)} changed since" if ways.changes else ""
     return f"{experiment.name} {verb}{since}"
 
 
-def _ways(ways: WaysOn) -> str:
+def _ways(ways: WaysOnward) -> str:
     """Return the options that make sense, as part of a sentence."""
     words = ["--restart (the old one is kept as a numbered one)"]
     if ways.can_retry:
@@ -212,7 +212,7 @@ def had_ended(experiment: Experiment) -> str:
     return f"{experiment.name} had ended before, so nothing was run now; {_ways(ways_on(experiment))}"
 
 
-def _asked(experiment: Experiment, ways: WaysOn) -> Choice:
+def _asked(experiment: Experiment, ways: WaysOnward) -> Choice:
     """Ask the user at the terminal."""
     rows = [("r", "restart: all of it runs again, and the old one is kept as a numbered one")]
     if ways.can_retry:

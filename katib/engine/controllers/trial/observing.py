@@ -176,4 +176,5 @@ class ObservationCalls:
 
 
 def _purpose(trial: Trial, call: Callable[..., Any], *readings: Sequence[MetricLog]) -> _Purpose:
-    return trial.metadata.uid, call.__name__, tuple(one[1:] for given in readings for one in given)
+    said = tuple((one.name, one.value, one.step) for given in readings for one in given)
+    return trial.metadata.uid, call.__name__, said

@@ -290,7 +290,7 @@ class TrialReconciler:
         if objective is None:
             return
         found = status_readings(job, objective.metric_names, now)
-        if not found or self._status_taken.get(uid) == (said := [one[1:] for one in found]):
+        if not found or self._status_taken.get(uid) == (said := [(one.name, one.value, one.step) for one in found]):
             return
         with suppress(InvalidError, ForbiddenError):  # the log does not want them, and will not
             if not self._observations.ask(trial, self._logs.take_status, found):

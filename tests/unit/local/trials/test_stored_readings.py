@@ -3,6 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec import structs
 
 from katib.model.metrics import ZERO_TIME, MetricLog
 from katib.places.machine.trials.monitors import StoredReadings
@@ -16,7 +17,7 @@ def reading(value: str, second: int | None = None, *, name: str = "loss", step: 
 
 def stamped(found: list[MetricLog]) -> list[MetricLog]:
     """Return readings as a collector hands them on: those without a time have that of now."""
-    return [item._replace(time=START + timedelta(days=1)) if item.time is ZERO_TIME else item for item in found]
+    return [structs.replace(item, time=START + timedelta(days=1)) if item.time is ZERO_TIME else item for item in found]
 
 
 def new_values(stored: list[MetricLog], *batches: list[MetricLog]) -> list[str]:
