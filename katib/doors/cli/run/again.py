@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import click
+from msgspec import structs
 
 from katib.doors.cli import failures, options
 from katib.errors import InvalidError
@@ -26,6 +27,7 @@ from katib.service.tuning.service import NO_CHOICE, Choice, RunExperiment, Submi
 
 if TYPE_CHECKING:
     from katib.places.machine import Engine
+    from katib.service.tuning.service import TuningService
     from katib.service.tuning.submission import Candidate
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -124,6 +126,17 @@ class Submitter(Protocol):
 
     def __call__(self, *, choice: Choice) -> RunExperiment:
         """Return what became of it."""
+
+
+def submitter(service: TuningService, wanted: Wanted) -> Submitter:
+    """Return a function that submits the file of a command to a service."""
+    file, command = wanted.file, options.typed_line()
+
+    def run(*, choice: Choice) -> RunExperiment:
+        chosen = structs.asdict(choice)
+        return service.run(file, source=file.source, namespace=wanted.namespace, command=command, **chosen)
+
+    return run
 
 
 class Submitted(NamedTuple):

@@ -308,9 +308,7 @@ def _run_at(service: TuningService, url: str, wanted: again.Wanted, place: str) 
 
     interrupt, file = Interrupt(), wanted.file
     try:
-        command = options.typed_line()
-        run_it = partial(service.run, file, source=file.source, namespace=wanted.namespace, command=command)
-        submitted = again.submit(run_it, wanted.choice, may_ask=wanted.may_ask)
+        submitted = again.submit(again.submitter(service, wanted), wanted.choice, may_ask=wanted.may_ask)
     except InvalidError as error:
         return again.wrong(error, file.source)
     submission = submitted.submission

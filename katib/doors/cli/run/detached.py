@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-from functools import partial
 
 import click
 
@@ -55,10 +54,8 @@ def run_detached(wanted: again.Wanted, here: again.Here) -> int:
 def _submit_to(note: Note, wanted: again.Wanted) -> again.Submitted:
     from katib.doors.rest.client import HttpTuningService
 
-    file, command = wanted.file, options.typed_line()
     with HttpTuningService(note.url, note.token) as service:
-        run = partial(service.run, file, source=file.source, namespace=wanted.namespace, command=command)
-        return again.submit(run, wanted.choice)
+        return again.submit(again.submitter(service, wanted), wanted.choice)
 
 
 def _store(wanted: again.Wanted, here: again.Here) -> again.Submitted:
