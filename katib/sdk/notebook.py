@@ -17,7 +17,7 @@ from katib.service.explaining.lines import header, moment_line
 from katib.service.explaining.progress import (
     BestChanged,
     ExperimentHeldUp,
-    FailingAlike,
+    IdenticalFailures,
     Moment,
     RunProgress,
     TrialEnded,
@@ -64,7 +64,7 @@ class ProgressBar:
         if isinstance(moment, BestChanged):
             self._best = moment_line(moment, self._progress)
         failed = isinstance(moment, TrialEnded) and state_of(moment.trial) == "Failed"
-        if failed or isinstance(moment, FailingAlike | ExperimentHeldUp):
+        if failed or isinstance(moment, IdenticalFailures | ExperimentHeldUp):
             self._news = moment_line(moment, self._progress)
         self._show()
 

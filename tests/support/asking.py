@@ -10,7 +10,7 @@ from katib.engine.runtime.objects import Object, ObjectStore
 from katib.model.algorithms import AlgorithmInfo
 from katib.model.types import Trial
 from katib.places.cluster.access.events import ClusterEventReader
-from katib.places.cluster.access.facts import Core
+from katib.places.cluster.access.facts import KatibComponents
 from katib.places.cluster.access.metrics import MetricsAccess
 from katib.places.cluster.access.tuning_service import ClusterNamespaces, ServingHome, make_tuning_service
 from katib.places.cluster.pods.logs import ClusterOutput
@@ -96,7 +96,7 @@ def over_cluster(fail_on: FailOn = lambda _call: None, *, has_key: bool = True) 
         stack.callback(lambda: server.stop(0))
         store, clock = FaultyStore(world.store, fail_on), world.clock
         writing = partial(signed, CallerRole.CONTROLLER) if has_key else lambda _namespace: NO_CREDENTIALS
-        core = Core("kubeflow", store)
+        core = KatibComponents("kubeflow", store)
         access = MetricsAccess(
             server.address, store, core.namespace, no_forward, clock, partial(signed, CallerRole.READER), writing
         )

@@ -22,7 +22,7 @@ from katib.errors import ConflictError, FieldError, InvalidError, NotFoundError
 from katib.model.metrics import MetricLog
 from katib.model.names import EXPERIMENT_LABEL, TRIAL_LABEL
 from katib.places.cluster.access.events import ClusterEventReader, server_events
-from katib.places.cluster.access.facts import Core
+from katib.places.cluster.access.facts import KatibComponents
 from katib.places.cluster.access.metrics import MetricsAccess
 from katib.places.cluster.access.tuning_service import ClusterNamespaces, ServingHome, make_tuning_service
 from katib.places.cluster.pods.logs import ClusterOutput
@@ -260,7 +260,7 @@ def open_world(
         log = DbManagerClient(server.address)
         stack.callback(log.close)
         logs = KeptLogs()
-        core = Core(CORE, store)
+        core = KatibComponents(CORE, store)
         service = make_tuning_service(
             store,
             stack.enter_context(MetricsAccess(server.address, store, CORE, no_forward, SystemClock())),

@@ -14,7 +14,7 @@ from katib.service.tuning.replicas import ready_words, restarts_of, state_words
 
 
 @dataclass(frozen=True, slots=True)
-class TableColumn:
+class PrinterColumn:
     """One column.
 
     Attributes:
@@ -135,60 +135,60 @@ def _of_pod(words: Callable[[dict[str, Any]], Any]) -> Callable[[Object, datetim
     return lambda obj, _now: words(dict(obj))
 
 
-AGE = TableColumn("Age", since("metadata", "creationTimestamp"))
-TYPE_AND_STATUS = (TableColumn("Type", _last_condition("type")), TableColumn("Status", _last_condition("status")))
-REASON = TableColumn("Reason", _last_condition("reason"))
-STATE = (TableColumn("State", _last_condition("type")), AGE)
+AGE = PrinterColumn("Age", since("metadata", "creationTimestamp"))
+TYPE_AND_STATUS = (PrinterColumn("Type", _last_condition("type")), PrinterColumn("Status", _last_condition("status")))
+REASON = PrinterColumn("Reason", _last_condition("reason"))
+STATE = (PrinterColumn("State", _last_condition("type")), AGE)
 EXPERIMENT = (
-    TableColumn("Type", _unless_interrupted("type", "Interrupted")),
-    TableColumn("Status", _unless_interrupted("status", "True")),
+    PrinterColumn("Type", _unless_interrupted("type", "Interrupted")),
+    PrinterColumn("Status", _unless_interrupted("status", "True")),
     REASON,
-    TableColumn("Done", at("status", "trialsCompleted"), "integer"),
-    TableColumn("Best", _latest("status", "currentOptimalTrial", "observation")),
+    PrinterColumn("Done", at("status", "trialsCompleted"), "integer"),
+    PrinterColumn("Best", _latest("status", "currentOptimalTrial", "observation")),
     AGE,
-    TableColumn("Trials", at("status", "trials"), "integer", is_wide=True),
-    TableColumn("Succeeded", at("status", "trialsSucceeded"), "integer", is_wide=True),
-    TableColumn("Best Trial", at("status", "currentOptimalTrial", "bestTrialName"), is_wide=True),
+    PrinterColumn("Trials", at("status", "trials"), "integer", is_wide=True),
+    PrinterColumn("Succeeded", at("status", "trialsSucceeded"), "integer", is_wide=True),
+    PrinterColumn("Best Trial", at("status", "currentOptimalTrial", "bestTrialName"), is_wide=True),
 )
-TRIAL = (*TYPE_AND_STATUS, REASON, AGE, TableColumn("Latest", _latest("status", "observation"), is_wide=True))
+TRIAL = (*TYPE_AND_STATUS, REASON, AGE, PrinterColumn("Latest", _latest("status", "observation"), is_wide=True))
 SUGGESTION = (
     *TYPE_AND_STATUS,
-    TableColumn("Requested", at("spec", "requests")),
-    TableColumn("Assigned", at("status", "suggestionCount")),
+    PrinterColumn("Requested", at("spec", "requests")),
+    PrinterColumn("Assigned", at("status", "suggestionCount")),
     AGE,
 )
 JOB = (
-    TableColumn("Status", lambda obj, _now: _condition_of(obj)),
-    TableColumn("Completions", _completions),
-    TableColumn("Duration", _ran),
+    PrinterColumn("Status", lambda obj, _now: _condition_of(obj)),
+    PrinterColumn("Completions", _completions),
+    PrinterColumn("Duration", _ran),
     AGE,
 )
 JOB_SET = (
-    TableColumn("TerminalState", at("status", "terminalState")),
-    TableColumn("Restarts", at("status", "restarts")),
-    TableColumn("Suspended", at("spec", "suspend")),
+    PrinterColumn("TerminalState", at("status", "terminalState")),
+    PrinterColumn("Restarts", at("status", "restarts")),
+    PrinterColumn("Suspended", at("spec", "suspend")),
     AGE,
 )
 POD = (
-    TableColumn("Ready", _of_pod(ready_words)),
-    TableColumn("Status", _of_pod(state_words)),
-    TableColumn("Restarts", _of_pod(restarts_of), "integer"),
+    PrinterColumn("Ready", _of_pod(ready_words)),
+    PrinterColumn("Status", _of_pod(state_words)),
+    PrinterColumn("Restarts", _of_pod(restarts_of), "integer"),
     AGE,
-    TableColumn("IP", at("status", "podIP"), is_wide=True),
-    TableColumn("Node", at("spec", "nodeName"), is_wide=True),
+    PrinterColumn("IP", at("status", "podIP"), is_wide=True),
+    PrinterColumn("Node", at("spec", "nodeName"), is_wide=True),
 )
-NAMESPACE = (TableColumn("Status", at("status", "phase")), AGE)
-CONFIG_MAP = (TableColumn("Data", _count("data"), "integer"), AGE)
-SECRET = (TableColumn("Type", at("type")), TableColumn("Data", _count("data"), "integer"), AGE)
-LEASE = (TableColumn("Holder", at("spec", "holderIdentity")), AGE)
-SERVICE_ACCOUNT = (TableColumn("Secrets", _count("secrets"), "integer"), AGE)
-NAME = TableColumn("Name", at("metadata", "name"), is_name=True)
+NAMESPACE = (PrinterColumn("Status", at("status", "phase")), AGE)
+CONFIG_MAP = (PrinterColumn("Data", _count("data"), "integer"), AGE)
+SECRET = (PrinterColumn("Type", at("type")), PrinterColumn("Data", _count("data"), "integer"), AGE)
+LEASE = (PrinterColumn("Holder", at("spec", "holderIdentity")), AGE)
+SERVICE_ACCOUNT = (PrinterColumn("Secrets", _count("secrets"), "integer"), AGE)
+NAME = PrinterColumn("Name", at("metadata", "name"), is_name=True)
 EVENT = (
-    TableColumn("Last Seen", _last_seen),
-    TableColumn("Type", at("type")),
-    TableColumn("Reason", at("reason")),
-    TableColumn("Object", _involved),
-    TableColumn("Message", at("message")),
-    TableColumn("Name", at("metadata", "name"), is_wide=True, is_name=True),
+    PrinterColumn("Last Seen", _last_seen),
+    PrinterColumn("Type", at("type")),
+    PrinterColumn("Reason", at("reason")),
+    PrinterColumn("Object", _involved),
+    PrinterColumn("Message", at("message")),
+    PrinterColumn("Name", at("metadata", "name"), is_wide=True, is_name=True),
 )
 """The only kind whose names are not shown first."""

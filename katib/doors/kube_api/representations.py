@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from katib.doors.kube_api.columns import NAME, TableColumn
+from katib.doors.kube_api.columns import NAME, PrinterColumn
 from katib.doors.kube_api.resources import ServedResource
 from katib.engine.runtime.objects import Object
 from katib.engine.stores.semantics import encode
@@ -91,7 +91,7 @@ def _metadata_of(obj: Object) -> Json:
 
 
 @cache
-def _columns(resource: ServedResource) -> Sequence[TableColumn]:
+def _columns(resource: ServedResource) -> Sequence[PrinterColumn]:
     has_name = any(column.is_name for column in resource.columns)
     return resource.columns if has_name else (NAME, *resource.columns)
 

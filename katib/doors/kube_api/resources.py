@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from katib.doors.kube_api import columns
-from katib.doors.kube_api.columns import AGE, TableColumn
+from katib.doors.kube_api.columns import AGE, PrinterColumn
 from katib.engine.controllers.kinds import CONFIG_MAP, EXPERIMENT, NAMESPACE, OPTIMIZATION_JOB, SUGGESTION, TRIAL
 from katib.engine.runtime.objects import Kind
 from katib.service.tuning.object_home import LEASE
@@ -43,7 +43,7 @@ class ServedResource:
 
     kind: Kind
     plural: str
-    columns: tuple[TableColumn, ...]
+    columns: tuple[PrinterColumn, ...]
     verbs: tuple[str, ...] = _ALL
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class ServedResource:
 
 
 def _built_in(
-    kind: Kind, shown: tuple[TableColumn, ...], verbs: tuple[str, ...] = _ALL, *short_names: str
+    kind: Kind, shown: tuple[PrinterColumn, ...], verbs: tuple[str, ...] = _ALL, *short_names: str
 ) -> ServedResource:
     """Return a built-in kind, without subresources."""
     plural = f"{kind.kind.lower()}s"

@@ -26,9 +26,9 @@ from katib.model.types import Experiment
 from katib.places.cluster.access.events import server_events
 from katib.places.cluster.admission.certificate_sources import (
     CaBundle,
-    CertificateFiles,
     CertificateSecret,
     CertificateTerms,
+    MountedCertificate,
 )
 from katib.places.cluster.admission.reviews import AdmissionResponse, AdmissionReview, Handler
 from katib.places.cluster.admission.server import AdmissionServer
@@ -221,7 +221,7 @@ class ClusterController:
     def _certificates(self) -> CertificateSource:
         options = self._options
         if options.certificates is not None:
-            return CertificateFiles(options.certificates)
+            return MountedCertificate(options.certificates)
         generator = options.config.init.cert_generator
         names = (
             *dns_names(generator.webhook_service_name or COMPONENT, options.core_namespace),

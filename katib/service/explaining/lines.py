@@ -12,7 +12,7 @@ from katib.model.wording import counted
 from katib.service.explaining.progress import (
     BestChanged,
     ExperimentHeldUp,
-    FailingAlike,
+    IdenticalFailures,
     Moment,
     RunProgress,
     TrialEnded,
@@ -105,7 +105,7 @@ def moment_line(moment: Moment, progress: RunProgress) -> str:
             if moment.pareto
             else f"best so far is {moment.name}: {metric}={short(moment.value)}"
         )
-    if isinstance(moment, FailingAlike):
+    if isinstance(moment, IdenticalFailures):
         trials = "The first trial" if moment.count == 1 else f"The first {moment.count} trials"
         alike = "" if moment.count == 1 else " the same way"
         return f"{trials} failed{alike}: {moment.cause}. {moment.remedy}".rstrip()

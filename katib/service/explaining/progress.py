@@ -98,7 +98,7 @@ class ExperimentHeldUp:
 
 
 @dataclass(frozen=True, slots=True)
-class FailingAlike:
+class IdenticalFailures:
     """The first trials of an experiment all failed immediately with the same cause: more of them will.
 
     Attributes:
@@ -114,7 +114,7 @@ class FailingAlike:
     remedy: str = ""
 
 
-Moment = TrialStarted | TrialRetried | TrialHeldUp | TrialEnded | BestChanged | FailingAlike | ExperimentHeldUp
+Moment = TrialStarted | TrialRetried | TrialHeldUp | TrialEnded | BestChanged | IdenticalFailures | ExperimentHeldUp
 
 _ALIKE = 2
 """Number of equal failures that is no coincidence."""
@@ -252,7 +252,7 @@ class RunProgress:
         failed.append(trial)
         if len(failed) >= min(_ALIKE, self._failures_to_come):
             self._failed_alike = None
-            yield FailingAlike(trial, len(failed), own_cause(trial))
+            yield IdenticalFailures(trial, len(failed), own_cause(trial))
 
     @property
     def _failures_to_come(self) -> int:
@@ -317,7 +317,7 @@ def savings_of(service: TuningService, experiment: Experiment) -> str:
 
 def with_remedy(moment: Moment, service: TuningService) -> Moment:
     """Return an event, with a remedy if it has one."""
-    if not isinstance(moment, FailingAlike):
+    if not isinstance(moment, IdenticalFailures):
         return moment
     try:
         remedies = service.why(moment.trial.namespace, moment.trial.name).remedies

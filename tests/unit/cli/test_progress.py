@@ -12,7 +12,7 @@ from katib.model.types import Experiment, Trial
 from katib.service.explaining.lines import header, moment_line
 from katib.service.explaining.progress import (
     BestChanged,
-    FailingAlike,
+    IdenticalFailures,
     RunProgress,
     TrialEnded,
     TrialStarted,
@@ -194,9 +194,9 @@ def failed(name: str, cause: str, *, index: int = 0) -> Trial:
     return make_trial(name, condition("Failed", message=f"Trial has failed: {cause}"), index=index)
 
 
-def alike(progress: RunProgress, *trials: Trial) -> list[FailingAlike]:
+def alike(progress: RunProgress, *trials: Trial) -> list[IdenticalFailures]:
     moments = [moment for trial in trials for moment in progress.observe(Change("MODIFIED", trial.encode()))]
-    return [moment for moment in moments if isinstance(moment, FailingAlike)]
+    return [moment for moment in moments if isinstance(moment, IdenticalFailures)]
 
 
 def test_first_trials_that_fail_the_same_way_are_told_once(progress: RunProgress) -> None:
@@ -231,7 +231,7 @@ def test_what_fails_every_trial_is_told_with_its_remedy(service: MemoryTuningSer
     trial = failed("a", "No module named 'x'")
     service.put(trial)
     service.explain("default", Diagnosis("Trial", "a", "Failed", "a failed.", remedies=("Install it.", "Or not.")))
-    moment = with_remedy(FailingAlike(trial, 2, "No module named 'x'"), service)
+    moment = with_remedy(IdenticalFailures(trial, 2, "No module named 'x'"), service)
 
     assert moment_line(moment, RunProgress(make_experiment(), START)) == (
         "The first 2 trials failed the same way: No module named 'x'. Install it."

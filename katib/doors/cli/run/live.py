@@ -22,7 +22,7 @@ from katib.model.wording import format_duration
 from katib.service.explaining.lines import header, moment_line
 from katib.service.explaining.progress import (
     ExperimentHeldUp,
-    FailingAlike,
+    IdenticalFailures,
     Moment,
     RunProgress,
     TrialEnded,
@@ -90,7 +90,7 @@ class LiveTable:
             self._readings.pop(moment.trial.name, None)
             self._done.pop(moment.trial.name, None)
         lost = isinstance(moment, TrialEnded) and state_of(moment.trial) in _LOST
-        if lost or isinstance(moment, TrialRetried | TrialHeldUp | ExperimentHeldUp | FailingAlike):
+        if lost or isinstance(moment, TrialRetried | TrialHeldUp | ExperimentHeldUp | IdenticalFailures):
             self._live.console.print(Text(moment_line(moment, self._progress), style="yellow"))
 
     def tick(self) -> None:

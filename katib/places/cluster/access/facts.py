@@ -74,7 +74,7 @@ _UNSCHEDULED = {
 """Remedies for a pod that is unschedulable for a reason other than capacity, by a word of the scheduler's message."""
 
 
-class Core(NamedTuple):
+class KatibComponents(NamedTuple):
     """Katib's own components in the cluster.
 
     Attributes:
@@ -119,7 +119,7 @@ class ClusterFacts:
     store: ObjectStore
     events: EventReader
     output: ClusterOutput
-    core: Core
+    core: KatibComponents
 
     @property
     def place(self) -> HomeTerms:

@@ -38,7 +38,7 @@ from katib.model.templates.source import OFFERED, OFFERED_LABEL
 from katib.model.types import Experiment
 from katib.places.cluster.access.connect import UserCluster, connect
 from katib.places.cluster.access.events import ClusterEventReader, server_events
-from katib.places.cluster.access.facts import ClusterFacts, Core
+from katib.places.cluster.access.facts import ClusterFacts, KatibComponents
 from katib.places.cluster.access.metrics import MetricsAccess, direct_address
 from katib.places.cluster.client.port_forward import PortForward
 from katib.places.cluster.configuration.models import KatibConfig
@@ -133,7 +133,7 @@ def service_on(
     """
     scoped = scoped or (lambda namespace: KubernetesStore(cluster.connection, namespace=namespace))
     store = scoped(None)
-    core = Core(cluster.core_namespace, core_store or store)
+    core = KatibComponents(cluster.core_namespace, core_store or store)
     return make_tuning_service(
         store,
         observations,
@@ -153,7 +153,7 @@ def make_tuning_service(
     output: ClusterOutput,
     namespaces: ClusterNamespaces,
     home: ServingHome,
-    core: Core,
+    core: KatibComponents,
     clock: Clock,
 ) -> TuningService:
     """Return the tuning service over the objects of a cluster, in any store.
@@ -183,7 +183,7 @@ def make_tuning_service(
     )
 
 
-def _shared_templates(core: Core) -> Sequence[Object]:
+def _shared_templates(core: KatibComponents) -> Sequence[Object]:
     """Return the templates of the installation, which every user may read."""
     with suppress(KatibError):
         return core.store.list(CONFIG_MAP, core.namespace, labels={OFFERED_LABEL: OFFERED}).items
@@ -201,7 +201,11 @@ class ClusterNamespaces(Namespaces):
     """
 
     def __init__(
-        self, store: ObjectStore, default: str, core: Core, scoped: Callable[[str], ObjectStore] | None = None
+        self,
+        store: ObjectStore,
+        default: str,
+        core: KatibComponents,
+        scoped: Callable[[str], ObjectStore] | None = None,
     ) -> None:
         super().__init__(store, default)
         self._core = core
@@ -329,7 +333,7 @@ class UsersCatalog:
         core: Katib's own components, with the ConfigMap of the KatibConfig.
     """
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: KatibComponents) -> None:
         self._store = core.store
         self._key = Key(core.namespace, CONFIG_MAP_NAME)
         self._ours = Catalog()

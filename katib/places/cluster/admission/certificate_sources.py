@@ -1,6 +1,6 @@
 """Sources of webhook certificates, and publication of the authorities that callers trust.
 
-`CertificateFiles` reads them from a directory. `CertificateSecret` issues and renews them, and keeps them in a Secret
+`MountedCertificate` reads them from a directory. `CertificateSecret` issues and renews them, and keeps them in a Secret
 so that all replicas serve the same one; `CaBundle` publishes their authorities in the webhook configurations.
 
     valid, not due       keep
@@ -115,7 +115,7 @@ def _trusting(obj: Object, text: str) -> dict[str, Any] | None:
     return {**obj, "webhooks": changed}
 
 
-class CertificateFiles:
+class MountedCertificate:
     """A certificate in two files, `tls.crt` and `tls.key`.
 
     Args:

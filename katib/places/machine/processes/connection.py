@@ -53,7 +53,7 @@ class _GuardProcess(Protocol):
         """Wait for its end; raise subprocess.TimeoutExpired after the timeout."""
 
 
-class _Stranger:
+class _ForeignProcess:
     """A process that is not a child of this one."""
 
     def __init__(self, pid: int) -> None:
@@ -227,7 +227,7 @@ class GuardConnection:
                 sock.connect(f"{short}/{SOCKET_FILE}")
             if peer(sock)[1] != os.getuid():
                 raise PermissionError
-            connection = cls(_Stranger(pid), sock)
+            connection = cls(_ForeignProcess(pid), sock)
             handed_over = connection._receive_hand_over()
         except (OSError, wire.BrokenStreamError, ValueError, TypeError):
             sock.close()

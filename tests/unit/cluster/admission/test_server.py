@@ -18,7 +18,7 @@ import pytest
 from katib.engine.runtime.testing import VirtualClock
 from katib.errors import FieldError, InvalidError, KatibError, TerminalError, UnavailableError
 from katib.places.cluster.admission import server as server_module
-from katib.places.cluster.admission.certificate_sources import CertificateFiles
+from katib.places.cluster.admission.certificate_sources import MountedCertificate
 from katib.places.cluster.admission.reviews import ALLOWED, AdmissionResponse, AdmissionReview
 from katib.places.cluster.admission.server import CERTIFICATE_PERIOD_SECONDS, AdmissionServer
 from katib.wire.serving.blocking import MAX_BODY_BYTES
@@ -306,7 +306,7 @@ def test_stopping_lets_the_request_under_way_finish_and_closes_idle_connections(
 
 def test_files_are_read_again_when_they_change(tmp_path: Path) -> None:
     first, second = fresh().certificate, fresh().certificate
-    source = CertificateFiles(tmp_path)
+    source = MountedCertificate(tmp_path)
     with pytest.raises(UnavailableError, match=r"tls\.crt"):
         source.refresh()
 
