@@ -1,11 +1,15 @@
 """The controllers with their caches, queues and the arrows between them; the same in both homes.
 
-Which change wakes whom: an Experiment wakes its own controller and, unless only its status changed, its Suggestion's; a
-Suggestion wakes both, its experiment's with some delay where only what was asked of it changed, and not its own when an
-answer was stored that leaves nothing to ask; a Trial wakes its own controller and its experiment's, and once it has
-ended its Suggestion's; a job wakes its trial's; a ConfigMap wakes the experiments whose trial template it holds.
-Experiments and Trials wake their early stopping, whose verdicts wake the Trial controller. An OptimizationJob wakes its
-own controller, and so does the Experiment that it owns.
+Each change enqueues these keys:
+
+- Experiment: its own and, unless only its status changed, its Suggestion.
+- Suggestion: its own, unless the stored answer leaves nothing to ask, and its Experiment, delayed if only the request
+  changed.
+- Trial: its own and its Experiment; once it has ended also its Suggestion.
+- Job: its Trial.
+- ConfigMap: the Experiments whose trial template it holds.
+- Experiments and Trials enqueue early stopping, whose verdicts enqueue Trials.
+- OptimizationJob, and the Experiment it owns: the OptimizationJob.
 """
 
 from __future__ import annotations
@@ -57,7 +61,7 @@ _OPTIMIZATION_JOBS: Final[Loadable[type[OptimizationJobReconciler]]] = Loadable(
 
 
 class Queues(NamedTuple):
-    """What the controllers are to look at; others add to it what they know to have changed."""
+    """Keys to reconcile; other components may add to them."""
 
     experiments: WorkQueue[Key]
     suggestions: WorkQueue[Key]
@@ -66,32 +70,31 @@ class Queues(NamedTuple):
 
     @classmethod
     def of(cls, clock: Clock) -> Queues:
-        """Return empty queues."""
         return cls(*(WorkQueue(clock=clock) for _ in range(4)))
 
     def wake_suggestion(self, namespace: str, name: str) -> None:
-        """Have the Suggestion controller look again, because a service came up or went down."""
+        """Enqueue a Suggestion because its service came up or went down."""
         self.suggestions.add(Key(namespace, name))
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the controllers need from outside; `katib.engine.controllers.ports` says what each must do.
+    """Dependencies of the controllers; see `katib.engine.controllers.ports` for the contract of each.
 
     Attributes:
-        services: The services that experiments ask for.
+        services: Suggestion services of experiments.
         logs: The logs of trials.
-        events: Records notable moments.
-        log_pool: Where logs are asked that are not at hand: a worker never waits for them. None: they are at hand.
-        check: What is wrong with an experiment that nothing has checked before it was stored.
-        pods: What the pods of jobs say; None where jobs say it all.
-        given_rules: Evaluates the rules that trials were given, where no collector of ours does it.
+        events: Recorder of events.
+        log_pool: Runs calls to a remote log, so that no worker waits for it. None if the log is local.
+        check: Validates an experiment that was stored without validation.
+        pods: State of the jobs' pods; None if the jobs tell everything.
+        given_rules: Evaluates early stopping rules of trials without a built-in collector.
         shipped_template: Finds ConfigMaps that come with the installation.
-        admit: Returns a new Experiment of an OptimizationJob as it is stored; raises InvalidError where it may not be.
-        suspend: Suspends an Experiment with its trials, or lets it go on.
-        is_ours: Whether an OptimizationJob without manager is for these controllers.
-        times: Measures how long trials run; None: nothing is stored of that beside the statuses.
-        is_interrupted: Whether an unfinished Experiment waits for another engine: none of its trials runs.
+        admit: Returns the new Experiment of an OptimizationJob as stored; raises InvalidError if it is not admitted.
+        suspend: Suspends or resumes an Experiment with its trials.
+        is_ours: Whether these controllers reconcile an OptimizationJob without a manager.
+        times: Measures the run times of trials; None keeps them in the statuses only.
+        is_interrupted: Whether an unfinished Experiment waits for another engine and none of its trials runs.
     """
 
     services: ServiceDirectory
@@ -115,7 +118,7 @@ class Controllers(Manager):
     Args:
         informers: See `Manager`.
         controllers: See `Manager`.
-        summarize: Writes what the trials of an experiment add up to. Called on the thread that the controllers share.
+        summarize: Writes an experiment's trial counts. Called on the controllers' shared thread.
     """
 
     def __init__(
@@ -136,7 +139,7 @@ def assemble(
 ) -> Controllers:
     """Return the controllers of a store, wired and not started.
 
-    Where the store and the logs are at hand, all controllers can share a thread.
+    All controllers can share a thread if the store and the logs are local.
     """
     settings, events = settings or ControllerSettings(), ports.events
     experiments, suggestions, trials, stopping = queues
@@ -170,7 +173,7 @@ def assemble(
     suggest = unless_interrupted(suggestion.reconcile)
     stop_early = unless_interrupted(lambda key: early_stopping.get().reconcile(key))
     controllers: tuple[Startable, ...] = (
-        caches.config_maps,  # not waited for, as it may lack the right: what it does not show is read
+        caches.config_maps,  # not awaited, as access may be denied: TemplateConfigMaps then reads from the store
         _controller("experiment", experiment.reconcile, experiments, caches.experiments, events, workers, thread),
         _controller("suggestion", suggest, suggestions, caches.suggestions, events, workers, thread),
         _controller("trial", trial.reconcile, trials, caches.trials, events, workers, thread),
@@ -184,7 +187,7 @@ def assemble(
 def _optimization_jobs(
     store: ObjectStore, caches: Caches, ports: Ports, clock: Clock, thread: SharedThread | None
 ) -> tuple[Startable, ...]:
-    """Return the controller of OptimizationJobs and their cache, which is not waited for: the right may be missing."""
+    """Return the OptimizationJob controller and its cache, which is not awaited because access may be denied."""
     jobs, experiments, queue = caches.optimization_jobs, caches.experiments, WorkQueue[Key](clock=clock)
     if jobs is None:
         return ()
@@ -219,7 +222,7 @@ def _connect(caches: Caches, queues: Queues, summary_interval_seconds: float) ->
             or _all_but_revision(old.metadata) != _all_but_revision(new.metadata)
             or old.spec != new.spec
         ):
-            suggestions.add(event.key)  # of an experiment's status its controller reads nothing
+            suggestions.add(event.key)  # the Suggestion controller does not read the experiment's status
         if new is None or new.spec.early_stopping is not None:
             stopping.add(event.key)
 
@@ -229,7 +232,7 @@ def _connect(caches: Caches, queues: Queues, summary_interval_seconds: float) ->
             suggestions.add(event.key)
             experiments.add(event.key)
             return
-        # After an answer that leaves nothing to ask, the next request, or the service, wakes again.
+        # After an answer that leaves nothing to ask, the next request or the service enqueues it again.
         before, given = old.status.suggestion_count, new.status.suggestion_count
         has_all = old.spec == new.spec and before < given and given >= new.spec.requests
         if not has_all or is_closed(new.status.conditions):
@@ -237,7 +240,7 @@ def _connect(caches: Caches, queues: Queues, summary_interval_seconds: float) ->
         if old.status != new.status:
             experiments.add(event.key)
         else:
-            # The experiment's own request, as a rule: nothing follows for it until there is an answer.
+            # Usually the experiment's own request, which has no effect on it before the answer.
             experiments.add_after(event.key, summary_interval_seconds)
 
     caches.experiments.add_handler(experiment_changed)
@@ -256,16 +259,16 @@ def _connect_trials(caches: Caches, queues: Queues, verdicts: Verdicts, summary_
         if event.new is None or trial_state(trial) not in ACTIVE:
             verdicts.pop(trial.metadata.uid, None)
             experiments.add(key)
-            suggestions.add(key)  # its service may have waited for the end of this trial
+            suggestions.add(key)  # its service may be waiting for this trial to end
             return
-        # That a trial exists or runs changes what is counted, not what is to be done: the next one may come first.
+        # A trial that was created or started changes the counts only, so the update may be delayed.
         experiments.add_after(key, summary_interval_seconds)
         experiment = caches.experiments.get(key)
         if experiment is not None and experiment.spec.early_stopping is not None:
             stopping.add(key)
 
     caches.trials.add_handler(trial_changed)
-    # A job bears its trial's name; a foreign one is no trial's key and costs nothing.
+    # A job has its trial's name; the key of a foreign job matches no trial and is dropped.
     caches.jobs.add_handler(lambda event: trials.add(event.key))
 
 
@@ -275,7 +278,7 @@ _all_but_revision = attrgetter(*(name for name in ObjectMeta.__struct_fields__ i
 def _wake_users_of(
     config_map: Key, caches: Caches, config_maps: TemplateConfigMaps, experiments: WorkQueue[Key]
 ) -> None:
-    """Have the experiments looked at whose trial template is in a ConfigMap that changed."""
+    """Enqueue the experiments whose trial template is in the changed ConfigMap."""
     config_maps.forget(config_map)
     for experiment in caches.experiments.all():
         source = experiment.spec.trial_template and experiment.spec.trial_template.config_map

@@ -1,11 +1,11 @@
-"""Trials as the cache keeps them: a hundred thousand of them have to fit into memory.
+"""Compact trials for the cache, so that a hundred thousand of them fit into memory.
 
-What the trials of an experiment have in common is kept once. The rendered job, most of a trial, is kept at most as long
-as the trial waits to run; what remains is its kind, its tries, and its queue. A cached trial is thus for reading, for
-writing its status, and for patching; code that creates its job again reads the stored object first.
+The parts that an experiment's trials share are kept once. The rendered job, most of a trial, is kept only while the
+trial waits to run; later its kind, its tries and its queue remain. A cached trial is thus for reading, for writing its
+status, and for patching; code that recreates its job reads the stored object first.
 
-A trial that has ended is packed: 0.7 KB in place of 5.0 KB with its place in the cache, measured with 8,000 trials of
-`benchmarks.many_trials`. Without `TrialDecoder.pack` trials stay as they are.
+A trial that has ended is packed: 0.7 KB instead of 5.0 KB including its cache entry, measured with 8,000 trials of
+`benchmarks.many_trials`. Without `TrialDecoder.pack`, trials are not packed.
 """
 
 from __future__ import annotations
@@ -27,39 +27,37 @@ from katib.model.types import Trial, TrialState
 
 _SHARED_FIELDS = ("objective", "metrics_collector", "early_stopping_rules")
 _REMEMBERED_EXPERIMENTS = 500
-"""More than run at once; those that are gone must not be kept forever."""
+"""More than run at once, yet bounded, so that deleted experiments are forgotten."""
 
 _TRIES = ("backoffLimit", "completions", "parallelism")
-"""Fields of a job by which its tries are counted, for people."""
+"""Fields of a job that determine its number of tries, for display."""
 
 _FAST, _RAW, _MEMORY = 1, -13, 5
-"""How to compress: texts of 2 KB that are mostly alike, without a checksum. Twice the effort saves no tenth."""
+"""Compression parameters for similar texts of 2 KB, without a checksum. Twice the effort saves less than a tenth."""
 
 
 def packed(text: bytes, sample: bytes) -> bytes:
-    """Return a text compressed by what it has in common with a sample, which `unpacked` needs, too."""
+    """Return a text compressed against a sample, which `unpacked` needs, too."""
     compressor = zlib.compressobj(_FAST, zlib.DEFLATED, _RAW, _MEMORY, zdict=sample)
     return compressor.compress(text) + compressor.flush()
 
 
 def unpacked(data: bytes, sample: bytes) -> bytes:
-    """Return the text that was packed."""
     return zlib.decompressobj(_RAW, zdict=sample).decompress(data)
 
 
 class PackedTrial(Struct, frozen=True, gc=False):
-    """A trial as compressed text: a few hundred bytes, as most of it is in a trial of the same experiment, too."""
+    """A trial as compressed text: a few hundred bytes, as most of it equals another trial of the experiment."""
 
     data: bytes
     sample: bytes
 
     def __call__(self) -> Trial:
-        """Return the trial."""
         return Trial.decode(json.decode(unpacked(self.data, self.sample)))
 
 
 class _Known(Struct):
-    """What the trials of one experiment are compared with: the last one that was read, and the text of one."""
+    """Samples of one experiment's trials: the last one that was read, and the text of one."""
 
     last: Trial | None = None
     sample: bytes = b""
@@ -72,11 +70,11 @@ class TrialDecoder:
         self._experiments: OrderedDict[str, _Known] = OrderedDict()
 
     def __call__(self, obj: Object) -> Trial:
-        """Return the trial, sharing with the last one of its experiment what is equal."""
+        """Return the trial; parts equal to those of the experiment's last trial are shared."""
         return self._shared(Trial.decode(obj))
 
     def adopt(self, struct: Trial) -> Trial:
-        """Return a trial that the store has decoded, in the same form; as it is while it waits to run."""
+        """Return a trial decoded by the store, in the same form; unchanged while it waits to run."""
         if trial_state(struct) is TrialState.PENDING:
             return struct
         trial = copy(struct)
@@ -98,21 +96,21 @@ class TrialDecoder:
         return trial
 
     def pack(self, obj: Object, trial: Trial) -> PackedTrial | None:
-        """Return what rebuilds a trial that has ended; None of one that is still read and changed."""
+        """Return the packed form of a trial that has ended; None for a trial that is still read and changed."""
         if trial_state(trial) in ACTIVE:
             return None
         spec = obj.get("spec", {})
         short = {**obj, "spec": {**spec, "runSpec": _kind_of_job(spec.get("runSpec") or {})}}
         try:
             text = json.encode(short)
-        except UnicodeEncodeError:  # half a character in what a program printed
+        except UnicodeEncodeError:  # an unpaired surrogate in a program's output
             return None
         experiment = self._experiment_of(trial)
         experiment.sample = experiment.sample or text
         return PackedTrial(packed(text, experiment.sample), experiment.sample)
 
     def _experiment_of(self, trial: Trial) -> _Known:
-        """Return what is known of a trial's experiment; forget experiments that were not seen for long."""
+        """Return the samples of a trial's experiment; drop those of experiments not seen recently."""
         owner = trial.metadata.owner_references[0].uid if trial.metadata.owner_references else ""
         known = self._experiments.setdefault(owner, _Known())
         self._experiments.move_to_end(owner)
@@ -122,7 +120,7 @@ class TrialDecoder:
 
 
 def _kind_of_job(job: Object) -> dict[str, Any]:
-    """Return what is kept of a job: its kind, how often it is tried, and the queue that it names."""
+    """Return the parts of a job that are kept: its kind, its tries, and its queue."""
     kept: dict[str, Any] = {"apiVersion": job.get("apiVersion", ""), "kind": job.get("kind", "")}
     spec = job.get("spec")
     if isinstance(spec, dict) and (tries := {name: spec[name] for name in _TRIES if name in spec}):
@@ -131,12 +129,12 @@ def _kind_of_job(job: Object) -> dict[str, Any]:
 
 
 _exchange = structs.force_setattr
-"""Puts an equal or smaller part into a model that has no other reader yet: a copy would cost as much again."""
+"""Replaces a part of a model with no other reader yet, in place: a copy would double the cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakenNames:
-    """The names of the trials of a namespace, looked up in the cache one by one."""
+    """The names of a namespace's trials, looked up in the cache one by one."""
 
     trials: Informer[Trial]
     namespace: str

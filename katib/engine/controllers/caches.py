@@ -1,4 +1,4 @@
-"""The caches of what the controllers read, together: who reads one of them mostly reads another."""
+"""The informers that the controllers read, as one object, since most readers need several."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from katib.model.types.optimization import OptimizationJob
 
 @dataclass(frozen=True, slots=True)
 class Caches:
-    """The informers, for others that want to read what the controllers read.
+    """The informers, shared with other readers.
 
     Attributes:
-        optimization_jobs: None where they are not followed.
-        stored_readings: How many batches of readings are known to be stored, by experiment, where that is known at all.
+        optimization_jobs: None if OptimizationJobs are not watched.
+        stored_readings: Number of stored batches of readings by experiment, as far as known.
     """
 
     experiments: Informer[Experiment]
@@ -59,18 +59,18 @@ class Caches:
         """Return caches of a store, not started.
 
         Args:
-            store: Where the objects are.
-            job_kinds: Kinds of jobs that are there from the start.
-            clock: For the informers.
-            decode_experiment: Where experiments may come without defaults, this adds them.
-            decode_job: Turns a job into what is remembered of it.
+            store: The object store.
+            job_kinds: Kinds of jobs known from the start.
+            clock: Clock of the informers.
+            decode_experiment: Decodes experiments, adding defaults if they may be stored without.
+            decode_job: Reduces a job to the part that is cached.
             follows_new_jobs: Whether trials may run as other kinds, too.
-            job_store: Where jobs are followed, if not in `store`.
-            shows_labelled_jobs: Whether it leaves out those without their label.
-            order_of: Where a trial stands among the others, if not where it came.
-            offered: Shows those ConfigMaps that are worth watching for trial templates; all of the store by default.
+            job_store: Store of the jobs, if not `store`.
+            shows_labelled_jobs: Whether that store omits jobs without their label.
+            order_of: Position of a trial among the others; by default the order of arrival.
+            offered: Lists the ConfigMaps worth watching for trial templates; all of the store by default.
             has_optimization_jobs: Whether the store has OptimizationJobs.
-            thread: Where the informers take turns; None: each has a thread of its own.
+            thread: Thread shared by the informers; None gives each its own.
         """
         trials = Informer(store, TRIAL, TrialDecoder(), experiment_of, clock=clock, thread=thread)
         ledger = TrialLedger(trials.get, order_of)
@@ -100,14 +100,14 @@ class Caches:
 
     @property
     def all(self) -> tuple[Informer[Experiment] | Informer[Suggestion] | Informer[Trial] | Informer[Object], ...]:
-        """Every informer that controllers wait for before they start."""
+        """The informers that must sync before the controllers start."""
         return (self.experiments, self.suggestions, self.trials, *self.jobs.known)
 
     def trials_of(self, experiment: Key) -> CacheSnapshot[Trial]:
-        """Return the trials that bear the name of an experiment, in order of creation."""
+        """Return the trials labelled with an experiment, in order of creation."""
         return self.trials.group(experiment)
 
     def active_trials(self, experiment: Key) -> list[Trial]:
-        """Return the trials of an experiment that are pending or running."""
+        """Return the pending and running trials of an experiment."""
         names = self.ledger.counts(experiment).active
         return [trial for name in names if (trial := self.trials.get(Key(experiment.namespace, name))) is not None]

@@ -1,8 +1,8 @@
-"""Calls under way: one per object, never waited for.
+"""Asynchronous calls: one per object, never awaited.
 
-A slow service must not keep a worker. A reconcile that needs an answer starts the call and returns; the answer wakes
-the controller, and the next reconcile finds it here. An answer stays until the reconcile that used it says so, so a
-conflict between the answer and its write does not ask the service twice.
+A slow service must not block a worker. A reconcile that needs an answer starts the call and returns; the answer
+enqueues the object, and the next reconcile finds it here. An answer stays until `finish`, so a conflict between the
+answer and its write does not repeat the question.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ P = TypeVar("P", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class SeenCall(Generic[P]):
-    """A call as it is at one moment.
+    """Snapshot of a call.
 
     Attributes:
-        purpose: What it is for.
-        is_done: Whether it is over.
-        answer: What was answered.
-        error: Why nothing was.
+        purpose: Purpose of the call.
+        is_done: Whether it has completed.
+        answer: The result, if it succeeded.
+        error: The exception, if it failed.
     """
 
     purpose: P
@@ -37,9 +37,9 @@ class SeenCall(Generic[P]):
 
 
 class PendingCalls(Generic[P]):
-    """Calls by key. Safe to call from any thread; a key is used by one thread at a time, as reconcilers do.
+    """Calls by key. Thread-safe; each key is used by one thread at a time, as in reconcilers.
 
-    No lock is held while a call is started: what has to be prepared for one object delays no other.
+    No lock is held while a call starts, so the preparation for one object delays no other.
     """
 
     def __init__(self, wake: Callable[[Key], None]) -> None:
@@ -48,9 +48,9 @@ class PendingCalls(Generic[P]):
         self._lock = Lock()
 
     def ask(self, key: Key, purpose: P, start: Callable[[], Future[Any]]) -> Future[Any]:
-        """Return the call for this purpose, started now unless it is under way or answered.
+        """Return the call for this purpose, starting it unless it is pending or answered.
 
-        A finished call for another purpose is dropped; an unfinished one is returned in its place, for its end is the
+        A finished call for another purpose is dropped; an unfinished one is returned in its place, since its end is the
         earliest moment at which the service can be asked again. Compare `purpose_of` before using the answer.
         """
         with self._lock:
@@ -64,7 +64,7 @@ class PendingCalls(Generic[P]):
         return future
 
     def find(self, key: Key) -> SeenCall[P] | None:
-        """Return the call that is under way or answered; None when there is none."""
+        """Return the pending or answered call; None if there is none."""
         with self._lock:
             call = self._calls.get(key)
         if call is None:
@@ -76,19 +76,19 @@ class PendingCalls(Generic[P]):
         return SeenCall(purpose, is_done=True, answer=None if error else future.result(), error=error)
 
     def purpose_of(self, key: Key) -> P | None:
-        """Return what the call under way is for."""
+        """Return the purpose of the current call."""
         call = self.find(key)
         return None if call is None else call.purpose
 
     def finish(self, key: Key) -> None:
-        """Say that the answer was used, or is not wanted any more."""
+        """Drop the call; its answer was used or is no longer needed."""
         with self._lock:
             call = self._calls.pop(key, None)
         if call is not None:
             call[1].cancel()
 
     def abandon(self, key: Key) -> None:
-        """Want no answer any more. A call that runs goes on; the next one for this key comes after it."""
+        """Discard the answer. A running call continues; the next call for this key starts after it."""
         with self._lock:
             call = self._calls.get(key)
         if call is not None:
@@ -97,7 +97,7 @@ class PendingCalls(Generic[P]):
 
 
 def then(first: Future[Any], follow: Callable[[Any], Future[Any]]) -> Future[Any]:
-    """Return a future of the second call, which starts with the answer of the first; either error is its error."""
+    """Return a future of the second call, which starts with the answer of the first; an error of either is its."""
     result: Future[Any] = Future()
 
     def settle(error: BaseException | None, answer: Any = None) -> None:
@@ -126,7 +126,7 @@ def then(first: Future[Any], follow: Callable[[Any], Future[Any]]) -> Future[Any
 
 
 def mapped(first: Future[Any], make: Callable[[Any], Any]) -> Future[Any]:
-    """Return a future of what a function makes of the answer of a call; the error of either is its error."""
+    """Return a future of the call's answer passed through a function; an error of either is its."""
 
     def made(answer: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -137,5 +137,5 @@ def mapped(first: Future[Any], make: Callable[[Any], Any]) -> Future[Any]:
 
 
 def error_of(call: Future[Any]) -> BaseException | None:
-    """Return the error of a call that is over; one that was cancelled under us may be made again."""
+    """Return the error of a completed call; a cancelled one may be retried."""
     return UnavailableError("the call was cancelled") if call.cancelled() else call.exception()

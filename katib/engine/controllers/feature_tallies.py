@@ -1,4 +1,4 @@
-"""Tallies of features by experiment: a view of the trial cache, as the ledger is."""
+"""Tallies of features by experiment: a view of the trial cache, like the ledger."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class FeatureTallies:
         self._tallies: dict[tuple[Feature, Key], Tally] = {}
 
     def apply(self, old: Trial | None, new: Trial | None) -> None:
-        """Count one change of a trial: added (old is None), modified, or deleted (new is None)."""
+        """Apply one change of a trial: added (old is None), modified, or deleted (new is None)."""
         for feature in FEATURES:
             if old is not None and feature.counts(old):
                 self._tallies[feature, experiment_of(old)].remove(old.name)
@@ -27,6 +27,6 @@ class FeatureTallies:
                 self._tallies[place].add(new)
 
     def parts(self, key: Key, experiment: Experiment, progress: Progress) -> tuple[Part, ...]:
-        """Return the additions of features to the plan of an experiment."""
+        """Return the features' additions to an experiment's plan."""
         found = (feature.part(experiment, self._tallies.get((feature, key)), progress) for feature in FEATURES)
         return tuple(part for part in found if part is not None)

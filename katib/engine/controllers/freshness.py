@@ -1,8 +1,8 @@
-"""Skips work on objects that we ourselves already changed.
+"""Skips reconciles of objects whose cached copy precedes our own last write.
 
-After a write, the informer shows the old object until the event of the write arrives. Deciding on it again would be
-harmless, since the write would conflict, but it would ask services and clocks for nothing. The event is on its way and
-wakes the controller, so a stale read is simply left alone.
+After a write, the informer shows the old object until the write's event arrives. Deciding on it again is harmless,
+since the write would conflict, but costs needless calls. The event follows and enqueues the object, so a stale read is
+skipped.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from katib.model.types import Resource
 
 
 class Freshness:
-    """Remembers, for each object, the revision that our last write replaced. Safe to call from any thread."""
+    """The revision of each object that our last write replaced. Thread-safe."""
 
     def __init__(self) -> None:
         self._replaced: dict[str, str] = {}
 
     def is_stale(self, obj: Resource) -> bool:
-        """Return whether this is the object as it was before our last write."""
+        """Return whether this object precedes our last write."""
         replaced = self._replaced.get(obj.metadata.uid)
         if replaced is None or replaced == obj.metadata.resource_version:
             return replaced is not None
@@ -26,11 +26,11 @@ class Freshness:
         return False
 
     def wrote(self, obj: Resource, stored: Object) -> None:
-        """Note that a write replaced this revision, unless it changed nothing: then no event follows it."""
+        """Note that a write replaced this revision, unless it changed nothing: then no event follows."""
         version = obj.metadata.resource_version
         if stored["metadata"]["resourceVersion"] != version:
             self._replaced[obj.metadata.uid] = version
 
     def forget(self, uid: str) -> None:
-        """Forget an object that is gone."""
+        """Forget a deleted object."""
         self._replaced.pop(uid, None)

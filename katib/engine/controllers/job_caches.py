@@ -1,4 +1,4 @@
-"""The jobs of trials, by kind: which kinds there are may only turn out while trials run."""
+"""Informers of trial jobs by kind; new kinds may appear while trials run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from katib.engine.runtime.shared_thread import SharedThread
 
 
 def identity(obj: Object) -> Object:
-    """Return the object: jobs are of any kind, so nothing is known of them beforehand."""
+    """Return the object unchanged: jobs may be of any kind."""
     return obj
 
 
@@ -23,21 +23,21 @@ def _ignore(_kind: Kind) -> None:
 class JobCaches:
     """Informers of the kinds that trials run as. Thread-safe.
 
-    Jobs that these informers do not show are strays: known by their keys only, and asked for by name.
+    Jobs that these informers do not show are strays: known by their keys only, and read by name.
 
     Args:
-        store: Where jobs are.
-        known: Kinds that are followed from the start; their owner starts and stops the informers.
-        clock: For the informers.
-        decode: Turns a job into what is remembered of it.
-        follows_new: Whether any other kind is followed as soon as `follow` names it. Its informer is never waited for:
-            rights may be missing. It catches up by itself.
-        shows_labelled: Whether the store leaves out jobs without `katib.model.names.JOB_LABEL`.
-        thread: Where the informers take turns; None: each has a thread of its own.
+        store: Store of the jobs.
+        known: Kinds that are watched from the start; their owner starts and stops the informers.
+        clock: Clock of the informers.
+        decode: Reduces a job to the part that is cached.
+        follows_new: Whether any other kind is watched once `follow` names it. Its informer is never awaited, as access
+            may be denied. It catches up by itself.
+        shows_labelled: Whether the store omits jobs without `katib.model.names.JOB_LABEL`.
+        thread: Thread shared by the informers; None gives each its own.
 
     Attributes:
-        shows_labelled: Whether a job that loses its label on its way is not shown, nor its event.
-        strays: The jobs that are there and that no informer shows, as far as that has been noted.
+        shows_labelled: Whether a job that loses its label disappears without an event.
+        strays: The existing jobs that no informer shows, as far as noted.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class JobCaches:
             informer.add_handler(handler)
 
     def on_follow(self, tell: Callable[[Kind], None]) -> None:
-        """Register a callback for each kind that is followed from now on."""
+        """Register a callback for each newly watched kind."""
         self._on_follow = tell
 
     def synced(self, kind: Kind) -> Informer[Object] | None:
-        """Return the informer of a kind if it can be relied on; None while it catches up, or where there is none."""
+        """Return the informer of a kind if it has synced; None while it catches up or if there is none."""
         if (synced := self._synced.get(kind)) is not None:
             return synced
         informer = self._known.get(kind) or self._found.get(kind)
@@ -96,9 +96,10 @@ class JobCaches:
         return informer
 
     def follow(self, kind: Kind) -> None:
-        """Follow a kind from now on, where new ones are followed.
+        """Watch a kind from now on, if new kinds are watched.
 
-        Only one that could be read: users name kinds that do not exist, and each would cost a thread for good.
+        Call it only for a kind that could be read: users name kinds that do not exist, and each would cost a thread for
+        good.
         """
         with self._lock:
             if kind in self._known or kind in self._found or not self._follows_new or self._stopped:
@@ -109,10 +110,10 @@ class JobCaches:
         self._on_follow(kind)
 
     def start(self) -> None:
-        """Do nothing: a kind is followed when it is first asked for."""
+        """Do nothing: a kind is watched when it is first requested."""
 
     def stop(self) -> None:
-        """Stop the informers of kinds that turned up, and follow no more."""
+        """Stop the informers of new kinds and watch no more."""
         with self._lock:
             self._stopped = True
             found = list(self._found.values())

@@ -1,4 +1,4 @@
-"""The kinds the controllers read and write, and how to write their status."""
+"""The kinds that the controllers read and write, and helpers to write their status."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ OPTIMIZATION_JOB = Kind("trainer.kubeflow.org/v1alpha1", "OptimizationJob")
 
 
 def key_of(obj: Resource) -> Key:
-    """Return the key of an object."""
     return Key(obj.metadata.namespace, obj.metadata.name)
 
 
@@ -38,7 +37,7 @@ def owned_by(owner: Resource) -> OwnerReference:
 
 
 def owner_entry(owner: Resource) -> dict[str, Any]:
-    """Return that reference in its JSON form, for an object of another's kind."""
+    """Return that reference in JSON form, for an object of a foreign kind."""
     return {
         "apiVersion": owner.api_version,
         "kind": type(owner).__name__,
@@ -50,7 +49,7 @@ def owner_entry(owner: Resource) -> dict[str, Any]:
 
 
 def is_owned_by(obj: Resource, owner: Resource) -> bool:
-    """Return whether an object is controlled by this very owner, and not by an earlier one of the same name."""
+    """Return whether this owner, and not an earlier one of the same name, controls an object."""
     uid = owner.metadata.uid
     for reference in obj.metadata.owner_references:  # noqa: SIM110 - as in `has_ended`
         if reference.uid == uid and reference.controller:
@@ -59,12 +58,12 @@ def is_owned_by(obj: Resource, owner: Resource) -> bool:
 
 
 def with_status(obj: Resource, status: Model) -> dict[str, Any]:
-    """Return what `ObjectStore.update_status` looks at: which object this is, and its new status."""
+    """Return the input of `ObjectStore.update_status`: the object's identity and its new status."""
     return {**as_read(obj), "status": status.encode()}
 
 
 def as_read(obj: Resource) -> dict[str, Any]:
-    """Return which object this is and of which revision: all that `ObjectStore.patch` looks at."""
+    """Return the input of `ObjectStore.patch`: the object's identity and revision."""
     metadata = obj.metadata
     return {
         "apiVersion": obj.api_version,

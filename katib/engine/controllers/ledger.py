@@ -1,9 +1,9 @@
-"""The ledger: what an experiment's trials add up to, kept current event by event.
+"""The ledger: trial counts of each experiment, kept current event by event.
 
 It is a view of the trial cache: the informer applies every change under its own lock, so the ledger and the cache never
 disagree, and the cost of one finished trial does not grow with the number of trials.
 
-Law: they equal what counting all cached trials would give, so a restart changes nothing.
+Law: the counts equal a recount of all cached trials, so a restart changes nothing.
 """
 
 from __future__ import annotations
@@ -44,28 +44,28 @@ LOST = (TrialState.FAILED, TrialState.METRICS_UNAVAILABLE)
 """States of trials that ended without a value."""
 
 LISTED_NAMES = 100
-"""How many names of each state are listed, the newest ones. All counts are exact; the bound keeps an Experiment
-object, which is written at every step, the same size at the hundredth and at the ten-thousandth trial."""
+"""Maximum number of names listed per state, those of the newest trials. All counts are exact; the bound keeps an
+Experiment object, which is written at every step, the same size at the hundredth and at the ten-thousandth trial."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialCounts:
-    """What the trials of one experiment add up to.
+    """Counts and best trials of one experiment.
 
     Attributes:
         counts: Number of trials by state; states without trials are absent.
-        names: Names by state in order of creation, the newest ones.
-        active: Names of all trials that are pending or running.
-        paused: How many of these a user has paused, and nothing of them runs: others may run in their place.
-        held: How many of these wait because their experiment is stopped.
-        best: The trial with the best objective value among those that may be best; None when there is none. With
-            several objectives the best in the first, and where that is equal in the next.
-        pareto: The trials of several objectives that none beats in everything; None with one objective.
-        pareto_trials: Those that it names.
-        infeasible: Number of measured trials that do not satisfy the constraints; they cannot be best.
-        lost: The trials that failed or have no metrics, the newest ones, as long as none has ended otherwise.
-        owners: Uids of the experiments that control the trials: more than one, or another than the experiment's own,
-            while trials of a deleted experiment of the same name are still going.
+        names: Names of the newest trials by state, in order of creation.
+        active: Names of all pending and running trials.
+        paused: Number of active trials that a user has paused and that no longer run: others may run in their place.
+        held: Number of active trials that wait because their experiment is stopped.
+        best: The trial with the best objective value among the eligible ones; None if there is none. With several
+            objectives the best in the first, ties broken by the next.
+        pareto: Summary of the Pareto set; None with one objective.
+        pareto_trials: The trials that the summary names.
+        infeasible: Number of measured trials that violate the constraints; they cannot be best.
+        lost: The newest trials that failed or have no metrics, as long as every ended trial did.
+        owners: Uids of the experiments that control the trials: several, or a foreign one, while trials of a deleted
+            experiment of the same name still exist.
     """
 
     counts: Mapping[TrialState, int] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class TrialCounts:
 
     @property
     def total(self) -> int:
-        """Number of trials that exist."""
+        """Number of existing trials."""
         return sum(self.counts.values())
 
     def count(self, *states: TrialState) -> int:
@@ -99,10 +99,10 @@ class _Account:
 
     by_state: dict[TrialState, list[tuple[int, str]]] = field(default_factory=dict)
     places: dict[str, tuple[int, str]] = field(default_factory=dict)
-    """Of each trial what stands for it in `by_state` and `ranking`: where it stands among the others, and its name."""
+    """The key of each trial in `by_state` and `ranking`: its position and its name."""
     ranking: list[tuple[Point, tuple[int, str]]] = field(default_factory=list)
     stale: set[tuple[Point, tuple[int, str]]] = field(default_factory=set)
-    """Entries of the ranking that were withdrawn and are still there."""
+    """Withdrawn entries that are still in the ranking."""
     texts: dict[str, int] = field(default_factory=dict)
     infeasible: set[str] = field(default_factory=set)
     paused: set[str] = field(default_factory=set)
@@ -112,7 +112,7 @@ class _Account:
     owners: Counter[str] = field(default_factory=Counter)
 
     def remove(self, trial: Trial) -> int | None:
-        """Take a trial out; return where it stood."""
+        """Remove a trial; return its position."""
         name = trial.metadata.name
         place = self.places.pop(name, None)
         if place is not None:
@@ -162,13 +162,13 @@ class _Account:
                 self.texts[name] = order
 
     def _compare(self, name: str, order: int, rank: Point) -> None:
-        """Take a trial into the set of those of several objectives that no other one is better than."""
+        """Add a trial to the Pareto set."""
         if self.pareto is None:
             self.pareto = _PARETO_SET.load()()
         self.pareto.add(name, order, rank)
 
     def _count_owners(self, trial: Trial, change: int) -> None:
-        """Count a trial for the experiment that controls it, by uid."""
+        """Adjust the trial count of the controlling experiment, by uid."""
         for owner in trial.metadata.owner_references:
             if owner.controller and owner.kind == "Experiment":
                 self.owners[owner.uid] += change
@@ -176,7 +176,7 @@ class _Account:
                     del self.owners[owner.uid]
 
     def best(self) -> str:
-        """Return the name of the best trial; empty when there is none."""
+        """Return the name of the best trial; empty if there is none."""
         while self.ranking:
             if (entry := self.ranking[0]) not in self.stale:
                 return entry[1][1]
@@ -185,7 +185,7 @@ class _Account:
 
 
 def _rank_of(trial: Trial, state: TrialState) -> Point | None:
-    """Return what ranks a trial of this state among those that may be best; None when it cannot be."""
+    """Return the rank of a trial in this state; None if it is not eligible."""
     objective, observation = trial.spec.objective, trial.status.observation
     if objective is None or not may_be_best(trial, state):
         return None
@@ -200,7 +200,7 @@ OrderOf = Callable[[Trial], int]
 
 
 def creation_second(trial: Trial) -> int:
-    """Return when a trial was created, to the second; trials of one second are ordered by name."""
+    """Return a trial's creation time in seconds; trials of the same second are ordered by name."""
     created = trial.metadata.creation_timestamp
     return 0 if created is None else int(created.timestamp())
 
@@ -209,10 +209,10 @@ class TrialLedger:
     """Counts of all trials by experiment. `apply` runs under the informer's lock; any thread may call `counts`.
 
     Args:
-        find: Returns a trial of the cache; the ledger keeps only what it counts and compares.
-        order_of: Where a trial stands among the others. By default trials keep the order in which they came: a store
-            lists them in order of creation, so that a restart finds the same. A store that does not know the order of
-            what was created within a second has to be asked for what it does know.
+        find: Returns a cached trial; the ledger itself keeps only the values that it counts and compares.
+        order_of: Position of a trial among the others. The default is the order of arrival: a store lists trials in
+            order of creation, so that a restart finds the same order. A store that cannot order objects created within
+            a second must supply it.
     """
 
     def __init__(self, find: Callable[[Key], Trial | None], order_of: OrderOf | None = None) -> None:
@@ -223,10 +223,10 @@ class TrialLedger:
         self._lock = Lock()
 
     def apply(self, old: Trial | None, new: Trial | None) -> None:
-        """Take in one change: added (old is None), modified, or deleted (new is None)."""
+        """Apply one change: added (old is None), modified, or deleted (new is None)."""
         if old is not None and new is not None:
             before, after = old.metadata, new.metadata
-            if (  # nothing changed that is counted of a trial that has not ended, as when it is Created
+            if (  # no counted field of an active trial changed, as when it becomes Created
                 trial_state(old) is trial_state(new)
                 and trial_state(new) in ACTIVE
                 and before.labels == after.labels
@@ -254,7 +254,7 @@ class TrialLedger:
                 account.add(new, order)
 
     def counts(self, experiment: Key) -> TrialCounts:
-        """Return what the trials of an experiment add up to now."""
+        """Return the current counts of an experiment."""
         with self._lock:
             account = self._accounts.get(experiment)
             if account is None:
@@ -279,7 +279,7 @@ class TrialLedger:
             if best and account.pareto is not None:
                 counts = replace(counts, pareto=account.pareto.summary())
             lost = [] if not ELIGIBLE.isdisjoint(filled) else [n for state in LOST for n in counts.names.get(state, ())]
-        # Without the lock, which the cache takes under its own.
+        # Outside the lock, which the cache acquires under its own.
         if best:
             if counts.pareto is not None:
                 shown = self._shown(experiment.namespace, account, counts.pareto)
@@ -289,7 +289,7 @@ class TrialLedger:
         return replace(counts, lost=tuple(trial for trial in found if trial is not None)) if lost else counts
 
     def _shown(self, namespace: str, account: _Account, pareto: ParetoSummary) -> tuple[Trial, ...]:
-        """Return the trials that the summary of a set names, found once as long as it stays the same."""
+        """Return the trials that a set's summary names, looked up once per summary."""
         known = account.shown
         if known is None or known[0] is not pareto:
             found = (self._find(Key(namespace, name)) for name in pareto.names)
@@ -297,7 +297,7 @@ class TrialLedger:
         return known[1]
 
     def ended_and_active(self, experiment: Key) -> tuple[int, int]:
-        """Return how many trials of an experiment have ended and how many have not; cheaper than all counts."""
+        """Return the numbers of ended and active trials of an experiment; cheaper than `counts`."""
         with self._lock:
             account = self._accounts.get(experiment)
             if account is None:
@@ -309,7 +309,7 @@ class TrialLedger:
 
 
 def experiment_of(trial: Trial) -> Key:
-    """Return the experiment that a trial belongs to, by its label."""
+    """Return the experiment of a trial, by its label."""
     return Key(trial.metadata.namespace, trial.metadata.labels.get(EXPERIMENT_LABEL, ""))
 
 

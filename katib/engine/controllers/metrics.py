@@ -1,7 +1,7 @@
-"""What watchers read of either home: whether it works, and what Prometheus counts, under Katib's names.
+"""Health checks and Prometheus metrics of either home, under Katib's names.
 
-Counters follow the changes that the caches see, so a restarted controller counts on from zero and counts nothing that
-happened before it. Gauges are views of the caches.
+Counters follow the cache events, so a restarted controller starts at zero and ignores earlier changes. Gauges are views
+of the caches.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Page = Callable[[], tuple[int, str, bytes]]
 
 
 def check_page(checks: Callable[[], Mapping[str, bool]]) -> Page:
-    """Return a page that is 200 when all checks hold, else 503; it names each of them."""
+    """Return a page that is 200 if all checks hold, else 503; it lists every check."""
 
     def page() -> tuple[int, str, bytes]:
         results = checks()
@@ -43,7 +43,7 @@ class ControllerMetrics:
     """The counters of one controller.
 
     Attributes:
-        registry: What is served.
+        registry: The served registry.
     """
 
     def __init__(self) -> None:
@@ -59,11 +59,11 @@ class ControllerMetrics:
         }
 
     def follow(self, caches: Caches, unloaded: Callable[[], Iterable[Experiment]] = lambda: ()) -> None:
-        """Count what happens in these caches. Before they start, once for each set of caches.
+        """Count the events of these caches. Call it before they start, once for each set of caches.
 
         Args:
-            caches: What the controllers see.
-            unloaded: Returns the experiments that have ended and are not in the caches, nor are their trials.
+            caches: The caches of the controllers.
+            unloaded: Returns the ended experiments that are not in the caches, nor are their trials.
         """
         caches.experiments.add_handler(partial(_count, self._experiments))
         caches.trials.add_handler(partial(_count, self._trials))
@@ -73,7 +73,6 @@ class ControllerMetrics:
         self.registry.register(cast("Collector", gauges))
 
     def page(self) -> tuple[int, str, bytes]:
-        """Return the page that Prometheus reads."""
         from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
         return HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(self.registry)
@@ -89,7 +88,6 @@ _ENDS = {"succeeded": "Succeeded", "failed": "Failed", "metrics_unavailable": "M
 
 
 def _count(counters: Mapping[str, Counter], event: InformerEvent[Experiment] | InformerEvent[Trial]) -> None:
-    """Count a change of an object in the counters of its kind."""
     old, new = (event.old.status.conditions if event.old else ()), event.new.status.conditions if event.new else ()
     happened: list[str] = []
     if event.type is EventType.DELETED:
@@ -104,7 +102,7 @@ def _count(counters: Mapping[str, Counter], event: InformerEvent[Experiment] | I
 
 
 def _counts_of(experiment: Experiment) -> Mapping[str, int]:
-    """Return how many trials of an experiment that has ended are in each state."""
+    """Return the number of trials per state of an ended experiment."""
     status = experiment.status
     return {
         "Succeeded": status.trials_succeeded or 0,
@@ -116,19 +114,19 @@ def _counts_of(experiment: Experiment) -> Mapping[str, int]:
 
 
 class _States:
-    """How many objects are in each state, by namespace: a view of a cache."""
+    """Number of objects by state and namespace: a view of a cache."""
 
     def __init__(self) -> None:
         self._counts: StateCounts[tuple[str, str]] = StateCounts()
 
     def apply(self, old: Experiment | Trial | None, new: Experiment | Trial | None) -> None:
-        """Take one change."""
+        """Apply one change."""
         for obj, step in ((old, -1), (new, 1)):
             if obj is not None:
                 self._counts[obj.namespace, current_type(obj.status.conditions) or "Unknown"] += step
 
     def gauge(self, name: str, text: str, unloaded: Mapping[tuple[str, str], int]) -> GaugeMetricFamily:
-        """Return the counts of now, with those of objects that are in no cache."""
+        """Return the current counts, including objects in no cache."""
         from prometheus_client.core import GaugeMetricFamily
 
         family = GaugeMetricFamily(name, text, labels=("namespace", "status"))
@@ -139,7 +137,7 @@ class _States:
 
 
 class _Gauges:
-    """How many experiments and trials there are, by namespace and state. Fits `prometheus_client`'s Collector."""
+    """Number of experiments and trials by namespace and state. Implements `prometheus_client`'s Collector."""
 
     def __init__(self, unloaded: Callable[[], Iterable[Experiment]]) -> None:
         self.experiments = _States()
@@ -147,7 +145,7 @@ class _Gauges:
         self._unloaded = unloaded
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Return the counts of now."""
+        """Return the current counts."""
         experiments: StateCounts[tuple[str, str]] = StateCounts()
         trials: StateCounts[tuple[str, str]] = StateCounts()
         for experiment in self._unloaded():

@@ -1,7 +1,7 @@
-"""The trials of an experiment with several objectives that none beats in everything, kept current trial by trial.
+"""The Pareto set of an experiment with several objectives, kept current trial by trial.
 
-Law: what it says is what it would say of the same trials added in any order, so a restart changes nothing. A new trial
-is compared with the set alone; only when a trial of the set goes away are all of them looked at again.
+Law: the result does not depend on the order in which trials are added, so a restart changes nothing. A new trial is
+compared with the set alone; only the removal of a member compares all trials again.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from dataclasses import dataclass
 from katib.model.pareto import REFERENCE_TRIALS, Point, dominates, front, hypervolume, reference_point, spread
 
 SHOWN_TRIALS = 20
-"""How many trials of the set an Experiment names: as many as a person looks at. Their number is exact."""
+"""Maximum number of the set's trials that an Experiment names, enough for a person to read. Their number is exact."""
 
 _DIGITS = 9
-"""Sums in another order differ beyond; an Experiment is not rewritten for that."""
+"""Significant digits: sums in another order differ beyond, which must not rewrite an Experiment."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParetoSummary:
-    """What is known of the set.
+    """Summary of the set.
 
     Attributes:
-        names: Trials that show all of it, in the order of the first objective.
-        count: How many trials are in it.
-        hypervolume: What they cover together.
-        reference: Where that is measured from, as costs.
-        points: The costs of all of its trials.
+        names: Trials that represent the whole set, in the order of the first objective.
+        count: Number of trials in it.
+        hypervolume: Hypervolume of the set.
+        reference: Reference point of the hypervolume, as costs.
+        points: The costs of all its trials.
     """
 
     names: tuple[str, ...]
@@ -38,7 +38,7 @@ class ParetoSummary:
 
 
 class ParetoSet:
-    """The set, and all trials that could be in it. Not thread-safe."""
+    """The set and all candidate trials. Not thread-safe."""
 
     def __init__(self) -> None:
         self._trials: dict[str, tuple[int, Point]] = {}
@@ -49,11 +49,11 @@ class ParetoSet:
         self._summarized_of: _Basis | None = None
 
     def add(self, name: str, order: int, point: Point) -> None:
-        """Take a trial that was measured and satisfies the constraints.
+        """Add a measured trial that satisfies the constraints.
 
         Args:
-            name: Of the trial.
-            order: Where it stands among the others, by creation.
+            name: The trial's name.
+            order: Its position by creation.
             point: Its costs, one for each objective.
         """
         self._trials[name] = (order, point)
@@ -66,7 +66,7 @@ class ParetoSet:
         self._members[name] = point
 
     def remove(self, name: str) -> None:
-        """Forget a trial; one that is not known is fine."""
+        """Remove a trial; unknown names are ignored."""
         if name not in self._trials:
             return
         order, _ = self._trials.pop(name)
@@ -75,7 +75,7 @@ class ParetoSet:
             self._lost[name] = self._members.pop(name)
 
     def summary(self) -> ParetoSummary | None:
-        """Return what is known of the set; None while no trial was measured."""
+        """Return the summary of the set; None until a trial is measured."""
         if not self._trials:
             return None
         if self._lost:
@@ -91,7 +91,7 @@ class ParetoSet:
 
 
 _Basis = tuple[list[Point], dict[str, tuple[int, Point]]]
-"""What a summary follows from: the costs of the first trials; order and costs of the members."""
+"""Input of a summary: the costs of the first trials; order and costs of the members."""
 
 
 def _summarized(first: list[Point], members: dict[str, tuple[int, Point]]) -> ParetoSummary:

@@ -1,4 +1,4 @@
-"""What the controllers need from outside."""
+"""Interfaces that the controllers require."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TrialReport:
-    """What the log of a trial says of it.
+    """Summary of a trial's log.
 
     Attributes:
         observation: Its metrics; None without a reading of the objective.
-        refusal: Why reports of it were refused; empty when none was.
+        refusal: Why its reports were refused; empty if none was.
     """
 
     observation: Observation | None = None
@@ -41,15 +41,15 @@ class TrialReport:
 
 
 class SuggestionService(Protocol):
-    """A client of the services of one experiment. Calls return at once; the future holds the answer or a KatibError.
+    """A client of one experiment's services. Calls return at once; the future holds the answer or a KatibError.
 
     InvalidError: the service refused the experiment. UnavailableError: it did not answer in time, went away, or cannot
-    reach what it needs. Any other: it broke on the question.
+    reach a dependency. Any other: it failed on the question.
     """
 
     @property
     def reads_history(self) -> bool:
-        """Whether the suggestion service wants the trials; where it does not, they need not be gathered."""
+        """Whether the suggestion service needs the trials; if not, they are not collected."""
 
     def validate(self, experiment: Experiment) -> Future[None]:
         """Ask the suggestion service, and the early stopping service if any, whether they accept the experiment."""
@@ -71,46 +71,46 @@ class SuggestionService(Protocol):
         """Ask for the rules that the next trials start with."""
 
     def judges(self, experiment: Experiment) -> Future[bool]:
-        """Ask whether the early stopping service judges trials while they run; no where there is no such service."""
+        """Ask whether the early stopping service judges running trials; False if there is no such service."""
 
     def judge(self, experiment: Experiment, trials: Sequence[Trial]) -> Future[tuple[StopVerdict, ...] | None]:
-        """Ask which running trials should be stopped by what is known now; None where the service does not judge.
+        """Ask which running trials should be stopped by the current readings; None if the service does not judge.
 
         Args:
-            experiment: Whose they are.
+            experiment: The trials' experiment.
             trials: All trials whose curves count: running, succeeded, stopped early.
         """
 
 
 class ServiceDirectory(Protocol):
-    """Finds, and where needed starts, the services an experiment asks for."""
+    """Finds, and if needed starts, the services of an experiment."""
 
     def service_for(self, experiment: Experiment) -> SuggestionService | None:
-        """Return a client when the services are ready, None while they start (`on_change` tells when to ask again).
+        """Return a client if the services are ready, None while they start (`on_change` tells when to ask again).
 
         Raises:
             TerminalError: They cannot be started, with the cause.
         """
 
     def waiting_for(self, experiment: Experiment) -> str:
-        """Return what keeps the services from being ready that may pass, such as no room; empty where nothing does."""
+        """Return the transient cause that delays the services, such as missing capacity; empty if there is none."""
 
     def release(self, experiment: Experiment) -> None:
-        """Say that the experiment asks no more for now, so that idle services may stop. Releasing twice is fine."""
+        """Release the services of an experiment, so that idle ones may stop; idempotent."""
 
 
 Verdicts = dict[str, str]
-"""Why trials are to be stopped, by the trial's uid: for the Trial controller, which stores it. One thread adds to it
-while others read. Nothing is lost with this memory: a service that is asked again gives the same verdict."""
+"""Causes for stopping trials, by the trial's uid; the Trial controller stores them. One thread adds to it while others
+read. It may be lost: a service that is asked again gives the same verdict."""
 
 
 class GivenRules(Protocol):
-    """Evaluates the rules that trials were given when they were suggested, where no collector of ours does it."""
+    """Evaluates the rules that trials were given at suggestion time, if no built-in collector does."""
 
     def verdicts(self, trials: Sequence[Trial]) -> tuple[StopVerdict, ...]:
-        """Return which of the trials meet all their rules; it may wait for the observation log.
+        """Return the trials that meet all their rules; it may wait for the observation log.
 
-        What it remembers between two calls is a cache; trials that are not named any more are forgotten.
+        State kept between two calls is a cache; trials that are no longer passed are forgotten.
 
         Args:
             trials: All running trials with rules of one experiment.
@@ -121,22 +121,22 @@ class GivenRules(Protocol):
 
 
 class EventRecorder(Protocol):
-    """Keeps the notable moments of an object for `katib describe`. Never fails, may drop."""
+    """Records the events of an object for `katib describe`. Never fails, may drop events."""
 
     def record(self, obj: Resource, *, warning: bool, reason: str, message: str) -> None:
-        """Note that something happened to an object."""
+        """Record an event of an object."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodRefusal:
-    """Why a job gets no pod: what decides about new pods refuses it.
+    """Refusal of a job's pods by admission.
 
     Attributes:
-        message: Their words.
-        since: When they said so first.
+        message: Message of the refusal.
+        since: Time of the first refusal.
         is_final: Whether the same pod will be refused forever.
-        is_passing: Whether the same pod may be let in without anybody changing anything: others used up the quota, or
-            a webhook does not answer.
+        is_passing: Whether the same pod may be admitted later without a change: a quota is used up, or a webhook does
+            not answer.
     """
 
     message: str
@@ -147,11 +147,11 @@ class PodRefusal:
 
 @dataclass(frozen=True, slots=True)
 class UncollectedPod:
-    """A pod without a collector of metrics.
+    """A pod without a metrics collector.
 
     Attributes:
-        message: Which one, and why.
-        is_final: Whether nothing is done about it any more; otherwise it is about to be replaced.
+        message: The pod and the cause.
+        is_final: Whether it stays; otherwise it is about to be replaced.
     """
 
     message: str
@@ -160,22 +160,22 @@ class UncollectedPod:
 
 @dataclass(frozen=True, slots=True)
 class PodUpdate:
-    """What the pods of a trial say beyond what its job says. Parts of sentences; empty where there is nothing to tell.
+    """State of a trial's pods beyond the job's status. Texts are parts of sentences; empty means nothing to report.
 
     Attributes:
-        waiting: Why a pod does not get to run, such as an image that cannot be pulled.
-        is_trouble: Whether that is a fault, and not a matter of its turn.
-        runs: Whether any pod runs; None where none was seen.
-        place: On which nodes or cards, such as `on GPU 0`.
-        last_failure: How a container ended that failed last, such as out of memory.
-        restarts: How often containers of a pod of it were started again.
+        waiting: Why a pod does not run, such as an image that cannot be pulled.
+        is_trouble: Whether that is a fault, and not a matter of scheduling.
+        runs: Whether any pod runs; None if none was seen.
+        place: Its nodes or cards, such as `on GPU 0`.
+        last_failure: Last failure of a container, such as out of memory.
+        restarts: Number of container restarts in a pod.
         metrics_report: Why the collector found no objective metric.
-        collecting: Which collector may still store readings, or is not known to have ended.
-        incomplete: Why readings of a pod that ended well are not stored.
-        lost: The same of a pod that failed for nothing but its collector.
-        uncollected: A pod that runs, or ran, without a collector; None where all have one.
-        refusal: Why there is no pod at all; None where there is one, or it is not refused.
-        queued: Where the job waits, and why, while something that queues jobs has it suspended.
+        collecting: Collector that may still store readings, or is not known to have ended.
+        incomplete: Why readings of a pod that succeeded are not stored.
+        lost: The same for a pod that failed only because of its collector.
+        uncollected: A pod that runs, or ran, without a collector; None if all have one.
+        refusal: Why there is no pod at all; None if there is one, or it is not refused.
+        queued: Queue and cause of waiting, while a queue controller has the job suspended.
     """
 
     waiting: str = ""
@@ -197,13 +197,13 @@ NO_UPDATE = PodUpdate()
 
 
 class PodWatcher(Protocol):
-    """Follows the pods of trials, where there are any. Answers from memory."""
+    """Watches the pods of trials, if there are any. Answers from memory."""
 
     def update_of(self, trial: Trial) -> PodUpdate:
-        """Return what the pods of a trial say."""
+        """Return the state of a trial's pods."""
 
     def is_ending(self, trial: Trial) -> bool:
-        """Return whether programs of a job may still run, though it may be gone."""
+        """Return whether programs of a job may still run, though it may be deleted."""
 
     def has_queues(self) -> bool:
-        """Return whether jobs that name a queue are started by what queues them."""
+        """Return whether a queue controller starts the jobs that name a queue."""

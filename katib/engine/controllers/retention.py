@@ -1,9 +1,8 @@
-"""Removes logs of trials that are over, by age or by number.
+"""Removes logs of ended trials, by age or by number.
 
-A log goes whole, and in transactions of bounded size. The observation of its trial stays in the trial's status, so that
-nothing that was decided by it changes; what goes are the curve and what early stopping could have learnt of it. The log
-of an experiment's best trial stays as long as it is the best; with several objectives, those of the trials that its
-status names.
+A log is removed as a whole, in transactions of bounded size. The trial's observation stays in its status, so that no
+decision made by it changes; its curve is lost, also to early stopping. The log of an experiment's best trial stays
+while it is the best; with several objectives, so do those of the trials that its status names.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from katib.model.types import Experiment, ExperimentStatus, Trial
 PERIOD_SECONDS = 60.0
 
 COMPLAINT = "Old logs or checkpoints of trials not removed"
-"""Said before the reason, where a `katib.engine.runtime.periodic.PeriodicTasks` looks."""
+"""Start of the error message of `katib.engine.runtime.periodic.PeriodicTasks`; the cause follows."""
 
 
 def expired(trials: Iterable[Trial], best: frozenset[Key], policy: RetentionConfig, now: datetime) -> list[Trial]:
-    """Return the trials whose logs may go.
+    """Return the trials whose logs may be removed.
 
     Args:
-        trials: Of all experiments.
+        trials: Trials of all experiments.
         best: The best trials, whose logs stay.
-        policy: What is kept.
+        policy: The retention policy.
         now: The time.
     """
     ended: defaultdict[Key, list[tuple[datetime, str, Trial]]] = defaultdict(list)
@@ -53,14 +52,14 @@ def expired(trials: Iterable[Trial], best: frozenset[Key], policy: RetentionConf
 
 
 class Retention:
-    """Looks for logs that may go, and removes them. Used by one thread: of the only engine, or of the leader.
+    """Finds and removes expired logs. Used by one thread: of the only engine, or of the leader.
 
     Args:
-        experiments: All there are.
-        trials: All there are.
-        logs: Whose logs go.
-        policy: What is kept, as it is now.
-        clock: Tells the time.
+        experiments: Returns all experiments.
+        trials: Returns all trials.
+        logs: The logs.
+        policy: Returns the current policy.
+        clock: The clock.
     """
 
     def __init__(
@@ -76,13 +75,13 @@ class Retention:
         self._logs = logs
         self._policy = policy
         self._clock = clock
-        self._removed: set[str] = set()  # uids; after a restart, what is removed already is removed once more
+        self._removed: set[str] = set()  # uids; not stored, so a restart removes them once more
 
     def look(self) -> None:
-        """Remove what may go.
+        """Remove expired logs.
 
         Raises:
-            KatibError: The log cannot be reached; what is left goes the next time.
+            KatibError: The log cannot be reached; the next call removes the rest.
         """
         policy = self._policy()
         if policy == RetentionConfig():
@@ -101,7 +100,7 @@ class Retention:
 
 
 def best_names(status: ExperimentStatus) -> Iterator[str]:
-    """Yield the best trial of an experiment, and of several objectives those that the status names."""
+    """Yield an experiment's best trial and, with several objectives, those that its status names."""
     yield status.current_optimal_trial.best_trial_name
     if status.pareto_set is not None:
         yield from (trial.best_trial_name for trial in status.pareto_set.trials)

@@ -1,12 +1,12 @@
-"""Time in which programs of trials ran, measured on the monotonic clock.
+"""Run times of trials, measured on the monotonic clock.
 
 Laws:
 
-1. Only time that passes while a controller looks counts. A night without an engine, a step of the wall clock and a
-   machine that sleeps add nothing: the monotonic clock of Linux stands still meanwhile.
+1. Only time under observation of a controller counts. A night without an engine, a step of the wall clock and a
+   suspended machine add nothing: the monotonic clock of Linux stands still meanwhile.
 2. The time of an experiment is that in which at least one of its trials ran, so it is no sum, and outlives them.
-3. Statuses hold a time whenever a trial begins to wait, or ends. What passes between is kept by `totals`, which a home
-   may store beside them and give back as `earlier`. A home that does not, a cluster, goes on from `startTime`: pods run
+3. Statuses hold a time whenever a trial begins to wait, or ends. `totals` has the time in between, which a home may
+   store beside them and pass back as `earlier`. A home that does not, a cluster, counts from `startTime`: pods run
    there without a controller, too.
 """
 
@@ -25,7 +25,7 @@ from katib.model.types import Experiment, Trial, TrialState
 
 @dataclass(slots=True)
 class _Meter:
-    """Seconds up to the last look, and since when they go on; None while they do not."""
+    """Seconds up to the last change, and the start of the running interval; None while stopped."""
 
     seconds: float = 0.0
     since: float | None = None
@@ -36,7 +36,7 @@ class _Meter:
 
 @dataclass(slots=True)
 class _TrialMeter(_Meter):
-    """Of a trial; `created` is when its job was made, as long as it was seen neither to run nor to wait."""
+    """Meter of a trial; `created` is its job's creation time until it is first seen running or waiting."""
 
     key: Key = field(kw_only=True)
     owner: str = field(kw_only=True)
@@ -45,18 +45,18 @@ class _TrialMeter(_Meter):
 
 @dataclass(slots=True)
 class _ExperimentMeter(_Meter):
-    """Of an experiment; `is_read` says that what its status holds is counted, `running` names trials by uid."""
+    """Meter of an experiment; `is_read` tells that its status is included, `running` holds uids of trials."""
 
     is_read: bool = False
     running: set[str] = field(default_factory=set)
 
 
 class RunTimes:
-    """Measures trials and experiments. Safe to call from any thread.
+    """Measures trials and experiments. Thread-safe.
 
     Args:
-        clock: Time.
-        earlier: By uid, the seconds that were measured before this process, if they are stored beside the statuses.
+        clock: The clock.
+        earlier: Seconds measured before this process, by uid, if stored beside the statuses.
     """
 
     def __init__(self, clock: Clock, earlier: Mapping[str, float] | None = None) -> None:
@@ -68,19 +68,19 @@ class RunTimes:
         self._lock = Lock()
 
     def job_created(self, trial: Trial) -> None:
-        """Note that the job of a trial was created: if it runs at once, it has been running since."""
+        """Note that a trial's job was created: if it runs at once, it counts from here."""
         with self._lock:
             meter = self._meter_of(trial)
             if meter.since is None:
                 meter.created = self._clock.monotonic()
 
     def see(self, trial: Trial, *, runs: bool | None, late_seconds: float = 0.0) -> float | None:
-        """Note whether a trial runs; return how long it ran so far, None for one that ended before it was measured.
+        """Note whether a trial runs; return its run time so far, None if it ended before it was measured.
 
         Args:
             trial: The trial.
-            runs: None while that is not known yet of a new job.
-            late_seconds: How long ago it stopped running, if it did.
+            runs: None while unknown for a new job.
+            late_seconds: Time since it stopped running, if it did.
         """
         uid, now = trial.metadata.uid, self._clock.monotonic()
         with self._lock:
@@ -93,7 +93,7 @@ class RunTimes:
             return meter.read(now)
 
     def ended(self, trial: Trial, late_seconds: float = 0.0) -> float | None:
-        """Note that a trial does not run any more; return how long it ran, also if nothing saw it run."""
+        """Note that a trial no longer runs; return its run time, even if it was never seen running."""
         with self._lock:
             meter, now = self._trials.get(trial.metadata.uid), self._clock.monotonic()
             if meter is not None and meter.created is not None:
@@ -102,14 +102,14 @@ class RunTimes:
         return self.see(trial, runs=False, late_seconds=late_seconds)
 
     def of_trial(self, trial: Trial) -> float:
-        """Return how long a trial ran so far."""
+        """Return the run time of a trial so far."""
         with self._lock:
             if trial.metadata.uid in self._trials or trial_state(trial) is TrialState.RUNNING:
                 return self._meter_of(trial).read(self._clock.monotonic())
         return trial.status.run_seconds or 0.0
 
     def of_experiment(self, experiment: Experiment) -> float:
-        """Return how long at least one trial of an experiment ran so far."""
+        """Return the time in which at least one trial of an experiment ran."""
         uid = experiment.metadata.uid
         with self._lock:
             meter = self._experiments.setdefault(uid, _ExperimentMeter())
@@ -123,7 +123,7 @@ class RunTimes:
         return trial.metadata.uid in self._trials
 
     def add(self, trial: Trial, seconds: float) -> None:
-        """Add time in which a trial ran that was not measured, because no engine was there; once per experiment."""
+        """Add run time of a trial that was not measured because no engine was running; once per experiment."""
         with self._lock:
             meter = self._meter_of(trial)
             meter.seconds += seconds
@@ -132,24 +132,24 @@ class RunTimes:
                 experiment.seconds += seconds
 
     def forget(self, trial: Trial) -> None:
-        """Forget a trial that has ended, or is gone."""
+        """Forget an ended or deleted trial."""
         uid, now = trial.metadata.uid, self._clock.monotonic()
         with self._lock:
             if (meter := self._trials.pop(uid, None)) is not None:
                 self._turn(uid, meter, now, now, 0.0, runs=False)
 
     def forget_experiment(self, uid: str) -> None:
-        """Forget an experiment that is gone."""
+        """Forget a deleted experiment."""
         with self._lock:
             self._experiments.pop(uid, None)
 
     def keep(self, uids: Collection[str]) -> None:
-        """Forget what was measured earlier of anything else than these: it has ended, or is gone."""
+        """Forget earlier times of all other uids, which have ended or are deleted."""
         with self._lock:
             self._earlier = {uid: seconds for uid, seconds in self._earlier.items() if uid in uids}
 
     def totals(self) -> dict[str, float]:
-        """Return the seconds of all trials and experiments that are measured, by uid."""
+        """Return the seconds of all measured trials and experiments, by uid."""
         now = self._clock.monotonic()
         with self._lock:
             trials = {uid: meter.read(now) for uid, meter in self._trials.items()}
@@ -157,7 +157,7 @@ class RunTimes:
             return {**self._earlier, **trials, **read}
 
     def running(self) -> list[Key]:
-        """Return the keys of the trials that run."""
+        """Return the keys of the running trials."""
         with self._lock:
             return [meter.key for meter in self._trials.values() if meter.since is not None]
 
@@ -173,7 +173,7 @@ class RunTimes:
         return meter
 
     def _turn(self, uid: str, meter: _TrialMeter, began: float, now: float, late_seconds: float, *, runs: bool) -> None:
-        """Let the time of a trial, and with it that of its experiment, go on or stop."""
+        """Start or stop the meters of a trial and of its experiment."""
         if (meter.since is not None) is runs:
             return
         experiment = self._experiments.setdefault(meter.owner, _ExperimentMeter())

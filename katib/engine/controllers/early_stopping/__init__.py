@@ -1,1 +1,1 @@
-"""Early stopping of running trials: asks the experiment's service about them, and has the Trial controller end them."""
+"""Early stopping of running trials: asks the experiment's service and has the Trial controller end them."""

@@ -1,10 +1,9 @@
-"""When to ask about the running trials of an experiment, and whom. Pure: no I/O, no clock.
+"""Schedule of questions about an experiment's running trials. Pure: no I/O, no clock.
 
-Theory of operation: one question is under way at a time, and the next one follows a moment after its answer. What is
-asked needs no memory: a service judges by all that is known, so a question that got lost, or a controller that was
-started again, changes nothing. A service that does not judge (Katib's own) gave the trials rules when they were
-suggested; then only those rules are looked at that no collector evaluates, and the service is asked again now and then,
-for it may be replaced.
+Theory of operation: one question is under way at a time, and the next one follows a moment after its answer. A question
+needs no memory: a service judges by all readings so far, so a lost question or a restarted controller changes nothing.
+A service that does not judge (Katib's own) gave the trials rules when they were suggested; then only rules that no
+collector evaluates are checked, and the service is asked again now and then, since it may be replaced.
 """
 
 from __future__ import annotations
@@ -20,42 +19,42 @@ from katib.model.trials import trial_state
 from katib.model.types import CollectorKind, Experiment, ExperimentCondition, Suggestion, Trial, TrialState
 
 LOOK_SECONDS = 0.3
-"""From an answer to the next question: a hopeless trial is to be stopped within a second of the reading."""
+"""From an answer to the next question: a hopeless trial should be stopped within a second of the reading."""
 
 QUICK_SECONDS = 0.02
-"""The same where new readings are known to be stored, so that no question is put for nothing."""
+"""The same if new readings are known to be stored, so that no question is asked for nothing."""
 
 LONGEST_LOOK_SECONDS = 5.0
 SHARE = 5
-"""A question that takes long, as one about thousands of trials may, waits so many times as long for the next one."""
+"""Pause after a slow question, such as one about thousands of trials, as a multiple of its duration."""
 
 SERVICE_SECONDS = 1.0
-"""How often to look whether a service is ready."""
+"""How often to check whether a service is ready."""
 
 RECHECK_SECONDS = 60.0
-"""How often to ask a service that does not judge whether it does by now."""
+"""How often to ask a service that does not judge whether it does now."""
 
 FAILURES_TO_TELL = 3
-"""From how many failures in a row on the user should know: one may be a restart."""
+"""Consecutive failures before the user is told: one may be a restart."""
 
 BACKOFF = Backoff(0.3, 15.0)
 
 _UNCOLLECTED = frozenset({CollectorKind.PUSH, CollectorKind.CUSTOM})
-"""Kinds of trials whose readings pass through no collector of ours, which would evaluate their rules."""
+"""Collectors whose readings bypass our own, which would evaluate the rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """How far the questions about one experiment are. Times are of the monotonic clock.
+    """State of the questions about one experiment. Times are of the monotonic clock.
 
     Attributes:
-        uid: Of the experiment.
-        asks_service: Whether the service is to be asked; otherwise the trials' rules are looked at.
-        failures: Questions in a row without an answer.
-        asked_at: When the last question was put.
-        next_at: From when on the next one may be.
-        quick_at: The same for a question about readings that were stored since.
-        readings: How many batches of readings were known to be stored at the last question.
+        uid: Uid of the experiment.
+        asks_service: Whether to ask the service; otherwise the trials' rules are evaluated.
+        failures: Consecutive questions without an answer.
+        asked_at: Time of the last question.
+        next_at: Earliest time of the next one.
+        quick_at: The same for a question about readings stored since.
+        readings: Number of stored batches of readings at the last question.
         recheck_at: When to ask a service again that does not judge.
     """
 
@@ -70,7 +69,7 @@ class Asking:
 
 
 def is_watched(experiment: Experiment, suggestion: Suggestion | None) -> bool:
-    """Return whether trials of an experiment may be stopped early now: it goes on, and so does its service."""
+    """Return whether trials may be stopped early now: the experiment continues, and its service is open."""
     conditions = experiment.status.conditions
     return (
         experiment.spec.early_stopping is not None
@@ -83,7 +82,7 @@ def is_watched(experiment: Experiment, suggestion: Suggestion | None) -> bool:
 
 
 def stoppable(trials: Iterable[Trial]) -> tuple[Trial, ...]:
-    """Return the trials that run and are not being stopped already."""
+    """Return the running trials that are not already being stopped."""
     return tuple(trial for trial in trials if trial_state(trial) is TrialState.RUNNING and not is_stopping(trial))
 
 
@@ -97,12 +96,12 @@ def with_own_rules(trials: Iterable[Trial]) -> tuple[Trial, ...]:
 
 
 def due_at(asking: Asking, readings: int) -> float:
-    """Return when the next question may be put, at once where more readings are stored than at the last one."""
+    """Return the earliest time of the next question; sooner if readings were stored since the last one."""
     return asking.quick_at if readings != asking.readings else asking.next_at
 
 
 def before_question(asking: Asking, moment: float, readings: int) -> Asking:
-    """Return the state in which a question is put: when it is due, a service that did not judge is asked again."""
+    """Return the state for the next question; if due, a service that did not judge is asked again."""
     asks_service = asking.asks_service or moment >= asking.recheck_at
     return replace(asking, asked_at=moment, readings=readings, asks_service=asks_service)
 
@@ -115,14 +114,14 @@ def after_answer(asking: Asking, moment: float) -> Asking:
 
 
 def after_refusal(asking: Asking, moment: float) -> Asking:
-    """Return the state once a service has said that it does not judge."""
+    """Return the state after the answer of a service that does not judge."""
     return replace(
         asking, asks_service=False, failures=0, next_at=moment, quick_at=moment, recheck_at=moment + RECHECK_SECONDS
     )
 
 
 def after_failure(asking: Asking, moment: float) -> Asking:
-    """Return the state after a question without an answer."""
+    """Return the state after a failed question."""
     failures = asking.failures + 1
     next_at = moment + BACKOFF.pause_seconds(failures)
     return replace(asking, failures=failures, next_at=next_at, quick_at=next_at)

@@ -1,4 +1,4 @@
-"""Reconciles the early stopping of an experiment: asks about its running trials, again and again, and never waits."""
+"""Reconciles the early stopping of an experiment: asks about its running trials repeatedly, without waiting."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from katib.errors import KatibError, TerminalError
 from katib.model.types import Experiment, Trial
 
 _THREADS = 4
-"""For questions that take their time before they are put: long histories, and rules that need the observation log."""
+"""Threads for questions with slow preparation: long histories, and rules that need the observation log."""
 
 Purpose = Literal["service", "rules"]
 
@@ -36,14 +36,14 @@ class EarlyStoppingReconciler:
     """Asks about the running trials of one experiment at a time.
 
     Args:
-        caches: What is known of experiments, their trials, and their Suggestions: a closed one has no service any more.
+        caches: Experiments, their trials, and their Suggestions: a closed Suggestion has no service any more.
         services: Finds the service of an experiment.
-        given_rules: Evaluates rules that trials were given, where no collector does; None: they are not evaluated.
-        verdicts: Where the verdicts are noted.
-        events: Records when a service fails again and again.
-        clock: Time.
-        wake: Has the early stopping of an experiment looked at again.
-        wake_trial: Has the Trial controller look at a trial.
+        given_rules: Evaluates the trials' own rules if no collector does; None disables that.
+        verdicts: Receives the verdicts.
+        events: Records repeated failures of a service.
+        clock: The clock.
+        wake: Enqueues the early stopping of an experiment.
+        wake_trial: Enqueues a trial.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class EarlyStoppingReconciler:
         self._events = events
         self._clock = clock
         self._wake_trial = wake_trial
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="early-stopping")  # without threads until used
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="early-stopping")  # no threads until used
         self._calls: PendingCalls[Purpose] = PendingCalls(wake)
         self._states: dict[Key, Asking] = {}
 
     def reconcile(self, key: Key) -> ReconcileResult:
-        """Take the answer to the last question about an experiment, and put the next one when it is due."""
+        """Handle the answer to the last question about an experiment, and ask the next one if due."""
         experiment = self._caches.experiments.get(key)
         if experiment is None or not is_watched(experiment, self._caches.suggestions.get(key)):
             self._states.pop(key, None)
@@ -82,7 +82,7 @@ class EarlyStoppingReconciler:
         asking = self._states[key] = self._after_call(key, experiment, asking)
         running = stoppable(self._caches.active_trials(key))
         if not running or self._calls.find(key) is not None:
-            return DONE  # a trial, or the answer, wakes us
+            return DONE  # a trial or the answer enqueues it again
         wait = plan.due_at(asking, self._caches.stored_readings[key]) - self._clock.monotonic()
         return ReconcileResult(wait) if wait > 0 else self._ask(key, experiment, asking, running)
 
@@ -100,7 +100,7 @@ class EarlyStoppingReconciler:
         try:
             service = self._services.service_for(experiment)
         except TerminalError:
-            service = None  # the Suggestion controller says so
+            service = None  # the Suggestion controller reports it
         if service is None:
             return ReconcileResult(plan.SERVICE_SECONDS)
         self._calls.ask(key, "service", lambda: self._judgment(key, experiment, service))
@@ -115,7 +115,7 @@ class EarlyStoppingReconciler:
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def _after_call(self, key: Key, experiment: Experiment, asking: Asking) -> Asking:
-        """Return the state after the call that is over; as it is while none is."""
+        """Return the state after a completed call; unchanged if there is none."""
         call = self._calls.find(key)
         if call is None or not call.is_done:
             return asking

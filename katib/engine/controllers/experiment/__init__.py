@@ -1,1 +1,1 @@
-"""The Experiment controller: how many trials there should be, which is best, and when it is over."""
+"""The Experiment controller: the number of trials, the best one, and completion."""

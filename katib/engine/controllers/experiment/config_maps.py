@@ -1,7 +1,7 @@
-"""ConfigMaps with trial templates, without a request for each look.
+"""ConfigMaps with trial templates, without a request for each lookup.
 
-Those that the installation offers come from a watch (on one machine, all do). Any other is read when it is needed and
-kept for a while: to watch the ConfigMaps of all namespaces would be a right to see all of them, for the sake of few.
+ConfigMaps offered by the installation come from a watch (on one machine, all do). Any other is read on demand and
+cached for a while: watching the ConfigMaps of all namespaces would need the right to read all of them.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from katib.engine.runtime.objects import Key, Object, ObjectStore
 from katib.errors import NotFoundError
 
 KEPT_SECONDS = 60.0
-"""How old a ConfigMap without a watch may be: trials of one experiment should not differ anyway."""
+"""Maximum age of an unwatched ConfigMap: trials of one experiment should not differ anyway."""
 
 MISSING_SECONDS = 5.0
-"""How often to look for one that is not there: an experiment waits for it."""
+"""How often to look for a missing ConfigMap that an experiment waits for."""
 
 
 class TemplateConfigMaps:
     """Finds ConfigMaps. Thread-safe.
 
     Args:
-        store: Asked for those that are not watched.
-        watched: Those that are, as far as it has them; it may still be catching up, or lack the right to.
-        clock: Measures how old a reading is.
-        shipped: Finds those that come with the installation where the store has none of that name.
+        store: Read for unwatched ConfigMaps.
+        watched: Informer of the watched ones; it may not have synced, or lack access.
+        clock: Measures the age of a reading.
+        shipped: Finds ConfigMaps of the installation if the store has none of that name.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class TemplateConfigMaps:
         self._read: dict[Key, tuple[float, Object | None]] = {}
 
     def find(self, key: Key) -> Object | None:
-        """Return a ConfigMap, None when there is none.
+        """Return a ConfigMap, None if there is none.
 
         Raises:
             UnavailableError, ForbiddenError: It cannot be read now.
@@ -66,7 +66,7 @@ class TemplateConfigMaps:
         return found
 
     def forget(self, key: Key) -> None:
-        """Read a ConfigMap again when it is next needed, because it has changed."""
+        """Invalidate a changed ConfigMap."""
         with self._lock:
             self._read.pop(key, None)
 

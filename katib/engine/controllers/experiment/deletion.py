@@ -1,7 +1,7 @@
-"""Letting a deleted experiment go: its trials first, then itself.
+"""Deletion of an experiment: its trials first, then itself.
 
-An experiment that is gone has left nothing behind that waits for a controller: anyone who waits for its deletion, such
-as `kubectl delete`, may take the controller away next.
+A deleted experiment leaves nothing behind that needs a controller: a client that waits for its deletion, such as
+`kubectl delete`, may remove the controller next.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from katib.model.names import EXPERIMENT_FINALIZER, EXPERIMENT_LABEL
 from katib.model.types import Experiment, Trial
 
 ORPHAN_FINALIZER = "orphan"
-"""On an object whose children are to stay: Kubernetes takes their owner from them, and then this off the object."""
+"""Finalizer of an object whose children are to stay: Kubernetes removes their owner reference, then this finalizer."""
 
 BATCH = 100
 """How many trials are deleted before the worker turns to other experiments."""
 
 LOOK_AGAIN_SECONDS = 5.0
-"""When all trials were deleted and some are left, how soon each of them is looked at again."""
+"""How soon to check again after all trials were deleted and some remain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class DeletionPlan:
 
     Attributes:
         delete_trials: Trials to delete now.
-        is_last: Whether nothing of the experiment is left but itself.
+        is_last: Whether only the experiment itself remains.
     """
 
     delete_trials: tuple[Trial, ...] = ()
@@ -43,11 +43,11 @@ class DeletionPlan:
 
 
 def plan_deletion(experiment: Experiment, trials: Iterable[Trial]) -> DeletionPlan:
-    """Return the next step for an experiment that is being deleted, given the trials that bear its name."""
+    """Return the next step for an experiment that is being deleted, given the trials labelled with its name."""
     if ORPHAN_FINALIZER in experiment.metadata.finalizers:
         return DeletionPlan()
     is_last, waiting = True, []
-    for trial in trials:  # of thousands no more are looked at than needed
+    for trial in trials:  # stops at BATCH: there may be thousands
         if is_owned_by(trial, experiment):
             is_last = False
             if trial.metadata.deletion_timestamp is None:
@@ -58,12 +58,12 @@ def plan_deletion(experiment: Experiment, trials: Iterable[Trial]) -> DeletionPl
 
 
 class ExperimentDeletion:
-    """Carries out the deletion of experiments, one at a time for each of them.
+    """Deletes experiments, one reconcile at a time for each of them.
 
     Args:
-        store: Where objects are.
-        caches: What is known of them.
-        clock: Where waiting is measured.
+        store: The object store.
+        caches: The informers.
+        clock: Measures waiting.
     """
 
     def __init__(self, store: ObjectStore, caches: Caches, clock: Clock) -> None:
@@ -73,7 +73,7 @@ class ExperimentDeletion:
         self._complete_at: dict[str, float] = {}
 
     def let_go(self, experiment: Experiment) -> ReconcileResult:
-        """Delete the experiment's trials, and let it go once they are gone. The end of each of them asks again."""
+        """Delete the experiment's trials, then remove its finalizer. The end of each trial enqueues it again."""
         if EXPERIMENT_FINALIZER not in experiment.metadata.finalizers:
             return DONE
         trials = self._caches.trials_of(key_of(experiment))
@@ -92,7 +92,7 @@ class ExperimentDeletion:
         return DONE
 
     def _delete_trial(self, experiment: Experiment, trial: Trial) -> None:
-        """Delete a trial that is still the experiment's: of one that is to stay, the cache may be behind."""
+        """Delete a trial if it still belongs to the experiment: the cache may not show that it was orphaned."""
         owners = self._store.get(TRIAL, key_of(trial))["metadata"].get("ownerReferences") or ()
         if any(owner["uid"] == experiment.metadata.uid for owner in owners):
             self._store.delete(TRIAL, key_of(trial), uid=trial.metadata.uid)
@@ -104,7 +104,7 @@ class ExperimentDeletion:
         return ReconcileResult(LOOK_AGAIN_SECONDS)
 
     def _only_waits(self, experiment: Experiment, trials: Iterable[Trial]) -> bool:
-        """Return whether all trials were deleted a moment ago and one is left: of thousands, each end asks this."""
+        """Return whether all trials were deleted a moment ago and one remains; cheap, as each trial's end calls it."""
         complete_at = self._complete_at.get(experiment.metadata.uid, float("-inf"))
         if self._clock.monotonic() - complete_at >= LOOK_AGAIN_SECONDS:
             return False

@@ -1,17 +1,17 @@
-"""What to do about an experiment, decided from what is observed. Pure: no I/O, no clock.
+"""Plan of an experiment's next step from the observed state. Pure: no I/O, no clock.
 
-Theory of operation. An experiment is Created, then Running while trials exist, then Succeeded or Failed, once and for
-all unless its budget is raised. While it runs, there are three kinds of work under way: *active* trials, *waiting*
+Theory of operation. An experiment is Created, then Running while trials exist, then Succeeded or Failed, for good
+unless its budget is raised. While it runs, there are three kinds of work under way: *active* trials, *waiting*
 assignments that a suggestion service gave and no trial took yet, and *outstanding* requests without an answer. Their
 sum, without the trials that users have paused, never exceeds the parallelism, and with the completed trials never the
 budget, so the number of trials is exact.
 
-The order of writes makes every crash harmless: trials are named by the assignment they come from, so creating one twice
-is a conflict; a request is a total, not an increment, so raising it twice is one request.
+The order of writes makes every crash harmless: trials are named by their assignment, so creating one twice is a
+conflict; a request is a total, not an increment, so raising it twice is one request.
 
-Where callers evaluate the trials, the request of a caller makes its trial from a waiting assignment; here is decided
-how many of these there are. One more limit holds then: no more than callers have asked for, which is a total, too. Only
-where an assignment would know no more for being made later, some are kept ahead, whatever the parallelism.
+If callers evaluate the trials, a caller's request makes its trial from a waiting assignment; the plan decides how many
+assignments there are. One more limit holds then: no more than callers have asked for, which is a total, too. Only if
+later assignments would know no more are some kept ahead, whatever the parallelism.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ _INTERRUPTED_MESSAGE = "Experiment is interrupted: none of its trials runs until
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why no trial can be made of an experiment.
+    """Why an experiment's trials cannot be made.
 
     Attributes:
         cause: A sentence.
@@ -105,7 +105,7 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How an experiment ends."""
+    """Final condition of an experiment."""
 
     type: ExperimentCondition
     reason: str
@@ -114,20 +114,20 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentPlan:
-    """What to write, in this order.
+    """Writes to make, in this order.
 
     Attributes:
         create_trials: Assignments that become trials now.
         requests: New total of the Suggestion's requests; None leaves it.
-        create_suggestion: Whether the Suggestion has to be created, with `requests`.
+        create_suggestion: Whether to create the Suggestion, with `requests`.
         stop_trials: Trials to kill because the experiment is over.
         cut_trials: Trials to stop early: their readings count.
         cut_cause: Cause of that.
-        resume_trials: Trials that were stopped so and that continue.
-        close_suggestion: Whether the Suggestion is to be marked Succeeded, so that its service may stop.
-        restart_suggestion: Whether the Suggestion is to be opened again.
-        again_after_seconds: When to look again although nothing changes.
-        status: The new status; the very same object when nothing changed.
+        resume_trials: Trials stopped that way that continue.
+        close_suggestion: Whether to mark the Suggestion Succeeded, so that its service may stop.
+        restart_suggestion: Whether to reopen the Suggestion.
+        again_after_seconds: When to reconcile again although nothing changes.
+        status: The new status; the very same object if nothing changed.
     """
 
     status: ExperimentStatus
@@ -145,14 +145,14 @@ class ExperimentPlan:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The world as the controller sees it.
+    """The observed state.
 
     Attributes:
         waiting: Assignments of the Suggestion that no trial has taken.
-        obstacle: Why no trial can be made of the experiment; None when they can.
+        obstacle: Why no trial can be made; None if they can.
         is_interrupted: Whether the experiment is not for this engine.
-        is_summary_due: Whether the counts of trials are written even where nothing else is.
-        run_seconds: For how long at least one trial ran.
+        is_summary_due: Whether the trial counts are written even if nothing else is.
+        run_seconds: Time in which at least one trial ran.
         parts: Additions of features.
     """
 
@@ -206,7 +206,7 @@ def _under_way(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
     if seen.obstacle is not None and seen.obstacle.may_pass:
         return ExperimentPlan(status=_waiting(status, seen, TEMPLATE_MISSING, seen.obstacle.cause))
     suggestion = seen.suggestion
-    if suggestion is not None and suggestion.spec.requests > suggestion.status.suggestion_count:  # some are wanted
+    if suggestion is not None and suggestion.spec.requests > suggestion.status.suggestion_count:  # some are outstanding
         away = unavailable_cause(suggestion.status.conditions)
         if away:
             message = f"Experiment waits for its algorithm: {away}"
@@ -249,7 +249,7 @@ _SUMMARY_FIELDS = {
 
 
 def optimal_trial(best: Trial | None) -> OptimalTrial:
-    """Return what an experiment's status says of its best trial."""
+    """Return the best trial as an experiment's status shows it."""
     if best is None:
         return OptimalTrial()
     return OptimalTrial(
@@ -260,7 +260,7 @@ def optimal_trial(best: Trial | None) -> OptimalTrial:
 
 
 def _pareto_set(seen: Observed) -> ParetoSet | None:
-    """Return what an experiment's status says of the trials that none beats in everything."""
+    """Return the Pareto set as an experiment's status shows it."""
     objective, pareto = seen.experiment.spec.objective, seen.counts.pareto
     if objective is None or pareto is None:
         return None
@@ -274,7 +274,7 @@ def _pareto_set(seen: Observed) -> ParetoSet | None:
 
 
 def _running(status: ExperimentStatus, seen: Observed) -> ExperimentStatus:
-    """Say that trials run, where there are any, and take back what `_waiting` said."""
+    """Set Running if there are trials, and undo `_waiting`."""
     conditions, type_ = status.conditions, ExperimentCondition.RUNNING
     old = find_condition(conditions, type_)
     if old is not None and old.reason in _WAITS:
@@ -285,14 +285,14 @@ def _running(status: ExperimentStatus, seen: Observed) -> ExperimentStatus:
 
 
 def _waiting(status: ExperimentStatus, seen: Observed, reason: str, message: str) -> ExperimentStatus:
-    """Say what the next trials wait for; those that run go on."""
+    """Set why the next trials wait; running ones continue."""
     type_, runs = ExperimentCondition.RUNNING, len(seen.counts.active) > seen.counts.held
     conditions = set_condition(status.conditions, type_, reason, message, seen.now, holds=runs, restates=True)
     return structs.replace(status, conditions=conditions)
 
 
 def interrupted(status: ExperimentStatus, experiment: Experiment, now: datetime) -> ExperimentStatus:
-    """Return the status of an unfinished experiment none of whose trials runs."""
+    """Return the status of an unfinished experiment without running trials."""
     told = EXPERIMENT_INTERRUPTED, _INTERRUPTED_MESSAGE
     reason, message = (EXPERIMENT_STOPPED, _STOPPED_MESSAGE) if is_stopped(experiment) else told
     type_ = ExperimentCondition.RUNNING
@@ -309,7 +309,7 @@ def is_stopped(experiment: Experiment) -> bool:
 
 
 def _ending(seen: Observed) -> Ending | None:
-    """Return how the experiment ends now; the first rule that holds wins, None when it goes on."""
+    """Return the ending that is due; the first rule that holds wins, None if the experiment continues."""
     spec, counts = seen.experiment.spec, seen.counts
     if _goal_is_reached(seen):
         return _succeeded(GOAL_REACHED, "Objective goal has reached")
@@ -334,7 +334,7 @@ def _ended_by_feature(seen: Observed) -> Ending | None:
 
 
 def _first_failures(seen: Observed) -> str:
-    """Return that the first trials all failed alike, and why, since the others would fail as they did; empty if not."""
+    """Return the common cause if the first trials all failed alike, so that the others would, too; empty if not."""
     annotation = seen.experiment.metadata.annotations.get(FIRST_FAILURES_ANNOTATION, "")
     limit = int(annotation) if annotation.isascii() and annotation.isdigit() else FIRST_FAILURES
     lost = seen.counts.lost
@@ -344,7 +344,7 @@ def _first_failures(seen: Observed) -> str:
 
 
 def _likeness(trial: Trial) -> tuple[TrialState, str]:
-    """Return what is equal of trials that failed alike: their numbers may differ, and what a last line quotes."""
+    """Return the part of a failure to compare: numbers and quoted text may differ."""
     state = trial_state(trial)
     return state, "" if state is TrialState.METRICS_UNAVAILABLE else _DIFFERENT.sub("#", _cause_of(trial))
 
@@ -359,7 +359,7 @@ def _cause_of(trial: Trial) -> str:
 
 
 def _without_value(seen: Observed) -> Ending | None:
-    """Return the end of an experiment none of whose trials brought a value, although it has an objective."""
+    """Return the ending of an experiment that has an objective and no trial with a value."""
     objective, counts = seen.experiment.spec.objective, seen.counts
     ended = counts.count(*LOST, *ELIGIBLE)
     if (
@@ -385,7 +385,7 @@ def _is_measured(experiment: Experiment) -> bool:
 
 
 def _goal_is_reached(seen: Observed) -> bool:
-    """Return whether one trial reaches all goals. If any does, then one that none beats in everything does, too."""
+    """Return whether one trial reaches all goals. If any does, then a member of the Pareto set does, too."""
     objective, best, pareto = seen.experiment.spec.objective, seen.counts.best, seen.counts.pareto
     if objective is None or best is None or (objective.goal is None and not objective.objectives):
         return False
@@ -394,7 +394,7 @@ def _goal_is_reached(seen: Observed) -> bool:
 
 
 def _dead_end(seen: Observed) -> Ending | None:
-    """Return why nothing more can be started, once nothing runs any more: what runs may still bring the best trial."""
+    """Return the ending if nothing more can start and nothing runs: a running trial may still be the best."""
     if seen.obstacle is not None and not seen.obstacle.may_pass:
         return _failed(seen.obstacle.cause)
     if seen.suggestion is None:
@@ -461,7 +461,7 @@ def _go_on(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
     if seen.obstacle is not None or is_chosen(seen.experiment):
         return ExperimentPlan(status=status)
     spec = seen.experiment.spec
-    parallel = max(spec.parallel_trial_count or 1, 1)  # no webhook may have seen the last edit
+    parallel = max(spec.parallel_trial_count or 1, 1)  # the last edit may have bypassed the webhook
     slots = max(parallel - len(seen.counts.active) + seen.counts.paused, 0)
     resume = tuple(name for part in seen.parts for name in part.resumable)[:slots]
     slots -= len(resume)
@@ -493,7 +493,7 @@ def _go_on(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
 
 
 def _missing_ahead(missing: int, ahead: int, waiting: int, suggestion: Suggestion | None) -> int:
-    """Return how many assignments to request where some are kept ahead: half of them at once, and not one by one."""
+    """Return how many assignments to request if some are kept ahead: half of them at once, not one by one."""
     if suggestion is None:
         return missing
     outstanding = max(suggestion.spec.requests - suggestion.status.suggestion_count, 0)

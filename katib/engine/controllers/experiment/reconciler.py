@@ -1,4 +1,4 @@
-"""Reconciles an Experiment: asks for as many assignments as there is room for, and makes trials of them."""
+"""Reconciles an Experiment: requests as many assignments as there is room for, and makes trials of them."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ _DELETION: Final[Loadable[type[ExperimentDeletion]]] = Loadable(
 )
 
 ExperimentCheck = Callable[[Experiment], Sequence[FieldError]]
-"""Returns what is wrong with an experiment that was just created."""
+"""Returns the errors of an experiment that was just created."""
 
 
 def accept_all(_experiment: Experiment) -> Sequence[FieldError]:
-    """Find nothing wrong: for a home that stores no experiment without checking it."""
+    """Accept any experiment: for a home that validates before storing."""
     return ()
 
 
@@ -79,14 +79,14 @@ class ExperimentReconciler:
     """Moves one experiment at a time towards its end.
 
     Args:
-        store: Where objects are.
-        caches: What is known of them.
+        store: The object store.
+        caches: The informers.
         config_maps: Finds trial templates.
-        events: Records notable moments.
-        clock: Time.
+        events: Recorder of events.
+        clock: The clock.
         settings: Times and limits.
-        check: Returns what is wrong with an experiment that nothing has checked before it was stored.
-        times: Measures how long trials run.
+        check: Validates an experiment that was stored without validation.
+        times: Measures the run times of trials.
         is_interrupted: Returns whether an experiment is not for this engine.
     """
 
@@ -124,7 +124,7 @@ class ExperimentReconciler:
         experiment = self._experiments.get(key)
         if experiment is None or self._fresh.is_stale(experiment):
             return DONE
-        with suppress(NotFoundError):  # it went away meanwhile; the event of that is on its way
+        with suppress(NotFoundError):  # deleted meanwhile; the event follows
             if experiment.metadata.deletion_timestamp is not None:
                 return self._let_go(experiment)
             if EXPERIMENT_FINALIZER not in experiment.metadata.finalizers:
@@ -152,7 +152,7 @@ class ExperimentReconciler:
             parts = self._tallies.parts(key, experiment, self._progress_of(experiment))
             waiting = waiting_assignments(suggestion, TakenNames(self._trials, key.namespace))
         if not counts.owners <= {experiment.metadata.uid}:
-            return DONE  # trials of a deleted experiment of this name are still going; the end of the last wakes us
+            return DONE  # trials of a deleted experiment of this name remain; the end of the last enqueues this one
         written_at = self._written_at.get(experiment.metadata.uid, -math.inf)
         seconds_to_summary = written_at + self._settings.summary_interval_seconds - self._clock.monotonic()
         seen = Observed(
@@ -182,7 +182,7 @@ class ExperimentReconciler:
             if last not in experiment.status.conditions:
                 warning = last.type == "Failed" or last.reason in (SERVICE_UNAVAILABLE, TEMPLATE_MISSING)
                 self._events.record(experiment, warning=warning, reason=last.reason, message=last.message)
-        elif seconds_to_summary > 0:  # counts alone are written only so often, since nothing is decided by them
+        elif seconds_to_summary > 0:  # counts alone are written at intervals, since no decision depends on them
             result = ReconcileResult(seconds_to_summary)
         if plan.again_after_seconds is not None:
             result = _no_later_than(plan.again_after_seconds, result)
@@ -195,7 +195,7 @@ class ExperimentReconciler:
         return Progress(self._times.of_experiment(experiment), self._times.of_trial, keeps_checkpoints)
 
     def _obstacle(self, experiment: Experiment) -> Obstacle | None:
-        """Return why no trial can be made of the experiment, None when they can."""
+        """Return why no trial can be made, None if they can."""
         if has_ended(experiment.status.conditions):
             return None
         if find_condition(experiment.status.conditions, ExperimentCondition.CREATED) is None:
@@ -263,7 +263,7 @@ class ExperimentReconciler:
             self._store.create(suggestion.encode())
 
     def _cut(self, key: Key, plan: ExperimentPlan) -> None:
-        """Stop a trial with what it has reported; one that has not run yet is killed."""
+        """Stop a trial early with its readings; kill one that has not run yet."""
         trial = self._trials.get(key)
         if trial is None or (trial_state(trial) is TrialState.PENDING and not self._times.of_trial(trial)):
             self._kill(key, plan, stopped_reason(plan.cut_cause))
@@ -273,13 +273,13 @@ class ExperimentReconciler:
     def _kill(self, key: Key, plan: ExperimentPlan, reason: str = "TrialKilled") -> None:
         trial = self._trials.get(key)
         if trial is None or trial_state(trial) not in ACTIVE or is_stopping(trial):
-            return  # it came to its own end after the counts were taken, or is about to
+            return  # it has ended since the counts were taken, or is about to
         end = plan.status.conditions[-1]
         message, seconds = f"Trial is stopped: {end.message}", self._times.of_trial(trial)
         self._write(trial, killed(trial.status, message, self._clock.now(), seconds, reason))
 
     def _write(self, trial: Trial, status: TrialStatus) -> None:
-        with suppress(ConflictError, NotFoundError):  # it moved by itself; its event brings us back
+        with suppress(ConflictError, NotFoundError):  # changed meanwhile; its event enqueues the experiment
             self._store.update_status(with_status(trial, status))
 
     def _let_go(self, experiment: Experiment) -> ReconcileResult:
@@ -297,6 +297,6 @@ def _obstacle_of(error: InvalidError) -> Obstacle:
 
 
 def _no_later_than(seconds: float, result: ReconcileResult) -> ReconcileResult:
-    """Return a result that looks again after so many seconds, or sooner."""
+    """Return a result that reconciles again after this many seconds, or sooner."""
     again = result.requeue_after_seconds
     return ReconcileResult(seconds if again is None else min(again, seconds))

@@ -1,6 +1,6 @@
 """Makes Trial objects from assignments: the template is compiled once, then rendered for each trial.
 
-An experiment without template has trials without a job, which callers evaluate.
+The trials of an experiment without a template have no job; callers evaluate them.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class TrialFactory:
         self._compiled: dict[str, tuple[str, CompiledTemplate]] = {}
 
     def template_of(self, experiment: Experiment) -> CompiledTemplate:
-        """Return the compiled template of an experiment, compiled again when its text changed.
+        """Return the compiled template of an experiment, recompiled if its text changed.
 
         Raises:
-            InvalidError: The template cannot be used, or its text is not there (`is_not_there` tells which).
+            InvalidError: The template is invalid, or its text is missing (`is_not_there` tells which).
         """
         template = experiment.spec.trial_template or TrialTemplate()
         find, namespace = self._config_maps.find, experiment.namespace
@@ -61,7 +61,7 @@ class TrialFactory:
         return compiled
 
     def forget(self, uid: str) -> None:
-        """Drop what is kept for an experiment that is gone."""
+        """Drop the cached template of a deleted experiment."""
         self._compiled.pop(uid, None)
 
     def make(self, experiment: Experiment, assignment: TrialAssignment) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def trial_of(experiment: Experiment, assignment: TrialAssignment, run_spec: dict
     Args:
         experiment: Its owner.
         assignment: Its values.
-        run_spec: The template with these values in it; None where callers evaluate the trials.
+        run_spec: The rendered template; None if callers evaluate the trials.
     """
     template, asked = experiment.spec.trial_template or TrialTemplate(), is_asked(experiment)
     both = bool(template.success_condition and template.failure_condition)
@@ -127,7 +127,7 @@ def trial_of(experiment: Experiment, assignment: TrialAssignment, run_spec: dict
 
 
 def _queued(run_spec: dict[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
-    """Return a job with these labels; those that its template gives it stay."""
+    """Return a job with these labels added; those of its template take precedence."""
     metadata = run_spec.get("metadata") or {}
     given = metadata.get("labels") or {}
     if not isinstance(given, Mapping):
@@ -136,6 +136,6 @@ def _queued(run_spec: dict[str, Any], labels: Mapping[str, str]) -> dict[str, An
 
 
 def _lost_leases(experiment: Experiment) -> dict[str, str]:
-    """Return the annotation of trials that says what becomes of one whose caller is lost."""
+    """Return the annotation for trials whose caller is lost."""
     policy = experiment.metadata.annotations.get(LOST_LEASES_ANNOTATION)
     return {LOST_LEASES_ANNOTATION: policy} if policy else {}

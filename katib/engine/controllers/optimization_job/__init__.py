@@ -1,1 +1,1 @@
-"""OptimizationJob: its Experiment, and its status."""
+"""The OptimizationJob controller: creates the Experiment and maintains the status."""

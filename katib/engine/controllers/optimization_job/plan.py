@@ -1,8 +1,8 @@
-"""What to do about an OptimizationJob, decided from what is observed. Pure: no I/O, no clock.
+"""Plan of an OptimizationJob's next step from the observed state. Pure: no I/O, no clock.
 
 Theory of operation: an Experiment of the same name does the work, and the job owns it. While there is none and the job
-is not Created, it is made, unless the job is suspended. From then on the status repeats what the Experiment says, until
-that has ended: the job is Complete or Failed then, for good. An Experiment that goes before takes the job with it.
+is not Created, it is created, unless the job is suspended. From then on the status mirrors the Experiment until that
+has ended: the job is Complete or Failed then, for good. Deleting the Experiment before that deletes the job.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ SUSPENDED, COMPLETE, FAILED = "Suspended", "Complete", "Failed"
 CREATION_FAILED = "TrainJobsCreationFailed"
 
 _SUSPENDING = "Suspending"
-"""A reason that is written before anything is suspended: whatever follows is undone when the job goes on."""
+"""Reason that is written before anything is suspended, so that resuming the job undoes it."""
 
 _REASONS = {MAX_TRIALS_REACHED: "MaxTrialsReached"}
-"""Reasons of an Experiment that have another name here; the others keep theirs."""
+"""Reasons of an Experiment that are renamed; the others are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """What to write.
+    """Writes to make.
 
     Attributes:
-        status: The new status; the very same object when nothing changed.
-        create: Whether to make the Experiment.
-        adopt: Whether to become the owner of the Experiment that is there.
-        suspend: Whether the Experiment is to be suspended, or to go on; None: it is as it should be.
+        status: The new status; the very same object if nothing changed.
+        create: Whether to create the Experiment.
+        adopt: Whether to become the owner of the existing Experiment.
+        suspend: Whether to suspend (True) or resume (False) the Experiment; None leaves it.
     """
 
     status: OptimizationJobStatus
@@ -49,7 +49,7 @@ class JobPlan:
 
 
 def has_ended(job: OptimizationJob) -> bool:
-    """Return whether nothing is left to do."""
+    """Return whether the job is Complete or Failed."""
     return is_true(job.status.conditions, COMPLETE) or is_true(job.status.conditions, FAILED)
 
 
@@ -58,7 +58,7 @@ def plan_job(job: OptimizationJob, experiment: Experiment | None, now: datetime)
 
     Args:
         job: The job.
-        experiment: The Experiment of its name; None when there is none.
+        experiment: The Experiment of its name; None if there is none.
         now: The time.
     """
     if experiment is None:
@@ -79,12 +79,11 @@ def plan_job(job: OptimizationJob, experiment: Experiment | None, now: datetime)
 
 
 def failed(status: OptimizationJobStatus, reason: str, message: str, now: datetime) -> OptimizationJobStatus:
-    """Return the status of a job that failed."""
     return _with(status, FAILED, reason, message, now)
 
 
 def _suspension(job: OptimizationJob, now: datetime) -> tuple[OptimizationJobStatus, bool | None]:
-    """Return the status with whether the job is suspended, once it was, and what to do about its Experiment."""
+    """Return the status with Suspended, once it was suspended, and the change to make to its Experiment."""
     found = find_condition(job.status.conditions, SUSPENDED)
     is_on = is_true(job.status.conditions, SUSPENDED)
     if job.spec.suspend and not is_on:
@@ -99,7 +98,7 @@ def _suspension(job: OptimizationJob, now: datetime) -> tuple[OptimizationJobSta
 
 
 def _followed(status: OptimizationJobStatus, experiment: Experiment, now: datetime) -> OptimizationJobStatus:
-    """Return what the job says of its Experiment."""
+    """Return the status that mirrors the Experiment."""
     status = _with(status, CREATED, EXPERIMENT_CREATED, f"Experiment {experiment.name} runs the trials", now)
     best = experiment.status.current_optimal_trial
     if best.best_trial_name:
@@ -115,7 +114,7 @@ def _followed(status: OptimizationJobStatus, experiment: Experiment, now: dateti
 def _with(
     status: OptimizationJobStatus, type_: str, reason: str, message: str, now: datetime, *, holds: bool = True
 ) -> OptimizationJobStatus:
-    """Return a status with a condition, in the form of Kubernetes, which knows no time of the last update."""
+    """Return a status with a condition in the form of Kubernetes, without the time of the last update."""
     new = set_condition(status.conditions, type_, reason, message, now, holds=holds)
     if new is status.conditions:
         return status

@@ -1,4 +1,4 @@
-"""Reconciles an OptimizationJob: makes its Experiment, and writes down what becomes of it."""
+"""Reconciles an OptimizationJob: creates its Experiment and mirrors its status."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from katib.model.types import Experiment
 from katib.model.types.optimization import OptimizationJob, OptimizationJobStatus
 
 _AGAIN_SECONDS = 0.5
-"""When to look for an Experiment whose name was taken a moment ago."""
+"""When to retry after a conflict over the Experiment's name."""
 
 
 class OptimizationJobReconciler:
     """Moves one job at a time towards its end.
 
     Args:
-        store: Where objects are.
+        store: The object store.
         jobs: The jobs.
         experiments: The Experiments.
-        admit: Returns a new Experiment as it is stored; raises InvalidError where it may not be.
-        suspend: Suspends an Experiment with its trials, or lets it go on; raises KatibError while it cannot.
-        is_ours: Whether a job without manager is for us, where others may have a controller, too.
-        events: Records notable moments.
-        clock: Time.
+        admit: Returns a new Experiment as stored; raises InvalidError if it is not admitted.
+        suspend: Suspends or resumes an Experiment with its trials; raises KatibError while it cannot.
+        is_ours: Whether a job without a manager is ours, if other controllers may run, too.
+        events: Recorder of events.
+        clock: The clock.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class OptimizationJobReconciler:
         return DONE
 
     def _experiment(self, key: Key) -> Experiment | None:
-        """Return the Experiment of a job as it is stored where no cache shows it: absence is decided upon."""
+        """Return the Experiment of a job, from the store if not cached, since its absence matters."""
         found = self._experiments.get(key)
         if found is None:
             with suppress(NotFoundError):
@@ -105,7 +105,7 @@ class OptimizationJobReconciler:
     def _write(self, job: OptimizationJob, status: OptimizationJobStatus) -> None:
         if status == job.status:
             return
-        with suppress(NotFoundError):  # it went away meanwhile
+        with suppress(NotFoundError):  # deleted meanwhile
             self._fresh.wrote(job, self._store.update_status(with_status(job, status)))
         last = status.conditions[-1]
         if last not in job.status.conditions:

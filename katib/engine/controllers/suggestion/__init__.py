@@ -1,1 +1,1 @@
-"""The Suggestion controller: asks the services for assignments and keeps what no trial has taken yet."""
+"""The Suggestion controller: asks the services for assignments and keeps those that no trial has taken yet."""

@@ -1,9 +1,9 @@
-"""The earlier trials that an experiment learns from: which there are, and which fit.
+"""The earlier trials that an experiment learns from.
 
-Theory of operation: they are read again for each question, so that an earlier search that still runs goes on giving. A
-trial fits when it has a value in the space of every parameter that it needs (others are passed over), and ended with a
-value of the objective metric, or failed, which says something as well. What was looked at once is kept for as long as
-no trial of the earlier experiments changes.
+Theory of operation: they are read again for each question, so that an earlier search that still runs keeps
+contributing. A trial fits if it has a value in the space of every parameter that it needs (others are ignored), and
+ended with a value of the objective metric, or failed, which is evidence as well. The selection is cached until a trial
+of the earlier experiments changes.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _TELLING = ELIGIBLE | {TrialState.FAILED}
 
 @dataclass(frozen=True, slots=True)
 class EarlierTrials:
-    """The trials to learn from, as trials with the objective of the experiment that asks."""
+    """The trials to learn from, with the objective of the experiment that asks."""
 
     trials: tuple[Trial, ...] = ()
     status: EarlierTrialsStatus | None = None
 
 
 class EarlierTrialsReader:
-    """Reads them for one experiment after another. Used by one thread per experiment.
+    """Reads the earlier trials of each experiment. Used by one thread per experiment.
 
     Args:
         trials_of: Returns the trials of an experiment.
@@ -60,7 +60,7 @@ class EarlierTrialsReader:
         self._known: dict[Key, tuple[tuple[object, ...], EarlierTrials]] = {}
 
     def read(self, key: Key, experiment: Experiment) -> EarlierTrials:
-        """Return the earlier trials of an experiment as they are now."""
+        """Return the current earlier trials of an experiment."""
         start, names = experiment.spec.warm_start, learned_experiments(experiment)
         if start is None and not names:
             return EarlierTrials()
@@ -75,12 +75,12 @@ class EarlierTrialsReader:
         return known[1]
 
     def forget(self, key: Key) -> None:
-        """Say that an experiment asks no more."""
+        """Drop the cached selection of an experiment."""
         self._known.pop(key, None)
 
 
 def fitting(experiment: Experiment, trials: Iterable[Trial]) -> EarlierTrials:
-    """Return those of some trials that have ended and fit, and what became of all that have ended."""
+    """Return the ended trials that fit, with a summary of those left out."""
     objective = experiment.spec.objective or ObjectiveSpec()
     used: list[Trial] = []
     left_out, reason = 0, ""
@@ -105,13 +105,13 @@ def _misfit(experiment: Experiment, objective: ObjectiveSpec, trial: Trial) -> s
         return f"it has no value of {objective.objective_metric_name}"
     names = {parameter.name for parameter in experiment.spec.parameters}
     known = [assignment for assignment in trial.spec.parameter_assignments if assignment.name in names]
-    # The value of an absent parameter comes from an experiment without that condition, and services pass over it.
+    # The value of an absent parameter comes from an experiment without that condition; services ignore it.
     errors = (e for e in check_assignments(experiment.spec.parameters, known) if e.origin != "assignment-not-absent")
     return next((error.cause for error in errors), "")
 
 
 def _as_trial(earlier: EarlierTrial, place: int) -> Trial:
-    """Return a trial that is only known by what it came to."""
+    """Return an earlier trial as a Trial."""
     name = f"earlier-{place}"
     ended = set_condition((), TrialCondition.SUCCEEDED, "EarlierTrial", "It was given", _EPOCH)
     metrics = tuple(Metric(name=m.name, min=m.value, max=m.value, latest=m.value) for m in earlier.metrics)

@@ -1,13 +1,13 @@
-"""What to do next for a Suggestion whose conversation is open. Pure: what was seen in, one step out.
+"""Plan of the next step for an open Suggestion. Pure: one step from the observed state.
 
 Theory of operation: the service comes up, accepts the experiment, and is asked whenever assignments are outstanding.
-A service that has nothing to give until a running trial ends is asked again when one has; a controller that was started
-again does not know that it waits, and finds out with one question.
-A service that is away is waited for without end, and the Suggestion says so once that has lasted; one that answers, but
-breaks on the question or gives what cannot be used, is given up after a while.
-One call at a time is under way; its answer stays until its effect is stored. That the experiment is accepted is stored
-before anything is asked: while it cannot be, its call must not give way to the next one, or the two would take turns,
-each waking the other, for as long as the disk is full.
+A service that has no more until a running trial ends is asked again when one has; a restarted controller does not know
+of that wait, and learns of it with one question.
+An unreachable service is retried without end, and a condition of the Suggestion reports it once that has lasted; one
+that answers, but fails on the question or returns unusable assignments, is given up after a while.
+One call at a time is under way; its answer is kept until its effect is stored. Acceptance of the experiment is stored
+before anything is asked: while it cannot be, its call must not give way to the next one, or the two would alternate,
+each enqueuing the other, for as long as the disk is full.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ from katib.model.types import EarlierTrialsStatus, Experiment, Suggestion, Sugge
 BACKOFF = Backoff(0.05, 15.0)
 
 FAILURES_TO_TELL = 3
-"""From how many calls in a row that did not reach the service on the user should know: one may be a restart."""
+"""Consecutive calls that did not reach the service before the user is told: one may be a restart."""
 
 WAIT_SECONDS = 60.0
-"""How long a service that waits for a trial is left alone while none ends: it may wait for something else as well."""
+"""How long not to ask a service that waits for a trial while none ends: it may wait for something else as well."""
 
 Purpose = Question | Literal["validate"]
-"""What a service is called for."""
+"""Purpose of a call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Streak:
-    """Failures of a service without a success between them.
+    """Consecutive failures of a service.
 
     Attributes:
-        count: How many.
+        count: Number of failures.
         since: Monotonic time of the first.
-        next_try: Monotonic time from which the next attempt may be made.
-        away: Whether the service did not answer, which may pass; otherwise it did, and badly.
+        next_try: Earliest monotonic time of the next attempt.
+        away: Whether the service did not answer, which may pass; otherwise it answered badly.
     """
 
     count: int
@@ -73,11 +73,11 @@ def longer_streak(streak: Streak | None, moment: float, *, away: bool) -> Streak
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A service said that it has no more until a trial ends.
+    """A service has no more assignments until a trial ends.
 
     Attributes:
-        ended: How many trials had ended when it was asked.
-        until: Monotonic time at which it is asked again even if none has ended since.
+        ended: Number of ended trials when it was asked.
+        until: Monotonic time at which to ask again even if none has ended since.
     """
 
     ended: int
@@ -86,21 +86,21 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One reconcile's view of the world.
+    """The observed state.
 
     Attributes:
         experiment: The experiment.
         suggestion: Its Suggestion.
         is_ready: Whether the service can be asked.
-        waiting_for: What keeps it from that; empty when nothing in particular does.
-        failure: Why it never will be ready; empty while it may.
-        call: The call under way or answered: with a reply to a Question, nothing to a validation.
-        streak: Its failures in a row.
+        waiting_for: Known cause of its delay; empty if there is none.
+        failure: Why it will never be ready; empty while it may be.
+        call: The pending or answered call: a reply to a Question, nothing to a validation.
+        streak: Its consecutive failures.
         taken: Names of trials.
-        earlier: What became of the earlier trials; None without a warm start.
-        ended: How many trials of the experiment have ended.
-        active: How many are there that have not.
-        wait: What the service waits for by its last answer; None when it waits for nothing.
+        earlier: Summary of the earlier trials; None without a warm start.
+        ended: Number of ended trials of the experiment.
+        active: Number of its trials that have not ended.
+        wait: The wait announced by the last answer; None if there is none.
     """
 
     experiment: Experiment
@@ -119,16 +119,16 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to do, in this order.
+    """Actions, in this order.
 
     Attributes:
-        status: To store.
-        forgets_call: Whether the call has served its purpose.
-        streak: Failures in a row from now on.
-        wait: What the service waits for from now on.
+        status: The status to store.
+        forgets_call: Whether to drop the call.
+        streak: The new streak of failures.
+        wait: The new wait.
         warnings: Events to record, as reason and message.
-        call: What to call the service for.
-        retry_after_seconds: When to look again without being woken; None for never.
+        call: Purpose of the call to start.
+        retry_after_seconds: When to reconcile again without an event; None for never.
     """
 
     status: SuggestionStatus
@@ -144,13 +144,13 @@ def next_step(seen: Seen, settings: ControllerSettings, *, now: datetime, moment
     """Return the next step.
 
     Args:
-        seen: What was seen.
-        settings: How patient we are.
-        now: Stamps conditions.
-        moment: Monotonic time, by which patience is measured.
+        seen: The observed state.
+        settings: Limits of patience.
+        now: Time of new conditions.
+        moment: Monotonic time, for patience.
 
     Raises:
-        BaseException: What the call raised, if it is no error of ours: a bug somewhere.
+        BaseException: The call's exception, if it is not a KatibError: a bug.
     """
     status = with_start(seen.suggestion.status, "Suggestion", now)
     conditions = status.conditions
@@ -176,7 +176,7 @@ def next_step(seen: Seen, settings: ControllerSettings, *, now: datetime, moment
         return Step(status, streak=seen.streak, wait=wait, retry_after_seconds=wait.until - moment)
     made = None if seen.call is None else seen.call.purpose
     is_same_question = isinstance(made, Question) and isinstance(purpose, Question) and made.base == purpose.base
-    serves = made == purpose or is_same_question  # also when more or fewer assignments are wanted by now
+    serves = made == purpose or is_same_question  # even if the number of wanted assignments has changed
     if seen.call is None or (seen.call.is_done and not serves):
         return Step(status, streak=seen.streak, call=purpose)
     return _after_call(seen, seen.call, settings, status, now, moment)
@@ -190,9 +190,9 @@ def _after_call(
     now: datetime,
     moment: float,
 ) -> Step:
-    """Return the next step with a call for what is needed."""
+    """Return the next step, given a call for the needed purpose."""
     if not call.is_done:
-        return Step(status, streak=seen.streak)  # the answer wakes us
+        return Step(status, streak=seen.streak)  # the answer enqueues it
     try:
         if call.error is not None:
             raise call.error
@@ -223,10 +223,10 @@ def _without_service(seen: Seen, status: SuggestionStatus, now: datetime) -> Ste
 
 
 def _waiting_for_trials(seen: Seen, call: SeenCall[Purpose], status: SuggestionStatus, moment: float) -> Step:
-    """Return the step after an answer with fewer assignments than asked, and more once a trial ends.
+    """Return the step after an answer with too few assignments and more once a trial ends.
 
     Raises:
-        MalformedReplyError: There is no trial that could end: the service would be waited for forever.
+        MalformedReplyError: No trial could end: the wait would last forever.
     """
     ended = call.purpose.ended if isinstance(call.purpose, Question) else seen.ended
     if not seen.active and not waiting_assignments(structs.replace(seen.suggestion, status=status), seen.taken):
@@ -239,7 +239,7 @@ def _waiting_for_trials(seen: Seen, call: SeenCall[Purpose], status: SuggestionS
 
 
 def _has_initial_trials(seen: Seen) -> bool:
-    """Return whether initial trials come next: not while the service is asked, whose answer would be lost."""
+    """Return whether initial trials come next: not while a question is pending, whose answer would be lost."""
     asks = seen.call is not None and isinstance(seen.call.purpose, Question)
     outstanding = seen.suggestion.spec.requests - seen.suggestion.status.suggestion_count
     return outstanding > 0 and initial_trials_left(seen.suggestion) > 0 and not asks
@@ -266,7 +266,7 @@ def _given_up(status: SuggestionStatus, message: str, now: datetime, *warnings: 
 
 
 def _with(status: SuggestionStatus, conditions: Conditions, **changes: Any) -> SuggestionStatus:
-    """Return the status with what differs replaced; the very same status when nothing does."""
+    """Return the status with the changes applied; the very same status if nothing differs."""
     changes["conditions"] = conditions
     for name, value in changes.items():
         if getattr(status, name) != value:

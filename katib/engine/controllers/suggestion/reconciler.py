@@ -1,4 +1,4 @@
-"""Reconciles a Suggestion: has its service ready, has the experiment accepted, and gets the assignments asked for."""
+"""Reconciles a Suggestion: starts its service, has the experiment accepted, and gets the requested assignments."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ from katib.errors import NotFoundError, TerminalError
 from katib.model.types import EarlyStoppingRule, Experiment, SuggestionStatus, Trial
 
 LONG_HISTORY = 1_000
-"""From how many trials on a question is prepared on a thread of its own: encoding tens of thousands for the first time
-takes seconds, and all experiments of one machine share the thread of the controllers."""
+"""Number of trials from which a question is prepared on a thread of its own: encoding tens of thousands for the first
+time takes seconds, and all experiments of one machine share the thread of the controllers."""
 
 PREPARED_AT_ONCE = 8
 
 
 class SuggestionReconciler:
-    """Talks to suggestion services for one key at a time; never waits for them.
+    """Calls suggestion services for one key at a time; never waits for them.
 
     Args:
-        store: Where objects are.
-        caches: What is known of them.
+        store: The object store.
+        caches: The informers.
         services: Finds the service of an experiment.
-        events: Records notable moments.
-        clock: Time.
+        events: Recorder of events.
+        clock: The clock.
         settings: Times and limits.
-        wake: Has a Suggestion looked at again.
+        wake: Enqueues a Suggestion.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class SuggestionReconciler:
         self._events = events
         self._clock = clock
         self._settings = settings
-        self._pool = ThreadPoolExecutor(PREPARED_AT_ONCE, thread_name_prefix="questions")  # without threads until used
+        self._pool = ThreadPoolExecutor(PREPARED_AT_ONCE, thread_name_prefix="questions")  # no threads until used
         self._calls: PendingCalls[Purpose] = PendingCalls(wake)
         self._patience: dict[Key, tuple[Streak | None, Wait | None]] = {}
         self._earlier = EarlierTrialsReader(caches.trials_of)
@@ -77,7 +77,7 @@ class SuggestionReconciler:
         self._served: dict[Key, Experiment] = {}
 
     def reconcile(self, key: Key) -> ReconcileResult:
-        """Move one Suggestion a step closer to what is asked of it."""
+        """Move one Suggestion a step closer to its spec."""
         suggestion = self._caches.suggestions.get(key)
         experiment = self._caches.experiments.get(key)
         if suggestion is None or experiment is None or not is_owned_by(suggestion, experiment):
@@ -93,7 +93,7 @@ class SuggestionReconciler:
             return ReconcileResult()
         served = self._served.get(key)
         if served is not None and served.metadata.uid != experiment.metadata.uid:
-            self._close(key)  # what a deleted experiment of this name asked is not answered to the new one
+            self._close(key)  # a question of a deleted experiment of this name is not answered to the new one
         self._served[key] = experiment
         client, waiting_for, failure = None, "", ""
         try:
@@ -122,14 +122,14 @@ class SuggestionReconciler:
         try:
             step = next_step(seen, self._settings, now=self._clock.now(), moment=self._clock.monotonic())
         except Exception:
-            self._calls.finish(key)  # the next attempt asks again instead of stumbling over the same answer
+            self._calls.finish(key)  # the next attempt asks again instead of failing on the same answer
             raise
         return self._take(key, seen, step, client, earlier.trials)
 
     def _close(self, key: Key, experiment: Experiment | None = None) -> None:
-        """End the conversation: no answer is wanted any more and the service may go idle.
+        """End the conversation: discard any answer and let the service go idle.
 
-        A known experiment is released even if it was never served here: a controller before this one may have done so.
+        A known experiment is released even if it was never served here: an earlier controller may have served it.
         """
         self._calls.finish(key)
         self._patience.pop(key, None)
@@ -137,13 +137,13 @@ class SuggestionReconciler:
         if to_release is not None:
             self._services.release(to_release)
         self._earlier.forget(key)
-        self._served.pop(key, None)  # after the release, which is tried again if it fails
+        self._served.pop(key, None)  # after the release, which is retried if it fails
 
     def _take(
         self, key: Key, seen: Seen, step: Step, client: SuggestionService | None, earlier: Sequence[Trial]
     ) -> ReconcileResult:
-        if step.status != seen.suggestion.status:  # first: what the store refuses is no failure of the service
-            with suppress(NotFoundError):  # it went away meanwhile; the event of that is on its way
+        if step.status != seen.suggestion.status:  # first: a refusal by the store is no failure of the service
+            with suppress(NotFoundError):  # deleted meanwhile; the event follows
                 written = self._store.update_status(with_status(seen.suggestion, step.status))
                 self._fresh.wrote(seen.suggestion, written)
         if step.status.earlier_trials is not None and seen.suggestion.status.earlier_trials is None:
@@ -184,7 +184,7 @@ class SuggestionReconciler:
             experiment,
             trials,
             current_request=asked.wanted,
-            total_request=asked.base - asked.initial + asked.wanted,  # it knows no initial trials
+            total_request=asked.base - asked.initial + asked.wanted,  # the service does not know initial trials
             earlier=earlier,
         )
         if experiment.spec.early_stopping is not None:
@@ -200,10 +200,10 @@ def _with_rules(
     trials: Sequence[Trial],
     suggestions: Callable[[], Future[SuggestionsReply]],
 ) -> Future[Any]:
-    """Ask for suggestions and the rules that they start with: none where the service judges trials while they run.
+    """Ask for suggestions and the rules that they start with: none if the service judges running trials.
 
-    It knows more then than it knows now. Otherwise rules first: they can be asked for again, while assignments that are
-    not stored are lost on some services.
+    It knows more later than now. Otherwise rules first: they can be asked for again, while unstored assignments are
+    lost on some services.
     """
 
     def add(rules: Sequence[EarlyStoppingRule]) -> Future[SuggestionsReply]:

@@ -1,4 +1,4 @@
-"""What is asked of a service, and what its reply means for a Suggestion. Pure: no I/O, no clock.
+"""Questions to a service and the effect of its replies on a Suggestion. Pure: no I/O, no clock.
 
 Theory of operation: `suggestionCount` counts every assignment ever accepted and never falls; `suggestions` keeps those
 that no trial has taken. An assignment's name comes from its number, so accepting the same reply twice gives the same
@@ -41,18 +41,18 @@ _DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class MalformedReplyError(Exception):
-    """A service answered something that cannot be used."""
+    """An unusable answer of a service."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What the services are asked for, and from which position.
+    """A request for assignments, and its position.
 
     Attributes:
-        base: `suggestionCount` when it was asked.
-        wanted: How many assignments were asked for.
-        ended: How many trials had ended by then: what was known when it was asked.
-        initial: How many of those counted are initial trials, of which the service knows nothing.
+        base: `suggestionCount` at the time of asking.
+        wanted: Number of assignments requested.
+        ended: Number of ended trials at that time, that is, the evidence of the answer.
+        initial: Number of counted initial trials, which the service does not know.
     """
 
     base: int
@@ -62,11 +62,11 @@ class Question:
 
 
 def open_question(suggestion: Suggestion, ended: int = 0) -> Question | None:
-    """Return what is to be asked now; None when nothing is outstanding.
+    """Return the next question; None if nothing is outstanding.
 
     Args:
         suggestion: The Suggestion.
-        ended: How many trials of the experiment have ended.
+        ended: Number of ended trials of the experiment.
     """
     wanted = suggestion.spec.requests - suggestion.status.suggestion_count
     if wanted <= 0 or states.is_exhausted(suggestion.status.conditions):
@@ -75,12 +75,12 @@ def open_question(suggestion: Suggestion, ended: int = 0) -> Question | None:
 
 
 def initial_trials_left(suggestion: Suggestion) -> int:
-    """Return how many initial trials have not become assignments yet."""
+    """Return the number of initial trials that have not become assignments yet."""
     return max(len(suggestion.spec.initial_trials) - suggestion.status.initial_trials_given, 0)
 
 
 def with_initial_trials(experiment: Experiment, suggestion: Suggestion, taken: Container[str]) -> SuggestionStatus:
-    """Return the status of a Suggestion in which as many initial trials as are wanted have become assignments."""
+    """Return the status of a Suggestion after turning initial trials into the wanted assignments."""
     status, given = suggestion.status, suggestion.status.initial_trials_given
     wanted = max(suggestion.spec.requests - status.suggestion_count, 0)
     chosen = suggestion.spec.initial_trials[given : given + wanted]
@@ -121,11 +121,11 @@ def accepted(
     taken: Container[str],
     now: datetime,
 ) -> SuggestionStatus:
-    """Return the status of a Suggestion that takes a reply.
+    """Return the status of a Suggestion that accepts a reply.
 
     Raises:
-        MalformedReplyError: The reply has the wrong number of assignments, or one that is not a point of the search
-            space, or a name that cannot be a trial's.
+        MalformedReplyError: The reply has the wrong number of assignments, an assignment outside the search space, or
+            an invalid trial name.
     """
     conditions = suggestion.status.conditions
     given = len(reply.assignments)
@@ -157,7 +157,7 @@ def accepted(
 
 @dataclass(frozen=True, slots=True)
 class _UsedNames:
-    """The names that waiting assignments or trials have."""
+    """The names of waiting assignments and trials."""
 
     waiting: set[str]
     taken: Container[str]
@@ -193,7 +193,7 @@ def _assignment(
 
 
 def merged_settings(old: Sequence[AlgorithmSetting], new: Sequence[AlgorithmSetting]) -> tuple[AlgorithmSetting, ...]:
-    """Return the old settings with equally named ones replaced in place and the others appended."""
+    """Return the old settings, with those of equal name replaced in place and the others appended."""
     if not old and not new:
         return ()
     merged = {s.name: s for s in old} | {s.name: s for s in new}
@@ -201,7 +201,7 @@ def merged_settings(old: Sequence[AlgorithmSetting], new: Sequence[AlgorithmSett
 
 
 def asked_about(experiment: Experiment, suggestion: Suggestion) -> Experiment:
-    """Return the experiment as it is asked about: its settings overridden by those the service gave."""
+    """Return the experiment sent to the service: its settings overridden by those the service gave."""
     algorithm = experiment.spec.algorithm or AlgorithmSpec()
     settings = merged_settings(algorithm.algorithm_settings, suggestion.status.algorithm_settings)
     if algorithm is experiment.spec.algorithm and settings == algorithm.algorithm_settings:
@@ -211,7 +211,7 @@ def asked_about(experiment: Experiment, suggestion: Suggestion) -> Experiment:
 
 
 def waiting_trials(experiment: Experiment, waiting: Sequence[TrialAssignment], now: datetime) -> tuple[Trial, ...]:
-    """Return the trials that waiting assignments will become, so that the service counts them as under way."""
+    """Return the future trials of waiting assignments, so that the service counts them as pending."""
     conditions = set_condition((), TrialCondition.CREATED, "TrialCreated", "Trial is created", now)
     return tuple(
         Trial(

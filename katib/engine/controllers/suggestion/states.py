@@ -1,10 +1,10 @@
-"""Conditions of a Suggestion: how its conversation with the service stands.
+"""Conditions of a Suggestion: the state of its conversation with the service.
 
 Theory of operation: Created, then DeploymentReady follows the service, then Running once the service accepted the
-experiment. Succeeded (closed by the experiment) and Failed end it; Exhausted says that the search space has no more
-points, WaitingForTrials that there are more once a running trial has ended, ServiceUnavailable that the service does
-not answer for a cause that may pass; it stays until an answer came. Opening a closed one again sets Running
-False with the reason `Experiment is restarting`, which makes the controller validate again.
+experiment. Succeeded (closed by the experiment) and Failed end it. Exhausted: the search space has no more points.
+WaitingForTrials: there are more once a running trial has ended. ServiceUnavailable: the service does not answer for a
+transient cause; it stays until an answer arrives. Reopening a closed one sets Running False with the reason
+`Experiment is restarting`, which makes the controller validate again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ is_exhausted = partial(is_true, type_=EXHAUSTED)
 
 
 is_closed = has_ended
-"""Takes conditions; returns whether nothing more will be asked. They end as those of an experiment do."""
+"""Takes conditions; returns whether the Suggestion has ended, by the same conditions as an experiment."""
 
 
 def deployment_ready(conditions: Conditions, now: datetime) -> Conditions:
@@ -41,7 +41,7 @@ def deployment_ready(conditions: Conditions, now: datetime) -> Conditions:
 
 
 def deployment_not_ready(conditions: Conditions, waiting_for: str, now: datetime) -> Conditions:
-    """Return the conditions of a Suggestion whose service cannot be asked yet, with what keeps it if that is known."""
+    """Return the conditions of a Suggestion whose service cannot be asked yet, with the cause if known."""
     message = f"Deployment is not ready: {waiting_for}" if waiting_for else "Deployment is not ready"
     type_, reason = SuggestionCondition.DEPLOYMENT_READY, "DeploymentNotReady"
     return set_condition(conditions, type_, reason, message, now, holds=False, restates=True)
@@ -54,18 +54,18 @@ def running(conditions: Conditions, now: datetime) -> Conditions:
 
 
 def unavailable(conditions: Conditions, cause: str, now: datetime) -> Conditions:
-    """Return the conditions of a Suggestion whose service does not answer for a cause that may pass."""
+    """Return the conditions of a Suggestion whose service does not answer for a transient cause."""
     return set_condition(conditions, UNAVAILABLE, "ServiceAway", cause, now, restates=True)
 
 
 def unavailable_cause(conditions: Conditions) -> str:
-    """Return why the service does not answer, where that may pass; empty where nothing is known to keep it."""
+    """Return the transient cause of the service's silence; empty if there is none."""
     condition = find_condition(conditions, UNAVAILABLE)
     return "" if condition is None else condition.message
 
 
 def restarting(conditions: Conditions, now: datetime) -> Conditions:
-    """Return the conditions of a closed Suggestion that is opened again."""
+    """Return the conditions of a closed Suggestion that is reopened."""
     conditions = without_condition(conditions, SuggestionCondition.SUCCEEDED)
     return set_condition(
         conditions, SuggestionCondition.RUNNING, RESTARTING_REASON, "Suggestion is not running", now, holds=False
@@ -73,7 +73,7 @@ def restarting(conditions: Conditions, now: datetime) -> Conditions:
 
 
 def failed(conditions: Conditions, message: str, now: datetime) -> Conditions:
-    """Return the conditions of a Suggestion that cannot go on."""
+    """Return the conditions of a failed Suggestion."""
     conditions = without_condition(conditions, UNAVAILABLE, WAITING)
     return set_condition(conditions, SuggestionCondition.FAILED, "SuggestionFailed", message, now)
 
@@ -84,7 +84,7 @@ def exhausted(conditions: Conditions, now: datetime) -> Conditions:
 
 
 def waiting_for_trials(conditions: Conditions, explanation: str, now: datetime) -> Conditions:
-    """Return the conditions of a Suggestion whose service has nothing to give until a running trial ends."""
+    """Return the conditions of a Suggestion whose service has no more points until a running trial ends."""
     message = explanation or "Suggestion service waits for a running trial to end"
     return set_condition(conditions, WAITING, "TrialsRunning", message, now, restates=True)
 

@@ -1,1 +1,1 @@
-"""The Trial controller: runs one job, judges it, and reads what it observed."""
+"""The Trial controller: runs one job, judges it, and reads its observation."""

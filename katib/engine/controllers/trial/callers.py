@@ -1,16 +1,16 @@
-"""What to do about a trial that a caller evaluates, decided from what is observed. Pure: no I/O, no clock.
+"""Plan of the next step for a trial that a caller evaluates. Pure: no I/O, no clock.
 
-Theory of operation. Such a trial has no job. It is Created and waits until a request gets it, which a lease in its
-annotations says; from then on it is Running. Its caller ends it by an outcome there: it is Succeeded when its
-objective was reported, Failed or EarlyStopped when the caller says so. A lease that ends without a sign of life makes
-it wait again, for another caller, or fail, as the experiment has chosen. Which of two writers came first is decided by
-the store, for each of them compares the revision. While no server ran, no sign of life could arrive: every lease lasts
-for its whole time after the start of the one that reads it.
+Theory of operation. Such a trial has no job. It is Created and waits until a caller requests it and a lease is set in
+its annotations; from then on it is Running. Its caller ends it by an outcome there: it is Succeeded if its objective
+was reported, Failed or EarlyStopped if the outcome is that. If its lease expires, the trial waits again, for another
+caller, or fails, as the experiment has chosen. The store decides between two writers, since each compares the
+revision. While no server ran, no lease could be renewed: every lease lasts its full time after the start of the server
+that reads it.
 
 A trial that was evaluated elsewhere is created with its outcome, and has the times of that.
 
-A trial that its early stopping service wants stopped says so first, and is EarlyStopped when its caller has ended it,
-or was lost: until then it keeps its place among the running trials.
+A verdict of the early stopping service is first stored in the status; the trial is EarlyStopped once its caller has
+ended it, or was lost: until then it keeps its place among the running trials.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ ASKED_REASON = "TrialAsked"
 """Reason of Running while a caller evaluates the trial."""
 
 LEASE_ENDED_REASON = "TrialLeaseEnded"
-"""Reason of Running, which is False then, or of Failed, where the caller of a trial was lost."""
+"""Reason of Running, then False, or of Failed, if the trial's caller was lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallersTrial:
-    """The world as the controller sees it.
+    """The observed state.
 
     Attributes:
-        observation: What the log says; read only where the trial is about to end.
-        verdict: Why its early stopping service wants it stopped; empty while it may go on.
-        since: From when on signs of life could arrive.
-        run_seconds: How long it was evaluated, as measured; None for one that ended before that was measured.
+        observation: The observation in the log; read only if the trial is about to end.
+        verdict: Why its early stopping service wants it stopped; empty while it may continue.
+        since: Time from which leases could be renewed.
+        run_seconds: Measured time of its evaluation; None if it ended before it was measured.
     """
 
     trial: Trial
@@ -65,14 +65,14 @@ class CallersTrial:
 
 
 def comes_to_its_end(trial: Trial, now: datetime, since: datetime = LONG_AGO) -> bool:
-    """Return whether the plan needs the observation of a trial, because it ends now."""
+    """Return whether the trial ends now, so that the plan needs its observation."""
     if trial_state(trial) not in ACTIVE:
         return False
     return outcome_of(trial) is not None or (is_stopping(trial) and _seconds_left(lease_of(trial), since, now) <= 0)
 
 
 def silence_of(trial: Trial, now: datetime, since: datetime) -> float | None:
-    """Return how long ago the evaluation of a trial ended, or its caller was lost; None while it goes on."""
+    """Return the time since a trial's evaluation ended or its caller was lost; None while it is evaluated."""
     outcome, lease = outcome_of(trial), lease_of(trial)
     if outcome is not None or lease is None or trial_state(trial) not in ACTIVE:
         return 0.0 if outcome is None else max((now - outcome.time).total_seconds(), 0.0)
@@ -84,9 +84,9 @@ def plan_callers_trial(seen: CallersTrial) -> TrialPlan:
     """Return the next step for a trial that is not being deleted."""
     outcome, plan = outcome_of(seen.trial), _next_step(seen)
     if outcome is not None and outcome.began is not None:
-        return plan  # it was evaluated elsewhere, and has the times of that
+        return plan  # evaluated elsewhere, with the times of that
     timed, ended_before = with_run_time(plan.status, seen.run_seconds, seen.now), seen.trial.status.completion_time
-    # Whoever was told of the end has written it, in whole seconds, which is near enough as a rule.
+    # The caller's client has written the end in whole seconds, which is near enough as a rule.
     is_timed = ended_before is not None and timed.start_time == plan.status.start_time
     return plan if is_timed else replace(plan, status=timed)
 
@@ -109,12 +109,12 @@ def _next_step(seen: CallersTrial) -> TrialPlan:
     left = _seconds_left(lease, seen.since, seen.now)
     if left <= 0:
         return _lost(seen, status, lease)
-    # A timer of years would be kept for each trial, long after its end.
+    # A timer of years would outlive its trial.
     return _under_way(seen, status, lease, None if lease.seconds >= ENDLESS_SECONDS else left)
 
 
 def _seconds_left(lease: Lease | None, since: datetime, now: datetime) -> float:
-    """Return how much longer a caller is waited for."""
+    """Return the remaining time of a lease; 0 without one."""
     return 0.0 if lease is None else (max(lease.until, lease.renewed(since).until) - now).total_seconds()
 
 
@@ -128,7 +128,7 @@ def _under_way(seen: CallersTrial, status: TrialStatus, lease: Lease, left: floa
 
 
 def _lost(seen: CallersTrial, status: TrialStatus, lease: Lease) -> TrialPlan:
-    """Return what becomes of a trial whose caller gave no sign of life for too long."""
+    """Return the plan for a trial whose lease has expired."""
     name, cause = seen.trial.name, f"{lease.client} gave no sign of life for {lease.seconds:g} s"
     if is_stopping(seen.trial):
         return _stopped(seen, status)

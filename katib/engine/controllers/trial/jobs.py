@@ -1,4 +1,4 @@
-"""Jobs of trials: any kind, found through a cache where one is kept, and judged by condition paths."""
+"""Jobs of trials: any kind, found through a cache if there is one, and judged by condition paths."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from katib.model.trials import ACTIVE, trial_state
 from katib.model.types import Trial
 
 _CACHED_PARTS = ("", "status", "metadata")
-"""First keys of condition paths that a cache can answer; a cache need not remember the rest of a job."""
+"""First keys of condition paths that a cache can answer; a cache need not keep the rest of a job."""
 
 _LONGEST_LABEL = 63
 
@@ -42,17 +42,17 @@ NEVER_JOBS = frozenset(
         ("rbac.authorization.k8s.io", "RoleBinding"),
     }
 )
-"""Groups and kinds that controllers may create for their own needs. None of them ever ends, and as a trial's job any of
-them would give who may create experiments more rights than that: a volume, say, shows the disk of a node."""
+"""Groups and kinds that controllers may create for their own needs. They never end, and as a trial's job each would
+extend the rights of users that may create experiments: a volume, for example, exposes the disk of a node."""
 
 
 class JobLook(NamedTuple):
-    """What is found of the job of a trial.
+    """Result of looking up a trial's job.
 
     Attributes:
-        job: None when there is none.
-        is_followed: Whether a cache shows its changes: all that the trial's conditions look at.
-        is_stray: Whether it is there, but in no cache that would tell of its changes.
+        job: None if there is none.
+        is_followed: Whether a cache shows every change that the trial's conditions read.
+        is_stray: Whether it exists, but in no cache that would report its changes.
     """
 
     job: Object | None
@@ -61,15 +61,15 @@ class JobLook(NamedTuple):
 
 
 class Jobs:
-    """Reads jobs.
+    """Looks up jobs.
 
     Attributes:
-        tried: Uids of trials that may have a job whatever their status says: of earlier ones, and of those for which
-            one was created. `look` takes them out once the status says that there is one, or the trial has ended.
+        tried: Uids of trials that may have a job whatever their status: earlier ones, and those for which one was
+            created. `look` removes them once the status shows the job, or the trial has ended.
 
     Args:
-        store: Asked for kinds without a cache.
-        caches: Of the kinds that trials run as.
+        store: Read for kinds without a cache.
+        caches: Informers of the kinds that trials run as.
     """
 
     def __init__(self, store: ObjectStore, caches: JobCaches) -> None:
@@ -80,8 +80,8 @@ class Jobs:
     def look(self, trial: Trial) -> JobLook:
         """Return the job of a trial. A job of another owner does not count.
 
-        A cache may leave out jobs that have lost their label, or never had it. So a job that should be there and is in
-        no cache is asked for by its name, before anybody takes it for gone.
+        A cache may omit jobs that have lost their label, or never had it. So an expected job that is in no cache is
+        read by name before it counts as gone.
         """
         uid, is_active = trial.metadata.uid, trial_state(trial) in ACTIVE
         is_due = uid in self.tried or (is_active and had_job(trial))
@@ -105,7 +105,7 @@ class Jobs:
         return JobLook(None, is_followed=cache is not None)
 
     def find(self, trial: Trial) -> Object | None:
-        """Return the job of a trial, None when there is none."""
+        """Return the job of a trial, None if there is none."""
         return self.look(trial).job
 
     def _live(self, kind: Kind, key: Key) -> Object | None:
@@ -113,7 +113,7 @@ class Jobs:
             job = self._store.get(kind, key)
         except NotFoundError:
             job = None
-        # A job may go between this answer and the first list of its informer, which then has no event for it.
+        # A job may be deleted between this answer and the first list of its informer, which then has no event for it.
         is_shown = job is None or (
             JOB_LABEL in (job["metadata"].get("labels") or {}) and self._caches.synced(kind) is not None
         )
@@ -123,24 +123,24 @@ class Jobs:
 
 @lru_cache(maxsize=256)
 def _is_cached(*conditions: str) -> bool:
-    """Return whether a trial's conditions look only at what a cache remembers of a job."""
+    """Return whether a trial's conditions read only the cached parts of a job."""
     return not {path.partition(".")[0] for path in conditions}.difference(_CACHED_PARTS)
 
 
 def job_place(trial: Trial) -> tuple[Kind, Key]:
-    """Return the kind that a trial runs as, and the key of its job, which is the trial's."""
+    """Return the kind and key of the trial's job."""
     job, metadata = trial.spec.run_spec or {}, trial.metadata
     return Kind(job.get("apiVersion", ""), job.get("kind", "")), Key(metadata.namespace, metadata.name)
 
 
 def job_of(trial: Trial) -> Object:
-    """Return the job of a trial as it is created: with its name, in its namespace, and owned by it.
+    """Return the job of a trial as created: with its name, in its namespace, and owned by it.
 
-    Trials are objects that users may write, too: whatever their `runSpec` says, nothing of it may come to be in another
-    namespace, nor anything that only the product itself makes.
+    Users may write trials, too: whatever their `runSpec` contains, it must not create anything in another namespace,
+    nor a kind reserved to the product.
 
     Raises:
-        InvalidError: What the trial is to run as is not a job.
+        InvalidError: The trial's `runSpec` is not a job.
     """
     run_spec = trial.spec.run_spec or {}
     errors = check_job_kind(job_place(trial)[0], "spec.runSpec")
@@ -148,18 +148,18 @@ def job_of(trial: Trial) -> Object:
         raise InvalidError(errors)
     metadata = dict(run_spec.get("metadata") or {})
     labels = metadata.get("labels") or {}
-    if len(trial.name) <= _LONGEST_LABEL and isinstance(labels, Mapping):  # or it was written by hand
+    if len(trial.name) <= _LONGEST_LABEL and isinstance(labels, Mapping):  # else the trial was written by hand
         metadata["labels"] = {**labels, JOB_LABEL: trial.name}
     metadata |= {"name": trial.name, "namespace": trial.namespace, "ownerReferences": [owner_entry(trial)]}
     return {**run_spec, "metadata": metadata}
 
 
 def check_job_kind(kind: Kind, path: str) -> list[FieldError]:
-    """Return what is wrong with a kind that trials are to run as; nothing for almost any.
+    """Return the errors of a kind for trials; none for almost any kind.
 
     A kind that is not text is reported elsewhere.
     """
-    named: tuple[object, object] = kind  # as it was written, which may be anything
+    named: tuple[object, object] = kind  # as written, possibly not text
     is_named = isinstance(named[0], str) and isinstance(named[1], str)
     if not is_named or (kind.api_version.rpartition("/")[0], kind.kind) not in NEVER_JOBS:
         return []
@@ -168,17 +168,17 @@ def check_job_kind(kind: Kind, path: str) -> list[FieldError]:
 
 
 def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdate = NO_UPDATE) -> JobView:
-    """Return what matters of a job, judged by the trial's two conditions.
+    """Return the view of a job, judged by the trial's two conditions.
 
-    Where nothing is known of its pods, a job runs as soon as its controller has said anything of it; one of a kind that
-    only its user knows as soon as it is there.
+    If nothing is known of its pods, a job runs as soon as its controller has written a status; one of an unknown kind,
+    as soon as it exists.
 
     Args:
         job: The job object.
-        trial: Whose conditions judge it.
-        seen_ended_at: When it was first seen to have ended, now if this is the first time; counts for a kind that does
-            not say itself when it ended.
-        update: What its pods say.
+        trial: The trial whose conditions judge it.
+        seen_ended_at: When it was first seen ended, now if this is the first time; used for a kind that does not record
+            its end.
+        update: State of its pods.
     """
     judgments = []
     for path in (trial.spec.failure_condition, trial.spec.success_condition):
@@ -217,7 +217,7 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdat
 
 
 def _unjudged(job: Object, trial: Trial) -> Judgment | None:
-    """Return the failure of a trial whose job has ended while none of its conditions holds; they never will."""
+    """Return the failure of a trial whose job has ended while neither condition holds; they never will."""
     known = known_kind(trial.spec.run_spec or {})
     for condition in (job.get("status") or {}).get("conditions") or () if known is not None else ():
         type_ = condition.get("type")
@@ -232,7 +232,7 @@ def _unjudged(job: Object, trial: Trial) -> Judgment | None:
 
 
 def _end_of(job: Object, seen_ended_at: datetime) -> datetime:
-    """Return when the job ended: its completion time, else its last transition, else when we saw it."""
+    """Return the end of the job: its completion time, else its last transition, else when it was first seen."""
     status = job.get("status") or {}
     conditions = status.get("conditions")
     last = conditions[-1] if isinstance(conditions, list) and conditions else {}
@@ -243,7 +243,7 @@ def _end_of(job: Object, seen_ended_at: datetime) -> datetime:
 
 
 def _time(text: object) -> datetime | None:
-    """Return a time in the status of a job, None for anything else: kinds of others may hold anything there."""
+    """Return a time in a job's status, None for anything else: foreign kinds may hold any value there."""
     try:
         return datetime.fromisoformat(text).astimezone(UTC) if isinstance(text, str) else None
     except ValueError:

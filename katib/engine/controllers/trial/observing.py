@@ -1,8 +1,8 @@
-"""What the trial controller asks of the observation log, without a worker waiting for a log across a network.
+"""Asynchronous access of the trial controller to the observation log.
 
-Theory of operation. With a pool, each call runs there; the reconcile that needs it ends, and the answer wakes the
-trial. A log that hangs holds up the threads of the pool and what needs the log, but no worker: everything else goes on.
-Without a pool the log is at hand, and is asked in place.
+Theory of operation. With a pool, each call runs there; the reconcile that needs it ends, and the answer enqueues the
+trial. A log that hangs blocks the threads of the pool and the trials that need the log, but no worker. Without a pool
+the log is local, and is called in place.
 """
 
 from __future__ import annotations
@@ -28,34 +28,33 @@ T = TypeVar("T")
 _Purpose = tuple[str, str, tuple[tuple[object, ...], ...]]
 
 _OUTCOME = "outcome/"
-"""With the id of the request, the reporter of the readings with which a caller ends a trial: they are stored once,
-however often it is tried."""
+"""Prefix of the request id, as reporter of a caller's final readings: they are stored once, even after retries."""
 
 
 class TrialLogs:
     """The logs of trials. Thread-safe.
 
-    Every call raises UnavailableError when the log cannot be reached.
+    Every call raises UnavailableError if the log cannot be reached.
 
     Args:
-        log: Where they are.
+        log: The observation log.
     """
 
     def __init__(self, log: ObservationLog) -> None:
         self._log = log
 
     def begin(self, trial: Trial) -> None:
-        """Make the log of a trial empty, before its job is created.
+        """Empty the log of a trial before its job is created.
 
         Raises:
-            InvalidError: The trial cannot have a log under its name.
+            InvalidError: The trial's name is not valid for a log.
         """
         self._log.within(trial.namespace).delete(trial.name)
 
     def take_status(self, trial: Trial, readings: Sequence[MetricLog]) -> None:
-        """Store what the status of a trial's job says, unless it is stored, or something else reports the metric.
+        """Store the readings in a job's status, unless they are stored, or the metric is reported another way.
 
-        A status is known by the time of its readings: a whole second, which a collector's have as good as never.
+        A status is identified by the time of its readings: a whole second, which a collector's almost never have.
         """
         log, new = self._log.within(trial.namespace), list[MetricLog]()
         for reading in readings:
@@ -66,11 +65,11 @@ class TrialLogs:
             log.report(trial.name, new)
 
     def summarize(self, trial: Trial, from_status: Sequence[MetricLog] = ()) -> TrialReport:
-        """Return what was observed.
+        """Return the observation.
 
         Args:
-            trial: Whose log is read.
-            from_status: Readings in the status of its job, which are taken before.
+            trial: The trial.
+            from_status: Readings in the status of its job, which are stored first.
         """
         objective = trial.spec.objective
         if objective is None:
@@ -89,13 +88,13 @@ class TrialLogs:
         return TrialReport(with_at_best(objective, observation, lambda metric: log.curve(trial.name, metric, POINTS)))
 
     def conclude(self, trial: Trial, *, is_empty: bool = False) -> TrialReport:
-        """Store the last readings of a trial that its caller ended, once, and return what was observed.
+        """Store the final readings of a trial that its caller ended, once, and return the observation.
 
-        They stand at the step that was reported last, as the value that a function returns.
+        They are recorded at the last reported step, like the return value of a function.
 
         Args:
-            trial: With its outcome.
-            is_empty: Whether its log is known to have no readings.
+            trial: The trial, with its outcome.
+            is_empty: Whether its log is known to be empty.
         """
         outcome, log = outcome_of(trial), self._log.within(trial.namespace)
         if outcome is None or not outcome.values:
@@ -113,13 +112,12 @@ class TrialLogs:
         )
 
     def end(self, trial: Trial) -> None:
-        """Take no more readings of a trial: its end is stored, and its observation is made. Repeating it is fine.
+        """Close the log of a trial, whose end and observation are stored. Idempotent.
 
-        Where the log is at hand there is nothing to do: who may report is decided where reports come in.
+        A local log needs nothing: reports are admitted on arrival.
         """
 
     def delete(self, trial: Trial) -> None:
-        """Remove the log of a trial."""
         self._log.within(trial.namespace).delete(trial.name)
 
 
@@ -127,13 +125,13 @@ class ObservationCalls:
     """Calls of the log, one per trial at a time. Thread-safe.
 
     Attributes:
-        answered_at: When the log answered last.
+        answered_at: Time of the log's last answer.
 
     Args:
-        logs: Whose methods are called.
-        pool: Where calls run; None: in place.
-        wake: Has a trial looked at again.
-        clock: Says when the log answered last.
+        logs: The logs.
+        pool: Runs the calls; None calls in place.
+        wake: Enqueues a trial.
+        clock: The clock.
     """
 
     def __init__(self, logs: TrialLogs, pool: Executor | None, wake: Callable[[Key], None], clock: Clock) -> None:
@@ -144,13 +142,13 @@ class ObservationCalls:
         self.answered_at = clock.now()
 
     def is_beginning(self, trial: Trial) -> bool:
-        """Return whether the log of a trial is being emptied for it, or was just now."""
+        """Return whether the log of a trial is being emptied, or was just now."""
         return self._calls.purpose_of(key_of(trial)) == _purpose(trial, self.logs.begin)
 
     def ask(self, trial: Trial, call: Callable[..., T], *readings: Sequence[MetricLog]) -> tuple[T] | None:
-        """Have a method of `logs` called with a trial; return its answer once, None while it is not there.
+        """Call a method of `logs` with a trial; return its answer once, None until it arrives.
 
-        Raises what the call raised. A call with other readings, whatever their times, is another one.
+        Raises the exception of the call. A call with other readings, whatever their times, is a different one.
         """
         pool = self._pool
         if pool is None:
@@ -166,7 +164,7 @@ class ObservationCalls:
         return (seen.answer,)
 
     def forget(self, trial: Trial) -> None:
-        """Want no answer any more. A call that runs goes on; the next one for a trial of this name comes after it."""
+        """Discard the answer. A running call continues; the next call for a trial of this name starts after it."""
         self._calls.abandon(key_of(trial))
 
     def _noting(self, call: Callable[[], Any]) -> Any:

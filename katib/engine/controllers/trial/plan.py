@@ -1,25 +1,25 @@
-"""What to do about a trial, decided from what is observed. Pure: no I/O, no clock.
+"""Plan of a trial's next step from the observed state. Pure: no I/O, no clock.
 
 Theory of operation. A trial's job is created once and judged by the two conditions of the template, failure first. A
-job that succeeded is not the end yet: the observation has to be read. It is there (Succeeded, or EarlyStopped when the
-collector ended the job), or the collector says why it is not (MetricsUnavailable), or it is waited for until the
-metrics timeout; where nothing is collected (collector None), the job's success is the trial's. A part of the readings
-is no observation: while a collector may still store some the trial waits, and where some are missing it is
-MetricsUnavailable, whatever the others say. A trial that has ended keeps its end; its job is removed unless the
-template says to retain it.
+job that succeeded is not the end yet: the observation has to be read. It is there (Succeeded, or EarlyStopped if the
+collector ended the job), or the collector tells why it is not (MetricsUnavailable), or it is waited for until the
+metrics timeout; if nothing is collected (collector None), the job's success is the trial's. A part of the readings is
+not an observation: while a collector may still store some the trial waits, and if some are missing it is
+MetricsUnavailable, whatever the others are. A trial that has ended keeps its end; its job is removed unless the
+template retains it.
 
-A trial runs while something of its job does, and says so in its condition Running. Until the first moment of that it is
-Created and nothing else; what it waits for after that moment, or before it, stands in the condition, which is False
-then. `runSeconds` holds the measured time that it ran up to its last wait, or its end. `startTime` moves on by the time
-that it did not run, so that the time from there to now, or to the end, is about the same.
+A trial runs while a program of its job does, which its condition Running shows. Before that it is Created only; the
+cause of a wait, before or after the first run, is in the condition, which is False then. `runSeconds` holds the
+measured run time up to the last wait, or the end. `startTime` moves on by the time that the trial did not run, so that
+the time from there to now, or to the end, is about the same.
 
-A trial that its early stopping service wants stopped first says so in its status, then its job is deleted, whatever
-the template says of keeping it. It is EarlyStopped once nothing of the job runs any more: until then it keeps its place
-among the running trials, for its programs keep their cores, and a collector may store a last reading. A job that has
-ended by itself before it was deleted decides how the trial ends.
+A verdict of the early stopping service is first stored in the status, then the job is deleted, even if the template
+retains it. The trial is EarlyStopped once no program of the job runs any more: until then it keeps its place among the
+running trials, for its programs keep their cores, and a collector may store a last reading. A job that has ended by
+itself before it was deleted decides how the trial ends.
 
-A job whose pods are refused is waited for with patience, or not at all when they will be refused forever. A pod without
-a collector is never part of a success: its job is restarted, and until then, or when that does not help, metrics are
+A job whose pods are refused is waited for with patience, or not at all if they will be refused forever. A pod without a
+collector is never part of a success: its job is restarted, and until then, or if that does not help, metrics are
 missing.
 """
 
@@ -62,52 +62,52 @@ DEADLINE_REASON = "DeadlineExceeded"
 """Reason of a job's failure condition when it ran for too long."""
 
 RUNNING_REASON = "TrialRunning"
-"""Reason of Running while nothing is known that keeps the job from running."""
+"""Reason of Running while no cause is known that keeps the job from running."""
 
 WAITING_REASON = "TrialWaiting"
-"""Reason of Running while the job is there but a pod of it does not get to run, or none; the message says why."""
+"""Reason of Running while a pod of the existing job cannot run, or there is none; the message has the cause."""
 
 SUSPENDED_REASON = "TrialSuspended"
-"""Reason of Running, which is False then, while the job is suspended."""
+"""Reason of Running, then False, while the job is suspended."""
 
 _IS_RUNNING = "Trial is running"
 _CANNOT_RUN = "Trial cannot run: "
-"""What the message of Running begins with where the job cannot be created or read; why follows."""
+"""Start of the message of Running if the job cannot be created or read; the cause follows."""
 
 PODS_REFUSED_REASON = "TrialPodsRefused"
-"""Reason of Failed when no pod of the job may be created; the message says who refuses it and why."""
+"""Reason of Failed if no pod of the job may be created; the message has the refusing party and the cause."""
 
 STOPPING_REASON = "TrialStopping"
-"""Reason of Running from when the early stopping service says that the trial is to end until its job is gone."""
+"""Reason of Running from the early stopping service's verdict until the job is gone."""
 
 STOPPING_WORDS = "Trial is being stopped early: "
-"""What the message of that condition begins with; why follows."""
+"""Start of that condition's message; the cause follows."""
 
 UNCOLLECTED_REASON = "PodWithoutCollector"
-"""Reason of MetricsUnavailable when it was not the program: a pod of the job ran without a collector."""
+"""Reason of MetricsUnavailable if it is not the program's fault: a pod of the job ran without a collector."""
 
 UNMEASURED_REASON = "TrialSucceededUnmeasured"
-"""Reason of Succeeded where nothing is collected; no other trial succeeds without an observation."""
+"""Reason of Succeeded if nothing is collected; no other trial succeeds without an observation."""
 
 JOB_EVENT_SECONDS = 2.0
-"""How long to wait for the event of a new job. One that has lost its label on its way is asked for after that."""
+"""How long to wait for the event of a new job; after that, the job is read, in case it has lost its label."""
 
 _DRIFT_SECONDS = 2.0
-"""By how much `startTime` may be wrong before it is corrected: times of objects are whole seconds."""
+"""Error of `startTime` that is tolerated: times of objects are whole seconds."""
 
 _MOST_ROUNDED_SECONDS = 1.5
-"""What whole seconds can add to the difference of two times."""
+"""Maximum rounding error of the difference of two whole-second times."""
 
 _LATE_SECONDS = 0.05
-"""Least time that is added to that of a trial that has ended, such as the grace period of a killed one."""
+"""Minimum time to add to that of an ended trial, such as the grace period of a killed one."""
 
 _REPAIR_SECONDS = 5.0
-"""How often to look whether a job with such a pod runs again; its deletion wakes us anyway."""
+"""How often to check whether a job with such a pod runs again; its deletion enqueues the trial anyway."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgment:
-    """The verdict of a job's conditions."""
+    """Result of a job's condition."""
 
     reason: str = ""
     message: str = ""
@@ -115,17 +115,17 @@ class Judgment:
 
 @dataclass(frozen=True, slots=True)
 class JobView(PodUpdate):
-    """What matters of a job and its pods.
+    """State of a job and its pods.
 
     Attributes:
-        runs: Whether something of it runs, as far as that is known.
-        failed: Set when the failure condition holds.
-        succeeded: Set when the success condition holds.
-        began_at: When it was last started, from which its deadline counts; None where its kind does not say.
-        ended_at: When it was first seen to have ended; None while it runs.
-        retrying: How its last try failed and when the next one begins; empty when none has failed.
+        runs: Whether any part of it runs, as far as known.
+        failed: Set if the failure condition holds.
+        succeeded: Set if the success condition holds.
+        began_at: Its last start, from which its deadline counts; None if its kind does not record that.
+        ended_at: When it was first seen ended; None while it runs.
+        retrying: Failure of its last try and time of the next one; empty if none has failed.
         suspended: Whether it is suspended.
-        is_going: Whether it was deleted, and its pods have their time to end.
+        is_going: Whether it was deleted, and its pods are terminating.
     """
 
     runs: bool = True
@@ -140,18 +140,18 @@ class JobView(PodUpdate):
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The world as the controller sees it.
+    """The observed state.
 
     Attributes:
-        job: None when there is no job object.
-        observation: What the log says; read only once the job has ended, None before and when the log is empty.
+        job: None if there is no job object.
+        observation: The observation in the log; read only once the job has ended, None before and if the log is empty.
         log_refusal: Why the log refused reports of the trial.
-        verdict: Why its early stopping service wants it stopped; empty while it may go on.
-        is_ending: Whether programs of its job may still run though the job is not there any more.
-        run_seconds: How long it has run, as measured; None for one that ended before that was measured.
-        is_announced: Whether the trial has no job yet and the event of a new one will bring us back at once: one write
-            then says that the trial is created and that it runs.
-        may_lose_event: Whether that event does not come where a job has lost its label on its way.
+        verdict: Why its early stopping service wants it stopped; empty while it may continue.
+        is_ending: Whether programs of its job may still run though the job is deleted.
+        run_seconds: Its measured run time; None if it ended before it was measured.
+        is_announced: Whether the trial has no job yet and the event of a new one follows at once: one write then marks
+            the trial as both Created and Running.
+        may_lose_event: Whether that event is missing if the job has lost its label.
     """
 
     trial: Trial
@@ -169,7 +169,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class TrialEvent:
-    """A moment worth telling."""
+    """An event to record."""
 
     reason: str
     message: str
@@ -178,14 +178,14 @@ class TrialEvent:
 
 @dataclass(frozen=True, slots=True)
 class TrialPlan:
-    """What to write, in this order.
+    """Writes to make, in this order.
 
     Attributes:
-        create_job: Whether the job has to be created.
-        delete_job: Whether the job has to go, because the trial is over.
-        status: The new status; equal to the old one when nothing changed.
-        event: What to tell.
-        again_after_seconds: When to look again without being woken; None when an event will wake us.
+        create_job: Whether to create the job.
+        delete_job: Whether to delete the job because the trial is over.
+        status: The new status; equal to the old one if nothing changed.
+        event: The event to record.
+        again_after_seconds: When to reconcile again without an event; None if one will follow.
     """
 
     status: TrialStatus
@@ -210,7 +210,7 @@ def _next_step(seen: Observed) -> TrialPlan:
     status = seen.trial.status if seen.is_announced else with_start(seen.trial.status, "Trial", seen.now)
     if trial_state(seen.trial) not in ACTIVE:
         return _completed(seen, status)
-    # How a job ends that is going away says nothing of it: only one that ended before anybody deleted it counts.
+    # The end of a job that is being deleted is not evidence: only one that ended before the deletion counts.
     has_ended = seen.job is not None and not seen.job.is_going and seen.job.ended_at is not None
     if not has_ended and is_stopping(seen.trial):
         return _stopping(seen, status)
@@ -226,7 +226,7 @@ def _next_step(seen: Observed) -> TrialPlan:
 
 
 def needs_observation(trial: Trial, job: JobView | None) -> bool:
-    """Return whether the log has to be read: the job ended, and the trial does not know its observation yet."""
+    """Return whether to read the log: the job has ended, and the trial has no observation yet."""
     if job is not None and job.ended_at is None:
         return False
     is_unknown = job is not None and trial.status.observation is None and not _is_incomplete(trial.status.conditions)
@@ -234,9 +234,9 @@ def needs_observation(trial: Trial, job: JobView | None) -> bool:
 
 
 def takes_no_more_readings(status: TrialStatus, job: JobView | None) -> bool:
-    """Return whether nothing is to be added to the log of a trial: its final state is stored, and so are its readings.
+    """Return whether the log of a trial is complete: its final state and its readings are stored.
 
-    One that a service declared early stopped may still run and report.
+    A trial declared early stopped by a service may still run and report.
     """
     if status.completion_time is None or job is None:
         return status.completion_time is not None
@@ -245,7 +245,7 @@ def takes_no_more_readings(status: TrialStatus, job: JobView | None) -> bool:
 
 
 def had_job(trial: Trial) -> bool:
-    """Return whether a job was made for a trial, as far as its status says."""
+    """Return whether a job was created for a trial, according to its status."""
     is_created = False
     for condition in trial.status.conditions:
         if condition.type == TrialCondition.RUNNING and condition.message.startswith(_CANNOT_RUN):
@@ -263,7 +263,7 @@ def is_stopping(trial: Trial) -> bool:
 
 
 def _completed(seen: Observed, status: TrialStatus) -> TrialPlan:
-    """Keep the end; take an observation that came late, as for a trial that a service declared early stopped."""
+    """Keep the end; add a late observation, as for a trial declared early stopped by a service."""
     if seen.observation is not None and status.observation is None:
         status = structs.replace(status, observation=seen.observation)
     if status.completion_time is None:
@@ -274,21 +274,21 @@ def _completed(seen: Observed, status: TrialStatus) -> TrialPlan:
         and seen.job is not None
         and seen.job.ended_at is None
     )
-    # A job that still runs for a killed trial has to go whatever the template says: `retain` keeps finished jobs. So
-    # has one whose pods were refused: they may be allowed later, and would run to no end.
+    # A killed trial's running job is deleted whatever the template: `retain` keeps finished jobs. So is one whose pods
+    # were refused: they may be admitted later, and would run to no end.
     refused_pods = is_true(status.conditions, TrialCondition.FAILED, PODS_REFUSED_REASON)
     unwanted = not seen.trial.spec.retain_run or is_true(status.conditions, TrialCondition.KILLED) or refused_pods
     return TrialPlan(status=status, delete_job=seen.job is not None and unwanted and not waits)
 
 
 def _begin_to_stop(seen: Observed, status: TrialStatus) -> TrialPlan:
-    """Write down why the trial is stopped before anything is ended: whoever reads it next goes on from there."""
+    """Store the cause of stopping before ending anything, so that the next reconcile can continue."""
     message = f"{STOPPING_WORDS}{seen.verdict}"
     return TrialPlan(status=with_running(status, STOPPING_REASON, message, seen.now), delete_job=True)
 
 
 def _stopping(seen: Observed, status: TrialStatus) -> TrialPlan:
-    """End the job; when nothing of it is left, end the trial with what was observed."""
+    """Delete the job; once it is gone, end the trial with its observation."""
     if seen.job is not None:
         return TrialPlan(status=status, delete_job=True)
     if seen.is_ending:
@@ -302,13 +302,13 @@ def _early_stopped(seen: Observed, status: TrialStatus, why: str) -> TrialPlan:
     message = f"Trial is early stopped: {why}" if why else "Trial is early stopped"
     event = _job_event(seen, "TrialEarlyStopped", "been stopped early")
     if why in CUTS and missing_objective(seen.trial.spec.objective, seen.observation) is not None:
-        # It has reached nothing, which says nothing of its parameters.
+        # It has no reading of the objective, which is no evidence about its parameters.
         return _end(seen, status, TrialCondition.KILLED, stopped_reason(why), f"Trial is stopped: {why}", event)
     return _end(seen, status, TrialCondition.EARLY_STOPPED, stopped_reason(why), message, event)
 
 
 def stopped_reason(why: str) -> str:
-    """Return the reason of EarlyStopped of a trial that was stopped for this."""
+    """Return the reason of EarlyStopped for this cause."""
     return CUTS[why].cut_reason if why in CUTS else "TrialEarlyStopped"
 
 
@@ -327,7 +327,7 @@ def _under_way(seen: Observed, status: TrialStatus, job: JobView) -> TrialPlan:
 
 
 def _without_pods(seen: Observed, status: TrialStatus, refusal: PodRefusal) -> TrialPlan:
-    """Wait for pods that are refused now, or end the trial when that takes too long or cannot help."""
+    """Wait for pods that are refused now; end the trial if that takes too long or cannot help."""
     cause = f"no pod of its job can be created: {refusal.message}"
     patience = (
         seen.settings.passing_refusal_patience_seconds if refusal.is_passing else seen.settings.refusal_patience_seconds
@@ -345,7 +345,7 @@ def _without_pods(seen: Observed, status: TrialStatus, refusal: PodRefusal) -> T
 def _with_news(
     seen: Observed, status: TrialStatus, reason: str, news: str, *, runs: bool, warning: bool = True
 ) -> TrialPlan:
-    """Say in the trial's Running condition what its job goes through."""
+    """Report the state of the job in the trial's Running condition."""
     waits = f"Trial {news}" if news.startswith("waits ") else f"Trial waits: {news}"
     new = with_running(status, reason, f"Trial is running: {news}" if runs else waits, seen.now, runs=runs)
     if new is status:
@@ -360,7 +360,7 @@ def held_up(status: TrialStatus, reason: str, cause: str, now: datetime) -> Tria
 
 
 def refused(status: TrialStatus, cause: str, now: datetime) -> TrialStatus:
-    """Return the status of a trial whose job cannot be created at all: the same job would be refused forever."""
+    """Return the status of a trial whose job is refused for good."""
     message = f"{TRIAL_HAS_FAILED}: its job was refused: {cause}"
     return ended(with_start(status, "Trial", now), TrialCondition.FAILED, "TrialFailed", message, now)
 
@@ -376,7 +376,7 @@ def _failed(seen: Observed, status: TrialStatus, job: JobView, judged: Judgment)
 
 
 def _earlier_runs(seen: Observed, job: JobView, judged: Judgment) -> str:
-    """Return how long a trial past its deadline ran before its job was last started: its duration counts that, too."""
+    """Return the run time of a trial past its deadline before its job's last start: its duration includes that."""
     if judged.reason != DEADLINE_REASON or None in (job.began_at, seen.run_seconds):
         return ""
     counted = ((job.ended_at or seen.now) - (job.began_at or seen.now)).total_seconds()
@@ -385,7 +385,7 @@ def _earlier_runs(seen: Observed, job: JobView, judged: Judgment) -> str:
 
 
 def _failed_words(judged: Judgment, last_failure: str) -> str:
-    """Return how a job failed as the end of one sentence: the cause, then what else the job says."""
+    """Return a job's failure as the end of a sentence: the cause, then the job's own message."""
     causes = dict.fromkeys((_cause(judged, last_failure), failure_cause(judged.message)))
     told = "; ".join(cause.rstrip(".") for cause in causes if cause and cause != judged.reason)
     reason = f" ({judged.reason})" if judged.reason else ""
@@ -393,9 +393,9 @@ def _failed_words(judged: Judgment, last_failure: str) -> str:
 
 
 def _cause(judged: Judgment, last_failure: str) -> str:
-    """Return why a job failed, for people; its own reason and words stay in its condition and its event.
+    """Return the cause of a job's failure, for people; its own reason and message stay in its condition and its event.
 
-    How its program ended explains a failure better than the job does, unless the job ended the program.
+    The program's exit explains a failure better than the job does, unless the job ended the program.
     """
     told_by_job = judged.message or judged.reason
     return failure_cause(told_by_job if judged.reason == DEADLINE_REASON else last_failure or told_by_job)
@@ -419,7 +419,7 @@ def _succeeded(seen: Observed, status: TrialStatus, job: JobView, judged: Judgme
 
 
 def _not_collected(seen: Observed, status: TrialStatus, job: JobView) -> TrialPlan:
-    """Wait for collectors that may still store readings, for as long as for metrics that are missing; then say so."""
+    """Wait for collectors that may still store readings, up to the metrics timeout; then report them."""
     if job.incomplete:
         return _incomplete(seen, status, job.incomplete)
     seconds = seen.settings.metrics_timeout_seconds
@@ -430,7 +430,7 @@ def _not_collected(seen: Observed, status: TrialStatus, job: JobView) -> TrialPl
 
 
 def _incomplete(seen: Observed, status: TrialStatus, cause: str) -> TrialPlan:
-    """End a trial of which only a part of the readings is stored, without an observation: it would be of that part."""
+    """End a trial with incomplete readings without an observation, which would be partial."""
     text = f"Metrics are not complete for Job {seen.trial.name}: {cause}"
     event = TrialEvent("MetricsUnavailable", text, warning=True)
     message = f"Metrics are not complete: {cause}"
@@ -450,7 +450,7 @@ def _without_metrics(seen: Observed, status: TrialStatus, job: JobView) -> Trial
 
 
 def _why_no_metrics(seen: Observed, job: JobView) -> tuple[str, float]:
-    """Return the cause, and how many seconds metrics may still come."""
+    """Return the cause, and how many seconds metrics may still take to arrive."""
     if job.uncollected is not None:
         return job.uncollected.message, 0.0 if job.uncollected.is_final else _REPAIR_SECONDS
     if job.metrics_report or seen.log_refusal:
@@ -460,7 +460,7 @@ def _why_no_metrics(seen: Observed, job: JobView) -> tuple[str, float]:
     pushed = seen.trial.spec.metrics_collector.kind == CollectorKind.PUSH
     waited = seen.now - (job.ended_at or seen.now)
     if seen.observation is not None:
-        # The collector has reported; what it has to say of it may still be on its way.
+        # The collector has reported; its explanation may follow.
         left = timedelta(seconds=0.0 if pushed else seen.settings.explanation_seconds) - waited
         if objective is not None and name not in ("", objective.objective_metric_name):
             return f'nothing reported "{name}"; each of several objectives needs a value', left.total_seconds()
@@ -485,13 +485,13 @@ def _running(status: TrialStatus, now: datetime, place: str = "") -> TrialStatus
 
 
 def with_running(status: TrialStatus, reason: str, message: str, now: datetime, *, runs: bool = True) -> TrialStatus:
-    """Return the status that says whether the trial runs, the very same when it does so already."""
+    """Return the status with this Running condition, the very same if it is set already."""
     old = find_condition(status.conditions, TrialCondition.RUNNING)
     word = ConditionStatus.TRUE if runs else ConditionStatus.FALSE
     if old is not None and (old.status, old.reason, old.message) == (word, reason, message):
         return status
     now = whole_second(now)
-    since = status.start_time if old is None and not runs else now  # what never ran has been waiting since then
+    since = status.start_time if old is None and not runs else now  # it has never run, so it has waited since then
     if old is not None and old.status == word:
         since = old.last_transition_time
     running = Condition(
@@ -507,7 +507,7 @@ def with_running(status: TrialStatus, reason: str, message: str, now: datetime, 
 
 
 def with_run_time(status: TrialStatus, seconds: float | None, now: datetime) -> TrialStatus:
-    """Return the status with the time that its trial has run, the very same where nothing has to be written."""
+    """Return the status with the trial's run time, the very same if nothing has to be written."""
     start, end = status.start_time, status.completion_time
     if seconds is None or start is None:
         return status
@@ -545,10 +545,10 @@ def ended(
     now: datetime,
     observation: Observation | None = None,
 ) -> TrialStatus:
-    """Return the status of a trial that has come to this end, with what was observed of it."""
+    """Return the status of a trial with this end and its observation."""
     conditions = status.conditions
     old = find_condition(conditions, TrialCondition.RUNNING)
-    if old is not None:  # else it was over before anybody saw it run, and has waited for nothing
+    if old is not None:  # else it ended before it was seen running, and has not waited
         waits = old.status == ConditionStatus.FALSE and not old.message.startswith(_CANNOT_RUN)
         said = (RUNNING_REASON, _IS_RUNNING) if waits else (old.reason, old.message)
         conditions = set_condition(conditions, old.type, *said, now, holds=False)
@@ -563,7 +563,7 @@ def ended(
 def killed(
     status: TrialStatus, message: str, now: datetime, run_seconds: float, reason: str = "TrialKilled"
 ) -> TrialStatus:
-    """Return the status of a trial that is stopped because it is not needed any more; it ran for so long."""
+    """Return the status of a trial that is killed because it is not needed any more, with its run time."""
     return with_run_time(ended(status, TrialCondition.KILLED, reason, message, now), run_seconds, now)
 
 

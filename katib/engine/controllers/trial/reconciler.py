@@ -1,4 +1,4 @@
-"""Reconciles a Trial: its job runs, is judged, and leaves an observation behind."""
+"""Reconciles a Trial: runs its job, judges it, and stores its observation."""
 
 from __future__ import annotations
 
@@ -51,25 +51,25 @@ from katib.model.trials import ACTIVE, trial_state
 from katib.model.types import Trial, TrialCondition, TrialState, TrialStatus
 
 FOREGROUND = "foregroundDeletion"
-"""The finalizer of an object that is deleted and stays until what it owns is gone."""
+"""Finalizer of a deleted object that stays until its dependents are gone."""
 
 _DELETION_POLL_SECONDS = 0.5
 _NO_REPORT = TrialReport()
 
 _CLOSE_WITHIN = timedelta(hours=1)
-"""After the end of a trial; how long a controller may be away and still see to it."""
+"""After the end of a trial; a controller may be away that long and still close the log."""
 
 _CLOSE_RETRY_SECONDS = 10.0
 
 _WHOLE_SECOND = 1.0
-"""By how much the time of a job's end may be early."""
+"""Maximum rounding error of a job's end time."""
 
 HELD_UP_POLL_SECONDS = 5.0
-"""How often to try again what needs a right, or a kind, that is missing: an administrator has to add it."""
+"""How often to retry if a right or a kind is missing, which an administrator has to add."""
 
 SHORTEST_STRAY_POLL_SECONDS, LONGEST_STRAY_POLL_SECONDS = 5.0, 60.0
-"""How often to look at a job without a watch, by a tenth of how long its trial has been running: such
-jobs are from before an upgrade, or have lost their label, and there may be hundreds of them."""
+"""Bounds of the interval for reading a job without a watch, a tenth of its trial's run time: such jobs
+predate an upgrade, or have lost their label, and there may be hundreds of them."""
 
 _HELD_UP_REASONS: dict[type[KatibError], str] = {
     ForbiddenError: "JobForbidden",
@@ -81,15 +81,15 @@ class TrialReconciler:
     """Moves one trial at a time towards its end.
 
     Args:
-        store: Where trials and jobs are.
-        caches: What is known of them.
-        observations: Asks the observation log.
-        events: Records notable moments.
-        clock: Time.
+        store: Store of trials and jobs.
+        caches: The informers.
+        observations: Asynchronous access to the observation log.
+        events: Recorder of events.
+        clock: The clock.
         settings: Times and limits.
-        verdicts: Why running trials are to be stopped early, by uid.
-        times: Measures how long trials run.
-        pods: What the pods of a job say; None where jobs say it all.
+        verdicts: Causes for stopping running trials early, by uid.
+        times: Measures the run times of trials.
+        pods: State of the jobs' pods; None if the jobs tell everything.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class TrialReconciler:
         self._fresh = Freshness()
         self._seen_ended: dict[str, datetime] = {}
         self._deleted: dict[str, str] = {}
-        self._status_taken: dict[str, list[tuple[str, str, int | None]]] = {}  # of jobs that run
+        self._status_taken: dict[str, list[tuple[str, str, int | None]]] = {}  # of running jobs
         self._closed: set[str] = set()
         self._is_first_list = True
         self._trials.add_handler(self._note_earlier)
@@ -128,7 +128,7 @@ class TrialReconciler:
         trial = self._trials.get(key)
         if trial is None or self._fresh.is_stale(trial):
             return DONE
-        with suppress(NotFoundError):  # it went away meanwhile; the event of that is on its way
+        with suppress(NotFoundError):  # deleted meanwhile; the event follows
             if trial.metadata.deletion_timestamp is not None:
                 return self._clean_up(trial)
             if TRIAL_FINALIZER not in trial.metadata.finalizers:
@@ -142,14 +142,14 @@ class TrialReconciler:
         return DONE
 
     def _note_earlier(self, event: InformerEvent[Trial]) -> None:
-        """Note the trials of the first list: a controller before this one may have created their jobs."""
+        """Note the trials of the first list: an earlier controller may have created their jobs."""
         if self._is_first_list and event.new is not None and trial_state(event.new) in ACTIVE:
             self._is_first_list = not self._trials.has_synced()
             if self._is_first_list:
                 self._jobs.tried.add(event.new.metadata.uid)
 
     def _refuse(self, trial: Trial, error: InvalidError) -> ReconcileResult:
-        """End a trial whose job the store does not take."""
+        """End a trial whose job the store refuses."""
         if trial_state(trial) not in ACTIVE:
             raise error
         status = refused(trial.status, one_line(error), self._clock.now())
@@ -158,7 +158,7 @@ class TrialReconciler:
         return DONE
 
     def _hold_up(self, trial: Trial, error: KatibError) -> ReconcileResult:
-        """Say what an administrator has to do before the trial's job can go on; try again now and then."""
+        """Report the obstacle that an administrator has to remove; retry now and then."""
         reason = next(reason for class_, reason in _HELD_UP_REASONS.items() if isinstance(error, class_))
         status = held_up(trial.status, reason, one_line(error), self._clock.now())
         if status != trial.status:
@@ -175,7 +175,7 @@ class TrialReconciler:
         is_over = trial_state(trial) not in ACTIVE and not is_ending and not self._times.knows(trial)
         if job is None and uid in self._closed and is_over:
             self._deleted.pop(uid, None)
-            return DONE  # it has ended, and nothing is left to do
+            return DONE  # ended, and nothing is left to do
         view, update = None, NO_UPDATE
         if job is not None:
             update = NO_UPDATE if self._pods is None else self._pods.update_of(trial)
@@ -191,7 +191,7 @@ class TrialReconciler:
             _NO_REPORT if is_ending and is_stopping(trial) else self._report(trial, view, job if posts else None, now)
         )
         if report is None:
-            return DONE  # the answer wakes us
+            return DONE  # the answer enqueues the trial
         is_untried = job is None and trial_state(trial) in ACTIVE and uid not in self._jobs.tried
         plan = plan_trial(
             Observed(
@@ -213,7 +213,7 @@ class TrialReconciler:
             self._status_taken.pop(uid, None)
         elif job is not None and posts:
             self._take_status(trial, job, now)
-        if takes_no_more_readings(plan.status, view) and not is_ending:  # it is stored by now
+        if takes_no_more_readings(plan.status, view) and not is_ending:  # the end is stored by now
             return self._closed_after(trial, plan.status, now, result)
         if found.is_stray and trial_state(trial) in ACTIVE:
             return _no_later(result, stray_poll_seconds(trial.status.start_time, now))
@@ -222,9 +222,9 @@ class TrialReconciler:
     def _measured(
         self, trial: Trial, view: JobView | None, update: PodUpdate, now: datetime, *, is_ending: bool
     ) -> float | None:
-        """Note whether a trial runs now, and return how long it has run so far.
+        """Record whether a trial runs now, and return its run time so far.
 
-        Its programs do for as long as any of a deleted job has its time to end.
+        The programs of a deleted job count as running while any of them is terminating.
         """
         is_active = trial_state(trial) in ACTIVE
         if view is None:
@@ -246,7 +246,7 @@ class TrialReconciler:
         if comes_to_its_end(trial, now, self._started):
             answer = self._observations.ask(trial, self._logs.conclude)
             if answer is None:
-                return DONE  # the answer wakes us
+                return DONE  # the answer enqueues the trial
             report = answer[0]
         verdict, silence = self._verdicts.get(trial.metadata.uid, ""), silence_of(trial, now, self._started)
         seconds = self._times.see(trial, runs=silence is None, late_seconds=silence or 0.0)
@@ -261,9 +261,9 @@ class TrialReconciler:
     def _closed_after(
         self, trial: Trial, status: TrialStatus, now: datetime, result: ReconcileResult
     ) -> ReconcileResult:
-        """Have the log of a trial closed, once, after its end; return the result, or when to try again.
+        """Close the log of a trial, once, after its end; return the result, or when to retry.
 
-        One that ended before this process began is closed again if that was lately: a crash may have come between.
+        A trial that ended before this process began, but recently, is closed again: a crash may have intervened.
         """
         uid, completed = trial.metadata.uid, status.completion_time
         if uid in self._closed or completed is None or now - completed > _CLOSE_WITHIN:
@@ -276,7 +276,7 @@ class TrialReconciler:
         return result
 
     def _report(self, trial: Trial, view: JobView | None, job: Object | None, now: datetime) -> TrialReport | None:
-        """Return what the log says where that matters; None while it is asked."""
+        """Return the log's report if needed; None while it is pending."""
         objective = trial.spec.objective
         if objective is None or not needs_observation(trial, view):
             return _NO_REPORT
@@ -285,16 +285,16 @@ class TrialReconciler:
         return None if answer is None else answer[0]
 
     def _take_status(self, trial: Trial, job: Object, now: datetime) -> None:
-        """Have the readings in the status of a job that runs stored as they come; those at its end are its report's."""
+        """Store the readings in a running job's status as they come; the last ones are part of its report."""
         uid, objective = trial.metadata.uid, trial.spec.objective
         if objective is None:
             return
         found = status_readings(job, objective.metric_names, now)
         if not found or self._status_taken.get(uid) == (said := [(one.name, one.value, one.step) for one in found]):
             return
-        with suppress(InvalidError, ForbiddenError):  # the log does not want them, and will not
+        with suppress(InvalidError, ForbiddenError):  # the log refuses them for good
             if not self._observations.ask(trial, self._logs.take_status, found):
-                return  # the answer wakes us
+                return  # the answer enqueues the trial
         self._status_taken[uid] = said
 
     def _apply(self, trial: Trial, plan: TrialPlan, job: Object | None) -> ReconcileResult:
@@ -314,9 +314,9 @@ class TrialReconciler:
         return ReconcileResult(plan.again_after_seconds)
 
     def _create_job(self, trial: Trial) -> bool:
-        """Create the job unless the trial is over by now; a job that is there already is as good.
+        """Create the job unless the trial is over by now; an existing job counts as created.
 
-        A second run of a finished trial would be wrong. A trial that had a job before, or that another program said to
+        A second run of a finished trial would be wrong. A trial that had a job before, or that another program set to
         run, is thus read again: the cache may be behind, and does not keep the job.
         """
         current = trial
@@ -325,10 +325,10 @@ class TrialReconciler:
             if trial_state(current) not in ACTIVE or current.metadata.uid != trial.metadata.uid:
                 return False
         job = job_of(current)
-        if queue_of(job):  # not to run before it is queued, nor to wait where there are no queues
+        if queue_of(job):  # it must not run before it is queued, nor wait if there are no queues
             job = with_suspension(job, suspended=self._pods is not None and self._pods.has_queues())
         if self._settings.discards_before_start and not self._has_empty_log(trial):
-            return False  # the answer wakes us
+            return False  # the answer enqueues the trial
         self._jobs.tried.add(trial.metadata.uid)
         self._times.job_created(trial)
         try:
@@ -345,7 +345,7 @@ class TrialReconciler:
         return self._observations.ask(trial, self._logs.begin) is not None
 
     def _has_job(self, trial: Trial) -> bool:
-        """Return whether the job is there in truth: the cache may be behind, and it may have reported already."""
+        """Return whether the job exists in the store: the cache may be behind, and readings may exist."""
         try:
             self._store.get(*job_place(trial))
         except NotFoundError:
@@ -359,9 +359,9 @@ class TrialReconciler:
             raise TerminalError(f"{kind.kind} {key} belongs to another owner; delete it so that the trial can run")
 
     def _delete_job(self, trial: Trial, job: Object | None) -> bool:
-        """Delete the job, once: one that waits for its pods to go is on its way. Return whether this was the time.
+        """Delete the job, once, even if it waits for its pods to terminate. Return whether this call deleted it.
 
-        One that its operator would keep alive by making pods for those that go is deleted again, not to wait for them.
+        A foreign kind's job is deleted again while it waits: its operator may recreate pods and keep it alive.
         """
         if job is None:
             return False
@@ -371,16 +371,16 @@ class TrialReconciler:
             "deletionTimestamp" in metadata or self._deleted.get(trial.metadata.uid) == uid
         ):
             return False
-        with suppress(NotFoundError):  # gone, or by now another owner's of that name
+        with suppress(NotFoundError):  # gone, or replaced by another owner's job of that name
             self._store.delete(*job_place(trial), uid=uid)
         self._deleted[trial.metadata.uid] = uid
         return True
 
     def _clean_up(self, trial: Trial) -> ReconcileResult:
-        """Let the job go first, then its metrics, then the trial, so that nothing is reported after the clean-up."""
+        """Delete the job first, then its metrics, then the trial, so that nothing is reported after the clean-up."""
         if TRIAL_FINALIZER not in trial.metadata.finalizers:
             return DONE
-        # Where the kind is gone there is no job; one that we may not see goes with its owner, by garbage collection.
+        # An uninstalled kind has no jobs; a job that we may not read is garbage-collected with its owner.
         with suppress(ForbiddenError, KindNotInstalledError):
             job = None if is_callers(trial) else self._jobs.look(trial).job
             if job is not None:
@@ -402,7 +402,7 @@ class TrialReconciler:
         return DONE
 
     def _forget_metrics(self, trial: Trial) -> float:
-        """Remove the trial's readings; return how soon to look again, 0 when the trial may go.
+        """Remove the trial's readings; return when to check again, 0 if the trial may go.
 
         It does not wait forever for a log that refuses, or that has not answered since the trial was deleted.
         """
@@ -415,7 +415,7 @@ class TrialReconciler:
             cause = one_line(error)
         else:
             since = max(since, self._observations.answered_at)
-            soon = self._settings.deletion_patience_seconds  # the answer wakes us before that
+            soon = self._settings.deletion_patience_seconds  # the answer enqueues the trial before that
         left = self._settings.deletion_patience_seconds - (now - since).total_seconds()
         if left > 0:
             return min(left, soon)
@@ -426,7 +426,7 @@ class TrialReconciler:
 
 
 def stray_poll_seconds(started: datetime | None, now: datetime) -> float:
-    """Return when to look again at a job without a watch."""
+    """Return when to read a job without a watch again."""
     age = 0.0 if started is None else (now - started).total_seconds()
     return min(max(age / 10, SHORTEST_STRAY_POLL_SECONDS), LONGEST_STRAY_POLL_SECONDS)
 
