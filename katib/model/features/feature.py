@@ -1,8 +1,8 @@
-"""The interface of a feature, with neutral defaults: a feature overrides only what it needs.
+"""The interface of a feature, with neutral defaults: a feature overrides only the parts it needs.
 
-A feature is one package. It owns the annotations that carry its settings, and says what they add: checks, options of
-the command line, annotations of trials, and a part of the plan of an experiment. `listed.FEATURES` names all of them;
-the code that runs experiments knows only this interface.
+A feature is one package. It owns the annotations that hold its settings, and contributes checks, command-line options,
+annotations of trials, and a part of an experiment's plan. `listed.FEATURES` lists all features; the code that runs
+experiments knows only this interface.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Annotation(Generic[T]):
 
     Attributes:
         name: Of the annotation.
-        decode: Returns its value, for the empty text that of an absent one.
+        decode: Returns the value of a text; the empty text stands for an absent annotation.
         encode: Returns the text of a value.
         may_change: Whether submitting an unfinished experiment again may change it.
     """
@@ -35,7 +35,6 @@ class Annotation(Generic[T]):
     may_change: bool = False
 
     def read(self, annotations: Mapping[str, str]) -> T:
-        """Return the value."""
         return self.decode(annotations.get(self.name, ""))
 
     def write(self, value: T) -> dict[str, str]:
@@ -56,16 +55,16 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Addition of a feature to the plan of one experiment.
+    """A feature's contribution to the plan of one experiment.
 
     Attributes:
-        feature: Its feature.
-        cuts: Whether running trials are stopped early now, and no other starts.
-        end: Cause for which no further trial starts; the experiment ends with its last trial. Empty if it continues.
+        feature: The feature.
+        cuts: Whether to stop running trials early now and start no others.
+        end: Reason to start no further trials; the experiment ends with its last trial. Empty if it continues.
         resumable: Names of trials that it cut before and that can continue.
         reopened: Number of ended trials that do not count as completed.
         room: Maximum number of trials to start now.
-        again_after_seconds: Time of the next reconcile although nothing changes.
+        again_after_seconds: Delay until the next reconcile if nothing changes.
         status: Fields of the experiment's status.
     """
 
@@ -81,12 +80,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Measurements of an experiment that its part of a plan is made of.
+    """Measurements of an experiment, for a feature's part of its plan.
 
     Attributes:
         run_seconds: Time during which at least one trial ran.
-        seconds_of: Returns how long a trial has run.
-        keeps_checkpoints: Whether a trial that was cut off continues from its checkpoint.
+        seconds_of: Returns the run time of a trial.
+        keeps_checkpoints: Whether an interrupted trial continues from its checkpoint.
     """
 
     run_seconds: float
@@ -95,7 +94,7 @@ class Progress:
 
 
 class Tally(Protocol):
-    """Summary of the trials of one experiment, kept current event by event."""
+    """Summary of the trials of one experiment, updated event by event."""
 
     def add(self, trial: Trial) -> None:
         """Count a trial."""
@@ -108,7 +107,7 @@ class Feature:
     """A feature. The defaults add nothing.
 
     Attributes:
-        name: Word for it in sentences.
+        name: Its name in sentences.
         annotations: Fields of an Experiment that it owns, the main one first.
         options: Options for these fields.
         reason: Reason of the conditions of an experiment that it stops.
@@ -129,7 +128,7 @@ class Feature:
         """Return the annotations that a document changes in a stored Experiment.
 
         Raises:
-            InvalidError: The result is wrong.
+            InvalidError: The result is invalid.
         """
         names = [one.name for one in self.annotations if one.may_change]
         changed = {name: wanted[name] for name in names if name in wanted and wanted[name] != stored.get(name)}
@@ -138,11 +137,11 @@ class Feature:
         return changed
 
     def end(self, _experiment: Experiment, /) -> str:
-        """Return the cause for which it ends an experiment with the current annotations."""
+        """Return the cause that ends an experiment with the current annotations."""
         return ""
 
     def larger_option(self, _experiment: Experiment, /) -> str:
-        """Return the option with which an experiment that it ended continues."""
+        """Return the option that lets an experiment ended by this feature continue."""
         return ""
 
     def trial_annotations(self, _experiment: Experiment, _run_spec: Mapping[str, Any] | None, /) -> dict[str, str]:
@@ -150,7 +149,7 @@ class Feature:
         return {}
 
     def without(self, _annotations: Mapping[str, str], _removed: Iterable[tuple[Trial, float]], /) -> dict[str, str]:
-        """Return annotations of an Experiment after trials were removed, each with the seconds that it ran."""
+        """Return annotations of an Experiment after trials were removed, each given with its run time in seconds."""
         return {}
 
     def counts(self, _trial: Trial, /) -> bool:
@@ -162,7 +161,7 @@ class Feature:
         raise NotImplementedError
 
     def part(self, _experiment: Experiment, _tally: Tally | None, _progress: Progress, /) -> Part | None:
-        """Return its addition to the plan of an experiment."""
+        """Return its contribution to the plan of an experiment."""
         return None
 
     def words(self, _experiment: Experiment, /) -> str:

@@ -22,7 +22,7 @@ def changed_annotations(stored: Mapping[str, str], wanted: Mapping[str, str]) ->
     """Return the annotations of features that a document changes in a stored Experiment.
 
     Raises:
-        InvalidError: The result is wrong.
+        InvalidError: The result is invalid.
     """
     return {name: text for feature in FEATURES for name, text in feature.changes(stored, wanted).items()}
 

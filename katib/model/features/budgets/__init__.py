@@ -1,4 +1,4 @@
-"""Budgets: hours, hours of a resource, and money that the trials of an experiment may use together.
+"""Budgets: limits on the hours, resource hours and money that the trials of an experiment use together.
 
-`amounts` reads and writes them, `spending` adds up what trials use, `feature` is what the list of features holds.
+`amounts` reads and writes them, `spending` adds up the use of trials, `feature` is the entry in the list of features.
 """

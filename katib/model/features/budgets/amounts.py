@@ -1,8 +1,8 @@
-"""Limits in hours, hours of a resource, and money, as text and as numbers.
+"""Limits in hours, resource hours and money, as text and as numbers.
 
-A budget is written as amounts with a comma between: `8h` of time, `20 gpu-hours`, `$50`. Money needs prices of an hour:
-`gpu=2.50, cpu=0.04, trial=0.10`. A trial holds the requests of its job as long as it runs; a job without requests holds
-`trial=1`, as every trial does.
+A budget is a list of amounts separated by commas: `8h` of time, `20 gpu-hours`, `$50`. Money needs hourly prices:
+`gpu=2.50, cpu=0.04, trial=0.10`. A trial holds the requests of its job while it runs; like every trial, one without
+requests holds `trial=1`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MONEY_AMOUNT = re.compile(rf"\${_NUMBER}")
 _PAIR = re.compile(rf"({'|'.join(RESOURCES)})\s*=\s*{_NUMBER}")
 _HOUR = 3600.0
 _COUNTS = ("replicas", "parallelism", "numNodes")
-"""Fields of jobs that say how many pods come of what stands beside them."""
+"""Fields of jobs that multiply the pods of the spec beside them."""
 
 _GPU = "/gpu"
 _LARGEST = 1e12
@@ -60,10 +60,10 @@ LIMITS: Final = Annotation("katib.kubeflow.org/budget", str, may_change=True)
 """On an Experiment: its limits, such as `8h, 20 gpu-hours, $50`."""
 
 PRICES: Final = Annotation("katib.kubeflow.org/prices", str, may_change=True)
-"""On the same: the price of an hour of each resource, such as `gpu=2.50, cpu=0.04`."""
+"""On the same: the hourly price of each resource, such as `gpu=2.50, cpu=0.04`."""
 
 SPENT: Final = Annotation("katib.kubeflow.org/spent", read_amounts, amounts_text)
-"""On the same: seconds that removed trials held each resource, as `cpu=90, trial=45`."""
+"""On the same: seconds for which removed trials held each resource, such as `cpu=90, trial=45`."""
 
 HOLDS: Final = Annotation("katib.kubeflow.org/holds", read_amounts, amounts_text)
 """On a trial of such an experiment: amount of each resource that it holds while it runs, such as `cpu=2, gpu=1`."""
@@ -71,22 +71,22 @@ HOLDS: Final = Annotation("katib.kubeflow.org/holds", read_amounts, amounts_text
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What the trials of an experiment may use together.
+    """Limits on the combined use of an experiment's trials.
 
     Attributes:
         limits: By unit: `hours`, a resource (in hours of it), or `$`.
-        prices: What an hour of each resource costs.
+        prices: Hourly price of each resource.
     """
 
     limits: Mapping[str, float]
     prices: Mapping[str, float] = field(default_factory=dict)
 
     def used(self, unit: str, seconds: float, held: Mapping[str, float]) -> float:
-        """Return how much of a unit is used.
+        """Return the used amount of a unit.
 
         Args:
             unit: One of the limits.
-            seconds: During which trials ran.
+            seconds: Time during which trials ran.
             held: Seconds of each resource.
         """
         if unit == HOURS:
@@ -97,13 +97,13 @@ class Budget:
 
 
 def doubled(text: str) -> str:
-    """Return a budget of twice as much."""
+    """Return the text of a budget that is twice as large."""
     return re.sub(_NUMBER, lambda match: f"{2 * float(match[1]):g}", text)
 
 
 @functools.lru_cache(maxsize=256)
 def read_budget(text: str, prices: str) -> tuple[Budget | None, tuple[FieldError, ...]]:
-    """Return a budget and the errors in its text; None with an error."""
+    """Return a budget and the errors in its text; None if there is an error."""
     errors: list[FieldError] = []
     limits = _amounts(text, errors)
     costs = _prices(prices, errors)
@@ -115,7 +115,7 @@ def read_budget(text: str, prices: str) -> tuple[Budget | None, tuple[FieldError
 
 
 def _amounts(text: str, errors: list[FieldError]) -> dict[str, float]:
-    """Return the limit of each unit; the smaller one of two."""
+    """Return the limit of each unit, the smaller one if it is given twice."""
     found: dict[str, float] = {}
     for part in map(str.strip, text.split(",")):
         if match := _TIME.fullmatch(part):
@@ -149,7 +149,7 @@ def _prices(text: str, errors: list[FieldError]) -> dict[str, float]:
 
 
 def holds_of(run_spec: Mapping[str, Any] | None) -> dict[str, float]:
-    """Return how much of each resource a trial has while its job runs: what all its pods request together."""
+    """Return the amount of each resource that a trial holds while its job runs: the requests of all its pods."""
     found = {TRIAL: 1.0}
     for name, amount in _requested(run_spec or {}, 1):
         found[name] = found.get(name, 0.0) + amount
@@ -157,7 +157,7 @@ def holds_of(run_spec: Mapping[str, Any] | None) -> dict[str, float]:
 
 
 def _requested(node: Any, pods: int) -> Iterator[tuple[str, float]]:
-    """Yield what a part of a job requests, times the number of pods that come of it."""
+    """Yield the requests in a part of a job, times the number of its pods."""
     if isinstance(node, list):
         for item in node:
             yield from _requested(item, pods)

@@ -1,4 +1,4 @@
-"""The feature of budgets: an experiment stops its trials when a limit is reached, and starts none that cannot end."""
+"""The feature of budgets: stops an experiment's trials at a limit, and starts none that could not finish."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from katib.model.types import BudgetUsage, Experiment, Trial
 from katib.model.wording import format_duration
 
 _STATUS_SECONDS = 60.0
-"""Interval of writing the use of a budget while nothing else changes."""
+"""Interval between writes of the used budget while nothing else changes."""
 
 
 class Budgets(Feature):
@@ -82,7 +82,7 @@ class Budgets(Feature):
         return None if uses is None else self.limits(experiment, uses, keeps_checkpoints=progress.keeps_checkpoints)
 
     def limits(self, experiment: Experiment, uses: Uses, *, keeps_checkpoints: bool) -> Part:
-        """Return its addition to the plan of an experiment whose trials have used so much."""
+        """Return the contribution to the plan of an experiment whose trials have this use."""
         annotations = experiment.metadata.annotations
         budget = read_budget(LIMITS.read(annotations), PRICES.read(annotations))[0]
         if budget is None:
@@ -109,7 +109,7 @@ class Budgets(Feature):
 
     @override
     def words(self, experiment: Experiment, /) -> str:
-        """Return how much of each limit is used: `45m of 8h, $1.20 of $50, 3.1 of 20 gpu-hours`."""
+        """Return the used amount of each limit: `45m of 8h, $1.20 of $50, 3.1 of 20 gpu-hours`."""
         return ", ".join(map(_words, experiment.status.budget_usage))
 
 

@@ -1,7 +1,7 @@
-"""What the trials of an experiment have used, kept current event by event, and when its budget is spent.
+"""Resource use of an experiment's trials, updated event by event, and its comparison with the budget.
 
-Law: what ended trials have used equals what adding up all that exist would give, so a restart changes nothing. Trials
-that were removed to run again are counted in an annotation of their experiment (`SPENT`).
+Law: the recorded use of ended trials equals the sum over all existing ones, so a restart changes nothing. Trials that
+were removed to run again are counted in an annotation of their experiment (`SPENT`).
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ Amounts = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """What trials have used up to now.
+    """Resource use of trials up to now.
 
     Attributes:
-        seconds: During which at least one trial ran.
-        held: Seconds of each resource, of trials that have ended, and of those that wait after they ran.
-        running: How long each that runs has run, and what it has.
-        waiting: How long each that does not run yet, or not now, ran before, and what it will have.
-        median_seconds: Of those that came to their own end; None where none has.
-        longest_seconds: The longest that one ran that has not come to its own end: a trial takes longer than that.
-        usual: What the newest trial has.
-        cut: How long each trial ran that the budget ended, by name.
+        seconds: Time during which at least one trial ran.
+        held: Seconds of each resource held by ended trials and by waiting ones that ran before.
+        running: Run time and resources of each running trial.
+        waiting: Previous run time and future resources of each trial that is not running yet, or not now.
+        median_seconds: Median run time of trials that ended by themselves; None if there are none.
+        longest_seconds: Longest run time of a trial that has not ended by itself: a lower bound for a full run.
+        usual: Resources of the newest trial.
+        cut: Run time by name of each trial that the budget ended.
     """
 
     seconds: float
@@ -50,7 +50,7 @@ class Uses:
     cut: Mapping[str, float] = field(default_factory=dict)
 
     def used(self, budget: Budget, unit: str) -> float:
-        """Return how much of a unit of the budget is used."""
+        """Return the used amount of a unit of the budget."""
         held: Amounts = defaultdict(float, self.held)
         for seconds, holds in self.running:
             _add(held, holds, seconds)
@@ -61,7 +61,7 @@ class Uses:
         return any(self.used(budget, unit) >= limit - _EPSILON for unit, limit in budget.limits.items())
 
     def seconds_left(self, budget: Budget) -> float:
-        """Return after how many seconds the budget is spent if no trial starts and none ends; infinite if never."""
+        """Return the seconds until the budget is spent if no trial starts and none ends; infinite if never."""
         rate: Amounts = defaultdict(float)
         for _, holds in self.running:
             _add(rate, holds, 1.0)
@@ -73,10 +73,10 @@ class Uses:
         return max(left, 0.0)
 
     def room(self, budget: Budget) -> float:
-        """Return how many trials can start now and end within the budget, by the median of those that have ended.
+        """Return how many trials can start now and end within the budget, by the median run time of ended ones.
 
-        What those need up to their ends that run or wait is set aside. As long as no trial has ended, half as long as
-        the longest has run is the least that is worth a start; infinite as long as none has run.
+        The expected remaining use of running and waiting trials is set aside. Until a trial has ended, half of the
+        longest run time is the minimum for a useful start; the room is infinite until a trial has run.
         """
         expected = self.longest_seconds / 2 if self.median_seconds is None else self.median_seconds
         to_come: Amounts = defaultdict(float)
@@ -88,7 +88,7 @@ class Uses:
         for unit, limit in budget.limits.items():
             left = limit - self.used(budget, unit)
             need = budget.used(unit, expected, each)
-            if unit == HOURS:  # trials side by side share it
+            if unit == HOURS:  # parallel trials share it
                 room = room if need <= left + _EPSILON else 0.0
             elif need > 0:
                 room = min(room, max(math.floor((left - budget.used(unit, 0.0, to_come)) / need + _EPSILON), 0))
@@ -97,10 +97,10 @@ class Uses:
 
 @dataclass(slots=True)
 class Spending:
-    """Adds up what trials use that say what they have."""
+    """Adds up the use of trials that have the annotation of their resources."""
 
-    _ended: dict[str, tuple[float, Mapping[str, float]]] = field(default_factory=dict)  # or held up, for now
-    _unfinished: dict[str, float] = field(default_factory=dict)  # of them: not at their own end, and how long they ran
+    _ended: dict[str, tuple[float, Mapping[str, float]]] = field(default_factory=dict)  # or waiting after a run
+    _unfinished: dict[str, float] = field(default_factory=dict)  # of these: not ended by themselves, and their run time
     _cut: dict[str, float] = field(default_factory=dict)  # of these: ended by the budget
     _running: dict[str, tuple[Trial, Mapping[str, float]]] = field(default_factory=dict)
     _waiting: dict[str, Mapping[str, float]] = field(default_factory=dict)
@@ -109,7 +109,6 @@ class Spending:
     _usual: Mapping[str, float] = field(default_factory=dict)
 
     def add(self, trial: Trial) -> None:
-        """Take in a trial."""
         state = trial_state(trial)
         holds = self._usual = HOLDS.read(trial.metadata.annotations)
         if state is TrialState.RUNNING:
@@ -129,7 +128,6 @@ class Spending:
             insort(self._durations, seconds)
 
     def remove(self, name: str) -> None:
-        """Take a trial out."""
         self._running.pop(name, None)
         self._waiting.pop(name, None)
         if name not in self._ended:
@@ -141,7 +139,7 @@ class Spending:
             del self._durations[bisect_left(self._durations, seconds)]
 
     def uses(self, progress: Progress, removed: Mapping[str, float]) -> Uses | None:
-        """Return what trials have used; None if nothing was counted.
+        """Return the resource use of trials; None if nothing was counted.
 
         Args:
             progress: Run times of the experiment and its trials.
