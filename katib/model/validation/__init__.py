@@ -1,8 +1,8 @@
-"""Validation: which experiments are accepted. Every rule gets its say; all errors come back at once.
+"""Validation: the rules that an experiment must satisfy to be accepted. All errors are returned at once.
 
-Belongs here: rules about the experiment alone, one module for each block of the spec. Does not belong here: what is
-inside a trial template (`check_template` of the caller), what only a suggestion service knows, and anything that does
-I/O. Rules look at an experiment with defaults. `docs/reference/errors.md` lists every origin with its rule, cause and
+Belongs here: rules about the experiment alone, one module for each block of the spec. Does not belong here: the content
+of a trial template (`check_template` of the caller), rules that only a suggestion service knows, and anything that does
+I/O. Rules apply to an experiment with defaults. `docs/reference/errors.md` lists every origin with its rule, cause and
 cure.
 """
 

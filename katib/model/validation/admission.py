@@ -1,4 +1,4 @@
-"""The one gate: a submission goes in, an experiment to be stored comes out, or all its errors are raised together."""
+"""The only gate: turns a submission into an experiment to store, or raises all its errors together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from katib.model.validation.history import PointCheck, no_point_errors
 from katib.model.validation.update import validate_update
 
 _ABSENCE = ("-missing", "-empty")
-"""Ends of origins that say: nothing is here."""
+"""Suffixes of origins that report an absent value."""
 
 
 def admit(
@@ -28,14 +28,14 @@ def admit(
     """Return the experiment with defaults, ready to be created.
 
     Args:
-        submission: What was loaded.
-        catalog: Algorithms that are offered here.
-        check_template: Looks into the template.
-        check_point: Looks at the values of initial trials.
+        submission: The loaded submission.
+        catalog: Algorithms of this installation.
+        check_template: Checks the content of the template.
+        check_point: Checks the values of initial trials.
         collectors: Kinds of metrics collectors that can run here.
 
     Raises:
-        InvalidError: With every error of loading and of validation.
+        InvalidError: All errors of loading and of validation.
     """
     experiment = with_defaults(submission.experiment)
     found = validate_experiment(
@@ -49,7 +49,7 @@ def admit_update(submission: Submission, old: Experiment) -> Experiment:
     """Return the experiment with defaults, ready to replace the spec of the stored one.
 
     Raises:
-        InvalidError: With every error of loading, and every change that is not allowed.
+        InvalidError: All errors of loading, and every change that is not allowed.
     """
     experiment = with_defaults(submission.experiment)
     _raise_all(submission.errors, validate_update(old, experiment))
@@ -64,7 +64,7 @@ def _raise_all(loading: Sequence[FieldError], validation: Sequence[FieldError]) 
 
 
 def _follows(error: FieldError, unread: str) -> bool:
-    """Return whether an error is only the echo of a value that could not be read: about it, or about its absence."""
+    """Return whether an error only follows from an unreadable value: it concerns the value or its absence."""
     if error.path == unread or error.path.startswith((f"{unread}.", f"{unread}[")):
         return True
     return error.origin.endswith(_ABSENCE) and unread.startswith((f"{error.path}.", f"{error.path}["))

@@ -1,4 +1,4 @@
-"""Rules about algorithms: they exist, in the right role, with settings they know; and about what remains of them."""
+"""Rules about algorithms: they exist, in the right role, with known settings; and the resume policy."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from katib.model.wording import did_you_mean, either, shown
 
 
 def check_algorithm(spec: ExperimentSpec, catalog: AlgorithmCatalog) -> Iterator[FieldError]:
-    """Check the suggestion algorithm, and that it can search what the experiment asks for.
+    """Check the suggestion algorithm, and that it supports the experiment's search.
 
-    Only the search of an architecture gets none by default.
+    Only an architecture search gets none by default.
     """
     path, algorithm = "spec.algorithm", spec.algorithm
     if algorithm is None:
@@ -41,7 +41,7 @@ def check_algorithm(spec: ExperimentSpec, catalog: AlgorithmCatalog) -> Iterator
 
 
 def _check_searched(spec: ExperimentSpec, info: AlgorithmInfo, catalog: AlgorithmCatalog) -> Iterator[FieldError]:
-    """Check that the algorithm searches what is given: parameters or an architecture."""
+    """Check that the algorithm searches the given kind of space: parameters or an architecture."""
     if info.graph_fields and spec.nas_config is not None:
         yield from check_beyond_parameters(spec.nas_config, info.graph_fields)
         yield from _check_references(spec, info)
@@ -57,7 +57,7 @@ def _check_searched(spec: ExperimentSpec, info: AlgorithmInfo, catalog: Algorith
 
 
 def check_needs(spec: ExperimentSpec, catalog: AlgorithmCatalog) -> Iterator[FieldError]:
-    """Check that the parameters are what the algorithm needs: enough of them numbers, or values that can be listed."""
+    """Check that the parameters suit the algorithm: enough numeric ones, or values that can be listed."""
     info = catalog.find(spec.algorithm.algorithm_name) if spec.algorithm is not None else None
     if info is None or not spec.parameters:
         return
@@ -73,7 +73,7 @@ def check_needs(spec: ExperimentSpec, catalog: AlgorithmCatalog) -> Iterator[Fie
 
 
 def _check_references(spec: ExperimentSpec, info: AlgorithmInfo) -> Iterator[FieldError]:
-    """Check that the template takes what the algorithm assigns, all of it and nothing else."""
+    """Check that the template refers to exactly the names that the algorithm assigns."""
     if spec.trial_template is None or not info.assigns:
         return
     path = "spec.trialTemplate.trialParameters"
@@ -91,7 +91,7 @@ def _check_references(spec: ExperimentSpec, info: AlgorithmInfo) -> Iterator[Fie
 
 
 def check_early_stopping(spec: ExperimentSpec, catalog: AlgorithmCatalog) -> Iterator[FieldError]:
-    """Check the early stopping algorithm, if there is to be one."""
+    """Check the early stopping algorithm, if there is one."""
     path, algorithm = "spec.earlyStopping", spec.early_stopping
     if algorithm is None:
         return

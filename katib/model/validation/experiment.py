@@ -1,4 +1,4 @@
-"""All rules of one experiment together, with those about its counts and the frame of its trial template."""
+"""All rules of one experiment, including those about its counts and the frame of its trial template."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from katib.model.validation.objective import check_means, check_objective
 from katib.model.wording import one_of, shown
 
 TemplateCheck = Callable[[TrialTemplate, Sequence[ParameterSpec]], list[FieldError]]
-"""Returns what is wrong inside a template whose frame is sound, given the search space: its ConfigMap, placeholders and
+"""Returns errors inside a template whose frame is valid, given the search space: its ConfigMap, placeholders and
 references, and whether the object can run here. Never raises."""
 
 ALL_COLLECTORS: tuple[str, ...] = tuple(CollectorKind)
@@ -40,13 +40,13 @@ def validate_experiment(
     check_point: PointCheck = no_point_errors,
     collectors: Collection[str] = ALL_COLLECTORS,
 ) -> list[FieldError]:
-    """Return everything that is wrong with an experiment; an empty list means that it is accepted.
+    """Return all errors of an experiment; an empty list means that it is accepted.
 
     Args:
         experiment: With defaults.
-        catalog: Algorithms that are offered here.
-        check_template: Looks into the template.
-        check_point: Looks at the values of initial trials.
+        catalog: Algorithms of this installation.
+        check_template: Checks the content of the template.
+        check_point: Checks the values of initial trials.
         collectors: Kinds of metrics collectors that can run here.
     """
     spec = experiment.spec
@@ -69,7 +69,7 @@ def validate_experiment(
 
 
 def find_warnings(spec: ExperimentSpec, catalog: AlgorithmCatalog) -> list[FieldError]:
-    """Return what is accepted but hardly meant."""
+    """Return warnings about accepted fields that are probably mistakes."""
     algorithm = spec.algorithm
     info = catalog.find(algorithm.algorithm_name) if algorithm is not None else None
     warnings = list(find_odd_values(spec.parameters))
@@ -90,7 +90,7 @@ def _check_template(spec: ExperimentSpec, check_inside: TemplateCheck) -> Iterat
 
 
 def _check_callers(experiment: Experiment) -> Iterator[FieldError]:
-    """Check what needs a job where there is none, because callers evaluate the trials."""
+    """Check that nothing requires a job if callers evaluate the trials."""
     if not is_asked(experiment):
         return
     spec, policy = experiment.spec, experiment.metadata.annotations.get(LOST_LEASES_ANNOTATION)
@@ -111,7 +111,7 @@ _PATH = "spec.trialTemplate"
 
 
 def check_frame(template: TrialTemplate) -> Iterator[FieldError]:
-    """Check what must be there beside the template's source."""
+    """Check the required fields beside the template's source."""
     if not template.primary_container_name:
         remedy = "name the container that prints the metrics"
         yield FieldError(f"{_PATH}.primaryContainerName", "it is missing", remedy, "primary-container-missing")
@@ -119,7 +119,7 @@ def check_frame(template: TrialTemplate) -> Iterator[FieldError]:
     misspelt = misspelt_kind(template.trial_spec, f"{_PATH}.trialSpec") if not all(conditions.values()) else []
     yield from misspelt
     for name, condition in conditions.items():
-        if not condition and not misspelt:  # the kind that is meant has them
+        if not condition and not misspelt:  # the intended kind has them
             remedy = "give a GJSON path over the job's status; only known kinds of an inline template have a default"
             yield FieldError(f"{_PATH}.{name}", "it is missing", remedy, "condition-missing")
     if not template.trial_parameters:

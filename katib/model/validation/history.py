@@ -1,7 +1,7 @@
 """Rules about trials that no algorithm proposed: initial trials, and earlier ones to learn from.
 
-Whether a value is in the feasible space of its parameter is for `katib.model.space`, which knows the values; what an
-initial trial names is checked here.
+Whether a value is in the feasible space of its parameter is checked by `katib.model.space`, which knows the values; the
+names in an initial trial are checked here.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from katib.model.wording import did_you_mean, shown
 
 MOST_INITIAL_TRIALS = 1_000
 MOST_EARLIER_TRIALS = 5_000
-"""How many fit into an object beside everything else."""
+"""Number that fits into an object beside everything else."""
 
 
 PointCheck = Callable[[Sequence[ParameterSpec], Sequence[ParameterAssignment]], list[FieldError]]
-"""Returns what keeps assignments from being a point of the space of these parameters, given those with known names."""
+"""Returns errors if assignments, all with known names, are not a point of the space of these parameters."""
 
 
 def no_point_errors(
     _parameters: Sequence[ParameterSpec], _assignments: Sequence[ParameterAssignment]
 ) -> list[FieldError]:
-    """Find nothing: where the meaning of values is unknown."""
+    """Return no errors; for callers that cannot interpret values."""
     return []
 
 
@@ -65,7 +65,7 @@ def check_names(spec: ExperimentSpec, assignments: Sequence[ParameterAssignment]
 
 
 def check_warm_start(spec: ExperimentSpec, name: str) -> Iterator[FieldError]:
-    """Check where earlier trials come from."""
+    """Check the sources of earlier trials."""
     start, path = spec.warm_start, "spec.warmStart"
     if start is None:
         return

@@ -1,4 +1,4 @@
-"""Rules about names and labels: they become part of the names and the labels of trials, Jobs and Services."""
+"""Rules about names and labels, which become part of the names and labels of trials, Jobs and Services."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 _LABEL_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 _GENERATED_LENGTH = 5
-"""How many characters Kubernetes appends to `generateName`."""
+"""Number of characters that Kubernetes appends to `generateName`."""
 _MAX_NAMESPACE = 63
 
 _LETTERS = "use lower case letters, digits and hyphens, beginning with a letter and ending with a letter or digit"
 
 
 def check_metadata(metadata: ObjectMeta) -> Iterator[FieldError]:
-    """Check that name and namespace are whole DNS labels and not too long, and labels as Kubernetes does."""
+    """Check that name and namespace are valid DNS labels of limited length, and labels as Kubernetes does."""
     if metadata.name:
         yield from _check_name(metadata.name)
     elif metadata.generate_name:

@@ -1,4 +1,4 @@
-"""Rules about how metrics are read."""
+"""Rules about the metrics collector."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _PORT = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
 def check_metrics_collector(spec: MetricsCollectorSpec | None, offered: Collection[str]) -> Iterator[FieldError]:
-    """Check the collector and what it reads.
+    """Check the collector and its source.
 
     Args:
-        spec: With defaults; nothing is checked without.
+        spec: With defaults; None has no errors.
         offered: Kinds of collectors that can run here.
     """
     if spec is None or spec.collector is None:

@@ -1,4 +1,4 @@
-"""Rules about what is optimized."""
+"""Rules about the objective."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PATH = "spec.objective"
 
 
 def check_objective(objective: ObjectiveSpec | None) -> Iterator[FieldError]:
-    """Check direction, goal, names of metrics and their strategies."""
+    """Check direction, goal, and the names and strategies of metrics."""
     if objective is None:
         remedy = "say what to optimize with type and objectiveMetricName"
         yield FieldError(_PATH, "it is missing", remedy, "objective-missing")
@@ -32,7 +32,7 @@ def check_objective(objective: ObjectiveSpec | None) -> Iterator[FieldError]:
 
 
 def check_means(spec: ExperimentSpec) -> Iterator[FieldError]:
-    """Check that the value of a trial is the mean of its readings where early stopping compares these."""
+    """Check that early stopping by mean readings goes with a mean as the value of a trial."""
     objective = spec.objective
     if objective is None or not compares_means(spec):
         return
@@ -56,7 +56,7 @@ def _check_terms(objective: ObjectiveSpec) -> Iterator[FieldError]:
 
 
 def _check_first(objective: ObjectiveSpec) -> Iterator[FieldError]:
-    """Check that the fields for one objective say what the first of the list says; left out, they do."""
+    """Check that the fields for one objective match the first of the list; absent ones do."""
     first = objective.objectives[0]
     pairs = (
         ("type", objective.type, first.type),
@@ -122,7 +122,7 @@ def _check_additional(objective: ObjectiveSpec) -> Iterator[FieldError]:
 
 
 def _check_name(name: str, path: str) -> Iterator[FieldError]:
-    """Check what no collector could find: it takes a list split at `;`, and trims what it reads."""
+    """Check for names that no collector could find: it takes a list split at `;`, and trims its input."""
     if ";" in name:
         yield FieldError(path, f"{shown(name)} contains ;", "rename the metric, ; separates metrics", "metric-name")
     elif name != name.strip() or "\n" in name:

@@ -1,9 +1,8 @@
-"""Rules about changing an experiment that exists.
+"""Rules about updates of an existing experiment.
 
-Only the three counts may change, and the options of Slurm in a pod template, which say where trials run. An experiment
-that has ended goes on only if it used up its budget and its resume policy kept what is needed. An update that leaves
-the spec alone (labels, finalizers, status) is always accepted, so that nothing can keep an experiment from being
-deleted.
+Only the three counts may change, and the options of Slurm in a pod template, which place trials. An experiment that has
+ended continues only if it used up its budget and its resume policy kept the required state. An update that leaves the
+spec alone (labels, finalizers, status) is always accepted, so that an experiment can always be deleted.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ COUNTS = ("parallelTrialCount", "maxTrialCount", "maxFailedTrialCount")
 """The fields of a spec that may change."""
 
 _USED_UP = frozenset({MAX_TRIALS_REACHED, *ENDINGS})
-"""Reasons of experiments that can continue with more."""
+"""Reasons of experiments that can continue with a larger budget."""
 
 _TEMPLATE = "trialTemplate"
 _MUTABLE = frozenset(f"spec.{name}" for name in COUNTS)
 _RESUMABLE_POLICIES = (ResumePolicy.LONG_RUNNING, ResumePolicy.FROM_VOLUME)
 _MAX_CHANGES = 10
-"""More differences than this are another experiment, not an edit."""
+"""Maximum number of differences to list: with more, it is another experiment, not an edit."""
 
 _ABSENT = object()
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One field that differs: where, and how, such as `changed from "0.5" to "0.9"`."""
+    """A field that differs: its path and the difference, such as `changed from "0.5" to "0.9"`."""
 
     path: str
     how: str
@@ -48,7 +47,7 @@ class Change:
 
 
 def validate_update(old: Experiment, new: Experiment) -> list[FieldError]:
-    """Return what forbids a change of the spec. Both with defaults; `old` with its status."""
+    """Return errors for forbidden changes of the spec. Both have defaults; `old` has its status."""
     changes = describe_changes(old, new)
     if not changes:
         return []
@@ -61,7 +60,7 @@ def validate_update(old: Experiment, new: Experiment) -> list[FieldError]:
 
 
 def is_restartable(experiment: Experiment) -> bool:
-    """Return whether a finished experiment goes on when its budget is raised."""
+    """Return whether a finished experiment continues when its budget is raised."""
     succeeded = find_condition(experiment.status.conditions, ExperimentCondition.SUCCEEDED)
     return (
         succeeded is not None
@@ -72,7 +71,7 @@ def is_restartable(experiment: Experiment) -> bool:
 
 
 def awaits_restart(experiment: Experiment) -> bool:
-    """Return whether an experiment that has ended has got a larger budget since and is about to go on."""
+    """Return whether an ended experiment has since got a larger budget and is about to continue."""
     succeeded = find_condition(experiment.status.conditions, ExperimentCondition.SUCCEEDED)
     if succeeded is None or not is_restartable(experiment):
         return False
@@ -82,21 +81,21 @@ def awaits_restart(experiment: Experiment) -> bool:
 
 
 def describe_changes(old: Experiment, new: Experiment) -> list[Change]:
-    """Return every field of the spec that differs, in order of the old spec, then what is new; placement apart."""
+    """Return every field of the spec that differs, in order of the old spec, then new fields; without placement."""
     return list(_changes("spec", without_placement(old.spec.encode()), without_placement(new.spec.encode())))
 
 
 def changed_fields(old: Experiment, new: Experiment) -> frozenset[str]:
-    """Return the fields of the spec whose meaning differs. Both with defaults."""
+    """Return the fields of the spec whose meaning differs. Both have defaults."""
     before, after = old.spec.encode(), new.spec.encode()
     differ = (name for name in {**before, **after} if any(_changes(name, _field(before, name), _field(after, name))))
     return frozenset(differ)
 
 
 def changed_counts(old: Experiment, new: Experiment) -> dict[str, Any]:
-    """Return the counts that differ, None for one that is taken away: an allowed change of the spec, to be patched.
+    """Return the counts that differ, None for a removed one, as a patch of the spec.
 
-    With them the trial template, as a patch, where its options of placement differ.
+    Includes a patch of the trial template if its placement options differ.
     """
     before, after = old.spec.encode(), new.spec.encode()
     counts = {name: after.get(name) for name in COUNTS if name in changed_fields(old, new)}
@@ -106,7 +105,7 @@ def changed_counts(old: Experiment, new: Experiment) -> dict[str, Any]:
 
 
 def without_placement(value: Any) -> Any:
-    """Return a spec, or a part of one, without the options of Slurm and what holds nothing else."""
+    """Return a spec, or a part of one, without the options of Slurm and the maps that hold nothing else."""
     if isinstance(value, list):
         return [without_placement(element) for element in value]
     if not isinstance(value, dict):
@@ -116,7 +115,7 @@ def without_placement(value: Any) -> Any:
 
 
 def _patch(old: Any, new: Any) -> Any:
-    """Return what makes one value of another, None for fields that are taken away."""
+    """Return the patch from one value to another, None for removed fields."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return new
     changed = {key: _patch(old.get(key), value) for key, value in new.items() if old.get(key) != value}
@@ -141,7 +140,7 @@ def _ending(old: Experiment) -> str:
 
 def _check_budget(old: Experiment, new: Experiment) -> Iterator[FieldError]:
     limit, trials = new.spec.max_trial_count, old.status.trials
-    if limit is not None and 0 < limit <= trials:  # that 0 is not positive is said already
+    if limit is not None and 0 < limit <= trials:  # a count of 0 is reported elsewhere
         cause = f"{limit} leaves no trial to run, {trials} exist"
         yield FieldError("spec.maxTrialCount", cause, f"use more than {trials}", "update-max-trials")
 
@@ -179,18 +178,18 @@ def _element(values: list[Any], i: int) -> Any:
 
 
 def _same(old: Any, new: Any) -> bool:
-    """Return whether a value is the same; NaN, which was refused anyway, equals itself.
+    """Return whether a value is the same; NaN, which is rejected anyway, equals itself.
 
-    Other than `same_json`, 1 and 1.0 are: an API server gives back the one for the other.
+    Unlike in `same_json`, 1 equals 1.0: an API server returns one for the other.
     """
-    return (old == new and isinstance(old, bool) == isinstance(new, bool)) or (old != old and new != new)  # noqa: PLR0124  # NaN is what differs from itself
+    return (old == new and isinstance(old, bool) == isinstance(new, bool)) or (old != old and new != new)  # noqa: PLR0124  # only NaN differs from itself
 
 
 Rule = dict[str, str]
 """One element of `x-kubernetes-validations`."""
 
 FIXED_FIELDS = tuple(name for name in ExperimentSpec.__struct_encode_fields__ if name not in COUNTS)
-"""The fields of an Experiment's spec that stay as they were stored."""
+"""The fields of an Experiment's spec that cannot change."""
 
 OBJECT_RULES: tuple[Rule, ...] = (
     {"rule": "has(self.spec) == has(oldSelf.spec)", "message": "spec cannot be added or removed"},
@@ -204,4 +203,4 @@ SPEC_RULES: tuple[Rule, ...] = tuple(
     }
     for name in FIXED_FIELDS
 )
-"""Rules about the spec: a field that is there stays, one that is not is not added."""
+"""Rules about the spec: a field that is present stays unchanged, an absent one is not added."""
