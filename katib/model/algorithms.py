@@ -1,7 +1,7 @@
-"""What is known of an algorithm before its service runs: name, settings, needs. Pure data, cheap to import.
+"""Facts about algorithms that are known without their service: names, settings, needs. Pure data, cheap to import.
 
-The list of our own algorithms is `suggestion_services.algorithms`; further ones come from the user's configuration and
-have no declared settings.
+Our own algorithms are listed in `suggestion_services.algorithms`. Algorithms from the user's configuration have no
+declared settings.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ class SettingSpec(Struct, frozen=True, rename="camel"):
 
     Attributes:
         name: As written in `algorithmSettings`.
-        type: `int`, `float`, `text`, `bool` or `place`: what the text must convert to. A place is where trials keep
-            checkpoints: an absolute path, or a URL.
-        default: Text shown to users; empty when there is none.
+        type: Type of the value: `int`, `float`, `text`, `bool` or `place`. A place is a location for checkpoints: an
+            absolute path or a URL.
+        default: Text shown to users; empty if there is none.
         description: One sentence.
-        choices: Allowed texts; empty when any value of the type is.
-        above: The number must be greater than this.
-        at_least: The number must not be smaller.
-        below: The number must be smaller than this.
-        at_most: The number must not be greater.
-        is_required: Whether the algorithm does not work without it.
-        names_parameter: Whether the value is the name of a parameter, one of numbers that every trial has.
-        above_setting: The number must be greater than that of this setting, given or default.
-        amount_of: The number is an amount of the parameter that this setting names: there must be room to divide it by
-            `eta` once, unless `s_max` says how often that is done.
-        may_be_none: Whether the text `None` is allowed, which turns off what it controls.
+        choices: Allowed texts; empty if any value of the type is allowed.
+        above: Exclusive lower bound.
+        at_least: Inclusive lower bound.
+        below: Exclusive upper bound.
+        at_most: Inclusive upper bound.
+        is_required: Whether the algorithm requires it.
+        names_parameter: Whether the value is the name of a numeric parameter that every trial has.
+        above_setting: Another setting, given or default, whose value is an exclusive lower bound.
+        amount_of: The setting that names the parameter of which this is an amount. The amount must allow one division
+            by `eta`, unless `s_max` gives the number of divisions.
+        may_be_none: Whether the text `None` is allowed; it disables the option.
     """
 
     name: str
@@ -74,7 +74,7 @@ class SettingSpec(Struct, frozen=True, rename="camel"):
 
 
 class Feature(StrEnum):
-    """What an experiment may ask of a suggestion service beyond Katib's messages, worded for errors."""
+    """An optional ability of a suggestion service beyond Katib's messages, worded for errors."""
 
     SEVERAL_OBJECTIVES = "several objectives"
     CONSTRAINTS = "constraints"
@@ -83,33 +83,34 @@ class Feature(StrEnum):
 
 
 SEED = SettingSpec("seed", "int", "", "Another name of random_state, which every algorithm has.", at_least=0)
-"""Of every suggestion algorithm of ours."""
+"""Accepted by all of our suggestion algorithms."""
 
 MOST_PARALLEL = 10_000
-"""The most suggestions in one request; more is a mistake, and would keep a thread of a service busy for hours."""
+"""Maximum number of suggestions in one request. More is a mistake and would occupy a service thread for hours."""
 
 
 class AlgorithmInfo(Struct, frozen=True, rename="camel"):
-    """An algorithm that can be asked for.
+    """An available algorithm.
 
     Attributes:
         name: The `algorithmName`.
         summary: One sentence for `katib algorithms`.
-        settings: Declared options; None when the service alone knows them.
-        reads_history: Whether the service needs the trials of the experiment. Without, a request costs the same at
-            the first trial and at the ten-thousandth.
+        settings: Declared options; None if only the service knows them.
+        reads_history: Whether the service needs the experiment's trials. If not, the cost of a request does not grow
+            with their number.
         early_stopping: True for an early stopping algorithm, False for a suggestion algorithm.
-        extra: The optional dependency group it needs; empty when none.
-        features: What it makes use of.
-        declares_features: Whether that is all. Otherwise the service alone knows, and says so when it validates.
-        echoed: Settings that its service sends along with suggestions and gets back with the next request. They change
-            nothing, and are accepted where a user copies them.
-        numeric_parameters: How many parameters whose values are numbers it needs at least.
+        extra: The optional dependency group it needs; empty if none.
+        features: Supported features.
+        declares_features: Whether `features` is complete. If not, only the service knows, and it reports errors during
+            validation.
+        echoed: Settings that its service sends with suggestions and receives with the next request. They have no effect
+            and are accepted because users copy them.
+        numeric_parameters: Minimum number of numeric parameters.
         needs_steps: Whether it lists all values, so that a double needs a step.
-        graph_fields: Fields of `nasConfig.graphConfig` that it needs. With any it searches architectures, and only
-            these; without, parameters.
-        assigns: Names of what it assigns, where these are not the names of parameters.
-        forwards_settings: Whether it hands all settings on to the trials, those that it does not know, too.
+        graph_fields: Required fields of `nasConfig.graphConfig`. An algorithm with such fields searches architectures
+            only, others search parameters only.
+        assigns: Names of its assignments, if they are not parameter names.
+        forwards_settings: Whether it passes all settings, including unknown ones, to the trials.
     """
 
     name: str
@@ -129,10 +130,10 @@ class AlgorithmInfo(Struct, frozen=True, rename="camel"):
 
 
 class AlgorithmCatalog(Protocol):
-    """All algorithms that this installation offers."""
+    """All algorithms of this installation."""
 
     def find(self, name: str, *, early_stopping: bool = False) -> AlgorithmInfo | None:
-        """Return an algorithm by name, None when it is not offered."""
+        """Return an algorithm by name, None if it is not available."""
 
     def all(self) -> Sequence[AlgorithmInfo]:
         """Return every algorithm, suggestion algorithms first."""
@@ -141,13 +142,13 @@ class AlgorithmCatalog(Protocol):
 def check_settings(
     info: AlgorithmInfo, settings: Sequence[AlgorithmSetting], path: str, others: Sequence[AlgorithmInfo] = ()
 ) -> list[FieldError]:
-    """Return what is wrong with the settings: unknown or repeated name, value of the wrong type or out of range.
+    """Return errors in the settings: unknown or repeated names, values of the wrong type or out of range.
 
     Args:
-        info: The algorithm. With undeclared settings nothing is checked: its service will.
+        info: The algorithm. Undeclared settings are left to its service.
         settings: As given by the user.
         path: Path of the list, such as `spec.algorithm.algorithmSettings`.
-        others: All algorithms, to name those that have a setting which this one does not have.
+        others: All algorithms, to name those that have an unknown setting.
     """
     if info.settings is None:
         return []
@@ -175,7 +176,7 @@ def check_settings(
 def _check_order(
     known: Mapping[str, SettingSpec], settings: Sequence[AlgorithmSetting], path: str
 ) -> Iterator[FieldError]:
-    """Yield what is wrong between settings that are right by themselves."""
+    """Yield conflicts between settings that are valid by themselves."""
     values = {name: spec.default for name, spec in known.items()} | {s.name: s.value for s in settings}
     for i, setting in enumerate(settings):
         spec = known.get(setting.name)
@@ -186,7 +187,7 @@ def _check_order(
 
 
 def seed_errors(settings: Sequence[AlgorithmSetting], path: str) -> list[FieldError]:
-    """Return what is wrong with a seed that is given under both of its names."""
+    """Return an error if a seed is given under both of its names with different values."""
     seeds = {setting.value for setting in settings if setting.name in ("seed", "random_state")}
     if len(seeds) <= 1:
         return []
@@ -197,7 +198,7 @@ def seed_errors(settings: Sequence[AlgorithmSetting], path: str) -> list[FieldEr
 def check_named_parameters(
     info: AlgorithmInfo, settings: Sequence[AlgorithmSetting], parameters: Sequence[ParameterSpec], path: str
 ) -> Iterator[FieldError]:
-    """Yield what is wrong with settings that name a parameter of the search space."""
+    """Yield errors in settings that name a parameter of the search space."""
     naming = {spec.name for spec in info.settings or () if spec.names_parameter}
     known = {parameter.name: parameter for parameter in with_free_resource(settings, parameters)}
     for i, setting in enumerate(settings):
@@ -221,10 +222,10 @@ def check_named_parameters(
 def with_free_resource(
     settings: Sequence[AlgorithmSetting], parameters: Sequence[ParameterSpec]
 ) -> Sequence[ParameterSpec]:
-    """Return the parameters, with one value of the resource replaced by the amounts that trials get.
+    """Return the parameters, with a single-valued resource parameter replaced by the range of amounts given to trials.
 
-    Katib's services write the amount over the value whatever the range is, and its own files give the resource one
-    value: it stands for a parameter that is not searched.
+    Katib's services overwrite the value with the amount, whatever the range. In Katib's own files the resource has a
+    single value, which stands for a parameter that is not searched.
     """
     given = {setting.name: setting.value for setting in settings}
     name, most = given.get("resource_name"), _number(given.get("r_l", "")) or 0.0
@@ -232,7 +233,7 @@ def with_free_resource(
 
 
 def _with_amounts(parameter: ParameterSpec, most: float) -> ParameterSpec:
-    """Return a parameter of one number with the amounts from 1 up as its range; any other one as it is."""
+    """Return a single-valued numeric parameter with the range from 1 to `most`; any other parameter unchanged."""
     space, is_whole = parameter.feasible_space, parameter.parameter_type == ParameterType.INT
     least = _number(space.min)
     if least is None or least != _number(space.max) or not 1 < most < math.inf:
@@ -244,7 +245,7 @@ def _with_amounts(parameter: ParameterSpec, most: float) -> ParameterSpec:
 def _check_amounts(
     info: AlgorithmInfo, settings: Sequence[AlgorithmSetting], name: str, parameter: ParameterSpec, path: str
 ) -> Iterator[FieldError]:
-    """Yield the amounts of a parameter, which the setting of this name names, that are too small to be divided."""
+    """Yield an error for each amount of the parameter named by the setting `name` that is too small to divide."""
     specs = {spec.name: spec for spec in info.settings or ()}
     given = {setting.name: setting.value for setting in settings}
     eta, least = _number(given.get("eta") or specs["eta"].default) if "eta" in specs else None, _least_amount(parameter)
@@ -263,7 +264,7 @@ def _check_amounts(
 def find_cut_amounts(
     info: AlgorithmInfo, settings: Sequence[AlgorithmSetting], parameters: Sequence[ParameterSpec], path: str
 ) -> Iterator[FieldError]:
-    """Yield the amounts that are accepted, as Katib does, but are more than the parameter lets a trial have."""
+    """Yield a warning for each amount that is accepted, as in Katib, but exceeds the parameter's maximum."""
     named = {setting.value: setting.name for setting in settings}
     for parameter in with_free_resource(settings, parameters):
         space = parameter.feasible_space
@@ -278,7 +279,7 @@ def find_cut_amounts(
 def _amount_settings(
     info: AlgorithmInfo, settings: Sequence[AlgorithmSetting], name: str
 ) -> Iterator[tuple[int, AlgorithmSetting, float]]:
-    """Yield the settings that are an amount of the parameter which the setting of this name names."""
+    """Yield the settings that are an amount of the parameter named by the setting `name`."""
     ours = {spec.name for spec in info.settings or () if name and spec.amount_of == name}
     for i, setting in enumerate(settings):
         if setting.name in ours and (amount := _number(setting.value)) is not None:
@@ -286,7 +287,7 @@ def _amount_settings(
 
 
 def _least_amount(parameter: ParameterSpec) -> float | None:
-    """Return the least amount that a trial can have, at least 1 for whole numbers; None where it cannot be read."""
+    """Return the smallest amount of a trial, at least 1 for whole numbers; None if it cannot be read."""
     space = parameter.feasible_space
     amounts = _amounts(space.list or (space.min,))
     if amounts is None:
@@ -296,13 +297,13 @@ def _least_amount(parameter: ParameterSpec) -> float | None:
 
 
 def _amounts(texts: Sequence[str]) -> list[float] | None:
-    """Return the numbers above 0; None where one cannot be read."""
+    """Return the numbers above 0; None if one cannot be read."""
     numbers = [_number(text) for text in texts]
     return None if None in numbers else [number for number in numbers if number is not None and number > 0]
 
 
 def _number(text: str) -> float | None:
-    """Return the number that a text says; None where it says none."""
+    """Return the number in a text; None if it is not a number."""
     with suppress(ValueError):
         return float(text)
     return None
@@ -351,7 +352,7 @@ def _check_value(spec: SettingSpec, text: str, path: str) -> list[FieldError]:
 
 
 def _is_in_range(number: float, spec: SettingSpec) -> bool:
-    """Compare so that NaN is in no range."""
+    """Return whether a number is in range; NaN never is."""
     return (
         (spec.above is None or number > spec.above)
         and (spec.at_least is None or number >= spec.at_least)
@@ -379,7 +380,7 @@ _WITHOUT = {
 
 
 def required_features(spec: ExperimentSpec) -> Iterator[Feature]:
-    """Yield what an experiment cannot do without. Constraints are none: any search can be judged by them afterwards."""
+    """Yield the features that an experiment requires. Constraints never are: they can be checked after any search."""
     if spec.objective is not None and len(spec.objective.terms) > 1:
         yield Feature.SEVERAL_OBJECTIVES
     if any(parameter.when is not None for parameter in spec.parameters):
@@ -391,13 +392,13 @@ def required_features(spec: ExperimentSpec) -> Iterator[Feature]:
 def check_features(
     spec: ExperimentSpec, name: str, features: Collection[Feature], others: Sequence[AlgorithmInfo] = ()
 ) -> list[FieldError]:
-    """Return what an experiment needs and its algorithm does not know.
+    """Return an error for each feature that an experiment requires and its algorithm does not support.
 
     Args:
         spec: Of the experiment.
         name: The algorithm.
-        features: What it knows.
-        others: All algorithms, to name those that would do; empty where they are not known.
+        features: Its supported features.
+        others: All algorithms, to name suitable ones; empty if unknown.
     """
     path = "spec.algorithm.algorithmName"
     return [
@@ -408,7 +409,7 @@ def check_features(
 
 
 def _use(feature: Feature, others: Sequence[AlgorithmInfo]) -> str:
-    """Return which algorithms to use; those that learn from trials where there are any."""
+    """Return the remedy that names suitable algorithms, preferring those that learn from trials."""
     able = [info for info in others if feature in info.features and not info.early_stopping]
     names = [info.name for info in able if info.reads_history] or [info.name for info in able]
     if not names:
@@ -418,16 +419,15 @@ def _use(feature: Feature, others: Sequence[AlgorithmInfo]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SuggestionsReply:
-    """A whole answer.
+    """The complete reply of a suggestion service.
 
     Attributes:
-        assignments: As many as were asked for, unless `exhausted` or `waits`. An empty name leaves naming to the
-            controller.
-        algorithm_settings: To be sent back with the next question.
-        exhausted: Whether the search has no more.
-        waits: Whether there are more once a running trial has ended.
-        explanation: What the service chose, and why: one sentence, empty where it has nothing to say.
-        rules: What stops the trials of these assignments early, as the early stopping service says.
+        assignments: As many as requested, unless `exhausted` or `waits`. The controller replaces an empty name.
+        algorithm_settings: Settings to send with the next request.
+        exhausted: Whether the search has no more assignments.
+        waits: Whether more assignments become available when a running trial ends.
+        explanation: The service's choice and its reason in one sentence; empty if there is none.
+        rules: Early stopping rules for the trials of these assignments.
     """
 
     assignments: tuple[TrialAssignment, ...]
@@ -443,8 +443,8 @@ class StopVerdict:
     """A running trial that should be stopped.
 
     Attributes:
-        trial_name: Which.
-        reason: Why, one sentence such as `loss 0.91 at step 4 is worse than 0.43, the best third of 27 trials`.
+        trial_name: Name of the trial.
+        reason: One sentence, such as `loss 0.91 at step 4 is worse than 0.43, the best third of 27 trials`.
     """
 
     trial_name: str

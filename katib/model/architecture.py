@@ -1,7 +1,7 @@
-"""Rules about `nasConfig`, the search space of an architecture search: layers, and operations to fill them with.
+"""Rules about `nasConfig`, the search space of an architecture search: layers and their operations.
 
-Services and submission share them. A service checks nothing else of an operation's parameters than Katib's does; the
-rules of `katib.model.search_space`, which are stricter, are for submission.
+Services and submission share these rules. For the parameters of operations, services check only what Katib's services
+check; the stricter rules of `katib.model.search_space` apply at submission.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from katib.model.types import FeasibleSpace, NasConfig, Operation, ParameterSpec
 
 PATH = "spec.nasConfig"
 PLAIN_OPERATION = "skip_connection"
-"""The operation of Katib's examples that has nothing to choose, and needs no parameters."""
+"""The operation of Katib's examples that needs no parameters."""
 
 _LISTED = (ParameterType.DISCRETE, ParameterType.CATEGORICAL)
 _GRAPH_REMEDIES = {
@@ -25,10 +25,10 @@ _GRAPH_REMEDIES = {
 
 
 def check_architecture(config: NasConfig, graph_fields: Sequence[str]) -> Iterator[FieldError]:
-    """Yield what is wrong with the search space of an architecture, in the order in which Katib's services look.
+    """Yield errors in the search space of an architecture, in the order of the checks in Katib's services.
 
     Args:
-        config: What the experiment gives.
+        config: The experiment's `nasConfig`.
         graph_fields: Fields of `graphConfig` that the algorithm needs.
     """
     yield from check_graph(config, graph_fields)
@@ -41,18 +41,18 @@ def check_architecture(config: NasConfig, graph_fields: Sequence[str]) -> Iterat
 
 
 def check_beyond_parameters(config: NasConfig, graph_fields: Sequence[str]) -> Iterator[FieldError]:
-    """Yield the same without what the rules of every search space say of the parameters of operations."""
+    """Yield the errors that the rules of parameter search spaces do not cover."""
     yield from check_graph(config, graph_fields)
     for i, operation in enumerate(config.operations):
         path = f"{PATH}.operations[{i}]"
         yield from _check_frame(operation, path)
         for j, parameter in enumerate(operation.parameters):
-            if not parameter.feasible_space.step:  # one that is wrong is found with the bounds
+            if not parameter.feasible_space.step:  # an invalid step is reported with the bounds
                 yield from _check_step(parameter, f"{path}.parameters[{j}]")
 
 
 def check_graph(config: NasConfig, graph_fields: Sequence[str]) -> Iterator[FieldError]:
-    """Yield what `graphConfig` lacks, and whether there is no operation at all."""
+    """Yield errors for missing fields of `graphConfig` and for an empty list of operations."""
     graph = config.graph_config
     given = {
         "inputSizes": bool(graph.input_sizes),

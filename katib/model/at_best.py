@@ -1,13 +1,13 @@
-"""What further metrics were at the best reading of the objective: the values of the model that is kept. Pure.
+"""Readings of additional metrics at the best reading of the objective: the values of the model that is kept. Pure.
 
-Which reading of another metric belongs to a reading of the objective, the first rule that can be used decides:
+The reading of another metric that belongs to a reading of the objective is found by the first applicable rule:
 
-1. By step: that of the same step, else that of the step before, else the first one of a later step.
-2. By place: where both have equally many readings, the third belongs to the third, unless it lies outside of the time
-   between the second and the fourth.
-3. By time: that of the same time. Where several have it, as in a log that counts in seconds, the first one belongs to
-   the first one of the objective, and so on.
-4. The nearest in time, of two as near the earlier one: programs print what belongs together one after the other, in
+1. By step: the reading of the same step, else of the step before, else the first one of a later step.
+2. By position: if both metrics have equally many readings, the third belongs to the third, unless its time is outside
+   the interval between the second and the fourth.
+3. By time: the reading of the same time. If several have that time, as in a log that counts in seconds, the first one
+   belongs to the first one of the objective, and so on.
+4. The nearest in time, the earlier one of two equally near ones: programs print related values one after the other, in
    either order.
 """
 
@@ -23,16 +23,16 @@ from katib.model.trials import metric_text
 from katib.model.types import MetricStrategy, MetricValue, ObjectiveSpec, Observation
 
 POINTS = 4_000
-"""Of a longer curve only so many readings are looked at, the best one among them (`katib.model.thinning`)."""
+"""Maximum number of readings used of a longer curve, including the best one (`katib.model.thinning`)."""
 
 Curve = Callable[[str], Sequence[MetricLog]]
 """Returns the readings of a metric in the order of its curve."""
 
 
 def with_at_best(objective: ObjectiveSpec, observation: Observation | None, curve: Curve) -> Observation | None:
-    """Return an observation with what further metrics were at the best reading of the objective, the first of several.
+    """Return an observation with the readings of additional metrics at the first best reading of the objective.
 
-    Objectives and bounded metrics are left out: one reading of each decides, and that is the one to be shown.
+    Objectives and bounded metrics are left out: each has its own decisive reading, which is the one to show.
     """
     if not objective.additional_metric_names:
         return observation
@@ -46,18 +46,18 @@ def with_at_best(objective: ObjectiveSpec, observation: Observation | None, curv
     if not places:
         return observation
     is_latest = objective.strategy_of(objective.objective_metric_name) == MetricStrategy.LATEST
-    place = places[-1 if is_latest else 0]  # of equal extremes the first stands
+    place = places[-1 if is_latest else 0]  # the first of equal extremes counts
     found = {name: reading_at(readings, place, curve(name)) for name in others}
     at_best = tuple(MetricValue(name=name, value=reading.value) for name, reading in found.items() if reading)
     return structs.replace(observation, at_best=at_best)
 
 
 def reading_at(objective: Sequence[MetricLog], place: int, others: Sequence[MetricLog]) -> MetricLog | None:
-    """Return the reading of another metric that belongs to a reading of the objective; None where there is none.
+    """Return the reading of another metric that belongs to a reading of the objective; None if there is none.
 
     Args:
         objective: The curve of the objective.
-        place: Which of its readings.
+        place: Index of the reading in it.
         others: The curve of the other metric.
     """
     best = objective[place]

@@ -1,4 +1,4 @@
-"""Where trials keep checkpoints: the setting `suggestion_trial_dir`, and the labels that say whose to load."""
+"""Locations of checkpoints: the setting `suggestion_trial_dir`, and the labels that name the checkpoint to load."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from katib.model.names import MEMBER_LABEL, PARENT_LABEL, STEP_LABEL
 from katib.model.types import AlgorithmSpec
 
 TRIAL_DIRECTORY_SETTING = "suggestion_trial_dir"
-"""Setting of an algorithm whose trials start from each other's checkpoints: the path at which each finds its own."""
+"""Setting of algorithms whose trials start from each other's checkpoints: the path of a trial's own checkpoint."""
 
 KEEP_SETTING = "keep_checkpoints"
 """Setting of the same algorithms: `needed`, the default, or `all`."""
@@ -18,22 +18,22 @@ KEEP_SETTING = "keep_checkpoints"
 KEEP_ALL = "all"
 
 DIRECTORY_VARIABLE = "KATIB_CHECKPOINT_DIR"
-"""In a trial's environment: the directory of its own checkpoint, where there is one."""
+"""Environment variable of a trial: the directory of its own checkpoint, if there is one."""
 
 DEFAULT_DIRECTORY = "/katib-checkpoint"
-"""Where a container finds it that its algorithm does not ask for, but the user."""
+"""Path in the container if the user, not the algorithm, requests checkpoints."""
 
 CHECKPOINT_ROOT_VARIABLE = "KATIB_CHECKPOINT_ROOT"
-"""In the environment of a suggestion service: where the volume is that it shares with trials; empty: there is none."""
+"""Environment variable of a suggestion service: path of the volume shared with trials; empty if there is none."""
 
 NAMESPACE_VARIABLE = "KATIB_CHECKPOINT_NAMESPACE"
-"""In the same: whose trials these are."""
+"""Environment variable of a suggestion service: the namespace of its trials."""
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://.+", re.IGNORECASE)
 
 
 def is_url(place: str) -> bool:
-    """Return whether checkpoints are kept in a store of the user's, by the trials themselves."""
+    """Return whether the trials themselves keep checkpoints in a store of the user's."""
     return _URL.fullmatch(place) is not None
 
 
@@ -43,7 +43,7 @@ def is_shared_directory(place: str) -> bool:
 
 
 def checkpoint_directory(algorithm: AlgorithmSpec | None) -> str:
-    """Return where a container finds the checkpoint of its trial; empty where nothing is provided."""
+    """Return the path of a trial's checkpoint in its container; empty if none is provided."""
     for setting in algorithm.algorithm_settings if algorithm is not None else ():
         if setting.name == TRIAL_DIRECTORY_SETTING:
             return setting.value if is_shared_directory(setting.value) else ""
@@ -63,7 +63,7 @@ class CheckpointOwner:
     Attributes:
         name: Of the trial.
         labels: Of the trial.
-        has_ended: Whether it runs no more.
+        has_ended: Whether it has ended.
         is_measured: Whether it ended with a value.
     """
 
@@ -76,10 +76,10 @@ class CheckpointOwner:
 def unneeded(trials: Sequence[CheckpointOwner]) -> list[str]:
     """Return the trials whose checkpoints no trial will start from, in the order given.
 
-    Of each member of a population the latest measured step is needed, and what comes after it; of all others, a trial
-    whose continuation has been measured is not. The parent of a trial that runs is needed, and that of a member's
-    latest step that failed, which is tried again. Once a trial is unneeded, it stays so with any later trials, unless a
-    trial that was given before starts from it.
+    For each member of a population, the latest measured step and all later steps are needed. Other trials are needed
+    until a continuation has been measured. The parent of a running trial is needed, and so is the parent of a member's
+    latest step that failed, because that step is retried. An unneeded trial stays unneeded with any later trials,
+    unless an earlier trial starts from it.
     """
     members: dict[str, list[CheckpointOwner]] = {}
     for trial in trials:
@@ -103,5 +103,5 @@ def _step(trial: CheckpointOwner) -> tuple[int, str]:
 
 
 def parent_of(labels: Mapping[str, str]) -> str:
-    """Return the trial whose checkpoint a trial starts from; empty when it starts from nothing."""
+    """Return the trial whose checkpoint a trial starts from; empty if there is none."""
     return labels.get(PARENT_LABEL, "")

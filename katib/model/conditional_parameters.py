@@ -1,4 +1,4 @@
-"""Rules about conditional parameters: what decides is a parameter of the same list, with values that can be listed."""
+"""Rules about conditional parameters: the parent is a parameter of the same list, with values that can be listed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_LISTED = 10
 
 
 def check_conditions(parameters: Sequence[ParameterSpec], path: str) -> Iterator[FieldError]:
-    """Check the conditions of a list of parameters, whose other fields may be wrong.
+    """Check the conditions of a list of parameters, whose other fields may be invalid.
 
     Args:
         parameters: The list.
@@ -53,7 +53,7 @@ def check_conditions(parameters: Sequence[ParameterSpec], path: str) -> Iterator
 
 
 def _cycle(name: str, parents: Mapping[str, str]) -> list[str]:
-    """Return the parameters that lead from this one back to itself, empty when none do."""
+    """Return the parameters that lead from this one back to itself; empty if there is no cycle."""
     line = [name]
     while (name := parents.get(name, "")) and name not in line:
         line.append(name)
@@ -90,12 +90,12 @@ def _check_values(values: Sequence[str], parent: ParameterSpec, path: str) -> It
 
 
 def _key(kind: str, value: str) -> str | Decimal:
-    """Return what is compared: `1` and `1.0` are the same number, but not the same category."""
+    """Return the key for comparing values: `1` and `1.0` are the same number, but not the same category."""
     return Decimal(value) if kind != ParameterType.CATEGORICAL and is_usable(value) else value
 
 
 def _is_value(parameter: ParameterSpec, value: str) -> bool:
-    """Return whether a parameter can have this value; true as well where its own specification is wrong."""
+    """Return whether a parameter can have this value; true as well if its own specification is invalid."""
     kind, space = parameter.parameter_type, parameter.feasible_space
     if kind == ParameterType.CATEGORICAL:
         return value in space.list
@@ -122,7 +122,7 @@ def _exact(text: str) -> Fraction:
 
 
 def _examples(parameter: ParameterSpec) -> list[str]:
-    """Return values that a user may have meant: all of a list, the first of a grid."""
+    """Return values to suggest to the user: all of a list, the first of a grid."""
     space = parameter.feasible_space
     if space.list:
         return list(space.list)

@@ -1,8 +1,8 @@
-"""Conditions: how the state of an object is written down.
+"""Conditions: the recorded state of an object.
 
 Theory of operation: a condition is a fact with a status. Setting one that already holds with the same reason changes
-nothing. Setting anything else moves it to the end of the list, so the last element is what happened last, and its type
-is what printer columns, the UI and the gRPC trial status call "the state".
+nothing. Setting any other one moves it to the end of the list, so the last element is the latest change, and its type
+is "the state" in printer columns, the UI and the gRPC trial status.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COMPLETED_TRIAL = frozenset(
 
 
 whole_second: Callable[[datetime], datetime] = methodcaller("replace", microsecond=0)
-"""Returns a moment as objects have it: without parts of a second."""
+"""Returns a time without fractions of a second, as objects store it."""
 
 
 def find_condition(conditions: Iterable[Condition], type_: str) -> Condition | None:
@@ -48,7 +48,7 @@ def find_condition(conditions: Iterable[Condition], type_: str) -> Condition | N
 
 
 def is_true(conditions: Iterable[Condition], type_: str, reason: str = "") -> bool:
-    """Return whether a condition of that type holds, for that reason where one is given."""
+    """Return whether a condition of that type holds, for that reason if one is given."""
     for condition in conditions:
         if condition.type == type_:
             return condition.status == "True" and reason in ("", condition.reason)
@@ -61,15 +61,15 @@ def true_types(conditions: Iterable[Condition]) -> frozenset[str]:
 
 
 def has_ended(conditions: Iterable[Condition]) -> bool:
-    """Return whether an experiment with these conditions is over."""
-    for condition in conditions:  # noqa: SIM110 - asked several times a trial, and a generator costs more calls
+    """Return whether an experiment with these conditions has ended."""
+    for condition in conditions:  # noqa: SIM110 - called several times a trial, and a generator costs more calls
         if condition.type in COMPLETED_EXPERIMENT and condition.status == "True":
             return True
     return False
 
 
 def current_type(conditions: Conditions) -> str:
-    """Return "the state": the type of the condition that changed last; empty when there is none."""
+    """Return "the state": the type of the condition that changed last; empty if there is none."""
     return conditions[-1].type if conditions else ""
 
 
@@ -83,9 +83,9 @@ def set_condition(
     holds: bool = True,
     restates: bool = False,
 ) -> Conditions:
-    """Return the list with the condition set, the very same list when nothing changed.
+    """Return the list with the condition set, the very same list if nothing changed.
 
-    Where it `restates`, another message makes it another condition, which holds since now.
+    If `restates`, another message makes it another condition, which holds since now.
     """
     status = ConditionStatus.TRUE if holds else ConditionStatus.FALSE
     old = find_condition(conditions, type_)
@@ -102,12 +102,12 @@ def set_condition(
 
 
 def with_start(status: Status, kind: str, now: datetime) -> Status:
-    """Return the status of an object that says that it is created, the very same when it does so already.
+    """Return a status with the condition Created, the very same if it has it already.
 
     Args:
         status: Of the object.
         kind: Of the object.
-        now: When it was first seen.
+        now: Time at which it was first seen.
     """
     if find_condition(status.conditions, "Created") is not None:
         return status

@@ -1,7 +1,6 @@
-"""Configuration files: models of what they may say, and reading one with everything that is wrong with it.
+"""Configuration files: base of their models, and a reader that reports all errors at once.
 
-Where a rule needs more than types, the validator of a model raises through `broken`, so that one reading tells of all
-that is wrong.
+For a rule beyond types, the validator of a model raises through `broken`, so that one reading reports all errors.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from katib.model.yaml_text import parse_one
 HOST_AND_PORT = re.compile(r"[^\s:/]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 
 _WANTED = {"dict": "mapping", "model": "mapping", "string": "text", "tuple": "list"}
-"""What pydantic calls otherwise: `int_type`, `int_parsing` and `int_from_float` want an `int`."""
+"""Pydantic's words that differ from ours: `int_type`, `int_parsing` and `int_from_float` want an `int`."""
 
 Text = Annotated[str, Strict()]
 Flag = Annotated[bool, Strict()]
@@ -38,7 +37,7 @@ Config = TypeVar("Config", bound=ConfigModel)
 
 
 def broken(cause: str, remedy: str, origin: str, *, at: str = "") -> PydanticCustomError:
-    """Return the error of a rule; `at` names the field when the rule belongs to the whole entry."""
+    """Return the error of a rule; `at` names the field if the rule belongs to the whole entry."""
     return PydanticCustomError("rule", "{cause}", {"cause": cause, "remedy": remedy, "origin": origin, "at": at})
 
 
@@ -48,10 +47,10 @@ def read_configuration(model: type[Config], text: str, source: str) -> Config:
     Args:
         model: Of the whole file.
         text: YAML or JSON.
-        source: What to call it in errors: a file, or a ConfigMap and its key.
+        source: Name in errors: a file, or a ConfigMap and its key.
 
     Raises:
-        InvalidError: All that is wrong with it, each error with the source and the field.
+        InvalidError: All errors, each with the source and the field.
     """
     data = parse_one(text, source)
     try:
@@ -83,7 +82,7 @@ def _field_error(detail: ErrorDetails, source: str, model: type[ConfigModel]) ->
 
 
 def _siblings(location: Sequence[str | int], model: type[BaseModel]) -> list[str]:
-    """Return the fields that are known where an unknown one was found."""
+    """Return the known fields at the location of an unknown one."""
     for part in location[:-1]:
         if isinstance(part, str):
             field = next(field for field in model.model_fields.values() if field.alias == part)
@@ -92,18 +91,18 @@ def _siblings(location: Sequence[str | int], model: type[BaseModel]) -> list[str
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """Return the model in `Model`, `tuple[Model, ...]` or one of them or None."""
+    """Return the model in `Model`, `tuple[Model, ...]` or an optional one of these."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next(filter(None, map(_model_in, get_args(annotation))), None)
 
 
 class RetentionConfig(ConfigModel):
-    """Which logs of trials that are over may go. What a trial's status says of its metrics stays.
+    """Retention of the logs of ended trials. The metrics in a trial's status are kept.
 
     Attributes:
-        max_age_seconds: Logs of trials that ended longer ago than this go; None: at no age.
-        max_trials: Of each experiment, only the logs of so many trials that ended last stay; None: all do.
+        max_age_seconds: Maximum time since the end of the trial; None for no limit.
+        max_trials: Number of logs kept per experiment, those of the trials that ended last; None for all.
     """
 
     max_age_seconds: Annotated[int, Strict(), Field(ge=1)] | None = None

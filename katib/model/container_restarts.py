@@ -1,8 +1,8 @@
-"""Whether Kubernetes starts a container again when it has ended, as a kubelet decides it. Pure.
+"""Kubelet's decision to restart a container that has ended. Pure.
 
-A container has the pod's policy, or from Kubernetes 1.34 on one of its own with rules before it. Of these the first
-that fits the exit code counts, and both actions that are known start the container again: `Restart` it alone, and
-`RestartAllContainers` with all others of its pod, those that have ended included.
+A container has the pod's restart policy or, from Kubernetes 1.34 on, one of its own, preceded by rules. The first rule
+that matches the exit code applies. Both known actions restart the container: `Restart` alone, and
+`RestartAllContainers` together with all others of its pod, including ended ones.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from katib.errors import FieldError
 from katib.model.wording import did_you_mean, shown
 
 OWN_FIELDS = ("restartPolicy", "restartPolicyRules")
-"""Where a container says it."""
+"""Fields of a container that control its restarts."""
 
 EXIT_CODES = range(256)
 
@@ -23,10 +23,10 @@ _OPERATORS = ("In", "NotIn")
 
 
 def runs_again(container: Mapping[str, Any], pod_policy: str, exit_code: int) -> bool:
-    """Return whether a container that ended with an exit code is started again.
+    """Return whether a container that ended with an exit code is restarted.
 
     Args:
-        container: As in the pod's spec; of it only `OWN_FIELDS` count.
+        container: As in the pod's spec; only `OWN_FIELDS` count.
         pod_policy: The `restartPolicy` of the pod.
         exit_code: Of the container.
     """
@@ -37,12 +37,12 @@ def runs_again(container: Mapping[str, Any], pod_policy: str, exit_code: int) ->
 
 
 def unknown_rules(container: Mapping[str, Any], path: str, *, is_program: bool) -> Iterator[FieldError]:
-    """Yield why it cannot be known when the program of a pod has ended.
+    """Yield an error for each rule that makes the end of a pod's program undecidable.
 
     Args:
-        container: Any of the pod; may be malformed.
-        path: Where it stands.
-        is_program: Whether it is the program's own; of others matter just actions, which may concern the program.
+        container: Any container of the pod; may be malformed.
+        path: Its path.
+        is_program: Whether it runs the program. Of other containers only actions matter: they may affect the program.
     """
     rules = container.get("restartPolicyRules")
     for i, rule in enumerate(rules if isinstance(rules, list) else ()):

@@ -1,7 +1,7 @@
-"""Plain data to an Experiment or another kind of ours, keeping every part that can be read.
+"""Decoding of plain data to an Experiment or another kind of ours, keeping every readable part.
 
-A field of the wrong type is reported and left out, so that the rules about all other fields still get their say and a
-user sees all errors of a file at once. Fields that no type knows are reported with the name that was probably meant.
+A field of the wrong type is reported and left out, so that the rules about all other fields still apply and a user sees
+all errors of a file at once. Unknown fields are reported with the name that was probably meant.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ SERVER_FIELDS = frozenset(
         "uid",
     }
 )
-"""Metadata that the server writes: an exported experiment may be submitted again."""
+"""Metadata that the server writes; ignored, so that an exported experiment may be submitted again."""
 
 
 def decode(raw: Mapping[str, Any]) -> tuple[Experiment, list[FieldError]]:
     """Return an experiment as `decode_as` does.
 
-    `search.categorical` of the SDK of Katib 0.19 writes its list into `distribution`: it is taken as `list`.
+    `search.categorical` of the SDK of Katib 0.19 writes its list into `distribution`: it is read as `list`.
     """
     spec = raw.get("spec")
     if isinstance(spec, dict) and isinstance(parameters := spec.get("parameters"), list):
@@ -58,9 +58,9 @@ def _with_list(parameter: Any) -> Any:
 
 
 def decode_as(raw: Mapping[str, Any], model: type[R]) -> tuple[R, list[FieldError]]:
-    """Return an object without status and server's fields, and an error for each value of the wrong type.
+    """Return an object without status and server fields, and an error for each value of the wrong type.
 
-    Values of the wrong type are replaced by nothing, or in a list by an empty stand-in, so that indices stay true.
+    Values of the wrong type are dropped, or replaced by an empty stand-in inside lists, so that indices stay true.
     """
     data = without_nulls(raw, OPAQUE_FIELDS)
     data.pop("status", None)
@@ -73,7 +73,7 @@ def decode_as(raw: Mapping[str, Any], model: type[R]) -> tuple[R, list[FieldErro
 
 
 def decode_stored(obj: Mapping[str, Any]) -> Experiment:
-    """Return an experiment as it was accepted and stored, with its status; what is null was not given.
+    """Return an experiment as it was accepted and stored, with its status; null means absent.
 
     Raises:
         msgspec.ValidationError: A field has the wrong type.
@@ -93,7 +93,7 @@ OPAQUE_FIELDS = frozenset(
     {"annotations", "customCollector", "httpGet", "labels", "managedFields", "primaryPodLabels", "runSpec", "status"}
     | {"trainJobTemplate", "trialSpec"}
 )
-"""Fields whose content is not ours: the user's, Kubernetes', or the server's."""
+"""Fields whose content belongs to the user, Kubernetes or the server."""
 
 _KUBERNETES_METADATA = frozenset({"deletionGracePeriodSeconds", "managedFields", "selfLink"})
 
@@ -102,7 +102,7 @@ def unknown_fields(raw: Mapping[str, Any], model: type[Model]) -> list[FieldErro
     """Return an error for each field of the raw object that the model does not have.
 
     Args:
-        raw: As the user wrote it. Values of the wrong type are skipped: they are errors of their own.
+        raw: As the user wrote it. Values of the wrong type are skipped: they have errors of their own.
         model: The type to compare with.
     """
     return list(_walk(raw, model, ""))
@@ -125,7 +125,7 @@ def _walk(raw: Mapping[str, Any], model: type[Model], path: str) -> Iterator[Fie
 
 @cache
 def _fields(model: type[Model]) -> dict[str, tuple[type[Model], bool] | None]:
-    """Return the JSON names of a type's fields, each with what its value is made of; None for plain values."""
+    """Return the JSON names of a type's fields, each with the model of its value and whether it is a list, or None."""
     fields: Any = {field.encode_name: model_in(field.type) for field in fields_of(model)}
     if model is ObjectMeta:
         fields.update(dict.fromkeys(_KUBERNETES_METADATA))
@@ -145,7 +145,7 @@ def _unknown(path: str, key: str, model: type[Model]) -> FieldError:
 
 
 def _homes_of(key: str, model: type[Model], path: str) -> Iterator[str]:
-    """Yield where a field of that name belongs, one level down: `spec.goal` belongs to `spec.objective.goal`."""
+    """Yield paths one level down at which a field of that name is valid: `spec.objective.goal` for `spec.goal`."""
     for name, child in _fields(model).items():
         if child is not None and name != "status" and not child[1] and key in _fields(child[0]):
             yield path_to(path_to(path, name), key)

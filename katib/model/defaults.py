@@ -1,7 +1,7 @@
-"""What an experiment means where its author said nothing. Pure; applying it twice changes nothing.
+"""Default values of an experiment. Pure; applying them twice changes nothing.
 
 The rules and their order are Katib's, so that the same file means the same on both. Some kinds of jobs have defaults
-that Katib does not know (`job_kinds.py`), and an experiment without an algorithm, which Katib refuses, gets one.
+that Katib does not know (`job_kinds.py`), and an experiment without an algorithm, which Katib rejects, gets one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _STRATEGIES = {ObjectiveType.MINIMIZE: MetricStrategy.MIN, ObjectiveType.MAXIMIZ
 
 
 def with_defaults(experiment: Experiment) -> Experiment:
-    """Return the experiment with every default filled in; nothing that was given changes."""
+    """Return the experiment with every default filled in; given values do not change."""
     return structs.replace(experiment, spec=_spec(experiment.spec))
 
 
@@ -63,9 +63,9 @@ def _spec(spec: ExperimentSpec) -> ExperimentSpec:
 
 
 def default_algorithm(spec: ExperimentSpec) -> AlgorithmSpec | None:
-    """Return the suggestion algorithm, the default one where none is named.
+    """Return the suggestion algorithm, the default one if none is named.
 
-    The search of an architecture has no default: what a training image reads depends on its algorithm.
+    An architecture search has no default: the input of its training image depends on the algorithm.
     """
     given = spec.algorithm or AlgorithmSpec()
     if given.algorithm_name or spec.nas_config is not None:
@@ -79,7 +79,7 @@ def compares_means(spec: ExperimentSpec) -> bool:
 
 
 def _objective(objective: ObjectiveSpec, *, means: bool) -> ObjectiveSpec:
-    """Take what was left out from the first of several objectives, and give each metric without a strategy one."""
+    """Fill in absent fields from the first of several objectives, and a strategy for each metric without one."""
     if objective.objectives:
         first = objective.objectives[0]
         objective = structs.replace(
@@ -98,7 +98,7 @@ def _objective(objective: ObjectiveSpec, *, means: bool) -> ObjectiveSpec:
 def _strategy(objective: ObjectiveSpec, name: str, *, means: bool) -> str:
     """Return the best reading for an objective, the last one for a metric that is only bounded.
 
-    For further metrics it is that of the objective, as in Katib.
+    For additional metrics it is that of the objective, as in Katib.
     """
     given = objective.strategy_of(objective.objective_metric_name)
     if means or (given and mean_count(given) is not None):
@@ -111,7 +111,7 @@ def _strategy(objective: ObjectiveSpec, name: str, *, means: bool) -> str:
 
 
 def _template(template: TrialTemplate) -> TrialTemplate:
-    """Fill in how the known job kinds say that they ended. A template in a ConfigMap is not known here."""
+    """Fill in the end conditions of known job kinds. A template in a ConfigMap cannot be read here."""
     known = known_kind(template.trial_spec or {})
     if known is None:
         return template
@@ -124,12 +124,12 @@ def _template(template: TrialTemplate) -> TrialTemplate:
 
 
 def holds(condition: str) -> str:
-    """Return the path that is satisfied once a condition of a job is true."""
+    """Return the GJSON path that is satisfied once a condition of a job is true."""
     return f'status.conditions.#(type=="{condition}")#|#(status=="True")#'
 
 
 def _unnamed_collector(spec: ExperimentSpec) -> MetricsCollectorSpec:
-    """Return the collector where none is named: without a job there is no output to read, and callers report."""
+    """Return the default collector: without a job there is no output to read, and callers report."""
     if spec.trial_template is not None:
         return MetricsCollectorSpec()
     return MetricsCollectorSpec(collector=CollectorSpec(kind=CollectorKind.PUSH.value))

@@ -1,9 +1,9 @@
-"""How the failure of a trial's program reads.
+"""Texts about a trial's failure.
 
-A text about a failure says how a container ended and may close with the last line that it printed:
+Such a text states how a container ended and may close with the last line that it printed:
 `container "main" of pod x-1 exited with 1; last output: ValueError: boom`. Jobs on one machine write it into their
-conditions, and the collector of a cluster leaves the same last line for the controller. What a person wants to read
-first is that line, so the message of the trial is made from the text here, the same way in both homes.
+conditions, and on a cluster the collector leaves the same last line for the controller. Readers want that line first,
+so the message of the trial is derived from the text here, the same way in both homes.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from __future__ import annotations
 import re
 
 LAST_OUTPUT = "last output: "
-"""How the last line is announced. The collector of a pod uses the same words."""
+"""Prefix of the last line, also used by the collector of a pod."""
 
 TRIAL_HAS_FAILED = "Trial has failed"
 
 EXIT_WITHOUT_OUTPUT = "its program ended with exit code"
-"""How a cause begins when all that is known is the exit code."""
+"""Beginning of a cause if only the exit code is known."""
 
 OUT_OF_MEMORY = "was killed because it ran out of memory"
-"""How a container ended that took more than its limit, in both homes."""
+"""End of a container that exceeded its memory limit, in both homes."""
 
 LAST_OUTPUT_BYTES = 2_000
-"""How much of the end of an output is looked at for its last line."""
+"""Number of bytes at the end of an output that are searched for its last line."""
 
 _LINE_CHARACTERS = 300
 _WORD_CHARACTERS = 8
@@ -38,7 +38,7 @@ _OF_A_LAUNCHER = re.compile(
     r"srun: (?:error: .*: Exited with exit code|Terminating )|"
     r"Error: exit status \d+$|time=\S+ level=\w+ .*\bargo=true\b"
 )
-"""What launchers print last when a command has failed: the cause stands before it."""
+"""Last lines of launchers whose command has failed; the cause precedes them."""
 _EXIT_CODE = re.compile(r"\b(?:exit code|exited with) (\d+)")
 _CONTAINER = re.compile(r'^container "?[^\s"]+"? (?:of|in) pod \S+?(?P<colon>:)? ', re.IGNORECASE)
 _INIT_CONTAINER = re.compile(r"^init container (?P<name>\S+) in pod \S+ ", re.IGNORECASE)
@@ -55,15 +55,15 @@ _OUTSIDE_CAUSE = re.compile(
 
 
 def has_outside_cause(message: str) -> bool:
-    """Return whether a failure comes from a node, a scheduler or a full disk, and says nothing about parameters."""
+    """Return whether a failure comes from a node, a scheduler or a full disk, and not from the parameters."""
     return _OUTSIDE_CAUSE.search(message) is not None
 
 
 def last_line(output: bytes) -> str:
     """Return the last line with text at the end of an output, without colours and control characters.
 
-    It is empty where that line is not text. Beside other bytes, a few letters are no text either. What a launcher says
-    of a command that failed is left out where something stands before it.
+    Empty if that line is not text; a few letters among binary data do not count as text. A launcher's line about a
+    failed command is skipped if another line precedes it.
     """
     text = _TERMINAL_CONTROL.sub("", output.decode(errors="replace"))
     lines = [line.strip() for line in reversed(re.split(r"[\r\n]", text)) if line.strip()]
@@ -74,35 +74,35 @@ def last_line(output: bytes) -> str:
 
 
 def readable(output: bytes) -> str:
-    """Return an output as a terminal leaves it: without colours, and of an overwritten line its last state."""
+    """Return an output as a terminal leaves it: without colours, and with the last state of each overwritten line."""
     lines = _TERMINAL_CONTROL.sub("", output.decode(errors="replace")).split("\n")
     last = (line.rstrip("\r").rpartition("\r")[2] for line in lines)
     return "\n".join("".join(c if c.isprintable() or c == "\t" else " " for c in line) for line in last).rstrip()
 
 
 def _is_binary(text: str) -> bool:
-    """Return whether more than a fifth of a text are bytes or control characters that no text has."""
+    """Return whether more than a fifth of a text is undecodable bytes or control characters."""
     strange = sum(c == "\ufffd" or (c < " " and c not in _LAYOUT) for c in text)
     return strange * 5 > len(text)
 
 
 def with_last_output(how: str, line: str) -> str:
-    """Return how something failed together with the last line that it printed."""
+    """Return a failure together with the last line that was printed."""
     return f"{how}{_SEPARATOR}{line}" if line else how
 
 
 def with_remark(text: str, remark: str) -> str:
-    """Return a text about a failure with a remark on it before the last line that was printed."""
+    """Return a text about a failure with a remark before the last line that was printed."""
     how, _, line = text.partition(_SEPARATOR)
     return with_last_output(f"{how}; {remark}", line)
 
 
 def failure_cause(text: str) -> str:
-    """Return a text about a failure with what explains it first.
+    """Return a text about a failure with its explanation first.
 
-    `ValueError: boom (exit code 1)`: a program that ended with a code says in its last line why it did. One that was
-    killed could not say it; there the signal comes first. Before all that stands the replica, where it was one of
-    several. An init container is named, since its end is not that of the program.
+    `ValueError: boom (exit code 1)`: the last line of a program that exited with a code usually gives the reason. A
+    killed program could not print one, so the signal comes first. All of this follows the replica, if the job has
+    several. An init container is named, because its end is not the end of the program.
     """
     how, _, line = text.partition(_SEPARATOR)
     if title := _TITLE.search(how):
@@ -121,12 +121,12 @@ def failure_cause(text: str) -> str:
 
 
 def pod_title(name: str, replica: str) -> str:
-    """Return what a text about a failure calls a pod, which is a replica where its job has several."""
+    """Return the title of a pod in a text about a failure, with its replica if its job has several."""
     return f"{name} (replica {replica})" if replica else name
 
 
 def of_replica(cause: str) -> tuple[str, str]:
-    """Return the replica that a cause begins with, empty where it names none, and the cause without it."""
+    """Return the replica at the beginning of a cause, empty if there is none, and the rest of the cause."""
     found = _OF_REPLICA.fullmatch(cause)
     return (found[1], found[2]) if found else ("", cause)
 

@@ -1,4 +1,4 @@
-"""The kinds of jobs whose end and whose primary pod are known, so that an experiment need not say them. Pure."""
+"""Kinds of jobs whose end conditions and primary pod are known, so that an experiment need not give them. Pure."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _SPEC, _RUN_POLICY = ("spec", "suspend"), ("spec", "runPolicy", "suspend")
 
 @dataclass(frozen=True, slots=True)
 class JobKind:
-    """What is known of a kind.
+    """Known facts about a kind.
 
     Attributes:
-        success: Type of the condition that says that a job has succeeded; `Failed` says everywhere that it has not.
-        primary_pod_labels: Labels of the one pod that prints metrics; empty where every pod may.
-        api_versions: Where it is defined, for who misspells it.
+        success: Type of the condition of a successful job; a failed job of any kind has `Failed`.
+        primary_pod_labels: Labels of the one pod that prints metrics; empty if every pod may.
+        api_versions: The apiVersions that define it, for remedies.
         suspend: Path of the field that suspends it.
     """
 
@@ -51,37 +51,37 @@ _KINDS = {
     "TrainJob": JobKind("Complete", _NODE_0, _TRAINER, _SPEC),
     "JobSet": JobKind("Completed", api_versions=("jobset.x-k8s.io/v1alpha2",), suspend=_SPEC),
 }
-"""By kind alone, as Katib finds them. Katib does not know PaddleJob, JAXJob and JobSet."""
+"""By kind alone, as in Katib. Katib does not know PaddleJob, JAXJob and JobSet."""
 
 KNOWN_KINDS = tuple(_KINDS)
 
 CLUSTER_BACKOFF_LIMIT = 6
-"""Of a Job that says none, as its API has it."""
+"""The API's default for a Job."""
 
 _SUSPEND_FIELDS = {
     (version.rpartition("/")[0], name): kind.suspend for name, kind in _KINDS.items() for version in kind.api_versions
 }
-"""By group and kind: a kind of that name of another group, such as Volcano's Job, is another kind."""
+"""By group and kind: a kind of that name in another group, such as Volcano's Job, is another kind."""
 
 _LONGEST = 60
 _NEAR = 0.8
-"""How alike a misspelt kind is to the one that is meant: most kinds end in Job, and JAXJob is no RayJob."""
+"""Minimum similarity of a misspelt kind. High, because most kinds end in Job, and JAXJob is not RayJob."""
 
 _MPI_OPERATOR = JobKind("Succeeded", {_ROLE: "launcher"}, ("kubeflow.org/v2beta1",))
-"""The MPI operator (`kubeflow.org/v2beta1`) names the role of its launcher so; nothing there is a master."""
+"""Role label of the launcher in the MPI operator (`kubeflow.org/v2beta1`), which has no master."""
 
 _PADDLE_COLLECTIVE = replace(_TRAINING, primary_pod_labels=_WORKER_0)
-"""A PaddleJob without Master has no pod with a role; its first worker is where the others meet."""
+"""A PaddleJob without Master has no pod with a role; its first worker is the rendezvous."""
 
 _LAUNCHED = JobKind("Complete", {_REPLICATED_JOB: "launcher"}, _TRAINER, _SPEC)
-"""Of TrainJobs whose runtime uses MPI the first node only waits for the launcher, which prints what comes out."""
+"""In TrainJobs whose runtime uses MPI, the first node only waits for the launcher, which prints the output."""
 
 _MPI_RUNTIMES = frozenset({"deepspeed-distributed", "mlx-distributed"})
-"""As Kubeflow Trainer ships them. Runtimes of users are looked up where they can be, on one machine."""
+"""As Kubeflow Trainer ships them. Users' runtimes can be looked up on one machine only."""
 
 
 def known_kind(obj: Mapping[str, Any]) -> JobKind | None:
-    """Return what is known of the kind of an object, None for a kind that only its user knows."""
+    """Return the known facts about the kind of an object, None for an unknown kind."""
     kind = obj.get("kind")
     if not isinstance(kind, str):
         return None
@@ -95,11 +95,11 @@ def known_kind(obj: Mapping[str, Any]) -> JobKind | None:
 
 
 def misspelt_kind(obj: Mapping[str, Any] | None, path: str) -> list[FieldError]:
-    """Return that the kind of an object is almost one that is known; nothing for a known kind, and for any other.
+    """Return an error if the kind of an object is unknown but similar to a known one.
 
     Args:
-        obj: What trials are to run as; may be malformed.
-        path: Where it stands.
+        obj: The job of a trial; may be malformed.
+        path: Its path.
     """
     kind, version = (obj or {}).get("kind"), (obj or {}).get("apiVersion")
     if not isinstance(kind, str) or not kind or kind in _KINDS:
@@ -116,14 +116,14 @@ def misspelt_kind(obj: Mapping[str, Any] | None, path: str) -> list[FieldError]:
 
 
 def suspend_field(obj: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the path of the field that suspends a job; empty where its kind has none that is known."""
+    """Return the path of the field that suspends a job; empty if its kind has no known one."""
     return _SUSPEND_FIELDS.get((str(obj.get("apiVersion", "")).rpartition("/")[0], str(obj.get("kind"))), ())
 
 
 def suspended_at(job: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the path of the field that has a job suspended; empty where none has.
+    """Return the path of the field that currently suspends a job; empty if none does.
 
-    Of a kind without a known field, such as one that waits in a queue, the usual ones are looked at.
+    For a kind without a known field, such as one that waits in a queue, the usual paths are checked.
     """
     field = suspend_field(job)
     for path in (field,) if field else (_SPEC, _RUN_POLICY):
@@ -133,33 +133,33 @@ def suspended_at(job: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def nested(path: tuple[str, ...], value: Any) -> Any:
-    """Return what has a value at a path and nothing else."""
+    """Return nested mappings that hold a value at a path and nothing else."""
     for name in reversed(path):
         value = {name: value}
     return value
 
 
 def is_suspended(job: Mapping[str, Any]) -> bool:
-    """Return whether a job is suspended: its field says so at once, its conditions when its pods are to end."""
+    """Return whether a job is suspended: by its field at once, by its conditions while its pods are to end."""
     return bool(suspended_at(job) or _held_condition(job, "Suspended"))
 
 
 _OVER = ("FailureTarget", "SuccessCriteriaMet", "Complete", "Completed", "Succeeded", "Failed")
-"""Conditions of jobs that nothing is tried after."""
+"""Conditions of jobs after which nothing is retried."""
 
 
 def retry_words(
     job: Mapping[str, Any], template: Mapping[str, Any] | None = None, failure: str = "", restarts: int = 0
 ) -> str:
-    """Return what is known of a job's failed tries; empty where that is nothing.
+    """Return the description of a job's failed tries; empty if nothing is known of any.
 
-    Jobs on one machine say it. The controller of a Job on a cluster only counts the pods that failed.
+    Jobs on one machine have a condition for it. On a cluster, the controller of a Job only counts the failed pods.
 
     Args:
-        job: What is known of it now; its status counts.
-        template: The job as it was made.
-        failure: How the container ended that failed last; empty while that is not known.
-        restarts: How often containers of its pods were started again.
+        job: The current state of the job; its status counts.
+        template: The job as it was created.
+        failure: The end of the container that failed last; empty while unknown.
+        restarts: Number of container restarts in its pods.
     """
     if said := _held_condition(job, "Retrying").get("message"):
         return str(said)
@@ -178,7 +178,7 @@ def retry_words(
 
 
 def _held_condition(job: Mapping[str, Any], type_: str) -> Mapping[str, Any]:
-    """Return the condition of that type in the status of a job where it holds, else an empty one."""
+    """Return the true condition of that type in the status of a job, else an empty one."""
     conditions = (job.get("status") or {}).get("conditions")
     for condition in conditions if isinstance(conditions, list) else ():
         if isinstance(condition, Mapping) and (condition.get("type"), condition.get("status")) == (type_, "True"):
@@ -187,9 +187,9 @@ def _held_condition(job: Mapping[str, Any], type_: str) -> Mapping[str, Any]:
 
 
 def with_suspension(job: Mapping[str, Any], *, suspended: bool) -> dict[str, Any]:
-    """Return a job with the field that suspends it as given, unchanged where that is what an absent one says.
+    """Return a job with its suspend field set, unchanged if the field has that value or default already.
 
-    A job of a kind without a known field, and one whose field cannot be set because its spec is malformed, stays.
+    A job is also unchanged if its kind has no known field, or if its malformed spec has no place for the field.
     """
     field = suspend_field(job)
     if not field or bool(value_at(job, field)) is suspended:
@@ -206,17 +206,17 @@ def with_suspension(job: Mapping[str, Any], *, suspended: bool) -> dict[str, Any
 
 
 def queue_of(job: Mapping[str, Any]) -> str:
-    """Return the queue of Kueue that a job names; empty where it names none."""
+    """Return the Kueue queue that a job names; empty if it names none."""
     queue = value_at(job, ("metadata", "labels", QUEUE_LABEL))
     return queue if isinstance(queue, str) else ""
 
 
 IN_QUEUE = "waits in Kueue's queue "
-"""What a trial says begins with so while Kueue has its job suspended; the queue follows, and why."""
+"""Prefix of a trial's message while Kueue suspends its job; the queue and the reason follow."""
 
 
 def gate_words(pod: Mapping[str, Any]) -> str:
-    """Return what a pod waits for that has scheduling gates, as the rest of a sentence; empty for one without."""
+    """Return the reason why a pod with scheduling gates waits, as the rest of a sentence; empty without gates."""
     gates = [str(gate.get("name")) for gate in (pod.get("spec") or {}).get("schedulingGates") or ()]
     if (queue := queue_of(pod)) and any(name.startswith(KUEUE_LABELS) for name in gates):
         return f"{IN_QUEUE}{queue}"
@@ -224,10 +224,10 @@ def gate_words(pod: Mapping[str, Any]) -> str:
 
 
 def status_readings(job: Mapping[str, Any], names: Collection[str], now: datetime) -> list[MetricLog]:
-    """Return what the `status.trainerStatus` of a TrainJob says: the progress, and a value of each of these metrics.
+    """Return the readings in the `status.trainerStatus` of a TrainJob: the progress, and a value of each named metric.
 
-    Kubeflow Trainer writes it for a program that posts it. What is malformed is passed over. Readings bear the whole
-    second of the post, or of `now` where it says none.
+    Kubeflow Trainer writes it for a program that posts it. Malformed values are skipped. Readings have the time of the
+    post, or `now` if it has none, in whole seconds.
     """
     status = value_at(job, ("status", "trainerStatus"))
     if not isinstance(status, Mapping):
@@ -244,7 +244,7 @@ def status_readings(job: Mapping[str, Any], names: Collection[str], now: datetim
 
 
 def value_at(job: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    """Return what stands at a path of a job; None where nothing does."""
+    """Return the value at a path of a job; None if there is none."""
     value: Any = job
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None
@@ -252,14 +252,14 @@ def value_at(job: Mapping[str, Any], path: tuple[str, ...]) -> Any:
 
 
 def _has_master(obj: Mapping[str, Any]) -> bool:
-    """Return whether a PaddleJob has a Master; the operator takes the names of replicas in any case."""
+    """Return whether a PaddleJob has a Master; the operator ignores the case of replica names."""
     spec = obj.get("spec")
     replicas = spec.get("paddleReplicaSpecs") if isinstance(spec, Mapping) else None
     return isinstance(replicas, Mapping) and any(str(name).lower() == "master" for name in replicas)
 
 
 def _runtime_name(obj: Mapping[str, Any]) -> object:
-    """Return the name of the cluster's runtime that a TrainJob refers to; None when it refers to none."""
+    """Return the name of the cluster runtime that a TrainJob refers to; None if there is none."""
     spec = obj.get("spec")
     reference = spec.get("runtimeRef") if isinstance(spec, Mapping) else None
     if (

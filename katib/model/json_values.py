@@ -1,4 +1,4 @@
-"""Plain JSON values: whether they may be kept, what null means in them, and when two are the same."""
+"""Plain JSON values: their bounds, the meaning of null, and equality."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from katib.errors import FieldError
 from katib.model.wording import path_to, shown
 
 MAX_DEPTH = 64
-"""Deepest nesting. A Job is eight levels deep, an Argo workflow fewer than thirty."""
+"""Maximum nesting. A Job is eight levels deep, an Argo workflow fewer than thirty."""
 MAX_NODES = 200_000
-"""Most values in one text, aliases counted as often as they are used."""
+"""Maximum number of values in one text, aliases counted as often as they are used."""
 
 
 def without_nulls(value: Any, opaque: Collection[str] = ()) -> Any:
     """Return a value without fields that are null, which in Kubernetes means absent.
 
     Args:
-        value: Any JSON value; it stays as it is.
-        opaque: Names of fields whose content is kept as it was written.
+        value: Any JSON value; it is not modified.
+        opaque: Names of fields whose content is kept as written.
     """
     if isinstance(value, dict):
         return {
@@ -44,7 +44,7 @@ def same_json(left: Any, right: Any) -> bool:
 
 
 def check_plain(value: object) -> list[FieldError]:
-    """Return what keeps a value from being JSON within bounds: foreign types, broken text, excess of depth or size."""
+    """Return errors for everything in a value that is not JSON within bounds: foreign types, broken text, excess."""
     errors: list[FieldError] = []
     pending: list[tuple[object, str, int]] = [(value, "", 1)]
     for _ in range(MAX_NODES):

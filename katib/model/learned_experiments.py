@@ -1,12 +1,12 @@
-"""Which experiments another one learns from: those that it names, and those that were found for it.
+"""Experiments whose trials another one learns from: named by the user, or found for it.
 
-`auto` is given experiments of the same namespace by itself. They are looked for once, when it is submitted, and written
-down as an annotation: so it is seen what it learns from, and a restart changes nothing. Found are the newest ones that
-have ended, seek the same metric in the same direction, have every parameter of the new one with the same type, and had
-their best trial at a point of the new search space. What their trials are worth is for the algorithm to find out.
+`auto` gets experiments of the same namespace without being asked. The search happens once, at submission, and its
+result is recorded as an annotation: users can see it, and a restart changes nothing. It finds the newest experiments
+that have ended, optimize the same metric in the same direction, have every parameter of the new one with the same type,
+and had their best trial at a point of the new search space. The algorithm itself judges the value of their trials.
 
-A search with a seed is meant to be repeated, so nothing is looked for; nor with several objectives, where the models of
-`auto` do not learn from other experiments.
+Nothing is searched for an experiment with a seed, which is meant to be repeatable, or with several objectives, because
+the models of `auto` do not learn from other experiments then.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from katib.model.types import Experiment, ParameterAssignment, ParameterSpec
 
 MOST_FOUND = 5
 LEAST_ENDED = 10
-"""Trials with a value that an experiment has to have: fewer say little of a search space."""
+"""Minimum number of trials with a value: fewer reveal little about a search space."""
 MOST_ENDED = 1_000
-"""Trials of an experiment that are sent along with each question; those of a larger one have to be asked for."""
+"""Maximum number of trials, since they are sent with each request; a larger experiment has to be named by the user."""
 
 _LEARNING = "auto"
 _SEEDS = ("random_state", SEED.name)
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 CheckPoint = Callable[[Sequence[ParameterSpec], Sequence[ParameterAssignment]], Sequence[FieldError]]
-"""Returns what keeps assignments from being a point of the space of these parameters."""
+"""Returns errors if assignments are not a point of the space of these parameters."""
 
 
 def learned_experiments(experiment: Experiment) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ def learned_experiments(experiment: Experiment) -> tuple[str, ...]:
 
 
 def looks_for_experiments(experiment: Experiment) -> bool:
-    """Return whether a new experiment is given others to learn from."""
+    """Return whether other experiments are searched for a new one to learn from."""
     spec = experiment.spec
     if LEARNS_FROM_ANNOTATION in experiment.metadata.annotations or spec.warm_start is not None:
         return False
@@ -62,7 +62,7 @@ def looks_for_experiments(experiment: Experiment) -> bool:
 def found_experiments(
     experiment: Experiment, others: Iterable[Mapping[str, Any]], check_point: CheckPoint
 ) -> tuple[str, ...]:
-    """Return the names of those among others, as they are stored, that a new experiment learns from; newest first."""
+    """Return the names of the stored experiments that a new experiment learns from, newest first."""
     wanted = with_defaults(experiment)
     completed = (Experiment.read(other) for other in others if (other.get("status") or {}).get("completionTime"))
     alike = [other for other in completed if _is_alike(wanted, other, check_point)]

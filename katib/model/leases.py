@@ -1,10 +1,10 @@
-"""Trials that a caller evaluates: to whom one is given, until when, and how its caller ended it.
+"""Leases of trials that callers evaluate, and the outcomes that callers report.
 
-Theory of operation. An Experiment without `trialTemplate` makes trials without a job. Such a trial is given to one
-caller at a time: what is written into its annotations says to whom, for which request, and until when the caller is
-waited for. The caller ends the trial by writing an outcome there, once; the trial controller turns that into the final
-state. Both are written by compare and set, so that of two writers one wins, and a crash between two writes leaves
-nothing that the next look at the trial would not complete.
+Theory of operation. An Experiment without `trialTemplate` creates trials without a job. Such a trial is leased to one
+caller at a time: its annotations name the caller, the request, and the time at which the lease expires. The caller ends
+the trial by writing an outcome there, once; the trial controller turns it into the final state. Both are written by
+compare and set, so that one of two writers wins, and the next reconcile completes anything that a crash between two
+writes left open.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ if TYPE_CHECKING:
     from katib.model.types import Experiment, Trial
 
 LOST_LEASES = (ASK_AGAIN, FAIL)
-"""What may become of a trial whose lease ended: another caller gets it, or it has failed."""
+"""Effects of an expired lease: the trial is leased to another caller, or fails."""
 
 ENDLESS_SECONDS = 10 * 365 * 86_400.0
-"""Length of a lease whose caller is waited for without end."""
+"""Length of a lease without a time limit."""
 
 LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """To whom a trial is given.
+    """A caller's claim on a trial.
 
     Attributes:
-        client: What the caller calls itself, for people.
-        ask_id: The request that got it.
-        seconds: How long the caller is waited for after each sign of life.
-        until: When the lease ends.
+        client: The caller's name for itself, for display.
+        ask_id: The request that was given the trial.
+        seconds: Length of the lease after each renewal.
+        until: Time of expiry.
     """
 
     client: str
@@ -58,7 +58,7 @@ class Lease:
     until: datetime
 
     def renewed(self, now: datetime) -> Lease:
-        """Return the lease with its whole time from now on."""
+        """Return the lease, renewed from now on for its full length."""
         return replace(self, until=now + timedelta(seconds=self.seconds))
 
     def __str__(self) -> str:
@@ -69,15 +69,15 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a caller ended a trial.
+    """The end of a trial as its caller reported it.
 
     Attributes:
-        tell_id: The request that did it.
-        time: When.
+        tell_id: The request that reported it.
+        time: Time of the report.
         values: Last readings, as text by name.
-        failure: Why the trial has no value; None when it did not fail.
-        stopped: Whether the caller stopped before its end.
-        began: When it was begun, of a trial that was evaluated elsewhere; None: as the trial says.
+        failure: Reason for the missing value; None if the trial did not fail.
+        stopped: Whether the caller stopped early.
+        began: Start time of a trial that was evaluated elsewhere; None if the trial's own counts.
     """
 
     tell_id: str
@@ -98,27 +98,27 @@ class Outcome:
 
 
 def is_asked(experiment: Experiment) -> bool:
-    """Return whether callers evaluate the trials of an experiment, and no jobs."""
+    """Return whether callers, not jobs, evaluate the trials of an experiment."""
     return experiment.spec.trial_template is None
 
 
 def is_callers(trial: Trial) -> bool:
-    """Return whether a caller evaluates a trial, and no job."""
+    """Return whether a caller, not a job, evaluates a trial."""
     return trial.metadata.labels.get(EVALUATED_BY_LABEL) == BY_CALLER
 
 
 def is_chosen(resource: Experiment | Trial) -> bool:
-    """Return whether callers choose the parameters of a trial, or of the trials of an experiment, and no algorithm."""
+    """Return whether callers, not an algorithm, choose the parameters of a trial, or of an experiment's trials."""
     return resource.metadata.labels.get(CHOSEN_BY_LABEL) == BY_CALLER
 
 
 def asked_count(experiment: Experiment) -> int:
-    """Return how many trials were asked for since an experiment began."""
+    """Return the number of trials that callers have requested since an experiment began."""
     return _count(experiment, ASKED_ANNOTATION)
 
 
 def ahead_count(experiment: Experiment) -> int:
-    """Return how many assignments are kept ready for callers, 0 where each is made when it is asked for."""
+    """Return the number of assignments kept ready for callers, 0 if each is made on request."""
     return _count(experiment, AHEAD_ANNOTATION)
 
 
@@ -128,12 +128,12 @@ def _count(experiment: Experiment, annotation: str) -> int:
 
 
 def fails_when_lost(trial: Trial) -> bool:
-    """Return whether a trial has failed once its lease has ended; otherwise another caller gets it."""
+    """Return whether a trial fails when its lease expires; otherwise it is leased to another caller."""
     return trial.metadata.annotations.get(LOST_LEASES_ANNOTATION) == FAIL
 
 
 def lease_of(trial: Trial) -> Lease | None:
-    """Return the last lease of a trial; None when it was never given to a caller."""
+    """Return the last lease of a trial; None if there never was one."""
     found = _read(trial, LEASE_ANNOTATION)
     if found is None:
         return None
@@ -147,7 +147,7 @@ def lease_of(trial: Trial) -> Lease | None:
 
 
 def outcome_of(trial: Trial) -> Outcome | None:
-    """Return how its caller ended a trial; None while it has not."""
+    """Return the outcome of a trial; None until its caller reports it."""
     found = _read(trial, OUTCOME_ANNOTATION)
     if found is None:
         return None
@@ -163,7 +163,7 @@ def outcome_of(trial: Trial) -> Outcome | None:
 
 
 def _read(trial: Trial, annotation: str) -> dict[str, Any] | None:
-    """Return an annotation; text that a user broke counts as an empty one, so that the trial does not hang."""
+    """Return an annotation; broken text counts as an empty one, so that the trial does not hang."""
     text = trial.metadata.annotations.get(annotation)
     if text is None:
         return None

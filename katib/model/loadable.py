@@ -1,6 +1,6 @@
-"""References to code that is imported at its first use.
+"""References to code that is imported on first use.
 
-A composition lists its optional parts in a literal tuple, each with a `Loadable`. A run pays only for the parts that it
+A composition lists its optional parts in a literal tuple, each with a `Loadable`. A run imports only the parts that it
 uses, and nothing registers itself.
 """
 
@@ -16,33 +16,32 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _importing = threading.RLock()
-"""Modules of SciPy import each other: of two threads that import two of them, one may find the other half made."""
+"""Modules of SciPy import each other: if two threads import two of them, one may find the other half initialized."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loadable(Generic[T_co]):
-    """A name in a module: `Loadable("katib.model.types:Experiment")`. A test loads each one of this package."""
+    """A name in a module: `Loadable("katib.model.types:Experiment")`. A test loads every one in this package."""
 
     path: str
 
     def load(self) -> T_co:
-        """Import the module, unless it has been imported, and return the object."""
+        """Import the module, if necessary, and return the object."""
         module, _, name = self.path.partition(":")
         with _importing:
             return cast("T_co", getattr(importlib.import_module(module), name))
 
 
 class Deferred(Generic[T]):
-    """An object that is made when it is first asked for. Thread-safe."""
+    """An object that is created on first use. Thread-safe."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
         self._lock = threading.Lock()
         self.made: T | None = None
-        """The object, if it has been made."""
+        """The object, if it has been created."""
 
     def get(self) -> T:
-        """Return the object."""
         with self._lock:
             if self.made is None:
                 self.made = self._make()

@@ -1,10 +1,10 @@
-"""Files to submissions: the first wall that input meets.
+"""Files to submissions: the first check of input.
 
-A file holds Experiments, or OptimizationJobs, which are translated into some; a List of objects is as good as the
-objects. Beside them stand any number of the `v1` Namespaces, ConfigMaps and Secrets that their templates use and of the
-training runtimes that their TrainJobs refer to. A file of training runtimes alone can be stored, too.
-What makes the rest meaningless (no YAML, wrong kind) is raised at once. What concerns single fields is collected in the
-submission, so that it can be reported together with everything validation finds.
+A file holds Experiments, or OptimizationJobs, which are translated into Experiments; a List of objects is equivalent to
+the objects. It may also hold the `v1` Namespaces, ConfigMaps and Secrets that their templates use and the training
+runtimes that their TrainJobs refer to. A file that holds only training runtimes can be stored, too.
+Errors that make the rest meaningless (not YAML, wrong kind) are raised at once. Errors of single fields are collected
+in the submission, so that they can be reported together with all errors of validation.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _COMPANIONS = {
     "TrainingRuntime": _TRAINER,
     "ClusterTrainingRuntime": _TRAINER,
 }
-"""By kind, the apiVersion of what may stand beside an Experiment."""
+"""apiVersion by kind of the objects allowed beside an Experiment."""
 
 _OLD_API_VERSION = "kubeflow.org/v1alpha3"
 _RUNTIMES = frozenset({"TrainingRuntime", "ClusterTrainingRuntime"})
@@ -62,12 +62,12 @@ class LoadedDocument:
 
     @property
     def name(self) -> str:
-        """`metadata.name`, empty when there is none."""
+        """`metadata.name`, empty if there is none."""
         return self._metadata("name")
 
     @property
     def namespace(self) -> str:
-        """`metadata.namespace`, empty when there is none."""
+        """`metadata.namespace`, empty if there is none."""
         return self._metadata("namespace")
 
     def _metadata(self, field: str) -> str:
@@ -77,7 +77,7 @@ class LoadedDocument:
 
 
 class FileText:
-    """The text of a file, whose objects are read once, when they are first asked for.
+    """The text of a file, parsed once, on first access to its objects.
 
     Attributes:
         text: YAML or JSON.
@@ -90,7 +90,7 @@ class FileText:
 
     @classmethod
     def of(cls, documents: Sequence[LoadedDocument], source: str) -> FileText:
-        """Return a file of objects that were read from another text."""
+        """Return a file of objects that were parsed from another text."""
         made = cls("\n---\n".join(json.dumps(document.data) for document in documents), source)
         made.documents = documents
         return made
@@ -125,12 +125,12 @@ class FileText:
 
 
 def with_annotations(file: FileText, annotations: Mapping[str, str]) -> FileText:
-    """Return an experiment file with these annotations beside, or in place of, those of its experiments."""
+    """Return an experiment file whose experiments have these annotations, in addition to or in place of their own."""
 
     def annotated(loaded: LoadedDocument) -> LoadedDocument:
         metadata = loaded.data.get("metadata")
         if loaded.kind not in EXPERIMENTS or not isinstance(metadata, dict):
-            return loaded  # what is wrong with it is reported when it is submitted
+            return loaded  # its errors are reported at submission
         both = {**(metadata.get("annotations") or {}), **annotations}
         return replace(loaded, data={**loaded.data, "metadata": {**metadata, "annotations": both}})
 
@@ -138,21 +138,21 @@ def with_annotations(file: FileText, annotations: Mapping[str, str]) -> FileText
 
 
 def file_of(document: str | FileText, source: str) -> FileText:
-    """Return a text as a file; a file, which may have been read already, as it is."""
+    """Return a text as a file; a file, which may have been parsed already, unchanged."""
     return document if isinstance(document, FileText) else FileText(document, source)
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """An experiment as it arrived.
+    """A submitted experiment.
 
     Attributes:
         raw: The experiment as the user wrote it.
-        experiment: What could be read of it; no defaults yet, without status and fields that the server writes.
-        companions: ConfigMaps, Secrets and training runtimes from the same file, with a namespace where they have one.
-        errors: Values of the wrong type and unknown fields. Not empty: the experiment must not be used.
-        job: The OptimizationJob that the experiment is made of, with defaults and a namespace; None: of none.
-        notices: What its author should know.
+        experiment: Its readable part, without defaults, status and fields that the server writes.
+        companions: ConfigMaps, Secrets and training runtimes from the same file, with their namespace if they have one.
+        errors: Values of the wrong type and unknown fields. If there are any, the experiment must not be used.
+        job: The OptimizationJob of the experiment, with defaults and a namespace; None if there is none.
+        notices: Notices for its author.
     """
 
     raw: dict[str, Any]
@@ -163,11 +163,11 @@ class Submission:
     notices: tuple[str, ...] = ()
 
     def config_map(self, namespace: str, name: str) -> dict[str, Any] | None:
-        """Return a ConfigMap from the same file, None when the file has no such ConfigMap."""
+        """Return a ConfigMap from the same file, None if it is not there."""
         return self.companion("ConfigMap", namespace, name)
 
     def companion(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
-        """Return an object from the same file, None when the file has no such object."""
+        """Return an object from the same file, None if it is not there."""
         for companion in self.companions:
             metadata = companion["metadata"]
             if (companion["kind"], metadata.get("namespace", ""), metadata.get("name")) == (kind, namespace, name):
@@ -176,7 +176,7 @@ class Submission:
 
 
 def experiment_of(documents: Sequence[LoadedDocument], source: str, default_namespace: str) -> Submission:
-    """Return the one Experiment of a file and, optionally, its ConfigMaps, Secrets and training runtimes.
+    """Return the one Experiment of a file together with its ConfigMaps, Secrets and training runtimes, if any.
 
     Args:
         documents: The objects of the file.
@@ -208,7 +208,7 @@ def experiment_of(documents: Sequence[LoadedDocument], source: str, default_name
 
 
 def holds_runtimes(file: FileText) -> bool:
-    """Return whether a file can be read and holds training runtimes and nothing else."""
+    """Return whether a file can be parsed and holds only training runtimes."""
     try:
         return are_runtimes(file.documents)
     except InvalidError:
@@ -216,14 +216,14 @@ def holds_runtimes(file: FileText) -> bool:
 
 
 def are_runtimes(documents: Sequence[LoadedDocument]) -> bool:
-    """Return whether a file that is read already holds training runtimes and nothing else."""
+    """Return whether a parsed file holds only training runtimes."""
     return all(document.kind in _RUNTIMES for document in documents)
 
 
 def runtimes_of(
     documents: Sequence[LoadedDocument], source: str, default_namespace: str
 ) -> tuple[tuple[str, dict[str, Any]], ...]:
-    """Return the training runtimes of a file, each with what to put before the paths of its fields in errors.
+    """Return the training runtimes of a file, each with the prefix for the paths of its fields in errors.
 
     Args:
         documents: The objects of the file.
@@ -231,7 +231,7 @@ def runtimes_of(
         default_namespace: Namespace of a TrainingRuntime that names none.
 
     Raises:
-        InvalidError: A runtime has no usable name, or the file holds something else.
+        InvalidError: A runtime has no usable name, or the file holds another object.
     """
     errors = list(_companions_errors(documents, default_namespace))
     errors += [
@@ -250,7 +250,7 @@ def runtimes_of(
 def decode_experiment(
     raw: Mapping[str, Any], default_namespace: str, companions: Sequence[LoadedDocument] = ()
 ) -> Submission:
-    """Read an Experiment that is plain data already, such as the body of a request.
+    """Read an Experiment that is already plain data, such as the body of a request.
 
     Raises:
         InvalidError: It is not JSON data, or not a `kubeflow.org/v1beta1` Experiment.
@@ -273,9 +273,9 @@ def load_documents(text: str | bytes, source: str) -> list[LoadedDocument]:
     """Return the objects of a file, in order.
 
     Raises:
-        InvalidError: The text is empty or no YAML, or a document is not an object that belongs here.
+        InvalidError: The text is empty or not YAML, or a document is not an allowed object.
     """
-    from katib.model.written import read_objects  # with YAML, which commands that only show objects do without
+    from katib.model.written import read_objects  # needs YAML, which commands that only show objects do without
 
     documents = [one for document in read_objects(text, source) for one in _objects_in(document)]
     if not documents:
@@ -296,7 +296,7 @@ def load_documents(text: str | bytes, source: str) -> list[LoadedDocument]:
 
 
 def _objects_in(document: YamlDocument) -> Iterator[YamlDocument]:
-    """Yield the objects of a List, as `kubectl get -o yaml` prints one; of anything else, the document."""
+    """Yield the objects of a List, as `kubectl get -o yaml` prints one; any other document as it is."""
     items = document.data.get("items") if isinstance(document.data, dict) else None
     if not isinstance(items, list) or (document.data.get("kind"), document.data.get("apiVersion")) != ("List", "v1"):
         yield document
@@ -306,7 +306,7 @@ def _objects_in(document: YamlDocument) -> Iterator[YamlDocument]:
 
 
 def _kind_errors(data: Mapping[str, Any], prefix: str = "") -> list[FieldError]:
-    """Return what is wrong with kind and apiVersion."""
+    """Return errors in kind and apiVersion."""
     kind = data.get("kind")
     if kind is None and {"program", "method"} & set(data):
         remedy = "`katib convert FILE` makes an Experiment of a sweep of Weights & Biases"
@@ -335,7 +335,7 @@ def _kind_errors(data: Mapping[str, Any], prefix: str = "") -> list[FieldError]:
 
 
 def _companions_errors(documents: Sequence[LoadedDocument], default_namespace: str) -> Iterator[FieldError]:
-    """Yield what keeps companions from being used: bad names, one name twice, data that is not text."""
+    """Yield errors that make companions unusable: bad names, duplicate names, data that is not text."""
     seen: set[tuple[str, str, str]] = set()
     for document in documents:
         place = f"{document.kind} at line {document.line}"

@@ -1,6 +1,6 @@
 """Tags and notes that users give experiments and trials.
 
-They are annotations of Experiments and Trials, so they go where these go, and `kubectl annotate` changes them, too. No
+They are annotations of Experiments and Trials and are copied with them; `kubectl annotate` changes them, too. No
 controller reads them.
 """
 
@@ -20,7 +20,7 @@ class Marks:
     """Tags and notes of an experiment or a trial.
 
     Attributes:
-        tags: In the order in which they were given, without duplicates.
+        tags: In the given order, without duplicates.
         notes: Text of several lines.
     """
 
@@ -30,25 +30,25 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class MarkChanges:
-    """Changes of marks; None leaves one as it is, and an empty one takes it away."""
+    """Changes of marks; None leaves one unchanged, an empty one removes it."""
 
     tags: tuple[str, ...] | None = None
     notes: str | None = None
 
 
 def has_marks(annotations: Mapping[str, str]) -> bool:
-    """Return whether annotations of a trial note anything; quick, because there may be 100,000 trials."""
+    """Return whether the annotations of a trial contain marks; quick, because there may be 100,000 trials."""
     return TAGS_ANNOTATION in annotations or NOTES_ANNOTATION in annotations
 
 
 def marks_of(annotations: Mapping[str, str]) -> Marks:
-    """Return the marks in annotations; any text can be read."""
+    """Return the marks in annotations; any text is accepted."""
     tags = (tag.strip() for tag in _text(annotations, TAGS_ANNOTATION).split(","))
     return Marks(tuple(dict.fromkeys(filter(None, tags))), _text(annotations, NOTES_ANNOTATION))
 
 
 def annotations_of(changes: MarkChanges) -> dict[str, str | None]:
-    """Return the annotations that changes set; None: taken away. The changes are valid."""
+    """Return the annotations that valid changes set; None for removed ones."""
     found: dict[str, str | None] = {}
     if changes.tags is not None:
         found[TAGS_ANNOTATION] = ",".join(dict.fromkeys(tag.strip() for tag in changes.tags)) or None
@@ -58,12 +58,12 @@ def annotations_of(changes: MarkChanges) -> dict[str, str | None]:
 
 
 def _text(annotations: Mapping[str, str], name: str) -> str:
-    """Return an annotation without what a terminal or a page would not show as text, such as marks that turn it."""
+    """Return an annotation without characters that do not display as text, such as bidirectional controls."""
     return "".join(one for one in annotations.get(name, "") if one.isprintable() or one in "\n\t")
 
 
 def validate_marks(changes: MarkChanges) -> list[FieldError]:
-    """Return what is wrong with changes."""
+    """Return the errors in changes."""
     return list(_errors(changes))
 
 

@@ -1,4 +1,4 @@
-"""Readings of metrics, as they travel from a collector to the observation log and back."""
+"""Readings of metrics, from a collector to the observation log and back."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from katib.model.types import Observation
 
 ZERO_TIME = datetime(1, 1, 1, tzinfo=UTC)
-"""Time of a reading that carried none (Katib's `0001-01-01T00:00:00Z`)."""
+"""Time of a reading without one (Katib's `0001-01-01T00:00:00Z`)."""
 
 STEP_MARK = "katib-step"
-"""Word of a line that is followed by the step of its readings: `katib-step=4 loss=0.3`. Katib's default filter takes it
-for the name of a metric, which no query asks for."""
+"""Word of a line that precedes the step of its readings: `katib-step=4 loss=0.3`. Katib's default filter reads it as
+the name of a metric, which no query asks for."""
 
 PROGRESS = "progressPercentage"
-"""The metric that the progress of a trial is stored as, in percent, where its program posts one."""
+"""The metric that stores a trial's progress, in percent, if its program posts one."""
 
 # The decimal and named forms of Go's strconv.ParseFloat that training programs print; no blanks, no digit separators.
 _FLOAT = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|inf(inity)?|nan)", re.IGNORECASE | re.ASCII)
 
 
 class MetricLog(Struct, frozen=True, order=True, omit_defaults=True, gc=False):
-    """One reading: when, which metric, the text that was printed, and at which step of the training where it is known.
+    """One reading: its time, metric, printed text and, if known, training step.
 
-    A step is a whole number from 0, such as an epoch; a curve is in order of steps first, then of time. Readings
-    without step come before those with one.
+    A step is a whole number from 0, such as an epoch. A curve is ordered by step first, then by time; readings without
+    a step come first.
     """
 
     time: Annotated[datetime, Meta(tz=True, description="`0001-01-01T00:00:00Z` when the reading carried none.")]
@@ -55,32 +55,32 @@ class MetricLog(Struct, frozen=True, order=True, omit_defaults=True, gc=False):
 
 
 BEFORE_THE_LAST = -1
-"""Cursor behind which there is only the last change."""
+"""Cursor after which only the last change remains."""
 
 
 NEW_TRY = "katib-new-try"
-"""Name of a reading that stands for the beginning of a further try of a trial that failed: the readings before it are
-set aside. A log that keeps no tries stores it as a metric, which no query asks for."""
+"""Name of a reading that marks a new try of a failed trial: the readings before it are set aside. A log without tries
+stores it as a metric, which no query asks for."""
 
 
 def log_of_try(trial_name: str, number: int) -> str:
-    """Return the name of the log of an earlier try, from 1; the dot stands in no name of a trial."""
+    """Return the name of the log of an earlier try, from 1; its dot cannot occur in a trial's name."""
     return f"{trial_name}.{number}"
 
 
 def trial_of_log(name: str) -> str:
-    """Return the name of the trial whose log, or log of an earlier try, has this name."""
+    """Return the name of the trial that a log, or a log of an earlier try, belongs to."""
     trial, _, number = name.rpartition(".")
     return trial if trial and number.isdigit() else name
 
 
 class Change(NamedTuple):
-    """One reading that arrived.
+    """One new reading.
 
     Attributes:
-        trial_name: Whose.
-        cursor: To be given back for what arrives after it; rises within the log of a trial.
-        reading: What arrived.
+        trial_name: Its trial.
+        cursor: Cursor for requesting later changes; rises within the log of a trial.
+        reading: The reading.
     """
 
     trial_name: str
@@ -89,14 +89,14 @@ class Change(NamedTuple):
 
 
 REPORTER_LENGTH = 63
-"""Longest name of a reporter."""
+"""Maximum length of a reporter's name."""
 
 
 class BatchId(NamedTuple):
-    """Where a batch stands among all readings that its reporter sends for a trial, so that none is stored twice.
+    """Position of a batch in the sequence of a reporter's readings for a trial, so that none is stored twice.
 
     Attributes:
-        reporter: Who sends, a name of up to REPORTER_LENGTH characters that no other reporter has.
+        reporter: Unique name of the reporter, of up to REPORTER_LENGTH characters.
         first: Number of the first reading of the batch, from 0.
     """
 
@@ -105,7 +105,7 @@ class BatchId(NamedTuple):
 
 
 class BestTrial(NamedTuple):
-    """The trial with the best reading of a metric, and that reading's text."""
+    """The trial with the best reading of a metric, and the text of that reading."""
 
     trial_name: str
     value: str
@@ -113,12 +113,12 @@ class BestTrial(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogAccess:
-    """To whom the log of a trial belongs.
+    """Access rules of a trial's log.
 
     Attributes:
         namespace: Of the trial.
-        reports_without_token: Whether anybody may report.
-        reads_without_token: Whether anybody may read.
+        reports_without_token: Whether reporting needs no token.
+        reads_without_token: Whether reading needs no token.
         has_ended: Whether the trial has ended, so that its log takes no more readings.
     """
 
@@ -129,18 +129,18 @@ class LogAccess:
 
 
 LOGS_OF_KATIB = ""
-"""The name of no trial, under which the access to logs that never began is kept in a database that Katib made."""
+"""Name of no trial; key of the access rules for logs without rules of their own, in a database that Katib created."""
 
 
 class ObservationReader(Protocol):
-    """Reads the time series of metrics, by trial name; an unknown trial has an empty log. Thread-safe.
+    """Reader of the time series of metrics, by trial name; an unknown trial has an empty log. Thread-safe.
 
     Declared here because controllers, the tuning service, collectors, early stopping services and the wire all use it.
-    Every call raises UnavailableError when the log cannot be reached.
+    Every call raises UnavailableError if the log cannot be reached.
     """
 
     def within(self, namespace: str) -> ObservationReader:
-        """Return the logs of one namespace, for readers who may not see the others.
+        """Return the logs of one namespace, for readers without access to others.
 
         A log that knows trials by name alone returns itself.
         """
@@ -153,109 +153,109 @@ class ObservationReader(Protocol):
         start: datetime | None = None,
         end: datetime | None = None,
     ) -> Sequence[MetricLog]:
-        """Return readings in the order of their curve: by step, then by time, then as they were reported.
+        """Return readings in the order of their curve: by step, then by time, then by order of reporting.
 
-        A log that keeps no steps has them in order of time, those of one time in the order in which they were reported.
+        A log that keeps no steps orders them by time, then by order of reporting.
 
         Args:
-            trial_name: Whose.
-            metric_name: Of which metric; empty: of all.
-            start: From when on, inclusive.
-            end: Until when, inclusive.
+            trial_name: The trial.
+            metric_name: The metric; empty for all.
+            start: Earliest time, inclusive.
+            end: Latest time, inclusive.
         """
 
     def newest(self, trial_name: str, *, limit: int, metric_name: str = "") -> Sequence[MetricLog]:
-        """Return the last so many of what `read` returns; its cost does not depend on the length of the log."""
+        """Return the last `limit` readings of `read`; the cost does not depend on the length of the log."""
 
     def count(self, trial_name: str, *, metric_name: str = "") -> int:
-        """Return how many readings `read` returns."""
+        """Return the number of readings that `read` returns."""
 
     def changes(self, cursors: Mapping[str, int], metric_name: str = "") -> Sequence[Change]:
-        """Return what arrived of a metric after these cursors; of each trial in order of arrival.
+        """Return the readings of a metric that arrived after these cursors; those of each trial in order of arrival.
 
-        A long log comes in several answers: there is more until one is empty. A cursor is not valid any more when its
-        log was deleted.
+        A long log is returned in parts: more follow until one is empty. A cursor becomes invalid when its log is
+        deleted.
 
         Args:
-            cursors: By trial name, that of the last change which is known; 0: none is. BEFORE_THE_LAST: only the last
-                change is wanted, so that a reader can go on from the end of a long log.
-            metric_name: Of which metric; empty: of all.
+            cursors: By trial name, the cursor of the last known change; 0 for none. BEFORE_THE_LAST requests only the
+                last change, so that a reader can continue from the end of a long log.
+            metric_name: The metric; empty for all.
         """
 
     def curve(self, trial_name: str, metric_name: str, max_points: int) -> Sequence[MetricLog]:
-        """Return at most so many readings of a metric, in the order of its curve: all where there are no more.
+        """Return at most `max_points` readings of a metric, in the order of its curve: all if there are no more.
 
-        Else its first and its last one, and of each of equally long parts of it the smallest and the largest
+        Otherwise the first and the last one, and the smallest and the largest one of each of equally long parts
         (`katib.model.thinning`).
         """
 
     def best(self, trial_names: Sequence[str], metric_name: str, *, maximize: bool) -> BestTrial | None:
-        """Return which of these trials has the smallest, or the largest, usable reading; of equal ones the first name.
+        """Return the trial with the smallest, or the largest, usable reading; the first name of equal ones.
 
-        None when none of them has a usable one.
+        None if no trial has a usable one.
         """
 
     def summarize(self, trial_name: str, metrics: Sequence[str]) -> Observation | None:
-        """Return min, max and latest of these metrics, in this order; None when the first one has no reading.
+        """Return min, max and latest of these metrics, in this order; None if the first one has no reading.
 
         A metric without usable number has `unavailable` as min and max; latest is the last text of the curve.
         """
 
 
 class ObservationLog(ObservationReader, Protocol):
-    """A log that is written, too."""
+    """A writable log."""
 
     def within(self, namespace: str) -> ObservationLog:
-        """Return the log of one namespace, for those who may write no other."""
+        """Return the log of one namespace, for writers without access to others."""
 
     def report(self, trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
         """Append readings; all or none.
 
         Args:
-            trial_name: Whose.
+            trial_name: The trial.
             logs: The readings.
-            batch: Which of the reporter's they are. Those whose numbers are stored already are not stored again. None:
-                they are not numbered, and what is reported twice is stored twice.
+            batch: Position among the reporter's readings. Readings whose numbers are stored already are not stored
+                again. None for readings without numbers: reported twice, they are stored twice.
         """
 
     def knows_batches(self, trial_name: str) -> bool:
-        """Return whether a numbered batch that is reported twice is stored once; no log in Katib's own table does."""
+        """Return whether a numbered batch reported twice is stored once; false for logs in Katib's own table."""
 
     def delete(self, trial_name: str) -> None:
         """Remove the log of a trial."""
 
 
 def parse_value(text: str) -> float | None:
-    """Return the number that a reading's text stands for, NaN and infinities included; None when it is not a number."""
+    """Return the number in a reading's text, NaN and infinities included; None if it is not a number."""
     return float(text) if _FLOAT.fullmatch(text) else None
 
 
 def is_usable(text: str) -> bool:
-    """Return whether a reading may be compared, become the best or reach an algorithm: it is a finite number."""
+    """Return whether a reading is a finite number: only these are compared, become the best or reach an algorithm."""
     value = parse_value(text)
     return value is not None and math.isfinite(value)
 
 
-# --- what Kubeflow Trainer calls the status of a program --------------------------------------------------------------
+# --- status of a program in Kubeflow Trainer --------------------------------------------------------------------------
 
 _STEP = "current_step"
 _DIGITS_OF_A_STEP = 18
-"""Of 64 bits."""
+"""Fits into 64 bits."""
 _WHOLE = 100
 
 
 def trainer_readings(
     metrics: Mapping[str, str], progress: object, names: Collection[str], time: datetime
 ) -> list[MetricLog]:
-    """Return the readings of a status of Kubeflow Trainer: the metrics of these names, and the progress.
+    """Return the readings in a status of Kubeflow Trainer: the metrics of these names, and the progress.
 
-    The only step in a status is what Transformers calls `current_step`.
+    The only step in a status is `current_step` of Transformers.
 
     Args:
-        metrics: Value of each metric; one that is not a number is passed over.
-        progress: In percent; anything but a whole number up to 100 is passed over.
+        metrics: Value of each metric; values that are not numbers are skipped.
+        progress: In percent; skipped unless it is a whole number from 0 to 100.
         names: Metrics to store.
-        time: When it was posted.
+        time: Time of the post.
     """
     text = metrics.get(_STEP, "")
     step = int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS_OF_A_STEP else None
@@ -277,7 +277,7 @@ def compile_format(text: str, path: str) -> Any:
 
     Args:
         text: The pattern.
-        path: Of its field, for errors.
+        path: Path of its field, for errors.
 
     Raises:
         InvalidError: It is not RE2, or has too few groups.
@@ -299,17 +299,17 @@ def compile_format(text: str, path: str) -> Any:
     return pattern
 
 
-# --- time stamps: RFC 3339, as they stand in log lines and on the wire ------------------------------------------------
+# --- time stamps: RFC 3339, in log lines and on the wire --------------------------------------------------------------
 
-# What Go's time.RFC3339 reads: a `T`, seconds, an optional fraction after a point or a comma, and a zone.
+# The format of Go's time.RFC3339: a `T`, seconds, an optional fraction after a point or a comma, and a zone.
 _RFC3339 = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(?:[.,](\d+))?(Z|[+-]\d{2}:\d{2})", re.ASCII)
 
 MAX_TIMESTAMP_LENGTH = 64
-"""Longer text is no time stamp; a cheap bound before a pattern is tried."""
+"""Maximum length of a time stamp; a cheap check before the pattern is tried."""
 
 
 def parse_time(text: str) -> datetime | None:
-    """Return the time in UTC; None when the text is not an RFC 3339 time stamp.
+    """Return the time in UTC; None if the text is not an RFC 3339 time stamp.
 
     Digits after the sixth of a fraction are cut off: the observation log keeps microseconds.
     """

@@ -1,4 +1,4 @@
-"""Names, labels and annotations: built and parsed here and nowhere else."""
+"""Names, labels and annotations, built and parsed only here."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from collections.abc import Container, Mapping
 
 EXPERIMENT_LABEL = "katib.kubeflow.org/experiment"
 TRIAL_LABEL = "katib.kubeflow.org/trial"
-"""On pods: whose they are."""
+"""On pods: their trial."""
 
 JOB_LABEL = "katib.kubeflow.org/job-of"
-"""On jobs: which trial each runs, so that the jobs of others need not be looked at. Not the label of pods, because some
-kinds hand their labels on to all their pods, and those of pods say that there is a collector."""
+"""On jobs: their trial, so that unrelated jobs can be skipped. Not the label of pods, because some kinds copy their
+labels to all their pods, and the label of a pod implies a collector."""
 
 KUEUE_LABELS = "kueue.x-k8s.io/"
 QUEUE_LABEL = f"{KUEUE_LABELS}queue-name"
-"""On a job, or on an Experiment for all its jobs: the queue of Kueue that it waits in. Other labels that begin so, such
-as that of its priority, go with it."""
+"""On a job, or on an Experiment for all its jobs: its Kueue queue. Other labels with that prefix, such as the priority,
+are copied with it."""
 
 CHOSEN_BY_LABEL = "katib.kubeflow.org/chosen-by"
 BY_USER = "user"
 """On a trial that no algorithm proposed: an initial trial of the file, or one added by hand. With `caller` below, on an
-Experiment and its trials: callers choose the parameters themselves, each in the course of its trial."""
+Experiment and its trials: callers choose the parameters themselves, each during its trial."""
 
 GENERATION_LABEL = "pbt.suggestion.katib.kubeflow.org/generation"
-"""On trials of population based training: how many trials led to its checkpoint."""
+"""On trials of population based training: number of trials that led to its checkpoint."""
 
 PARENT_LABEL = "pbt.suggestion.katib.kubeflow.org/parent"
-"""On the same: the trial whose checkpoint it starts from; absent where it starts from nothing."""
+"""On the same: the trial whose checkpoint it starts from; absent if there is none."""
 
 MEMBER_LABEL = "pbt.suggestion.katib.kubeflow.org/member"
 STEP_LABEL = "pbt.suggestion.katib.kubeflow.org/step"
-"""Ours, beside Katib's generation and parent: a member that copies another one has the same parent as that one's next
-step, so the parent alone does not say whose step a trial is."""
+"""Ours, in addition to Katib's generation and parent: a member that copies another one has the same parent as the next
+step of that one, so the parent alone does not identify the member of a step."""
 
 _OF_ALGORITHMS = ".suggestion.katib.kubeflow.org/"
 
@@ -41,100 +41,100 @@ EXPERIMENT_FINALIZER = "update-prometheus-metrics"
 TRIAL_FINALIZER = "clean-metrics-in-db"
 
 WORKSPACE_ANNOTATION = "katib.kubeflow.org/workspace"
-"""On an Experiment: the directory that relative paths of its commands start from, that of the submitted file."""
+"""On an Experiment: the directory that relative paths in its commands start from, that of the submitted file."""
 
 PROGRAM_ANNOTATION = "katib.kubeflow.org/program"
-"""On an Experiment of one machine: the files of its program when it was submitted, a hash of each, as JSON."""
+"""On an Experiment of one machine: hashes of its program's files at submission, as JSON."""
 
 SUBMITTED_BUDGET_ANNOTATION = "katib.kubeflow.org/submitted-trials"
-"""On an Experiment whose budget was raised beside its file: the `maxTrialCount` of the file."""
+"""On an Experiment whose budget was raised independently of its file: the `maxTrialCount` of the file."""
 
 COMMAND_ANNOTATION = "katib.kubeflow.org/command"
-"""On an Experiment of one machine: the command that runs it, as its user typed it."""
+"""On an Experiment of one machine: the command that runs it, as typed by the user."""
 
 REMEDY = "; remedy: "
 """Before each remedy in the report of a collector."""
 
 METRICS_REPORT_ANNOTATION = "katib.kubeflow.org/metrics-report"
-"""On a job: what its collector has to say when the objective metric was not found."""
+"""On a job: its collector's report on a missing objective metric."""
 
 REPLICA_ANNOTATION = "katib.kubeflow.org/replica"
-"""On a pod of one machine: which replica of its job it is, as `worker-1`."""
+"""On a pod of one machine: its replica of the job, such as `worker-1`."""
 
 RETRYING_REASON = "TrialRetrying"
-"""Reason of the condition Running once a try of the job has failed; the message says how, and which try follows."""
+"""Reason of the condition Running after a failed try of the job; the message gives the failure and the next try."""
 
 METRICS_INCOMPLETE = "MetricsIncomplete"
-"""Reason of the condition MetricsUnavailable where readings were found, but not all of them are stored."""
+"""Reason of the condition MetricsUnavailable if readings were found, but not all of them are stored."""
 
 EVALUATED_BY_LABEL = "katib.kubeflow.org/evaluated-by"
 BY_CALLER = "caller"
-"""On a trial that no job evaluates, but the program that asks for it: its experiment has no trial template."""
+"""On a trial that is evaluated by the program that requested it, not by a job: its experiment has no trial template."""
 
 NUMBER_LABEL = "katib.kubeflow.org/number"
-"""On an Experiment whose trials' parameters are chosen by callers: a number that no other one has, or had."""
+"""On an Experiment whose trials' parameters are chosen by callers: a unique number, never reused."""
 
 TITLE_ANNOTATION = "katib.kubeflow.org/title"
-"""On the same: what its callers call it, of any characters."""
+"""On the same: its callers' name for it, of any characters."""
 
 ASK_LABEL = "katib.kubeflow.org/ask-id"
-"""On such a trial: the request that it was given to last."""
+"""On such a trial: the latest request that was given it."""
 
 ASKED_ANNOTATION = "katib.kubeflow.org/asked-trials"
-"""On an Experiment without trial template: how many trials were asked for since it began; no more are made."""
+"""On an Experiment without trial template: number of trials requested since it began; no more are created."""
 
 AHEAD_ANNOTATION = "katib.kubeflow.org/asked-ahead"
-"""On the same, where its algorithm does not learn: how many assignments are kept ready for those who will ask."""
+"""On the same, if its algorithm does not learn: number of assignments kept ready for callers."""
 
 LEASE_ANNOTATION = "katib.kubeflow.org/lease"
-"""On a trial that a caller evaluates: which one, and until when it is waited for, as JSON."""
+"""On a trial that a caller evaluates: the caller and the expiry of its lease, as JSON."""
 
 OUTCOME_ANNOTATION = "katib.kubeflow.org/outcome"
-"""On the same: how the caller ended it, as JSON."""
+"""On the same: the outcome that the caller reported, as JSON."""
 
 LOST_LEASES_ANNOTATION = "katib.kubeflow.org/lost-leases"
 ASK_AGAIN, FAIL = "ask-again", "fail"
-"""On an Experiment without trial template, and on its trials: what becomes of a trial whose caller is lost."""
+"""On an Experiment without trial template, and on its trials: the effect of an expired lease."""
 
 MAX_EXPERIMENT_NAME = 40
 
 FIRST_FAILURES_ANNOTATION = "katib.kubeflow.org/first-failures"
-"""On an Experiment: after how many first trials that all fail alike it fails, before any value was read; 0: never."""
+"""On an Experiment: it fails if so many first trials all fail alike before any value was read; 0: never."""
 
 FIRST_FAILURES = 3
-"""Where the annotation is absent."""
+"""Default if the annotation is absent."""
 
 LEARNS_FROM_ANNOTATION = "katib.kubeflow.org/learns-from"
 NOTHING = "none"
-"""On an Experiment: the experiments that it learns from, separated by commas, or `none`. Where it is absent, they are
-looked for when `auto` gets a new one."""
+"""On an Experiment: the experiments that it learns from, separated by commas, or `none`. If absent, they are searched
+when `auto` gets a new one."""
 
 SLURM_OPTIONS_ANNOTATION = "katib.kubeflow.org/slurm-options"
 """On a pod template: options of `sbatch` for its trials, such as `partition=gpu time=01:00:00`."""
 
 DRAFTED_IMAGE = "python:3.11-slim"
-"""The image of templates that we draft: where images are not run, there is no need to tell its author so."""
+"""Image of drafted templates; its author need not be told if images are not run."""
 ALGORITHM_ANNOTATION = "katib.kubeflow.org/algorithm"
 ALGORITHM_SETTINGS_ANNOTATION = "katib.kubeflow.org/algorithm-settings"
-"""On an OptimizationJob: an algorithm in place of those that the object can name, and its options, as `a=1, b=2`."""
+"""On an OptimizationJob: an algorithm that its spec cannot name, and its options, such as `a=1, b=2`."""
 
 EARLY_STOPPING_ANNOTATION = "katib.kubeflow.org/early-stopping"
 EARLY_STOPPING_SETTINGS_ANNOTATION = "katib.kubeflow.org/early-stopping-settings"
 """On the same: an early stopping algorithm, and its options."""
 
 OPTIMIZATION_JOB_LABEL = "katib.kubeflow.org/optimization-job"
-"""On an Experiment: the OptimizationJob that it was made of."""
+"""On an Experiment: the OptimizationJob that it was created from."""
 
 STOPPED_ANNOTATION = "katib.kubeflow.org/stopped"
 HELD_WORDS = "its experiment is stopped"
-"""Ends what a trial waits for of which nothing had begun when that was stopped."""
+"""End of the waiting message of a trial that had not begun when its experiment was stopped."""
 STOPPED = "true"
-"""On an Experiment: no further trial starts until it is taken away."""
+"""On an Experiment: no further trial starts until it is removed."""
 
 ENGINE_ANNOTATION = "katib.kubeflow.org/engine"
 OF_SERVERS = "server"
-"""On an Experiment of one machine: the engine that runs its trials, the id of a command's own or that of all servers;
-other engines leave it interrupted. Without it, any engine that is at work runs them."""
+"""On an Experiment of one machine: the engine that runs its trials, the id of a command or that of all servers; other
+engines leave it interrupted. Without it, any running engine runs them."""
 
 PAUSED_ANNOTATION = "katib.kubeflow.org/paused"
 PAUSED = "true"
@@ -142,43 +142,44 @@ PAUSED = "true"
 
 CHECKPOINTS_ANNOTATION = "katib.kubeflow.org/checkpoints"
 KEPT = "keep"
-"""On an Experiment: each trial on one machine has a folder for its checkpoint, and goes on from it after it was cut
-off."""
+"""On an Experiment: each trial on one machine has a directory for its checkpoint and continues from it after an
+interruption."""
 
 TAGS_ANNOTATION = "katib.kubeflow.org/tags"
-"""On an Experiment: words that its users find it by, separated by commas."""
+"""On an Experiment: its users' search words, separated by commas."""
 
 NOTES_ANNOTATION = "katib.kubeflow.org/notes"
-"""On an Experiment: what its users want to remember of it."""
+"""On an Experiment: its users' notes."""
 
 EXPERIMENT_STOPPED = "ExperimentStopped"
-"""Reason of an Experiment's Running while it is stopped; the status says whether trials still run."""
+"""Reason of an Experiment's Running while it is stopped; the status tells whether trials still run."""
 
 EXPERIMENT_INTERRUPTED = "ExperimentInterrupted"
 """Reason of an Experiment's Running while it is unfinished and no engine runs its trials."""
 
 TEMPLATE_MISSING = "TrialTemplateMissing"
-"""Reason of an Experiment's Running while the text of its trial template is not there; the status says whether trials
+"""Reason of an Experiment's Running while the text of its trial template is missing; the status tells whether trials
 still run."""
 
 SERVICE_UNAVAILABLE = "SuggestionServiceUnavailable"
-"""Reason of an Experiment's Running while assignments are wanted and its services do not answer, for a cause that may
-pass; the status says whether trials still run."""
+"""Reason of an Experiment's Running while it needs assignments and its services do not answer, for a transient cause;
+the status tells whether trials still run."""
 
 SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-"""Of generated names. No vowels: no accidental words, as in Kubernetes."""
+"""Alphabet of generated names. No vowels: no accidental words, as in Kubernetes."""
 
 _SUFFIX_LENGTH = 8
 _NOT_OF_NAMES = re.compile(r"[^a-z0-9]+")
 
 
 def trial_name(namespace: str, experiment: str, index: int | str, taken: Container[str] = ()) -> str:
-    """Return the name of the index-th trial of an experiment; the next one in line if that is taken.
+    """Return the name of the index-th trial of an experiment; the next free one if it is taken.
 
     A trial that was evaluated elsewhere has its own id in place of an index.
 
     The suffix looks random, as Katib's does, but is a hash: the same experiment gets the same names on every run, a
-    repeated create is a conflict and not a twin, and equally named experiments of two namespaces do not share names.
+    repeated create is a conflict and not a duplicate, and equally named experiments of two namespaces do not share
+    names.
     """
     text = f"{namespace}/{experiment}/{index}"
     while True:
@@ -193,7 +194,7 @@ def trial_name(namespace: str, experiment: str, index: int | str, taken: Contain
 
 
 def name_of_title(title: str) -> str:
-    """Return the name of the Experiment with a title: the title where it can be one, else its letters and a hash."""
+    """Return the name of the Experiment with a title: the title if it is a valid name, else its letters and a hash."""
     letters = _NOT_OF_NAMES.sub("-", title.lower()).strip("-")
     if letters == title and letters[:1].isalpha() and len(title) <= MAX_EXPERIMENT_NAME:
         return title
@@ -203,12 +204,12 @@ def name_of_title(title: str) -> str:
 
 
 def is_set_by_algorithm(label: str) -> bool:
-    """Return whether a label is one that algorithms give to trials. Not every trial has it."""
+    """Return whether algorithms set a label on trials. Not every trial has it."""
     return _OF_ALGORITHMS in label
 
 
 def without_queue(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return labels or annotations without those of Kueue, which queues whatever bears them."""
+    """Return labels or annotations without Kueue's, which would queue the object that has them."""
     return {name: text for name, text in texts.items() if not name.startswith(KUEUE_LABELS)}
 
 

@@ -1,8 +1,8 @@
-"""OptimizationJobs: what is wrong with one, and the Experiment that does its work. Pure.
+"""OptimizationJobs: validation, and translation into the Experiment that does their work. Pure.
 
-A parameter reaches the program as a variable of `trainer.env`. The value of a trial is the last one of the metric, as
-the status of a TrainJob has it. Source: the definition of the kind in Kubeflow Trainer; where the text of its design
-differs, the definition holds, and what the examples of the text say is accepted with a notice.
+A parameter reaches the program as a variable of `trainer.env`. The value of a trial is the last one of the metric in
+the status of its TrainJob. Source: the definition of the kind in Kubeflow Trainer. It takes precedence over the text of
+its design, whose examples are accepted with a notice.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _SEEDS: Final = 2**32
 _DIRECTIONS: Final = {"Maximize": "maximize", "Minimize": "minimize"}
 _TYPES: Final = {"Int": "int", "Float": "double"}
 MANAGER: Final = "katib.kubeflow.org/katib-controller"
-"""What `spec.managedBy` says of a job that is for our controllers."""
+"""Value of `spec.managedBy` for our controllers."""
 CREATED: Final = "Created"
 EXPERIMENT_CREATED: Final = "ExperimentCreated"
 JOB_TEMPLATE: Final = "spec.trainJobTemplate"
@@ -58,9 +58,9 @@ TRIAL_SPEC: Final = "spec.trialTemplate.trialSpec"
 
 
 def settled(raw: Mapping[str, Any]) -> tuple[Json, tuple[str, ...]]:
-    """Return an OptimizationJob with defaults, and notices of what is written as in the text of the design.
+    """Return an OptimizationJob with defaults, and notices about spellings from the text of the design.
 
-    What is malformed stays as it is.
+    Malformed values stay unchanged.
     """
     spec = raw.get("spec")
     if not isinstance(spec, dict):
@@ -86,10 +86,10 @@ def settled(raw: Mapping[str, Any]) -> tuple[Json, tuple[str, ...]]:
 
 
 def read_optimization_job(raw: Mapping[str, Any]) -> tuple[OptimizationJob, tuple[FieldError, ...]]:
-    """Return an OptimizationJob with defaults, and the fields that no type knows.
+    """Return an OptimizationJob with defaults, and errors for its unknown fields.
 
     Raises:
-        InvalidError: With everything that is wrong with it, but for what its Experiment is checked for.
+        InvalidError: All its errors, except those found by the checks of its Experiment.
     """
     if errors := check_plain(raw):
         raise InvalidError(errors)
@@ -101,7 +101,7 @@ def read_optimization_job(raw: Mapping[str, Any]) -> tuple[OptimizationJob, tupl
 
 
 def not_run_at_once(job: Mapping[str, Any]) -> Iterator[FieldError]:
-    """Yield what keeps the job of a file, which is run when it is submitted, from that."""
+    """Yield reasons why the job of a file, which runs at submission, cannot do so."""
     spec = job.get("spec") or {}
     if spec.get("suspend"):
         cause, remedy = "a suspended job is not run", "set it to false, or create the object with kubectl"
@@ -112,7 +112,7 @@ def not_run_at_once(job: Mapping[str, Any]) -> Iterator[FieldError]:
 
 
 def experiment_of(job: OptimizationJob) -> Json:
-    """Return the Experiment of an OptimizationJob without errors. With a uid, the job owns it."""
+    """Return the Experiment of a valid OptimizationJob, owned by the job if it has a uid."""
     spec, metadata = job.spec, job.metadata
     (objective,) = spec.objectives
     names = [parameter.name for parameter in spec.parameters]
@@ -151,7 +151,7 @@ def experiment_of(job: OptimizationJob) -> Json:
 
 
 def other_manager(job: OptimizationJob) -> str:
-    """Return how it is known that another controller works on a job; empty where none is known to."""
+    """Return the evidence that another controller manages a job; empty if there is none."""
     if job.spec.managed_by:
         return "" if job.spec.managed_by == MANAGER else f"its spec.managedBy is {job.spec.managed_by}"
     created = find_condition(job.status.conditions, CREATED)
@@ -161,7 +161,7 @@ def other_manager(job: OptimizationJob) -> str:
 
 
 def in_words_of_job(error: InvalidError) -> InvalidError:
-    """Return what is wrong with the Experiment of an OptimizationJob, with the paths of the job."""
+    """Return the errors of an OptimizationJob's Experiment, with the paths of the job."""
     return InvalidError(
         FieldError(one.path.replace(TRIAL_SPEC, JOB_TEMPLATE, 1), one.cause, one.remedy, one.origin)
         for one in error.errors
@@ -172,7 +172,7 @@ def in_words_of_job(error: InvalidError) -> InvalidError:
 
 
 def _each(elements: Any, change: Any) -> Any:
-    """Return a list with each of its maps changed; anything else as it is."""
+    """Return a list with each of its maps changed; any other value unchanged."""
     if not isinstance(elements, list):
         return elements
     return [change(element) if isinstance(element, dict) else element for element in elements]
@@ -333,7 +333,7 @@ def _twice(texts: Sequence[str], path: str, field: str = "") -> Iterator[FieldEr
 
 
 def _own(job: OptimizationJob) -> Json:
-    """Return the algorithm that the job itself names."""
+    """Return the algorithm in the job's own spec."""
     algorithm = job.spec.search_algorithm
     if algorithm is not None and algorithm.grid is not None:
         return {"algorithmName": "grid"}
@@ -353,7 +353,7 @@ def _algorithm(annotations: Mapping[str, str], name: str, settings: str) -> Json
 
 
 def _settings(text: str) -> list[tuple[str, str]]:
-    """Return the options of a text; one without a value is an empty pair."""
+    """Return the options in a text; one without a value is an empty pair."""
     parts = [part.partition("=") for part in text.split(",") if part.strip()]
     return [(key.strip(), value.strip()) if sep and key.strip() else ("", "") for key, sep, value in parts]
 
@@ -390,7 +390,7 @@ def decode_optimization_job(
     """Read an OptimizationJob as `decode_experiment` does an Experiment.
 
     Raises:
-        InvalidError: With everything that is wrong with it, but for what its Experiment is checked for.
+        InvalidError: All its errors, except those found by the checks of its Experiment.
     """
     job, unknown = read_optimization_job(raw)
     submission = decode_experiment(experiment_of(job), default_namespace, companions)

@@ -1,4 +1,4 @@
-"""What several objectives make of trials: which are not beaten in everything, and how much they cover together.
+"""Trials with several objectives: the set that no other trial dominates, and its hypervolume.
 
 Notation: a point is a tuple of m costs, lower is better in each. All costs are finite numbers.
 Hypervolume: [Zitzler1999] Multiobjective evolutionary algorithms: a comparative case study, IEEE TEC 3(4); with three
@@ -20,15 +20,15 @@ from random import Random
 Point = tuple[float, ...]
 
 REFERENCE_TRIALS = 10
-"""So many first trials say where the reference point is: it stands still from then on, so that the hypervolume can only
-grow, and its course can be read as progress."""
+"""Number of first trials that determine the reference point. It is fixed from then on, so that the hypervolume can only
+grow and its course shows progress."""
 
 _MARGIN = 0.1
-"""Share of the range by which the reference point is beyond the worst values, so that these count for something."""
+"""Distance of the reference point beyond the worst values, as a share of the range, so that these still count."""
 
 _EXACT = 3
 _COMPARISONS = 100_000
-"""Bounds the time of an estimate to about a tenth of a second."""
+"""Limits the time of an estimate to about a tenth of a second."""
 _FEWEST_DRAWS, _MOST_DRAWS = 300, 5_000
 
 
@@ -41,7 +41,7 @@ def dominates(one: Point, other: Point) -> bool:
 
 
 def front(points: Sequence[Point]) -> list[int]:
-    """Return the indices of the points that none dominates, in the order of the costs; equal points are all in it."""
+    """Return the indices of the nondominated points, in the order of the costs; equal points are all included."""
     order = sorted(range(len(points)), key=lambda i: points[i])
     kept: list[int] = []
     lowest = math.inf  # with two objectives, sorted by the first, the second alone decides
@@ -59,10 +59,10 @@ def front(points: Sequence[Point]) -> list[int]:
 
 
 def spread(points: Sequence[Point], size: int) -> list[int]:
-    """Return the indices of at most so many points of a front that show all of it, in the order of the costs.
+    """Return the indices of at most `size` representative points of a front, in the order of the costs.
 
-    First the best of each objective; then always the point that is farthest from those taken, with each objective
-    measured in shares of its range.
+    First the best of each objective; then repeatedly the point that is farthest from those taken, with each objective
+    scaled to its range.
     """
     order = sorted(range(len(points)), key=lambda i: (points[i], i))
     if len(order) <= size:
@@ -72,8 +72,8 @@ def spread(points: Sequence[Point], size: int) -> list[int]:
     scaled = [tuple(map(mul, point, scales)) for point in points]
     taken = dict.fromkeys(min(order, key=lambda i: (costs[i], points[i])) for costs in columns[:size])
     centers = [scaled[i] for i in taken]
-    # The distance to the nearest that is taken only falls, so one that was right some time ago is a bound: most points
-    # are never measured again.
+    # The distance to the nearest point taken only falls, so an outdated distance is a bound: most points are never
+    # measured again.
     bounds = [(-_nearest(scaled[i], centers), place, len(centers)) for place, i in enumerate(order) if i not in taken]
     heapify(bounds)
     while len(taken) < size:
@@ -93,16 +93,16 @@ def _nearest(point: Point, centers: Sequence[Point]) -> float:
 
 
 def reference_point(points: Sequence[Point]) -> Point:
-    """Return the point from which the hypervolume is measured: a little worse than the worst value of each objective.
+    """Return the point from which the hypervolume is measured, slightly worse than the worst value of each objective.
 
     Args:
-        points: The first trials, one at least, good and bad ones.
+        points: The first trials, at least one, good and bad ones.
     """
     return tuple(max(costs) + _MARGIN * (max(costs) - min(costs)) for costs in zip(*points, strict=True))
 
 
 def hypervolume(points: Sequence[Point], reference: Point) -> float:
-    """Return the volume between some points and a reference point: all that is worse than any of them.
+    """Return the volume between some points and a reference point: the region dominated by any of them.
 
     Points that are not better than the reference in every objective add nothing.
     """
@@ -123,7 +123,7 @@ def hypervolume(points: Sequence[Point], reference: Point) -> float:
 
 
 def _volume(points: Sequence[Point], reference: Point) -> float:
-    """Sweep from the best third cost to the reference; what lies below is an area times the distance to the next."""
+    """Sweep from the best third cost to the reference; each slab is an area times the distance to the next cost."""
     xs, ys = [-math.inf, reference[0]], [reference[1], -math.inf]  # the staircase: x rises, y falls
     area = total = 0.0
     ordered = sorted(points, key=lambda point: point[2])
@@ -162,7 +162,7 @@ def _estimate(points: Sequence[Point], reference: Point) -> float:
 
 
 def _is_covered(drawn: Sequence[float], points: Sequence[Point]) -> bool:
-    """Return whether a point is nowhere better than one of some others."""
+    """Return whether one of the points is nowhere worse than the drawn one."""
     for point in points:
         for a, b in zip(point, drawn, strict=True):
             if a > b:

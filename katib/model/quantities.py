@@ -25,13 +25,13 @@ _UNITS: dict[str, Decimal] = {
 }
 _SMALL_UNITS = ("", "m", "u", "n")
 _PRECISION = 100
-"""Digits of a sum; API servers cut off what is larger than 2**63."""
+"""Digits of a sum; API servers cap values above 2**63."""
 
 _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([numkMGTPE]|[KMGTPE]i)?")
 
 
 def parse_quantity(value: object) -> Decimal:
-    """Return the number that a quantity stands for; YAML may have made it a number already.
+    """Return the number in a quantity; YAML may have parsed it already.
 
     Raises:
         ValueError: It is not a quantity.
@@ -43,9 +43,9 @@ def parse_quantity(value: object) -> Decimal:
 
 
 def add_quantities(one: object, other: object) -> str:
-    """Return the exact sum of two quantities, in the largest unit of theirs that writes it as a whole number.
+    """Return the exact sum of two quantities, in their larger unit that gives a whole number.
 
-    What is smaller than a billionth, which Kubernetes cannot write either, is rounded up.
+    A part smaller than a billionth, which Kubernetes cannot write either, is rounded up.
 
     Raises:
         ValueError: One is not a quantity.

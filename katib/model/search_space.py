@@ -1,6 +1,6 @@
-"""Rules about the search space: every parameter can be sampled, and every value it may take makes sense.
+"""Rules about the search space: every parameter can be sampled, and each of its values makes sense.
 
-`katib.model.space`, which builds parameters of what was accepted, takes its errors from here.
+`katib.model.space`, which builds parameters from accepted specs, takes its errors from here.
 
 Numbers are compared as decimals, not as floats: `step: 0.1` fits between 0.5 and 0.6.
 """
@@ -22,7 +22,7 @@ _LISTED = (ParameterType.DISCRETE, ParameterType.CATEGORICAL)
 LOGARITHMIC = (Distribution.LOG_UNIFORM, Distribution.LOG_NORMAL)
 _WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
 INT64 = range(-(2**63), 2**63)
-"""Services compute with 64 bits."""
+"""Range of the 64-bit integers of services."""
 
 
 def check_search_space(spec: ExperimentSpec) -> Iterator[FieldError]:
@@ -43,7 +43,7 @@ def check_search_space(spec: ExperimentSpec) -> Iterator[FieldError]:
 
 
 def find_odd_values(parameters: Sequence[ParameterSpec]) -> Iterator[FieldError]:
-    """Yield what is accepted but hardly meant: values of a discrete parameter that are no numbers."""
+    """Yield a warning for each value of a discrete parameter that is not a number: accepted, but probably a mistake."""
     for i, parameter in enumerate(parameters):
         for j, value in enumerate(parameter.feasible_space.list):
             if parameter.parameter_type == ParameterType.DISCRETE and not is_usable(value):
@@ -121,7 +121,7 @@ def _is_whole(text: str) -> bool:
 
 
 def _check_numbers(space: FeasibleSpace, numbers: dict[str, Decimal], path: str) -> Iterator[FieldError]:
-    """Check the numbers that could be read against each other."""
+    """Check the readable numbers against each other."""
     low, high, step = numbers.get("min"), numbers.get("max"), numbers.get("step")
     if low is not None and space.distribution in LOGARITHMIC and low <= 0:
         cause = f"{space.min} is not above 0, as {space.distribution} needs"

@@ -1,4 +1,4 @@
-"""The summary of a metric: smallest, largest and latest of its readings."""
+"""Summary of a metric: the smallest, largest and latest of its readings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from katib.model.types.words import mean_count
 class Summary:
     """Folds the readings of one metric, in the order of its curve, into its summary. Constant memory.
 
-    Values keep the text that was printed. Of equal numbers the first one stands. What is not a finite number is never
+    Values keep the printed text. The first one of equal numbers counts. A value that is not a finite number is never
     the smallest or largest, but may be the latest.
     """
 
@@ -29,14 +29,14 @@ class Summary:
     _high: float = 0.0
 
     def add(self, text: str) -> None:
-        """Take the next reading."""
+        """Add the next reading."""
         self.latest = text
         try:
             number = float(text)
         except ValueError:
             return
         first = self.min is UNAVAILABLE
-        # `float` reads more than a usable number, but only a new extreme is worth the exact question.
+        # `float` accepts more than usable numbers, but only a new extreme is worth the exact check.
         if not (first or number < self._low or number > self._high) or not is_usable(text):
             return
         if first or number < self._low:
@@ -45,15 +45,15 @@ class Summary:
             self.max, self._high = text, number
 
     def metric(self, name: str) -> Metric:
-        """Return the summary as it stands in a status."""
+        """Return the summary in the form of a status."""
         return Metric(name=name, min=self.min, max=self.max, latest=self.latest)
 
 
 def observation_of(metrics: Sequence[str], readings: Iterable[tuple[str, str]]) -> Observation | None:
-    """Summarize (name, value) pairs, each metric's in the order of its curve.
+    """Summarize (name, value) pairs, those of each metric in the order of its curve.
 
     Returns:
-        The summaries of these metrics in this order; None when there is no reading of the first one.
+        The summaries of these metrics in this order; None if the first one has no reading.
     """
     summaries: defaultdict[str, Summary] = defaultdict(Summary)
     wanted = dict.fromkeys(metrics)
@@ -68,12 +68,12 @@ def observation_of(metrics: Sequence[str], readings: Iterable[tuple[str, str]]) 
 def with_means(
     objective: ObjectiveSpec, observation: Observation | None, read: Callable[[str, int], Iterable[MetricLog]]
 ) -> Observation | None:
-    """Return an observation with the means that strategies ask for.
+    """Return an observation with the means that strategies require.
 
     Args:
         objective: With the strategies.
         observation: Without the means.
-        read: Returns the last so many readings of a metric, or all: 0.
+        read: Returns the last readings of a metric, as many as given, or all for 0.
     """
     counts = {s.name: count for s in objective.metric_strategies if (count := mean_count(s.value)) is not None}
     if observation is None or not counts:
@@ -100,7 +100,7 @@ def observation_with(metrics: Sequence[str], summaries: Iterable[Metric]) -> Obs
     """Return the observation of these metrics from the summaries of those that have a reading, in any order.
 
     Returns:
-        A summary for each metric in this order; None when there is none for the first one.
+        A summary for each metric in this order; None if there is none for the first one.
     """
     found = {metric.name: metric for metric in summaries}
     if not metrics or metrics[0] not in found:
@@ -109,7 +109,7 @@ def observation_with(metrics: Sequence[str], summaries: Iterable[Metric]) -> Obs
 
 
 def best_of(summaries: Mapping[str, Metric], *, maximize: bool) -> BestTrial | None:
-    """Return which trial's summary has the smallest min, or the largest max; of equal ones the first name."""
+    """Return the trial whose summary has the smallest min, or the largest max; the first name of equal ones."""
     usable = {name: found for name, found in summaries.items() if found.min != UNAVAILABLE}
     if not usable:
         return None

@@ -1,4 +1,4 @@
-"""A curve with fewer points that shows the same: no peak is lost."""
+"""Reduction of a curve to fewer points that keeps its peaks."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ MIN_POINTS = 4
 
 
 def bucket_count(max_points: int) -> int:
-    """Return into how many parts a curve is cut: each gives up to two points, beside the first and the last."""
+    """Return the number of parts of a curve: each gives up to two points, in addition to the first and the last."""
     return max(1, (max_points - 2) // 2)
 
 
 def thinned(curve: Sequence[MetricLog], max_points: int) -> list[MetricLog]:
-    """Return the first and the last reading of a curve, and of each of equally long parts the smallest and the largest.
+    """Return the first and last readings of a curve, and the smallest and largest of each of equally long parts.
 
-    Of equal numbers the first stands. A part without usable number gives its first reading.
+    The first one of equal numbers counts. A part without usable number gives its first reading.
 
     Args:
         curve: Readings of one metric, in order.
-        max_points: Returned at most, from MIN_POINTS on; a curve with no more of them is returned as it is.
+        max_points: Maximum number returned, at least MIN_POINTS; a curve with no more is returned unchanged.
     """
     total = len(curve)
     if total <= max_points:

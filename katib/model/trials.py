@@ -1,17 +1,16 @@
-"""How a trial is read: its state, and the value that stands for it.
+"""State and value of a trial.
 
-Theory of operation: a trial is Pending until something of its job runs, and again while nothing of it does; Running
-while something does; and in exactly one final state when its end is known. Conditions record the same as facts, several
-of which may hold at once (an early stopped trial of Katib keeps Running); a table says which one counts, first match
-wins.
+Theory of operation: a trial is Pending until a part of its job runs, and again while no part of it does; Running while
+a part does; and in exactly one final state once its end is known. Conditions record the same as facts, several of which
+may hold at once (an early stopped trial of Katib keeps Running); the first match in a table decides which one counts.
 
 The strategy of a metric picks one of its readings: `min`, `max` or `latest`; or it is their mean, `mean` of all and
-`mean(5)` of the last five, which is NaN if one of them is not a finite number. A smallest or largest that is
-unavailable gives way to the latest; a metric without strategy has no value, as in Katib, whose defaults give one to
-each. Only finite numbers are compared: NaN, infinities and text stay in the observation, but never reach a goal. A text
+`mean(5)` of the last five, which is NaN if one of them is not a finite number. If the smallest or largest is
+unavailable, the latest is used; a metric without strategy has no value, as in Katib, whose defaults give one to each.
+Only finite numbers are compared: NaN, infinities and text stay in the observation, but never reach a goal. A text
 objective (an architecture, say) has no order.
 
-A trial of several objectives counts when all of them were read. Constraints hold for a trial whose metrics were read
+A trial of several objectives counts once all of them were read. Constraints hold for a trial whose metrics were read
 and lie within the bounds.
 """
 
@@ -33,18 +32,18 @@ if TYPE_CHECKING:
 
 ACTIVE = (TrialState.RUNNING, TrialState.PENDING)
 ELIGIBLE = frozenset({TrialState.SUCCEEDED, TrialState.EARLY_STOPPED})
-"""States whose trials may be the best one."""
+"""States of trials that may be the best one."""
 
 _STRATEGIES = frozenset(map(str, MetricStrategy))
 _NOTHING = ("", UNAVAILABLE)
 
 
 trial_state: Callable[[Trial], TrialState] = attrgetter("state")
-"""Returns the state of a trial, found once for each that is read."""
+"""Returns the state of a trial, computed once per object."""
 
 
 def state_in(obj: Mapping[str, Any]) -> TrialState:
-    """Return the state of a trial in its JSON form, where reading all of it would take too long."""
+    """Return the state of a trial in its JSON form, for callers to which full decoding is too slow."""
     conditions = (obj.get("status") or {}).get("conditions") or ()
     last = len(TRIAL_STATES) - 1
     ranks = [TRIAL_RANKS.get(one.get("type"), last) for one in conditions if one.get("status") == "True"]
@@ -52,9 +51,9 @@ def state_in(obj: Mapping[str, Any]) -> TrialState:
 
 
 def ran_seconds(trial: Trial) -> float | None:
-    """Return how long a trial that does not run now has run; None if it never has.
+    """Return the run time of a trial that is not running; None if it never ran.
 
-    Of a trial of an earlier version, or one that its caller ended, it is known to the second.
+    Precise to the second for a trial of an earlier version, or one that its caller ended.
     """
     status = trial.status
     if status.run_seconds is not None or status.start_time is None:
@@ -67,9 +66,9 @@ def ran_seconds(trial: Trial) -> float | None:
 
 
 def waiting_words(trial: Trial) -> str:
-    """Return what an active trial waits for, as it follows its name: `waits for 2 cpu`, `waits: its job is suspended`.
+    """Return why an active trial waits, as it follows its name: `waits for 2 cpu`, `waits: its job is suspended`.
 
-    Empty while it runs, when it has ended, and as long as nothing is known that keeps it from running.
+    Empty for a running or ended trial, and while no reason is known.
     """
     if trial_state(trial) is not TrialState.PENDING:
         return ""
@@ -78,7 +77,7 @@ def waiting_words(trial: Trial) -> str:
 
 
 def metric_text(objective: ObjectiveSpec | None, observation: Observation | None, name: str = "") -> str | None:
-    """Return the reading that stands for a metric; None when it was not read or no strategy names it.
+    """Return the decisive reading of a metric; None if it was not read or has no strategy.
 
     Args:
         objective: Of the trial.
@@ -101,7 +100,7 @@ def metric_text(objective: ObjectiveSpec | None, observation: Observation | None
 def may_be_best(trial: Trial, state: TrialState) -> bool:
     """Return whether a trial of this state may be the best one.
 
-    The mean of all readings of a trial that was stopped early is of fewer of them, such as the easier folds.
+    False for an early stopped trial compared by the mean of all readings: its fewer readings may be the easier folds.
     """
     objective = trial.spec.objective
     if state is not TrialState.EARLY_STOPPED or objective is None:
@@ -110,13 +109,13 @@ def may_be_best(trial: Trial, state: TrialState) -> bool:
 
 
 def objective_number(objective: ObjectiveSpec | None, observation: Observation | None) -> float | None:
-    """Return the objective value when it may be compared, else None."""
+    """Return the objective value if it may be compared, else None."""
     text = metric_text(objective, observation)
     return float(text) if text is not None and is_usable(text) else None
 
 
 def objective_costs(objective: ObjectiveSpec, observation: Observation | None) -> tuple[float, ...] | None:
-    """Return the values of all objectives with the sign that makes smaller better; None unless all may be compared."""
+    """Return the values of all objectives, negated if maximized; None unless all may be compared."""
     if not objective.has_several:
         value = objective_number(objective, observation)
         return None if value is None else (cost(objective, value),)
@@ -127,7 +126,7 @@ def objective_costs(objective: ObjectiveSpec, observation: Observation | None) -
 
 
 def missing_objective(objective: ObjectiveSpec | None, observation: Observation | None) -> str | None:
-    """Return the first objective metric that was not read, be it as a number or as text; None when each was."""
+    """Return the first objective metric without any reading, number or text; None if each has one."""
     for name in ("",) if objective is None else objective.objective_names:
         metric = None if observation is None else observation.metric(name)
         if metric is None or metric.latest in _NOTHING:
@@ -136,7 +135,6 @@ def missing_objective(objective: ObjectiveSpec | None, observation: Observation 
 
 
 def objective_names(objective: ObjectiveSpec | None) -> tuple[str, ...]:
-    """Return the names of the objective metrics."""
     return ("",) if objective is None else objective.objective_names
 
 
@@ -154,19 +152,19 @@ def is_feasible(objective: ObjectiveSpec | None, observation: Observation | None
 
 
 def bounds_of(objective: ObjectiveSpec | None) -> list[tuple[str, float | None, float | None]]:
-    """Return each constraint as the metric, the lower bound and the upper one; None where there is no bound."""
+    """Return the metric, lower bound and upper bound of each constraint; None for a missing bound."""
     if objective is None:
         return []
     return [(bounds.metric_name, bounds.min, bounds.max) for bounds in objective.constraints]
 
 
 def cost(objective: ObjectiveSpec | ObjectiveTerm, value: float) -> float:
-    """Return the value with the sign that makes smaller better."""
+    """Return the value, negated if maximized."""
     return -value if objective.type == ObjectiveType.MAXIMIZE else value
 
 
 def reaches_goals(objective: ObjectiveSpec | None, costs: Sequence[float]) -> bool:
-    """Return whether one trial is as good as every goal asks. Objectives without a goal may be anything.
+    """Return whether the costs of one trial reach every goal. Objectives without a goal may have any value.
 
     Args:
         objective: Of the experiment.

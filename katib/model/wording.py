@@ -1,4 +1,4 @@
-"""How values, words and paths are shown in errors: always one line, never longer than a reader wants."""
+"""Display of values, words and paths in errors: always one line of limited length."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MAX_SHOWN = 60
 _MAX_LEVELS = 3
 _MIN_PART = 3
 _LARGEST_EXACT = 2**53
-"""Shorter words are part of too many others."""
+"""Largest number up to which a float holds every whole number. `_MIN_PART`: shorter words occur in too many others."""
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 _WRONG_TYPE = {
@@ -26,9 +26,9 @@ _WRONG_TYPE = {
 
 
 def shown(value: object) -> str:
-    """Return the value as JSON on one line, cut when long: `"ten"`, `[1, 2]`, `true`.
+    """Return the value as JSON on one line, cut if long: `"ten"`, `[1, 2]`, `true`.
 
-    What no terminal shows is escaped, and then all that is not ASCII.
+    If it contains unprintable characters, all of its non-ASCII characters are escaped.
     """
     outline = _outline(value)
     text = json.dumps(outline, default=str, ensure_ascii=False)
@@ -38,7 +38,7 @@ def shown(value: object) -> str:
 
 
 def _outline(value: object, depth: int = 0) -> object:
-    """Return the first few levels and elements: what is shown of a huge value must not cost its size."""
+    """Return the first levels and elements, so that showing a huge value does not cost its size."""
     if isinstance(value, dict | list | tuple) and depth == _MAX_LEVELS:
         return "..."
     if isinstance(value, dict):
@@ -53,7 +53,7 @@ def _outline(value: object, depth: int = 0) -> object:
 
 
 def number_text(value: float, digits: int = 6) -> str:
-    """Return a number: whole ones in full, as far as a float holds each of them, others with so many digits."""
+    """Return a number as text: exact whole numbers in full, others with `digits` significant digits."""
     is_exact = value == round(value) and abs(value) <= _LARGEST_EXACT if math.isfinite(value) else False
     return str(int(value)) if is_exact else f"{value:.{digits}g}"
 
@@ -69,7 +69,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def path_to(parent: str, key: str) -> str:
-    """Return the path of a field: `spec.goal`, or `metadata.labels["a/b"]` where a dot would mislead."""
+    """Return the path of a field: `spec.goal`, or `metadata.labels["a/b"]` if a dot would mislead."""
     if not _PLAIN_KEY.fullmatch(key):
         return f"{parent}[{shown(key)}]"
     return f"{parent}.{key}" if parent else key
@@ -87,16 +87,16 @@ def wrong_type(value: object, wanted: str, otherwise: str = "is not of the right
     """Return cause and remedy of a value of the wrong type.
 
     Args:
-        value: What is there.
+        value: The value.
         wanted: A key of `_WRONG_TYPE`.
-        otherwise: What to say of a type that is not among them.
+        otherwise: Cause for any other `wanted`.
     """
     cause, remedy = _WRONG_TYPE.get(wanted, (otherwise, "fix the value"))
     return f"{shown(value)} {cause}", remedy
 
 
 def closest(word: str, choices: Iterable[str]) -> str:
-    """Return the choice that was probably meant: begins so, is spelled almost so, or holds the word; or empty text."""
+    """Return the probably intended choice: with that prefix, similar, or containing the word; else empty."""
     by_lower = {choice.lower(): choice for choice in choices}
     word = word[:_MAX_SHOWN].lower()
     is_part = len(word) >= _MIN_PART
@@ -109,7 +109,7 @@ def closest(word: str, choices: Iterable[str]) -> str:
 
 
 def one_of(choices: Iterable[str]) -> str:
-    """Return the remedy that lists what is allowed: `use one of a, b`."""
+    """Return the remedy that lists the choices: `use one of a, b`."""
     names = list(choices)
     if not names:
         return "remove it, none is available here"
@@ -117,7 +117,7 @@ def one_of(choices: Iterable[str]) -> str:
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """Return the remedy that names the closest choice before it lists all."""
+    """Return the remedy that lists all choices, after the closest one if there is one."""
     names = list(choices)
     guess = closest(word, names)
     return f"did you mean {guess}? {one_of(names)}" if guess else one_of(names)

@@ -1,8 +1,8 @@
-"""Objects as their author wrote them: a scalar without quotes is text if its place holds text.
+"""Objects as their author wrote them: an unquoted scalar is text if its place holds text.
 
-`3.10`, `on` and `010` are choices, arguments and labels like any others, and a number would not give their text back.
-The places of our kinds follow from their types, those of jobs from the names of their fields. Everywhere else a scalar
-has its meaning in YAML, and a file mode with a leading zero is octal, as for the Kubernetes tools.
+`3.10`, `on` and `010` are valid choices, arguments and labels, and a parsed number would lose their text. The places of
+our kinds follow from their types, those of jobs from the names of their fields. Everywhere else a scalar has its
+meaning in YAML, and a file mode with a leading zero is octal, as in the Kubernetes tools.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _MODELS: Final[Mapping[str, type[Model]]] = {
 TEXT_FIELDS: Final = frozenset(
     {"args", "command", "image", "key", "name", "namespace", "path", "subPath", "workingDir"}
 )
-"""Fields of jobs that hold text, or lists of text, wherever they stand."""
+"""Fields of jobs that hold text, or lists of text, at any depth."""
 _TEXT_MAPS: Final = frozenset({"annotations", "data", "labels", "matchLabels", "nodeSelector", "stringData"})
 _MODES: Final = frozenset({"mode", "defaultMode"})
 _OCTAL: Final = re.compile("0[0-7]+", re.ASCII)
 
 Leaf = Callable[[Any, bool, str], Any]
-"""Makes the value of a scalar: as it was written, whether its place holds text, and the name of its field."""
+"""Returns the value of a scalar from its original form, whether its place holds text, and the name of its field."""
 
 
 def read_objects(text: str | bytes, source: str) -> list[YamlDocument]:
@@ -57,7 +57,7 @@ def value_in_place(scalar: Any, is_text: bool, field: str) -> Any:
 
 
 def in_place(data: Any, leaf: Leaf = value_in_place, *, is_text: bool = False) -> Any:
-    """Return data that were read with scalars as written, each with the value that it has in its place.
+    """Return data that were read with scalars as written, each scalar with its value in its place.
 
     Args:
         data: An object, or a part of one.

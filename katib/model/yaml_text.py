@@ -1,10 +1,10 @@
-"""YAML and JSON text to plain data, strictly and within bounds. Every text of a user is read here, by the same rules.
+"""YAML and JSON text to plain data, strictly and within bounds. All text of users is parsed here, by the same rules.
 
-A plain scalar means what the core schema of YAML 1.2 makes of it: `1e-05` is a number, `010` is ten, `yes`, `off`,
-`1_000` and `12:30` are text. One thing differs: infinities and NaN, for which JSON has no word, stay text. A place that
-holds text gets a scalar as it was written (`katib.model.written`). PyYAML's own constructor is not used: it swallows
-repeated keys, makes objects that JSON does not have, expands aliases without limit and overruns the stack on deep
-nesting. Here the parser's events are read one by one.
+A plain scalar has its meaning in the core schema of YAML 1.2: `1e-05` is a number, `010` is ten, `yes`, `off`, `1_000`
+and `12:30` are text. One exception: infinities and NaN, which JSON does not have, stay text. A place that holds text
+gets a scalar as it was written (`katib.model.written`). PyYAML's own constructor is not used: it drops repeated keys,
+creates objects that JSON does not have, expands aliases without limit and overruns the stack on deep nesting. Here the
+parser's events are read one by one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from katib.model.json_values import MAX_DEPTH, MAX_NODES
 from katib.model.wording import shown
 
 MAX_BYTES = 4 * 2**20
-"""Largest text that is read, from a file or a request. Kubernetes refuses objects of half of it."""
+"""Maximum size of a text, from a file or a request. Kubernetes rejects objects of half that size."""
 
 _NOT_TEXT = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _INT = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+|[-+]?[0-9]{1,4000}", re.ASCII)
@@ -36,7 +36,7 @@ _WORDS: dict[str, bool | None] = {
 }
 _UNFILLED = re.compile(r"\{\{[^{}]*\}\}")
 _ODD_INDENT = re.compile("^[ \t]*([\u00a0\u1680\u2000-\u200d\u202f\u205f\u2060\u3000\ufeff])", re.MULTILINE)
-"""A character that looks like a space, or like nothing, where only spaces count."""
+"""A character that looks like a space, or is invisible, in an indentation, which must consist of spaces."""
 _TAG = "tag:yaml.org,2002:"
 _REMEDIES = (
     ("\\t", "indent with spaces"),
@@ -61,7 +61,7 @@ class YamlDocument:
 
 
 Scalar = Callable[[str, bool], Any]
-"""Makes a value of a scalar: its text, and whether the author made it a text by quotes, a tag or a block."""
+"""Returns the value of a scalar, given its text and whether quotes, a tag or a block style make it a string."""
 
 
 class Plain(str):
@@ -71,7 +71,7 @@ class Plain(str):
 
 
 def as_written(text: str, is_text: bool) -> str:
-    """Keep scalars as they were written."""
+    """Keep a scalar as written."""
     return text if is_text else Plain(text)
 
 
@@ -81,7 +81,7 @@ def parse_yaml(text: str | bytes, source: str, scalar: Scalar | None = None) -> 
     Args:
         text: YAML or JSON; bytes are UTF-8.
         source: Name of the file, shown in errors.
-        scalar: What to make of scalars that are not keys; by default what they mean.
+        scalar: Converts scalars that are not keys; by default to their meaning.
 
     Raises:
         InvalidError: It is not YAML, repeats a key or exceeds a bound; one error with file, line and column.
@@ -104,7 +104,7 @@ def parse_yaml(text: str | bytes, source: str, scalar: Scalar | None = None) -> 
 
 
 def parse_one(text: str | bytes, source: str, scalar: Scalar | None = None) -> Any:
-    """Return the data of a text that holds one document, None when it is empty; see `parse_yaml`."""
+    """Return the data of a text that holds one document, None if it is empty; see `parse_yaml`."""
     documents = parse_yaml(text, source, scalar)
     if len(documents) > 1:
         cause = f"it holds {len(documents)} documents"
@@ -117,7 +117,7 @@ def _is_nothing(data: Any) -> bool:
 
 
 def plain_value(text: str) -> Any:
-    """Return what an unquoted scalar means."""
+    """Return the meaning of an unquoted scalar."""
     if text in _WORDS:
         return _WORDS[text]
     if _INT.fullmatch(text):
@@ -152,7 +152,7 @@ def _decode(text: str | bytes, source: str) -> str:
 
 
 def _parse_json(text: str, fraction: Callable[[str], Any]) -> YamlDocument | None:
-    """Return the document when the text is flawless JSON; the YAML reader finds the words for anything else."""
+    """Return the document if the text is valid JSON; errors in anything else are reported by the YAML reader."""
     try:
         data = json.loads(text, object_pairs_hook=_unique_pairs, parse_constant=_no_constant, parse_float=fraction)
     except (ValueError, RecursionError):
@@ -303,7 +303,7 @@ def _syntax_error(error: yaml.MarkedYAMLError, source: str, text: str) -> Invali
 
 
 class _Dumper(yaml.CSafeDumper):
-    """Writes texts of several lines as blocks, in which a person can read them."""
+    """Writes texts of several lines as blocks, for readability."""
 
 
 def _write_text(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:

@@ -1,1 +1,1 @@
-"""The two homes where trials run: one machine and a Kubernetes cluster."""
+"""The two homes of trials: one machine and a Kubernetes cluster."""

@@ -1,10 +1,10 @@
 """The kinds of `kubeflow.org/v1beta1` and the types they share, field for field as Katib serves them.
 
 The types are frozen structs: a change is a copy (`msgspec.structs.replace`). Words that Katib spells as strings stay
-strings, so that an invalid object can be read and all its errors reported at once; the enums beside them name the valid
-ones, and being string enums they compare equal.
+strings, so that an invalid object can be read and all its errors reported at once; the enums beside them list the valid
+words and, as string enums, compare equal.
 
-Encoding follows Katib's JSON shape: what is empty is dropped, except nullable numbers that were given (`goal: 0`) and
+Encoding follows Katib's JSON shape: empty values are dropped, except nullable numbers that were given (`goal: 0`) and
 the few objects that are always written.
 """
 
@@ -177,7 +177,7 @@ _MODELS = ("resources", "blocks", "model")
 
 
 def __getattr__(name: str) -> Any:
-    """Import the models when one is asked for: a command that shows objects needs the words only, and no struct."""
+    """Import the models on first use: a command that shows objects needs only the words, and no struct."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     for module in _MODELS:

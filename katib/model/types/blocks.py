@@ -1,4 +1,4 @@
-"""The blocks that a spec is made of, shared by the three kinds."""
+"""The building blocks of a spec, shared by the three kinds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FeasibleSpace(Model, frozen=True):
 
 
 class ParameterCondition(Model, frozen=True):
-    """Where a parameter has a value: only in trials in which another parameter has one of these values."""
+    """Condition for a parameter to have a value: another parameter has one of these values."""
 
     parameter: str = ""
     values: tuple[PlainText, ...] = ()
@@ -50,7 +50,7 @@ class GraphConfig(Model, frozen=True):
 
 
 class Operation(Model, frozen=True):
-    """One operation that a layer may be."""
+    """One candidate operation of a layer."""
 
     operation_type: str = ""
     parameters: tuple[ParameterSpec, ...] = ()
@@ -67,7 +67,7 @@ class NasConfig(Model, frozen=True):
 
 
 class MetricStrategySpec(Model, frozen=True):
-    """Which reading of one metric counts."""
+    """The strategy that picks the decisive reading of a metric."""
 
     name: str = ""
     value: str = ""
@@ -82,7 +82,7 @@ class ObjectiveTerm(Model, frozen=True):
 
 
 class MetricConstraint(Model, frozen=True):
-    """Bounds that a metric of a trial has to stay in; the bounds themselves are allowed."""
+    """Bounds on a metric of a trial, inclusive."""
 
     metric_name: str = ""
     min: Number | None = None
@@ -90,7 +90,7 @@ class MetricConstraint(Model, frozen=True):
 
 
 class ObjectiveSpec(Model, frozen=True):
-    """What to optimize. With several `objectives`, `type` and `objective_metric_name` are those of the first."""
+    """The objective. With several `objectives`, `type` and `objective_metric_name` are those of the first."""
 
     type: str = ""
     goal: Number | None = None
@@ -102,20 +102,19 @@ class ObjectiveSpec(Model, frozen=True):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """All metrics that are collected, once each: the objective first, then the additional ones."""
+        """All metrics to collect, without duplicates: the objective first, then the additional ones."""
         others, bounded = map(_TERM_NAME, self.objectives), map(_BOUNDED_NAME, self.constraints)
         return tuple(dict.fromkeys((self.objective_metric_name, *self.additional_metric_names, *others, *bounded)))
 
     @property
     def terms(self) -> tuple[ObjectiveTerm, ...]:
-        """All objectives, also where there is one."""
+        """All objectives, even if there is only one."""
         if self.objectives:
             return self.objectives
         return (ObjectiveTerm(name=self.objective_metric_name, type=self.type, goal=self.goal),)
 
     @property
     def objective_names(self) -> tuple[str, ...]:
-        """The names of all objectives."""
         return tuple(map(_TERM_NAME, self.objectives)) or (self.objective_metric_name,)
 
     @property
@@ -124,7 +123,7 @@ class ObjectiveSpec(Model, frozen=True):
         return len(self.objectives) > 1
 
     def strategy_of(self, metric: str) -> str:
-        """Return the strategy of a metric, empty when it has none."""
+        """Return the strategy of a metric, empty if it has none."""
         for strategy in self.metric_strategies:
             if strategy.name == metric:
                 return strategy.value
@@ -146,10 +145,10 @@ class AlgorithmSpec(Model, frozen=True):
 
 
 class EarlyStoppingRule(Model, frozen=True):
-    """A reading that ends a trial early.
+    """A condition on readings that ends a trial early.
 
-    The rule is met when, from the `start_step`-th reading on, the metric compares so with the value; for the objective
-    metric the best reading so far is compared.
+    It is met if, from the `start_step`-th reading on, the metric compares so with the value; for the objective metric
+    the best reading so far is compared.
     """
 
     name: str = ""
@@ -172,21 +171,21 @@ class InitialTrial(Model, frozen=True):
 
 
 class MetricValue(Model, frozen=True):
-    """A metric and the value that it had at the end."""
+    """A metric and its final value."""
 
     name: str = ""
     value: PlainText = ""
 
 
 class EarlierTrial(Model, frozen=True):
-    """What a trial of an earlier search came to."""
+    """A trial of an earlier search, with its result."""
 
     parameter_assignments: tuple[ParameterAssignment, ...] = ()
     metrics: tuple[MetricValue, ...] = ()
 
 
 class WarmStartSpec(Model, frozen=True):
-    """Earlier trials to learn from: those of other experiments of the namespace, and those that are listed here."""
+    """Earlier trials to learn from: those of other experiments of the namespace, and those listed here."""
 
     experiments: tuple[str, ...] = ()
     trials: tuple[EarlierTrial, ...] = ()
@@ -209,8 +208,8 @@ class Observation(OpenModel, frozen=True):
     """Summary of all metrics of a trial.
 
     Attributes:
-        metrics: Of each metric its smallest, largest and latest reading.
-        at_best: What further metrics were at the best reading of the objective.
+        metrics: The smallest, largest and latest reading of each metric.
+        at_best: Readings of additional metrics at the best reading of the objective.
     """
 
     metrics: tuple[Metric, ...] = ()
@@ -231,7 +230,7 @@ class FilterSpec(Model, frozen=True):
 
 
 class FileSystemPath(Model, frozen=True):
-    """Where a metrics file or directory lies."""
+    """Location of a metrics file or directory."""
 
     path: str = ""
     kind: str = ""
@@ -239,7 +238,7 @@ class FileSystemPath(Model, frozen=True):
 
 
 class SourceSpec(Model, frozen=True):
-    """What a collector reads."""
+    """Source of a collector's readings."""
 
     http_get: dict[str, Any] | None = None
     file_system_path: FileSystemPath | None = None
@@ -247,21 +246,21 @@ class SourceSpec(Model, frozen=True):
 
 
 class CollectorSpec(Model, frozen=True):
-    """Which collector reads it."""
+    """The kind of metrics collector."""
 
     kind: str = ""
     custom_collector: dict[str, Any] | None = None
 
 
 class MetricsCollectorSpec(Model, frozen=True):
-    """How metrics of a trial are collected."""
+    """Collection of a trial's metrics."""
 
     source: SourceSpec | None = None
     collector: CollectorSpec | None = None
 
     @property
     def kind(self) -> str:
-        """The kind of collector; `StdOut` where none is named."""
+        """The kind of collector; `StdOut` if none is named."""
         return self.collector.kind if self.collector is not None else CollectorKind.STDOUT
 
 
@@ -269,13 +268,13 @@ class MetricsCollectorSpec(Model, frozen=True):
 
 
 class TrialParameterSpec(Model, frozen=True):
-    """A placeholder of the template and what fills it."""
+    """A placeholder of the template and its source."""
 
     name: str = ""
     description: str = ""
     reference: str = ""
     otherwise: PlainText | None = None
-    """What stands in the place of a parameter that a trial does not have."""
+    """Replacement of a parameter that a trial does not have."""
 
 
 class ConfigMapSource(Model, frozen=True):
@@ -287,7 +286,7 @@ class ConfigMapSource(Model, frozen=True):
 
 
 class TrialTemplate(Model, frozen=True):
-    """What a trial runs as: any object, with placeholders."""
+    """Template of a trial's job: any object, with placeholders."""
 
     retain: Flag = False
     trial_spec: dict[str, Any] | None = None

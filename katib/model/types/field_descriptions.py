@@ -1,4 +1,4 @@
-"""What `kubectl explain` says about each field, and which fields take more than text."""
+"""Field descriptions for `kubectl explain`, and the list of fields that accept more than text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCALARS = frozenset(
         "ParameterAssignment.value",
     }
 )
-"""Texts that may be given as a number: `min: 0.01` means `min: "0.01"`.
+"""Text fields that may be given as a number: `min: 0.01` means `min: "0.01"`.
 
 A structural schema has no type for "text or number", so these fields have none; admission turns them into text.
 """

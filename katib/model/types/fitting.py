@@ -1,7 +1,7 @@
-"""Plain data made to fit a type, in one walk along both.
+"""Conversion of plain data to a type, in one walk along both.
 
-Reading a type that fits needs none of this. What does not fit at once: a bare number where text is wanted, a field that
-a newer version wrote, and values of the wrong type, all of which a user wants to see at once.
+Data that fits its type needs none of this. It handles a bare number in place of text, a field that a newer version
+wrote, and values of the wrong type, which a user wants to see all at once.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 from msgspec import Struct, inspect
 
 ANY_SCALAR = "any-scalar"
-"""Mark of a text that may be written as a number: `number`, or `whole` for whole ones, which have one text."""
+"""Metadata key of a text that may be written as a number: `number`, or `whole` for whole ones, which have one text."""
 FURTHER = "+further"
-"""Where the fields of an open type that it does not know are kept."""
+"""Key of the unknown fields of an open type."""
 
 _CLASSES: dict[type[inspect.Type], tuple[Any, str]] = {
     inspect.StructType: (Mapping, "mapping"),
@@ -42,7 +42,7 @@ class Misfit:
     Attributes:
         location: Names of fields and indices that lead to it.
         wanted: `bool`, `float`, `int`, `int32` (a whole number that is too large), `list`, `mapping`, `text` or `time`.
-        value: What is there.
+        value: The value.
     """
 
     location: tuple[str | int, ...]
@@ -56,14 +56,14 @@ def fitted(value: Any, model: type[Struct], misfits: list[Misfit] | None = None)
     Args:
         value: As it was written, without nulls.
         model: The type.
-        misfits: Takes what is of the wrong type, which is left out, or replaced in a list, so that indices stay true.
-            None: it stays as it is.
+        misfits: Collects values of the wrong type, which are left out, or replaced in a list, so that indices stay
+            true. If None, they stay unchanged.
     """
     return _fitted(value, type_of(model), (), misfits)
 
 
 def spread(value: Any) -> Any:
-    """Return an encoded value with the fields that its types do not know beside the others."""
+    """Return an encoded value with the unknown fields of its types beside the known ones."""
     if isinstance(value, list):
         return [spread(element) for element in value]
     if not isinstance(value, dict):
@@ -73,7 +73,7 @@ def spread(value: Any) -> Any:
 
 
 def model_in(kind: inspect.Type) -> tuple[type[Struct], bool] | None:
-    """Return the type of the objects that a field holds, and whether it holds a list of them; None: plain values."""
+    """Return the type of the objects in a field, and whether the field is a list of them; None for plain values."""
     kind, _ = _plain(kind)
     if isinstance(kind, inspect.StructType):
         return kind.cls, False
@@ -83,7 +83,7 @@ def model_in(kind: inspect.Type) -> tuple[type[Struct], bool] | None:
 
 
 def part_type(kind: inspect.Type | None, part: str | int) -> inspect.Type | None:
-    """Return the type of a field, or of the elements of a list; None: any, or it is not known."""
+    """Return the type of a field, or of the elements of a list; None if it is any or unknown."""
     found: inspect.Type | None = None
     if isinstance(kind, inspect.StructType):
         found = next((field.type for field in kind.fields if field.encode_name == part), None)
@@ -102,14 +102,14 @@ def fields_of(model: type[Struct]) -> Iterator[inspect.Field]:
 
 @cache
 def type_of(model: type[Struct]) -> inspect.StructType:
-    """Return what is known of a type."""
+    """Return the type information of a struct."""
     found = inspect.type_info(model)
     assert isinstance(found, inspect.StructType)
     return found
 
 
 def _plain(kind: inspect.Type) -> tuple[inspect.Type, str]:
-    """Return a type without null and marks, and which other scalars it takes as text."""
+    """Return a type without null and metadata, and the other scalars that it accepts as text."""
     scalars = ""
     while isinstance(kind, inspect.UnionType | inspect.Metadata):
         if isinstance(kind, inspect.Metadata):
@@ -154,7 +154,7 @@ def _fitted_object(
 
 
 def _as_text(value: Any, scalars: str) -> Any:
-    """Return a scalar as text if its text is known, or does not matter. Of a stored object it was accepted once."""
+    """Return a scalar as text if its text is known or does not matter. A stored object was accepted before."""
     if isinstance(value, bool):
         return str(value).lower() if scalars == "all" else value
     takes = int if scalars == "whole" else int | float
@@ -162,7 +162,7 @@ def _as_text(value: Any, scalars: str) -> Any:
 
 
 def _missed(value: Any, kind: inspect.Type) -> str:
-    """Return what is wanted where a value is of the wrong type; empty when it fits."""
+    """Return the expected type of a value of the wrong type; empty if it fits."""
     classes, wanted = _CLASSES.get(type(kind), (object, ""))
     if not isinstance(value, classes) or (isinstance(value, bool) and wanted in {"int", "float"}):
         return wanted

@@ -1,4 +1,4 @@
-"""What every type has in common: how it is read, how it is written, and the texts and numbers it is made of."""
+"""Base of all types: decoding, encoding, and the kinds of text and numbers in their fields."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def format_time(value: datetime) -> str:
 Time = Annotated[datetime, Meta(tz=True)]
 """In whole seconds and UTC."""
 DecimalText = Annotated[str, Meta(extra={ANY_SCALAR: "number"})]
-"""A bare number is taken as text, as Katib wants it: `min: 0.01` means `min: "0.01"`."""
+"""Accepts a bare number as text, as Katib does: `min: 0.01` means `min: "0.01"`."""
 PlainText = Annotated[str, Meta(extra={ANY_SCALAR: "whole"})]
-"""A whole number is taken as text, in a list of choices or a setting: `[1, 2]` means `["1", "2"]`.
+"""Accepts a whole number as text, in a list of choices or a setting: `[1, 2]` means `["1", "2"]`.
 
-Of `3.10` and `on` a parser leaves 3.1 and true, so that their text is not known, unless it is ours to read.
+A parser turns `3.10` and `on` into 3.1 and true, so their text is lost, unless we parse it ourselves.
 """
 Int32 = Annotated[int, Meta(ge=-(2**31), lt=2**31)]
-"""A count as the wire carries it; `"3"`, `true` and `3.0` are none."""
+"""A count as the wire carries it; `"3"`, `true` and `3.0` are not accepted."""
 Number = float
 Flag = bool
 
@@ -41,9 +41,9 @@ _preparing = Lock()
 
 
 def prepare(cls: type) -> None:
-    """Have a type looked at by msgspec, which happens at its first use: two threads that do so at once crash it.
+    """Make msgspec inspect a type, which it does at the first use: two threads that do so at once crash it.
 
-    Every use of a type that may be the first one comes after this.
+    Call it before every use of a type that may be the first one.
     """
     with _preparing:
         if cls not in _prepared:
@@ -53,7 +53,7 @@ def prepare(cls: type) -> None:
 
 
 class Model(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
-    """Base of all types: camel case on the wire, frozen, foreign fields ignored (they are reported at submission)."""
+    """Base of all types: camel case on the wire, frozen, unknown fields ignored (they are reported at submission)."""
 
     @classmethod
     def decode(cls, obj: Mapping[str, Any]) -> Self:
@@ -66,17 +66,17 @@ class Model(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tru
             prepare(cls)
         try:
             return convert(obj, cls)
-        except ValidationError:  # or it holds what is rare: a number where text is wanted, a field of a newer version
+        except ValidationError:  # or it has a rare form: a number in place of text, a field of a newer version
             return convert(fitted(obj, cls), cls)
 
     def encode(self) -> dict[str, Any]:
-        """Return the JSON form, without what is empty."""
+        """Return the JSON form, without empty values."""
         text = json.encode(self)
         obj: dict[str, Any] = json.decode(text)
         return spread(obj) if _FURTHER in text else obj
 
 
 class OpenModel(Model, frozen=True, forbid_unknown_fields=True):
-    """A type that others write, too: fields that we do not know, as a newer version may have, survive a round trip."""
+    """A type that others write, too: unknown fields, such as those of a newer version, survive a round trip."""
 
     further: dict[str, Any] = field(default_factory=dict, name=FURTHER)

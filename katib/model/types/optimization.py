@@ -14,14 +14,14 @@ TRAINER_API_VERSION = "trainer.kubeflow.org/v1alpha1"
 
 
 class JobObjective(Model, frozen=True):
-    """What to optimize."""
+    """The metric to optimize, and the direction."""
 
     metric: str = ""
     direction: str = ""
 
 
 class RandomSearch(Model, frozen=True):
-    """Search at random."""
+    """Random search."""
 
     seed: int | None = None
 
@@ -31,7 +31,7 @@ class GridSearch(Model, frozen=True):
 
 
 class SearchAlgorithm(Model, frozen=True):
-    """How to search; exactly one of its fields is given."""
+    """The search algorithm; exactly one of its fields is given."""
 
     random: RandomSearch | None = None
     grid: GridSearch | None = None
@@ -87,7 +87,7 @@ class JobResult(OpenModel, frozen=True):
 
 
 class OptimizationJobStatus(OpenModel, frozen=True):
-    """How the search goes."""
+    """State of the search."""
 
     conditions: tuple[Condition, ...] = ()
     result: JobResult | None = None

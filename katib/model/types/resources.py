@@ -29,11 +29,11 @@ from katib.model.types.model import Int32, Model, Number, OpenModel, Time
 from katib.model.types.words import API_VERSION, TRIAL_RANKS, TRIAL_STATES, TrialState
 
 _WRITTEN = "written"
-"""Where an object that was read keeps its JSON form. A copy that is changed does not have it."""
+"""Attribute with the JSON form of an object that was read. A changed copy does not have it."""
 
 
 class OwnerReference(Model, frozen=True):
-    """An object that owns this one: when it goes, this one goes."""
+    """An object that owns this one: deleting it deletes this one."""
 
     api_version: str = ""
     kind: str = ""
@@ -61,7 +61,7 @@ class ObjectMeta(OpenModel, frozen=True):
 
 
 class Condition(OpenModel, frozen=True):
-    """One fact about an object now. The list is in order of the last change, so its last element is "the state"."""
+    """One current fact about an object. Lists are in order of the last change, so the last element is "the state"."""
 
     type: str = ""
     status: str = ""
@@ -72,14 +72,14 @@ class Condition(OpenModel, frozen=True):
 
 
 class Resource(Model, frozen=True, dict=True, gc=True):
-    """What all kinds share."""
+    """Base of all kinds."""
 
     api_version: str = API_VERSION
     kind: str = ""
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
 
     always_written: ClassVar[tuple[tuple[str, str], ...]] = ()
-    """Objects that Katib writes even when they are empty."""
+    """Objects that Katib writes even if they are empty."""
 
     if TYPE_CHECKING:
 
@@ -91,15 +91,15 @@ class Resource(Model, frozen=True, dict=True, gc=True):
         def namespace(self) -> str:
             """Namespace, never empty for a stored object."""
 
-    else:  # the same, read dozens of times a trial without a frame of the interpreter
+    else:  # the same, read dozens of times a trial without an interpreter frame
         name = property(attrgetter("metadata.name"))
         namespace = property(attrgetter("metadata.namespace"))
 
     @classmethod
     def read(cls, obj: Mapping[str, Any]) -> Self:
-        """Read a stored object, no matter who wrote it: values of the wrong type are left out.
+        """Read a stored object, regardless of its writer: values of the wrong type are left out.
 
-        Its JSON form is kept: `encode` returns it as it was written, with fields that no type knows.
+        Its JSON form is kept: `encode` returns it as it was written, with unknown fields.
         """
         try:
             found = cls.decode(obj)
@@ -109,7 +109,7 @@ class Resource(Model, frozen=True, dict=True, gc=True):
         return found
 
     def encode(self) -> dict[str, Any]:
-        """Return the JSON form: as it was read, else apiVersion and kind first."""
+        """Return the JSON form: as it was read, else with apiVersion and kind first."""
         written: Mapping[str, Any] | None = self.__dict__.get(_WRITTEN)
         if written is not None:
             return dict(written)
@@ -131,10 +131,10 @@ class OptimalTrial(OpenModel, frozen=True):
 
 
 class ParetoSet(OpenModel, frozen=True):
-    """The trials of several objectives that no other one beats in everything.
+    """The nondominated trials of several objectives.
 
     `trials` holds a few of them, in the order of the first objective and spread over all; `trial_count` counts all. The
-    `hypervolume` is what all of them cover, measured from `reference_point`.
+    `hypervolume` is that of all of them, measured from `reference_point`.
     """
 
     trials: tuple[OptimalTrial, ...] = ()
@@ -144,12 +144,12 @@ class ParetoSet(OpenModel, frozen=True):
 
 
 class BudgetUsage(OpenModel, frozen=True):
-    """How much of one limit of a budget is used. Amounts are numbers as text, in units of `unit`.
+    """Use of one limit of a budget. Amounts are numbers as text, in units of `unit`.
 
     Attributes:
         unit: `hours`, `$`, or a resource, `gpu`, `cpu` or `trial`: then in hours of it.
-        used: When the status was written.
-        limit: What may be used.
+        used: Used amount when the status was written.
+        limit: Maximum amount.
     """
 
     unit: str = ""
@@ -158,7 +158,7 @@ class BudgetUsage(OpenModel, frozen=True):
 
 
 class ExperimentSpec(Model, frozen=True):
-    """One tuning run, as the user asks for it."""
+    """One tuning run, as specified by the user."""
 
     parameters: tuple[ParameterSpec, ...] = ()
     objective: ObjectiveSpec | None = None
@@ -176,7 +176,7 @@ class ExperimentSpec(Model, frozen=True):
 
 
 class ExperimentStatus(OpenModel, frozen=True):
-    """How the run goes. Counts are exact; each list of names holds the newest ones only (`docs/decisions`)."""
+    """State of the run. Counts are exact; each list of names holds the newest ones only (`docs/decisions`)."""
 
     start_time: Time | None = None
     completion_time: Time | None = None
@@ -205,7 +205,7 @@ class ExperimentStatus(OpenModel, frozen=True):
     budget_usage: tuple[BudgetUsage, ...] = ()
 
     def encode(self) -> dict[str, Any]:
-        """Return the JSON form, with the object that Katib writes even when it is empty."""
+        """Return the JSON form, with the object that Katib writes even if it is empty."""
         status = super().encode()
         status.setdefault("currentOptimalTrial", {}).setdefault("observation", {})
         return status
@@ -218,7 +218,7 @@ class Experiment(Resource, frozen=True):
     status: ExperimentStatus = field(default_factory=ExperimentStatus)
 
     def encode(self) -> dict[str, Any]:
-        """Return the JSON form, with the objects that Katib writes even when they are empty."""
+        """Return the JSON form, with the objects that Katib writes even if they are empty."""
         obj = super().encode()
         if _WRITTEN in self.__dict__:
             return obj
@@ -230,7 +230,7 @@ class Experiment(Resource, frozen=True):
 
 
 class TrialAssignment(OpenModel, frozen=True):
-    """An assignment that waits to become a trial."""
+    """An assignment without a trial yet."""
 
     name: str = ""
     parameter_assignments: tuple[ParameterAssignment, ...] = ()
@@ -239,7 +239,7 @@ class TrialAssignment(OpenModel, frozen=True):
 
 
 class SuggestionSpec(Model, frozen=True):
-    """What is asked of a suggestion service."""
+    """Requests to a suggestion service."""
 
     algorithm: AlgorithmSpec | None = None
     early_stopping: AlgorithmSpec | None = None
@@ -249,7 +249,7 @@ class SuggestionSpec(Model, frozen=True):
 
 
 class EarlierTrialsStatus(OpenModel, frozen=True):
-    """What became of the earlier trials of a warm start."""
+    """Use of the earlier trials of a warm start."""
 
     used: int = 0
     left_out: int = 0
@@ -265,10 +265,10 @@ class EarlierTrialsStatus(OpenModel, frozen=True):
 
 
 class SuggestionStatus(OpenModel, frozen=True):
-    """What the service answered.
+    """Replies of the service.
 
     `suggestion_count` counts since the start, initial trials included; `suggestions` holds only those without a trial
-    yet, and `explanation` is a sentence on what the service chose, and why.
+    yet, and `explanation` is a sentence on the service's choice and its reason.
     """
 
     algorithm_settings: tuple[AlgorithmSetting, ...] = ()
@@ -284,7 +284,7 @@ class SuggestionStatus(OpenModel, frozen=True):
 
 
 class Suggestion(Resource, frozen=True):
-    """The conversation with one suggestion service about one experiment."""
+    """The exchange with one suggestion service about one experiment."""
 
     spec: SuggestionSpec = field(default_factory=SuggestionSpec)
     status: SuggestionStatus = field(default_factory=SuggestionStatus)
@@ -307,7 +307,7 @@ class TrialSpec(Model, frozen=True):
 
 
 class TrialStatus(OpenModel, frozen=True):
-    """How the evaluation goes."""
+    """State of the evaluation."""
 
     start_time: Time | None = None
     completion_time: Time | None = None
@@ -327,7 +327,7 @@ class Trial(Resource, frozen=True):
 
     @cached_property
     def state(self) -> TrialState:
-        """Where it stands; found once, and asked dozens of times a trial."""
+        """The state; computed once, because it is read dozens of times a trial."""
         rank = len(TRIAL_STATES) - 1
         for condition in self.status.conditions:
             if condition.status == "True":

@@ -1,6 +1,6 @@
-"""Schemas of the kinds as Kubernetes wants them: structural, without references and unions, each field described.
+"""Structural schemas of the kinds, as Kubernetes requires: without references and unions, each field described.
 
-Objects that are not ours (a trial's job, a collector's container) are marked to be kept as they are.
+Objects of other kinds (a trial's job, a collector's container) are marked to preserve unknown fields.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from katib.model.types.resources import Resource
 
 
 def schemas(*models: type[Model], reference: str) -> dict[str, dict[str, Any]]:
-    """Return the schemas of types and of all that they are made of, by name.
+    """Return the schemas of types and of all their parts, by name.
 
     Args:
         models: The types.
-        reference: How one schema refers to another; `{name}` stands for its name.
+        reference: Format of a reference to another schema; `{name}` stands for its name.
     """
     _, components = schema_components(models, ref_template=reference)
     return {name: _described(schema) for name, schema in components.items()}
 
 
 def _described(schema: Any) -> Any:
-    """Return a schema without what only reading needs: an object is open unless it names its fields and no others."""
+    """Return a schema without internals of decoding: an object is open unless it names its fields and no others."""
     if isinstance(schema, list):
         return [_described(part) for part in schema]
     if not isinstance(schema, dict):
@@ -51,7 +51,7 @@ _KEPT = ("type", "format", "description", "properties", "items", "additionalProp
 
 
 def kind_schema(model: type[Resource]) -> Json:
-    """Return the schema of a kind, without what metadata holds."""
+    """Return the schema of a kind, without the fields of its metadata."""
     definitions = schemas(model, reference="#/$defs/{name}")
     schema = definitions[model.__name__]
     fields = {
@@ -80,7 +80,7 @@ def _structural(schema: Json, definitions: Json) -> Json:
     further = found.get("additionalProperties")
     if further is True:
         del found["additionalProperties"]
-        if "properties" not in found:  # what newer versions add beside known fields, their definitions declare
+        if "properties" not in found:  # known fields declare additions of newer versions
             found["x-kubernetes-preserve-unknown-fields"] = True
     elif isinstance(further, dict):
         found["additionalProperties"] = _structural(further, definitions)
@@ -88,7 +88,7 @@ def _structural(schema: Json, definitions: Json) -> Json:
 
 
 def _nullable(schema: Json) -> Json:
-    """Let a value be null, but no block of fields: older clusters then explain none of its fields."""
+    """Allow null for a value, but not for a block of fields: older clusters would explain none of its fields."""
     return schema if "properties" in schema else schema | {"nullable": True}
 
 
@@ -96,6 +96,6 @@ def _field(model: str, name: str, schema: Json, definitions: Json) -> Json:
     key = f"{model}.{name}"
     found = _structural(schema, definitions)
     if key in SCALARS:
-        scalar = {"nullable": True, "x-kubernetes-preserve-unknown-fields": True}  # a rule cannot read a null otherwise
+        scalar = {"nullable": True, "x-kubernetes-preserve-unknown-fields": True}  # otherwise a rule cannot read a null
         found = found | {"items": scalar} if "items" in found else scalar
     return {"description": DESCRIPTIONS[key]} | {k: v for k, v in found.items() if k != "description"}

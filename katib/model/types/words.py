@@ -1,4 +1,4 @@
-"""The words that Katib spells as strings. Being string enums they compare equal to what stands in an object."""
+"""The words that Katib spells as strings. As string enums they compare equal to the strings in an object."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ API_VERSION = f"{GROUP}/{VERSION}"
 
 
 class ParameterType(StrEnum):
-    """What values a parameter takes."""
+    """Type of a parameter's values."""
 
     DOUBLE = "double"
     INT = "int"
@@ -23,7 +23,7 @@ class ParameterType(StrEnum):
 
 
 class Distribution(StrEnum):
-    """How values of a double or int are spread over the feasible space."""
+    """Distribution of the values of a double or int over the feasible space."""
 
     UNIFORM = "uniform"
     LOG_UNIFORM = "logUniform"
@@ -40,7 +40,7 @@ class ObjectiveType(StrEnum):
 
 
 class MetricStrategy(StrEnum):
-    """Which reading of a metric stands for the trial; `mean(5)` is the mean of the last five."""
+    """Strategy that picks the decisive reading of a metric; `mean(5)` is the mean of the last five."""
 
     MIN = "min"
     MAX = "max"
@@ -52,13 +52,13 @@ _MEAN = re.compile(r"mean(?:\(([1-9][0-9]{0,4})\))?")
 
 
 def mean_count(strategy: str) -> int | None:
-    """Return of how many last readings a strategy is the mean, 0 of all; None if it is no mean."""
+    """Return the number of last readings in a strategy's mean, 0 for all; None if it is not a mean."""
     found = _MEAN.fullmatch(strategy)
     return None if found is None else int(found[1] or 0)
 
 
 class ComparisonType(StrEnum):
-    """How an early stopping rule compares a reading with its value."""
+    """Comparison of a reading with the value of an early stopping rule."""
 
     EQUAL = "equal"
     LESS = "less"
@@ -66,7 +66,7 @@ class ComparisonType(StrEnum):
 
 
 class ResumePolicy(StrEnum):
-    """What is kept for raising the budget of a finished experiment."""
+    """State kept for raising the budget of a finished experiment."""
 
     NEVER = "Never"
     LONG_RUNNING = "LongRunning"
@@ -74,7 +74,7 @@ class ResumePolicy(StrEnum):
 
 
 class CollectorKind(StrEnum):
-    """Where metrics are read."""
+    """Source of metrics."""
 
     STDOUT = "StdOut"
     FILE = "File"
@@ -86,21 +86,21 @@ class CollectorKind(StrEnum):
 
 
 class FileSystemKind(StrEnum):
-    """What a metrics path points at."""
+    """Target of a metrics path."""
 
     FILE = "File"
     DIRECTORY = "Directory"
 
 
 class FileFormat(StrEnum):
-    """How a metrics file is written."""
+    """Format of a metrics file."""
 
     TEXT = "TEXT"
     JSON = "JSON"
 
 
 class ConditionStatus(StrEnum):
-    """Whether a condition holds."""
+    """Status of a condition."""
 
     TRUE = "True"
     FALSE = "False"
@@ -140,7 +140,7 @@ class TrialCondition(StrEnum):
 
 
 class TrialState(StrEnum):
-    """Where a trial stands."""
+    """State of a trial."""
 
     PENDING = "Pending"
     RUNNING = "Running"
@@ -160,7 +160,7 @@ TRIAL_STATES = (
     TrialState.RUNNING,
     TrialState.PENDING,
 )
-"""The first whose condition holds, which is of the same name, is the state; the last when none does."""
+"""In order of precedence: the state is the first with a true condition of the same name, else the last."""
 
 TRIAL_RANKS: Mapping[str, int] = {state: rank for rank, state in enumerate(TRIAL_STATES)}
 
@@ -176,4 +176,4 @@ def _to_camel(name: str) -> str:
 
 
 CAMEL_CASE: dict[str, Any] = {"alias_generator": _to_camel, "populate_by_name": True}
-"""As `__pydantic_config__` of a dataclass: how it is written in JSON."""
+"""As `__pydantic_config__` of a dataclass: camel case in JSON."""
