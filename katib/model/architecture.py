@@ -1,7 +1,7 @@
 """Rules about `nasConfig`, the search space of an architecture search: layers and their operations.
 
-Services and submission share these rules. For the parameters of operations, services check only what Katib's services
-check; the stricter rules of `katib.model.search_space` apply at submission.
+Services and submission share these rules. Services check the parameters of operations no further than Katib's do; the
+stricter rules of `katib.model.search_space` apply at submission.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Conversion of plain data to a type, in one walk along both.
 
-Data that fits its type needs none of this. It handles a bare number in place of text, a field that a newer version
+Needed only for data that does not fit its type at once: a bare number in place of text, a field that a newer version
 wrote, and values of the wrong type, which a user wants to see all at once.
 """
 

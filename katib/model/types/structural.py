@@ -88,7 +88,7 @@ def _structural(schema: Json, definitions: Json) -> Json:
 
 
 def _nullable(schema: Json) -> Json:
-    """Allow null for a value, but not for a block of fields: older clusters would explain none of its fields."""
+    """Allow null for a value, but not for a block of fields: older clusters would not explain its fields."""
     return schema if "properties" in schema else schema | {"nullable": True}
 
 

@@ -32,7 +32,7 @@ def check_objective(objective: ObjectiveSpec | None) -> Iterator[FieldError]:
 
 
 def check_means(spec: ExperimentSpec) -> Iterator[FieldError]:
-    """Check that early stopping by mean readings goes with a mean as the value of a trial."""
+    """Check that the value of a trial is a mean if early stopping compares means."""
     objective = spec.objective
     if objective is None or not compares_means(spec):
         return
