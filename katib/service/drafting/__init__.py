@@ -1,7 +1,7 @@
-"""Experiments from a command line, a job, a batch script or the file of another tool, and the words of other tools.
+"""Experiments drafted from a command line, a job, a batch script or another tool's file, and names of other tools.
 
-Other rooms import from this page alone. A name's module is imported when the name is asked for, since most programs
-need one or two.
+Other rooms import only from this package. The module of a name is imported on first use, since most programs need one
+or two.
 """
 
 from __future__ import annotations
@@ -73,7 +73,6 @@ _MODULES = {
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """Import the module of a name."""
         module = next((module for module, names in _MODULES.items() if name in names.split()), None)
         if module is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Errors of an Experiment in the words of what made it: arguments of `katib.tune`, or options of the command line."""
+"""Errors of an Experiment, rephrased for its source: arguments of `katib.tune`, or options of the command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from katib.service.drafting.foreign_words import same_here
 
 _SETTINGS = r"\.algorithmSettings\[(?P<{0}>\d+)\].*"
 _FOLLOWING = ("spec.trialTemplate", "spec.metricsCollectorSpec", "spec.objective.metricStrategies")
-"""Fields that follow from what other arguments say."""
+"""Fields that follow from other arguments."""
 _OF_PLACES = re.compile(r"--(data-dir|server)\b")
 _METRIC = "--maximize or --minimize"
 _WORDS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
@@ -53,17 +53,17 @@ def in_arguments(error: InvalidError, arguments: Mapping[str, Any]) -> InvalidEr
     """Return an error of an Experiment with the arguments of `katib.tune` in its paths.
 
     Args:
-        error: What a submission raised.
-        arguments: The arguments by name. An index of the experiment is a key of those that are mappings:
-            `parameters["lr"].min`; `parameters` has just those of the search space.
+        error: The error of a submission.
+        arguments: The arguments by name. In those that are mappings, an index in the experiment becomes a key:
+            `parameters["lr"].min`; `parameters` contains only those of the search space.
     """
     if differing := [one for one in error.errors if one.origin == "update-immutable"]:
-        return _other_search(differing, arguments)  # nothing about its counts matters then
+        return _other_search(differing, arguments)  # errors about counts are irrelevant then
     return InvalidError(replace(one, path=_argument(one.path, arguments)) for one in error.errors)
 
 
 def _other_search(differing: Sequence[FieldError], arguments: Mapping[str, Any]) -> InvalidError:
-    """Return that the experiment of a name has other arguments than those now, which ones, and what to do."""
+    """Return an error for an existing experiment of that name with other arguments, listing them and a remedy."""
     template = next((one.cause for one in differing if one.path == "spec.trialTemplate"), "")
     causes = {one for one in differing if not one.path.startswith(_FOLLOWING)} or set(differing)
     changes = [f"{_argument(one.path, arguments)} {one.cause}" for one in differing if one in causes]
@@ -85,7 +85,7 @@ def _argument(path: str, arguments: Mapping[str, Any]) -> str:
         name, _, suffix = argument.partition(".")
         for collection, index in groups.items():
             owner = arguments.get(collection)
-            if isinstance(owner, Mapping) and int(index) >= len(owner):  # the experiment that is there has more
+            if isinstance(owner, Mapping) and int(index) >= len(owner):  # the existing experiment has more
                 continue
             key = list(owner)[int(index)] if isinstance(owner, Mapping) else int(index)
             name = f'{name}["{key}"]' if isinstance(owner, Mapping) else f"{name}[{key}]"
@@ -97,8 +97,8 @@ def in_options(error: InvalidError, parameters: Sequence[str]) -> InvalidError:
     """Return an error of an Experiment with options of the command line in its paths.
 
     Args:
-        error: What a submission raised.
-        parameters: The names that the line gives with -p, in its order.
+        error: The error of a submission.
+        parameters: The names given with -p, in order.
     """
     return InvalidError(_with_option(one, parameters) for one in error.errors)
 
@@ -116,9 +116,9 @@ def _with_option(error: FieldError, parameters: Sequence[str]) -> FieldError:
 
 @contextmanager
 def python_words() -> Iterator[None]:
-    """Raise errors that name options of the command line with the arguments of Python in their place.
+    """Replace options of the command line by arguments of Python in raised errors.
 
-    Commands in backquotes stay as they are.
+    Commands in backquotes stay unchanged.
     """
     try:
         yield
@@ -140,11 +140,11 @@ def _in_python(text: str) -> str:
 
 
 def option_for(name: str, options: Sequence[str]) -> str:
-    """Return the option that does what an argument of Python does, be it ours or another library's; empty if none.
+    """Return the option equivalent to an argument of Python, ours or another library's; empty if there is none.
 
     Args:
         name: Of the argument, such as `n_jobs`.
-        options: All options that there are.
+        options: All existing options.
     """
     ours = re.match(r"\w+", same_here("tune()", name) or name)
     argument = ours[0] if ours else ""

@@ -1,7 +1,8 @@
-"""Batch scripts of Slurm: what `sbatch --time=1:00:00 train.sh` submits, as a command and options of a trial's job.
+"""Batch scripts of Slurm: translates `sbatch --time=1:00:00 train.sh` into a command and options of a trial's job.
 
-Options stand on the line, which wins, and in lines `#SBATCH` above the first command of the script. Those that say how
-a job is submitted, named, repeated or where its output goes are left out, as each trial is a job with its own.
+Options come from the command line, which takes precedence, and from `#SBATCH` lines above the first command of the
+script. Options for the submission, name, repetition or output of a job are left out, because each trial is a job with
+its own.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SET_BY_US: Final = frozenset(
         "wrap",
     }
 )
-"""Options of `sbatch` that every job of a trial has already."""
+"""Options of `sbatch` that every job of a trial already has."""
 
 _LONG: Final[Mapping[str, str]] = dict(
     pair.split("=")
@@ -43,28 +44,28 @@ _ALONE: Final = frozenset(
         *("spread-job", "stepmgr", "test-only", "usage", "use-min-nodes", "verbose", "version", "wait"),
     }
 )
-"""Long options without a value, or with one behind `=` only."""
+"""Long options without a value, or with one after `=` only."""
 
 _UNDERSTOOD: Final = frozenset({"ntasks", "chdir", "export"})
-"""Those of them that have an effect on the template of a trial."""
+"""Members of `SET_BY_US` that affect the template of a trial."""
 
 _SHELLS: Final = frozenset({"sh", "bash", "dash", "ksh", "zsh"})
 _DIRECTIVE: Final = "#SBATCH"
-_MOST_CHARACTERS: Final = 1_000_000  # of what may be a large program
+_MOST_CHARACTERS: Final = 1_000_000  # in case it is a large program
 _TASK_NUMBER: Final = re.compile(r"\bSLURM_ARRAY_TASK_ID\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What a command submits.
+    """The job that a command submits.
 
     Attributes:
-        command: What a job executes.
-        options: Of its job, by long name; empty values for those without one.
-        left_out: Names of further options that it has.
+        command: The command that the job executes.
+        options: Options of the job, by long name; empty values for those without one.
+        left_out: Names of its other options.
         submits: Whether the command is one of `sbatch`.
-        environment: Variables that `--export` sets.
-        directory: Where it runs by `--chdir`; empty: where it is submitted.
+        environment: Variables set by `--export`.
+        directory: Working directory from `--chdir`; empty for the directory of submission.
     """
 
     command: tuple[str, ...]
@@ -76,10 +77,10 @@ class Batch:
 
 
 def batch_of(command: Sequence[str]) -> Batch | None:
-    """Return what a command submits, or would as a batch script; None where it has nothing to do with `sbatch`.
+    """Return the job that a command submits, or would as a batch script; None if it is unrelated to `sbatch`.
 
     Raises:
-        InvalidError: `sbatch` would not take it, or the script gets no values but reads the number of its task.
+        InvalidError: `sbatch` would reject it, or the script reads its task number but gets no values.
     """
     words = deque(_words_of_line(command[0]) if len(command) == 1 else command)
     if not words:
@@ -112,10 +113,10 @@ def batch_of(command: Sequence[str]) -> Batch | None:
 
 
 def _words_of_line(line: str) -> list[str]:
-    """Return the words of a line; none where it needs a shell, as for a pipe.
+    """Return the words of a line; empty if it needs a shell, as for a pipe.
 
     Raises:
-        InvalidError: The shell would submit a job, and not wait for it.
+        InvalidError: The shell would submit a job without waiting for it.
     """
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.commenters = ""
@@ -135,7 +136,7 @@ def _words_of_line(line: str) -> list[str]:
 
 
 def _batch(command: tuple[str, ...], found: Mapping[str, str], *, submits: bool) -> Batch:
-    """Return a command with what counts of its options: several tasks do, as its script starts them by `srun`."""
+    """Return a command with its relevant options, including several tasks, which its script starts by `srun`."""
     kept = {name: value for name, value in found.items() if name not in SET_BY_US}
     exported = found.get("export", "ALL").split(",")
     may_have = {"ntasks"} if "ALL" in map(str.upper, exported) else {"ntasks", "export"}
@@ -165,7 +166,7 @@ def _interpreter(text: str) -> tuple[str, ...]:
 
 
 def _directives(text: str, name: str) -> dict[str, str]:
-    """Return the options in the lines `#SBATCH` of a script, of which those behind its first command do not count."""
+    """Return the options in the `#SBATCH` lines of a script above its first command."""
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.startswith("#"):
@@ -183,7 +184,7 @@ def _directives(text: str, name: str) -> dict[str, str]:
 
 
 def _taken(words: deque[str], place: str) -> dict[str, str]:
-    """Take the options that stand first among words; return their values by long name."""
+    """Remove the leading options from words; return their values by long name."""
     found: dict[str, str] = {}
     while words and len(words[0]) > 1 and words[0].startswith("-"):
         word = words.popleft()
@@ -206,7 +207,7 @@ def _taken(words: deque[str], place: str) -> dict[str, str]:
 
 
 def batch_notes(batch: Batch, *, counts: bool) -> Iterator[str]:
-    """Yield what becomes of the options of a batch script, which count in Slurm only."""
+    """Yield notes about the options of a batch script, which apply only in Slurm."""
     if words := ", ".join(option_words(batch.options)):
         yield f"each trial is a job with {words}" if counts else f"{words}: these options count with --on slurm"
     if batch.left_out:
@@ -214,5 +215,5 @@ def batch_notes(batch: Batch, *, counts: bool) -> Iterator[str]:
 
 
 def option_words(options: Mapping[str, str]) -> Iterable[str]:
-    """Yield options as the annotation of a pod template has them."""
+    """Yield options in the form of a pod template's annotation."""
     return (f"{name}={value}" if value else name for name, value in options.items())

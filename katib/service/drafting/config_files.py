@@ -1,4 +1,4 @@
-"""Configuration files of a program as templates: a value takes the place of that of the key of its parameter's name."""
+"""Configuration files of a program as templates: the value of a key with a parameter's name is replaced."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _VALUE: Final = r"""[ \t]*[:=][ \t]*(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s#;,]+)"""
 
 
 class _Place(NamedTuple):
-    """Where a value stands in a text, without its quotes.
+    """Location of a value in a text, without its quotes.
 
     Attributes:
-        path: Its key, with those above it, or the number of its line.
-        is_plain: Whether it has no quotes, and no tag that says what it is.
+        path: Its key, preceded by the keys above it, or the number of its line.
+        is_plain: Whether it has no quotes, and no tag that gives its type.
     """
 
     path: str
@@ -55,7 +55,7 @@ def read_config(path: str) -> str:
 
 
 def values_of_config(path: str) -> dict[str, str]:
-    """Return the values without quotes of a YAML or JSON file by key, with keys above it; none of what is neither."""
+    """Return the unquoted values of a YAML or JSON file by key, with the keys above it; empty for other files."""
     if PurePath(path).suffix.lower() not in _TREES:
         return {}
     try:
@@ -68,21 +68,21 @@ def values_of_config(path: str) -> dict[str, str]:
 def filled_config(
     text: str, source: str, placeholders: Mapping[str, str], doubles: Container[str], used: set[str]
 ) -> str:
-    """Return a configuration file in which placeholders stand for values.
+    """Return a configuration file with placeholders in place of values.
 
-    The placeholder of a parameter takes the place of `{name}` wherever it stands; where it stands nowhere, of the
-    value of the key of that name: in YAML and JSON at any depth, with keys above it as in `optimizer.lr` where there
-    are several; in other files of the one line `name = value`. The rest, comments included, stays as it is.
+    The placeholder of a parameter replaces every `{name}`; if there is none, the value of the key of that name: in YAML
+    and JSON at any depth, preceded by the keys above it as in `optimizer.lr` if there are several; in other files of
+    the only line `name = value`. The rest, comments included, stays unchanged.
 
     Args:
         text: Of the file.
-        source: Its name; the ending says what it is.
+        source: Its name; the extension determines the format.
         placeholders: By parameter.
-        doubles: The parameters that are real numbers. YAML gets a tag for them: it takes `1e-05` for a text.
-        used: Gets the parameters that the file has.
+        doubles: The real-valued parameters. In YAML they get a tag, because it reads `1e-05` as text.
+        used: Receives the parameters found in the file.
 
     Raises:
-        InvalidError: It is no YAML, or a parameter could be meant by several of its keys.
+        InvalidError: It is not YAML, or a parameter matches several of its keys.
     """
     literal = re.compile(rf"(?<![${{])\{{({'|'.join(map(re.escape, placeholders))})\}}(?!\}})")
     changes = [(_literal(text, match), match[1]) for match in literal.finditer(text)] if placeholders else []
@@ -106,7 +106,7 @@ def filled_config(
 
 
 def _literal(text: str, found: re.Match[str]) -> _Place:
-    """Return where a name in braces stands; as a value of its own it has blanks or brackets around it."""
+    """Return the place of a name in braces; as a value of its own it is surrounded by blanks or brackets."""
     before, after = text[: found.start()], text[found.end() : found.end() + 1]
     begins = before.endswith("[") or (before.rstrip(" ")[-1:] in (":", "-", ",", "[") and before.endswith(" "))
     return _Place("", *found.span(), begins and after in ("", "\n", " ", ",", "]", "}"))
@@ -120,7 +120,7 @@ def _scalars(text: str, source: str) -> Iterator[_Place]:
         remedy = "correct it, or give the file another ending, so that its lines name = value count"
         raise invalid(source, one_line(error), remedy, "config-file") from error
     pending = deque(("", document) for document in documents)
-    seen = set()  # an alias is the node of its anchor again
+    seen = set()  # an alias is the same node as its anchor
     while pending:
         path, node = pending.popleft()
         if id(node) in seen:
@@ -134,7 +134,7 @@ def _scalars(text: str, source: str) -> Iterator[_Place]:
             quote = int(node.style is not None)
             end = node.end_mark.index - quote
             length = node.end_mark.index - node.start_mark.index - 2 * quote
-            # an anchor or a tag stands before a value and stays there
+            # an anchor or a tag precedes a value and stays
             start = end - len(node.value) if text[:end].endswith(node.value) else end - length
             yield _Place(path, start, end, not quote and "!" not in text[node.start_mark.index : start])
 

@@ -1,7 +1,7 @@
-"""Experiments drafted from a command line or a function, so that no file needs to be written by hand.
+"""Experiments drafted from a command line or a function, without a hand-written file.
 
-`-p lr=1e-5..1e-1:log` becomes a parameter, `python train.py --lr {lr}` a trial template, both an Experiment that
-`katib run` would take from a file as it is.
+`-p lr=1e-5..1e-1:log` becomes a parameter, `python train.py --lr {lr}` a trial template, and both an Experiment that
+`katib run` would accept from a file unchanged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CONTAINER: Final = "main"
 PARAMETERS_DIRECTORY: Final = "/etc/katib"
 _PARAMETERS_NAME: Final = "parameters.json"
 PARAMETERS_FILE: Final = f"{PARAMETERS_DIRECTORY}/{_PARAMETERS_NAME}"
-"""Where `{parameters}` points to: on one machine, a file of each trial's own."""
+"""Path that replaces `{parameters}`: on one machine, a file of each trial's own."""
 
 METRICS_FILE: Final = "/var/log/katib/metrics.jsonl"
 METRICS_DIRECTORY: Final = "/var/log/katib/events"
@@ -39,7 +39,7 @@ _ANNOTATION = "katib.kubeflow.org/parameters"
 _SCRIPTS: Final = SHELL_SUFFIXES | {".py", ".R", ".jl", ".js"}
 _RESERVED = ("parameters", "trial", "metrics")
 _WITHOUT_EMPTY_WORDS: Final = 'for w do shift; [ -z "$w" ] || set -- "$@" "$w"; done; exec "$@"'
-"""Executes its arguments without those that are empty: flags that are not there."""
+"""Executes its arguments without the empty ones, which are flags that are off."""
 _CONFIG = re.compile(r"(?<!\$)\{config:([^{}]+)\}")
 _PLACEHOLDER = re.compile(r"(?<!\$)\{\{([A-Za-z_][\w.-]*)\}\}|(?<!\$)\{([A-Za-z_][\w.-]*)\}")
 _NAME = re.compile(r"[A-Za-z_][\w.-]*\Z")
@@ -54,15 +54,15 @@ _SYNTAX = "write NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C"
 
 
 def parse_parameter(text: str) -> Json:
-    """Return the entry of `spec.parameters` that `NAME=VALUES` stands for.
+    """Return the entry of `spec.parameters` for `NAME=VALUES`.
 
     `1..4` are whole numbers, `1e-5..0.1` and `0.0..1.0` real ones; `:log` spreads values over orders of magnitude,
     `:step=0.5` gives their distance, `:double` and `:int` the type. `16,32,64` are numbers in their order, `adam,sgd`
-    are choices without one, as are numbers with `:categorical`. `flag` is an option without a value, `--amp` of
-    `amp=flag`, that is there or is not.
+    are choices without one, as are numbers with `:categorical`. `flag` is an option without a value, such as `--amp`
+    for `amp=flag`, that is present or absent.
 
     Raises:
-        InvalidError: The text is none of these.
+        InvalidError: The text has another form.
     """
     name, equals, values = text.partition("=")
     where = f"-p {name or text}"
@@ -91,7 +91,7 @@ def for_file(experiment: Json, path: Path) -> Json:
 
 
 def few_combinations(parameters: Sequence[Json], trials: int) -> str:
-    """Return what to say where a range of whole numbers leaves fewer combinations than trials; else an empty text."""
+    """Return a warning if a range of whole numbers leaves fewer combinations than trials; else empty."""
     count, ranges = 1, []
     for parameter in parameters:
         space = parameter["feasibleSpace"]
@@ -178,12 +178,12 @@ def _number(where: str, text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Where a program's metrics are read.
+    """Source of a program's metrics.
 
     Attributes:
         kind: `stdout`, `json` or `tensorboard`.
-        path: The file or directory that its command names; empty: `{metrics}` in the command stands for it.
-        formats: Patterns of `metricsFormat` for what is printed; none: metrics are found by their names.
+        path: The file or directory that its command names; empty if the command uses `{metrics}`.
+        formats: Patterns of `metricsFormat` for printed metrics; without any, metrics are found by their names.
     """
 
     kind: str = "stdout"
@@ -192,7 +192,7 @@ class Metrics:
 
     @property
     def mounted_path(self) -> str:
-        """The absolute path, which stands for one of each trial's own."""
+        """The absolute path, at which each trial has a file or directory of its own."""
         fallback = METRICS_FILE if self.kind == "json" else METRICS_DIRECTORY
         if not self.path:
             return fallback
@@ -200,10 +200,10 @@ class Metrics:
 
 
 def parse_metrics(text: str, formats: Sequence[str] = ()) -> Metrics:
-    """Return what `stdout`, `json[:FILE]` or `tensorboard[:DIR]` stands for, with patterns for what is printed.
+    """Return the source for `stdout`, `json[:FILE]` or `tensorboard[:DIR]`, with patterns for printed metrics.
 
     Raises:
-        InvalidError: It is none of these, or there are patterns for what is not text.
+        InvalidError: The text has another form, or there are patterns for a source that is not text.
     """
     kind, _, path = text.partition(":")
     if kind not in ("stdout", "json", "tensorboard") or (kind == "stdout" and path):
@@ -217,17 +217,17 @@ def parse_metrics(text: str, formats: Sequence[str] = ()) -> Metrics:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What to look for and how long, in the words of an Experiment's spec.
+    """The goal and extent of a search, in terms of an Experiment's spec.
 
     Attributes:
         objectives: `minimize` or `maximize` by name of the metric, the most important first.
-        max_trials: How many trials to run.
-        parallel: How many of them at once.
+        max_trials: Number of trials to run.
+        parallel: Number of trials to run at once.
         algorithm: A suggestion algorithm.
         settings: Its settings.
         early_stopping: An early stopping algorithm; empty for none.
         goal: The value of the first objective that ends the search; None for none.
-        strategy: How readings make the value of each objective, such as `mean`; empty: the best one.
+        strategy: Strategy of each objective, such as `mean`; empty for the best reading.
         more: Further fields of the spec.
     """
 
@@ -243,7 +243,6 @@ class Search:
 
 
 def draft(name: str, search: Search, parameters: Sequence[Json], template: Json, metrics: Metrics = Metrics()) -> Json:
-    """Return an Experiment."""
     objective: Json
     if len(search.objectives) == 1:
         ((metric, direction),) = search.objectives.items()
@@ -262,7 +261,7 @@ def draft(name: str, search: Search, parameters: Sequence[Json], template: Json,
         "algorithm": algorithm,
         "maxTrialCount": search.max_trials,
         "parallelTrialCount": min(search.parallel, search.max_trials),
-        "resumePolicy": "FromVolume",  # the budget may be raised, and meanwhile no service waits for that
+        "resumePolicy": "FromVolume",  # the budget may be raised, and no service waits for that
         "parameters": list(parameters),
         "trialTemplate": template,
     }
@@ -291,12 +290,12 @@ def _collector(metrics: Metrics) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class CommandTemplate:
-    """A trial template that runs a command, with what the user should know of it.
+    """A trial template that runs a command, with notes for the user.
 
     Attributes:
         template: `spec.trialTemplate`.
-        name: What experiments of it are called.
-        notes: What is said of its parameters.
+        name: Default name of its experiments.
+        notes: Notes about its parameters.
     """
 
     template: Json
@@ -315,14 +314,14 @@ def command_template(
     """Return the template of trials that run a command.
 
     Each `{name}` in it becomes the value of that parameter, `{parameters}` the path of a JSON file with all values,
-    `{metrics}` that of the file or directory where metrics are read, `{trial}` the name of the trial. `{{name}}` is
-    passed on as `{name}`. One argument with blanks is a line for the shell. Values are in the environment as well:
-    `KATIB_PARAM_LR` for `lr`. A trial that takes longer than the timeout fails. The options of a command of Slurm,
-    such as `mem={size}G`, count where trials are its jobs. `{config:FILE}` is the path of a copy of a file with values
-    in place of its own, see `filled_config`.
+    `{metrics}` that of the file or directory of the metrics, `{trial}` the name of the trial. `{{name}}` is passed on
+    as `{name}`. A single argument with blanks is a line for the shell. Values are in the environment as well:
+    `KATIB_PARAM_LR` for `lr`. A trial that exceeds the timeout fails. The options of a command of Slurm, such as
+    `mem={size}G`, count if trials are its jobs. `{config:FILE}` is the path of a copy of a file with values in place of
+    its own, see `filled_config`.
 
     Raises:
-        InvalidError: The command is empty, names what is not a parameter, or a file that cannot be read.
+        InvalidError: The command is empty, or names an unknown parameter or a file that cannot be read.
     """
     words = executed_words(command)
     names = [parameter["name"] for parameter in parameters]
@@ -374,7 +373,7 @@ def has_no_value(parameter: Json) -> bool:
 
 
 def words_of_line(line: str) -> list[str]:
-    """Return the words of a line that a user wrote; the line itself where it is for a shell. Raises InvalidError."""
+    """Return the words of a line that a user wrote; the line itself if it needs a shell. Raises InvalidError."""
     try:
         words = shlex.split(line)
     except ValueError as error:
@@ -383,7 +382,7 @@ def words_of_line(line: str) -> list[str]:
 
 
 def executed_words(command: Sequence[str]) -> list[str]:
-    """Return what is executed for a command: one argument with blanks is a line for the shell. Raises InvalidError."""
+    """Return the words to execute for a command; one argument with blanks is a shell line. Raises InvalidError."""
     if not command:
         raise invalid("command", "is missing", "write it behind --, as `-- python train.py --lr {lr}`", "command")
     words = list(command)
@@ -398,7 +397,7 @@ def executed_words(command: Sequence[str]) -> list[str]:
 
 
 def _add_batch(batch: Batch, container: Json, annotations: Json, filled: Callable[[str], str]) -> None:
-    """Add what a command of Slurm says of its job."""
+    """Add the job settings of a Slurm command."""
     container["env"] += [{"name": name, "value": filled(value)} for name, value in batch.environment.items()]
     if batch.directory:
         container["workingDir"] = batch.directory
@@ -407,12 +406,12 @@ def _add_batch(batch: Batch, container: Json, annotations: Json, filled: Callabl
 
 
 def unnamed_note(name: str) -> str:
-    """Return what to say of a parameter that a command does not name."""
+    """Return a note about a parameter that a command does not name."""
     return f"the command does not name {{{name}}}: it is in ${variable_of(name)} only"
 
 
 def _filled(word: str, known: Mapping[str, str], used: set[str], metrics: Metrics) -> str:
-    """Return an argument with its placeholders as those of a template; add their names to `used`."""
+    """Return an argument with its placeholders in the form of the template; add their names to `used`."""
 
     def value(found: re.Match[str]) -> str:
         passed_on, name = found.groups()
@@ -433,7 +432,7 @@ def _filled(word: str, known: Mapping[str, str], used: set[str], metrics: Metric
 
 
 def variables_of(names: Iterable[str]) -> dict[str, str]:
-    """Return the name of each parameter by that of its environment variable. Raises InvalidError."""
+    """Return the name of each parameter by its environment variable. Raises InvalidError."""
     variables: dict[str, str] = {}
     for name in names:
         variable = variable_of(name)
@@ -453,12 +452,12 @@ def variable_of(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """The files of a pod, which are annotations that a volume shows as files.
+    """The files of a pod, which are annotations that a volume presents as files.
 
     Attributes:
-        placeholders: What takes the place of a value in them, by parameter.
-        doubles: The parameters that are real numbers.
-        used: Gets the parameters that they have.
+        placeholders: Placeholders for values in them, by parameter.
+        doubles: The real-valued parameters.
+        used: Receives the parameters found in them.
         texts: By name.
     """
 
@@ -468,7 +467,7 @@ class _Files:
     texts: dict[str, str] = field(default_factory=dict)
 
     def path_of_config(self, found: re.Match[str]) -> str:
-        """Return where a pod has its copy of a configuration file."""
+        """Return the path of a pod's copy of a configuration file."""
         text = filled_config(read_config(found[1]), found[1], self.placeholders, self.doubles, self.used)
         name = PurePath(found[1]).name
         if self.texts.get(name, text) != text or name == _PARAMETERS_NAME:
@@ -495,7 +494,7 @@ class _Files:
 
 
 def _parameters_text(parameters: Sequence[Json]) -> str:
-    """Return what the file with all values holds."""
+    """Return the content of the file with all values."""
     pairs = []
     for parameter in parameters:
         name, space = parameter["name"], parameter["feasibleSpace"]
@@ -518,13 +517,13 @@ def name_of_command(command: Sequence[str]) -> str:
 
 
 def slug(text: str) -> str:
-    """Return a text as part of a name of an object: lower-case letters, digits and hyphens, a letter first."""
+    """Return a text as part of an object's name: lower-case letters, digits and hyphens, a letter first."""
     plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).lstrip("-0123456789")
     return plain[: MAX_EXPERIMENT_NAME - 8].rstrip("-")
 
 
 def next_name(stem: str, taken: Iterable[str]) -> str:
-    """Return the first of `stem`, `stem-2`, `stem-3`, … behind all that are taken."""
+    """Return the first of `stem`, `stem-2`, `stem-3`, … after all taken ones."""
     numbers = [_place(stem, name) for name in taken]
     last = max(numbers, default=0)
     return stem if last == 0 else f"{stem}-{last + 1}"
@@ -534,7 +533,7 @@ def latest(stem: str, experiments: Sequence[Experiment]) -> Experiment | None:
     """Return the newest of the experiments `stem`, `stem-2`, `stem-3`, …; None if there is none.
 
     Args:
-        stem: The first one's name.
+        stem: The name of the first one.
         experiments: Oldest first.
     """
     return next((e for e in reversed(experiments) if _place(stem, e.name)), None)

@@ -1,6 +1,6 @@
-"""Names that users of Optuna, Ray Tune and others write by habit, and what does the same here.
+"""Names from Optuna, Ray Tune and other libraries, with their equivalents here.
 
-Read only where a name was not found: nothing here costs a program that has none wrong.
+Read only after a name was not found, so it costs correct programs nothing.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _VALUES = {"choices": "values categories options sequence list"}
 
 
 def _declared(value: str) -> dict[str, str]:
-    """Return what takes the place of `trial.suggest_float`, by what has the value in a trial."""
+    """Return the replacements of `trial.suggest_float`, given the expression for the value in a trial."""
     suggested = {kind: [w for w in words.split() if w.startswith("suggest_")] for kind, words in _SPACES.items()}
     return {
         f"katib.search.{kind} in the search space, and {value} here": " ".join(words)
@@ -136,12 +136,12 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
 
 
 def same_here(owner: str, name: str) -> str:
-    """Return what does here what a name of another library does there; empty where the table does not know it."""
+    """Return the equivalent of another library's name; empty if the table does not have it."""
     return next((ours for ours, words in _WORDS.get(owner, {}).items() if name in words.split()), "")
 
 
 def _remedy(owner: str, name: str, names: Iterable[str]) -> str:
-    """Return what to use in place of a name: by the table, else the one that is spelled almost so, else all."""
+    """Return the remedy for a name: its equivalent in the table, else a similar name, else all names."""
     from katib.model.wording import closest, one_of
 
     if ours := same_here(owner, name):
@@ -152,28 +152,28 @@ def _remedy(owner: str, name: str, names: Iterable[str]) -> str:
 
 
 def missing_attribute(owner: str, name: str, asked: object) -> AttributeError:
-    """Return the error of a name that is not there.
+    """Return the error for a missing attribute.
 
     Args:
-        owner: The module or class that was asked, as the table has it.
+        owner: The module or class, as the table has it.
         name: The name.
-        asked: The object that was asked, or the names that a module has.
+        asked: The object, or the names in a module.
     """
     subject = f"module {owner!r}" if isinstance(asked, list) else f"{type(asked).__name__!r} object"
     plain = f"{subject} has no attribute {name!r}"
-    if name.startswith("_"):  # asked for by copy, pickle, notebooks and `dir`, which need no remedy
+    if name.startswith("_"):  # requested by copy, pickle, notebooks and `dir`, which need no remedy
         return AttributeError(plain)
     names = asked if isinstance(asked, list) else [one for one in dir(asked) if not one.startswith("_")]
     return AttributeError(f"{plain}; {_remedy(owner, name, names)}")
 
 
 def takes_its_arguments(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a function that says of an argument it does not have which one does the same.
+    """Return a function that suggests the equivalent of an unknown argument.
 
-    What a user should read, and Ctrl-C, leave it without the lines of ours that led there.
+    Errors for users, and Ctrl-C, are raised without our own frames in the traceback.
 
     Raises:
-        CallError: It was called with such an argument; as without this, but with a remedy.
+        CallError: It was called with such an argument.
     """
     code = function.__code__
     known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -199,8 +199,8 @@ def takes_its_arguments(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _too_many(owner: str, positional: tuple[str, ...], named: tuple[str, ...], args: tuple[object, ...]) -> str:
-    """Return what is wrong with a call that has too many arguments without a name."""
-    if not named:  # such as choices that are written one by one
+    """Return the error of a call with too many positional arguments."""
+    if not named:  # such as choices given one by one
         return f"{owner} takes one list; write [{', '.join(map(repr, args))}]"
     more = ", ".join(f"{name}=..." for name in named[:3])
     return f"{owner} takes only {' and '.join(positional)} without names; write the others as {more}"

@@ -1,4 +1,4 @@
-"""Trial templates from a job that was written for `kubectl apply`, in which values take the place of its options."""
+"""Trial templates from a job that was written for `kubectl apply`, with values in place of its options."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from katib.service.drafting.script_options import ScriptOption, option_around
 
 _SUBMITTING: Final = frozenset({"apply", "create"})
 _LEADING: Final = ("Master", "Launcher", "Chief")
-"""Replicas that print what comes out, of those kinds that have them."""
+"""Replicas that print the output, in kinds that have them."""
 
 _KEPT: Final = ("labels", "annotations")
-"""Of the metadata of a job, what its trials have, too."""
+"""Metadata of a job that its trials get, too."""
 
 _TRAINER_CONTAINER: Final = "node"
 _OPTION: Final = re.compile(r"(--?[A-Za-z][\w.-]*)(?:=(.*))?\Z", re.DOTALL)
@@ -45,7 +45,7 @@ def read_job(text: str, source: str) -> Json:
     """Return the job of a file.
 
     Raises:
-        InvalidError: It holds none, or of a kind that is not known.
+        InvalidError: It holds none, or one of an unknown kind.
     """
     job = read_object(text, source)
     if not isinstance(job, dict) or not isinstance(job.get("spec"), dict) or not isinstance(job.get("kind"), str):
@@ -67,15 +67,15 @@ def job_template(
 ) -> CommandTemplate:
     """Return the template of trials that run a job.
 
-    A value takes the place of `{name}` in any text of it; where there is none, of the value of an option `--name` in
-    the words of its containers, or of a variable of that name, in capitals too; else it is in `KATIB_PARAM_LR`.
+    A value replaces `{name}` in any text of the job. If there is none, it replaces the value of an option `--name` in
+    the words of its containers, or of a variable of that name, in capitals too. Otherwise it is in `KATIB_PARAM_LR`.
 
     Args:
         job: As `read_job` returns it.
         source: Name of its file.
-        parameters: As an experiment has them.
-        metrics: Where they are read.
-        timeout_seconds: After which it fails; None: as it says itself.
+        parameters: As in an experiment.
+        metrics: Source of its metrics.
+        timeout_seconds: Deadline of a trial; None for the job's own.
 
     Raises:
         InvalidError: Its kind has no deadline.
@@ -119,7 +119,7 @@ def job_template(
 
 
 def options_of_job(job: Json) -> list[ScriptOption]:
-    """Return the options with numbers in the words of its containers, each with values around its own."""
+    """Return the numeric options in the words of its containers, each with values around its own."""
     found: dict[str, ScriptOption] = {}
 
     def note(flag: str, value: str) -> str:
@@ -151,7 +151,7 @@ def _filled(value: Any, known: Mapping[str, str], used: set[str]) -> Any:
 
 
 def containers_in(node: Any) -> Iterator[Json]:
-    """Yield every container of an object, and the trainer of a TrainJob, to be changed in place."""
+    """Yield every container of an object, and the trainer of a TrainJob, for changes in place."""
     if isinstance(node, list):
         for inner in node:
             yield from containers_in(inner)
@@ -170,7 +170,7 @@ def _lines_of(container: Json) -> Iterator[list[Any]]:
 
 
 def _put(container: Json, name: str, value: str) -> Iterator[str]:
-    """Put a value where a container has that of an option or a variable; yield what was there."""
+    """Put a value in place of that of an option or a variable of a container; yield the old ones."""
     plain = {name, name.replace("_", "-"), name.replace("-", "_")}
     flags = {dashes + text for text in plain for dashes in ("--", "-") if dashes == "--" or len(text) > 1}
     replaced: list[str] = []
@@ -193,7 +193,7 @@ def _put(container: Json, name: str, value: str) -> Iterator[str]:
 
 
 def _with_options(words: list[Any], value_of: Callable[[str, str], str]) -> None:
-    """Give each option with a value among words, and in lines for a shell, the value that a function returns."""
+    """Replace the value of each option among words, and in lines for a shell, by the result of a function."""
     for place, word in enumerate(words):
         if not isinstance(word, str):
             continue
@@ -212,7 +212,7 @@ def _with_options(words: list[Any], value_of: Callable[[str, str], str]) -> None
 
 
 def _primary_container(job: Json) -> str:
-    """Return the name of the first container of the replica that leads, else of the first one."""
+    """Return the name of the first container of the leading replica, else of the first one."""
     spec = job["spec"]
     replicas = [value for key, value in spec.items() if key.endswith("ReplicaSpecs") and isinstance(value, dict)]
     leading = [specs[role] for specs in replicas for role in _LEADING if role in specs]

@@ -1,7 +1,7 @@
-"""Experiments of `kubeflow.org/v1beta1` from those of `v1alpha3`.
+"""Conversion of `v1alpha3` Experiments to `kubeflow.org/v1beta1`.
 
-A template there is a Go template over the parameters and values of a trial. The parameters are known before any trial,
-so that everything but the values can be filled in at once, and a placeholder takes the place of each value.
+A `v1alpha3` template is a Go template over the parameters and values of a trial. The parameters are known in advance,
+so that everything except the values can be filled in at once, and a placeholder takes the place of each value.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _ALGORITHMS: Final = {
     "nasrl": "enas",
     "skopt-bayesian-optimization": "bayesianoptimization",
 }
-"""Names of early versions."""
+"""Names in early versions."""
 _ARCHITECTURES: Final = {
     "enas": ("architecture", "nn_config"),
     "darts": ("algorithm-settings", "search-space", "num-layers"),
 }
-"""What the trials of an architecture search are given."""
+"""Inputs of the trials of an architecture search."""
 _TRIAL: Final = "trial"
 _CONTAINER: Final = "training"
 _MARK: Final = "katib-placeholder-{}-katib"
@@ -50,7 +50,7 @@ def experiments_of_v1alpha3(text: str, source: str) -> list[Json]:
     """Return the objects of a file with its v1alpha3 Experiments converted; empty if it has none.
 
     Raises:
-        InvalidError: It is no YAML, or a template does what no v1beta1 template can.
+        InvalidError: It is not YAML, or a template has no v1beta1 equivalent.
     """
     objects = [document.data for document in read_objects(text, source)]
     objects = [one for obj in objects for one in (obj.get("items") or () if _is(obj, "List", "v1") else (obj,))]
@@ -86,7 +86,7 @@ def _converted(old: Json, maps: Sequence[Json]) -> Json:
 
 
 def _parameters(spec: Json) -> list[str]:
-    """Return the names of what a trial is given."""
+    """Return the names of a trial's inputs."""
     if spec.get("nasConfig") is None:
         return [str(parameter.get("name")) for parameter in spec.get("parameters") or ()]
     return list(_ARCHITECTURES.get((spec.get("algorithm") or {}).get("algorithmName", ""), ()))
@@ -138,7 +138,7 @@ def _template(text: str, parameters: Sequence[str]) -> Json:
 
 
 def _with_placeholders(node: Any, used: list[str]) -> Any:
-    """Return a tree with placeholders in place of marks; `used` gets their names."""
+    """Return a tree with placeholders in place of marks; `used` receives their names."""
     if isinstance(node, dict):
         return {_with_placeholders(key, used): _with_placeholders(child, used) for key, child in node.items()}
     if isinstance(node, list):
@@ -155,7 +155,7 @@ class _GoTemplate:
 
     Attributes:
         parameters: Each with its mark.
-        errors: What it cannot do.
+        errors: Unsupported actions.
     """
 
     parameters: Sequence[tuple[str, str]]
@@ -165,7 +165,7 @@ class _GoTemplate:
         """Return the text of a template.
 
         Raises:
-            InvalidError: It holds an action that is not known, or a block that does not end.
+            InvalidError: It holds an unknown action, or a block that does not end.
         """
         nodes, end = self._parsed(_pieces(text))
         if end:
@@ -224,7 +224,7 @@ class _GoTemplate:
 
 
 def _pieces(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield texts and actions in turn, each with whether it is an action; a minus sign removes the blanks beside it."""
+    """Yield texts and actions in turn, each with whether it is an action; a minus sign trims adjacent blanks."""
     place, trims = 0, False
     for match in _ACTION.finditer(text):
         before = text[place : match.start()] + ("" if match["trim"] else match["before"])

@@ -1,4 +1,4 @@
-"""The program that a user tunes: the file of a job, a batch script of Slurm, or any other command.
+"""The program to tune: the file of a job, a batch script of Slurm, or any other command.
 
 Its parameters are guessed from its source, its help and its configuration files. Nothing is executed here.
 """
@@ -88,7 +88,7 @@ class Program:
         return replace(self, command=tuple(words)), note
 
     def first_trial(self, parameters: Sequence[Json]) -> list[str]:
-        """Return the words that are executed with the first value of each parameter."""
+        """Return the words to execute with the first value of each parameter."""
         spaces = {one["name"]: one["feasibleSpace"] for one in parameters}
         values = {name: (space.get("list") or [space.get("min")])[0] for name, space in spaces.items()}
         words = [re.sub(r"\{config:([^{}]+)\}", r"\1", word) for word in executed_words(self.command)]
@@ -107,14 +107,14 @@ class Program:
         """Return the template of its trials.
 
         Args:
-            parameters: As an experiment has them.
-            metrics: Where they are read.
-            timeout_seconds: After which a trial fails; None: as the job says.
+            parameters: As in an experiment.
+            metrics: Source of its metrics.
+            timeout_seconds: Deadline of a trial; None for the job's own.
             in_slurm: Whether trials are jobs of Slurm.
-            slurm: Options of all its jobs, which count before those of the script.
+            slurm: Options of all its jobs, which take precedence over those of the script.
 
         Raises:
-            InvalidError: The command is empty, names what is not a parameter, or a file that cannot be read.
+            InvalidError: The command is empty, or names an unknown parameter or a file that cannot be read.
         """
         if self.job is not None:
             return job_template(self.job, self.source, parameters, metrics, timeout_seconds=timeout_seconds)
@@ -137,7 +137,7 @@ def program_of(command: Sequence[str], read_file: Callable[[str], tuple[str, str
         read_file: Returns the text of a job's file and its name.
 
     Raises:
-        InvalidError: The file holds no job, or `sbatch` would not take the command.
+        InvalidError: The file holds no job, or `sbatch` would reject the command.
     """
     if file := job_file_of(command):
         text, source = read_file(file)
@@ -147,14 +147,14 @@ def program_of(command: Sequence[str], read_file: Callable[[str], tuple[str, str
 
 
 def typed_command(words: Sequence[str], line: str) -> list[str]:
-    """Return a command that was typed as words or in one line; a script of Python gets its interpreter."""
+    """Return a command that was typed as words or in one line; a Python script gets its interpreter."""
     command = list(words) if len(words) > 1 else words_of_line(line)
     is_script = len(command) == 1 and command[0].endswith(".py") and " " not in command[0]
     return ["python", *command] if is_script and not os.access(command[0], os.X_OK) else command
 
 
 def found_command() -> str:
-    """Return a command for the one script of this directory that declares options, or for the only script."""
+    """Return a command for the only script of this directory that declares options, or for the only script."""
     scripts = sorted(Path().glob("*.py"))
     chosen = [path for path in scripts if options_of_source(text_of(path) or "")] or scripts
     return f"python {chosen[0]}" if len(chosen) == 1 else ""
@@ -165,7 +165,7 @@ def _path_in(word: str) -> str:
 
 
 def _with_options(words: list[str], names: Sequence[str], flags: set[str]) -> tuple[list[str], str]:
-    """Return a command with parameters that it does not name, and a note if it may take them otherwise."""
+    """Return a command with options for parameters that it does not name, and a note if that is a guess."""
     if PurePath(words[0]).name == "make":
         return words + make_words(text_of("Makefile") or "", names), ""
     texts = [text_of(word) or "" for word in words]

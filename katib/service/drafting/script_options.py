@@ -1,7 +1,7 @@
-"""What a script says of itself: the options that it declares, with values to search, and the metrics that it prints.
+"""Facts about a script from its text: its declared options, with values to search, and its printed metrics.
 
-A guess that a user confirms: declarations of argparse and click are read from the source, and what `--help` prints is
-read where the source is not at hand. Nothing is executed here.
+A guess for the user to confirm: declarations of argparse and click are read from the source, or the output of `--help`
+is read if there is no source. Nothing is executed here.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from katib.model.files.nearby import SHELL_SUFFIXES
 _SHELL_LINE = re.compile(r"#!.*\b(?:ba|da|k|z)?sh\b")
 _DECLARATIONS = ("add_argument", "option")
 FLAG: Final = "flag"
-"""Values of an option without a value, which is there or is not."""
+"""Values of an option without a value, which is present or absent."""
 _NOT_TUNED = re.compile(
     r"seed|help|version|device|gpu|worker|thread|log|dir|path|file|data|output|port|verbose|completion"
 )
 _SWITCHES = re.compile(
     r"quiet|debug|resume|cpu|cuda|save|dry|overwrite|force|wandb|profil|eval|test|download|plot|progress"
 )
-"""Flags that say what else a program does, beside those above."""
+"""Flags that control side effects of a program, in addition to those above."""
 _IN_HELP = re.compile(r"[*\s]*(?:-\w(?:[ =][\w.]+)?,\s+)?(--[A-Za-z][\w-]*)(.*)")
 _BOX = "│|┃║ \t"
 _HELP_CHOICES = re.compile(r"\{([^{}]*,[^{}]*)\}|\[((?!default)[^\[\]|]+(?:\|[^\[\]|]+)+)\]")
@@ -48,8 +48,8 @@ class ScriptOption:
     """An option of a script that may be tuned.
 
     Attributes:
-        flag: As it is written on the command line, `--lr`.
-        values: What `-p NAME=VALUES` takes: a range around its default, or its choices.
+        flag: As written on the command line, `--lr`.
+        values: Values for `-p NAME=VALUES`: a range around its default, or its choices.
     """
 
     flag: str
@@ -65,7 +65,7 @@ class ScriptOption:
 
 
 def options_of_source(text: str) -> list[ScriptOption]:
-    """Return the options that a Python script declares by argparse or click; none where it cannot be read."""
+    """Return the options that a Python script declares by argparse or click; empty if it cannot be parsed."""
     try:
         tree = ast.parse(text)
     except (ValueError, SyntaxError, RecursionError):
@@ -75,7 +75,7 @@ def options_of_source(text: str) -> list[ScriptOption]:
 
 
 def options_of_help(text: str) -> list[ScriptOption]:
-    """Return the options that `--help` prints with choices or a number as default, and flags, in a box or without."""
+    """Return the options that `--help` prints with choices or a numeric default, and flags, in a box or without."""
     entries: list[tuple[str, list[str]]] = []
     for line in text.splitlines():
         bare = line.strip(_BOX)
@@ -88,7 +88,7 @@ def options_of_help(text: str) -> list[ScriptOption]:
 
 
 def _printed(flag: str, line: str, text: str) -> ScriptOption | None:
-    """Return an option as help describes it.
+    """Return an option from its description in help.
 
     Args:
         flag: The option.
@@ -107,7 +107,7 @@ def _printed(flag: str, line: str, text: str) -> ScriptOption | None:
 
 
 def option_around(flag: str, value: str) -> ScriptOption | None:
-    """Return an option that has a number on a command line, with values around it; None for other values."""
+    """Return an option whose value on a command line is a number, with values around it; None for other values."""
     number = _literal(value)
     if isinstance(number, bool) or not isinstance(number, int | float) or _NOT_TUNED.search(flag):
         return None
@@ -120,13 +120,13 @@ def is_shell_script(name: str, text: str) -> bool:
 
 
 def shell_command(words: Sequence[str], place: int, text: str, names: Iterable[str]) -> list[str]:
-    """Return the command of a shell script with `{lr}` where the script reads `lr`: as `$LR`, `$1` or an option.
+    """Return the command of a shell script with `{lr}` in the place from which it reads `lr`: `$LR`, `$1` or an option.
 
-    What the script reads nowhere is not added.
+    Parameters that the script does not read are not added.
 
     Args:
         words: The command.
-        place: Where the script stands in it.
+        place: Index of the script in it.
         text: The script.
         names: The parameters.
     """
@@ -145,12 +145,12 @@ def shell_command(words: Sequence[str], place: int, text: str, names: Iterable[s
 
 
 def make_words(text: str, names: Iterable[str]) -> list[str]:
-    """Return what gives values to `make`, `LR={lr}`: variables as its file writes them."""
+    """Return the words that pass values to `make`, `LR={lr}`: variables as its file writes them."""
     return [f"{name.upper() if re.search(rf'[({{]{name.upper()}[)}}]', text) else name}={{{name}}}" for name in names]
 
 
 def _is_read(variable: str, text: str) -> bool:
-    """Return whether a shell script takes a variable from outside: it is read, and not set but from itself."""
+    """Return whether a shell script reads a variable from outside: it is read, and set only from itself."""
     if not variable.isidentifier():
         return False
     is_set = re.search(rf"^\s*(?:export\s+|local\s+)?{variable}=(?!.*\$\{{?{variable}\b)", text, re.MULTILINE)
@@ -158,17 +158,17 @@ def _is_read(variable: str, text: str) -> bool:
 
 
 def _position(name: str, text: str, *, is_only: bool) -> int:
-    """Return which argument a shell script takes for a parameter, as by `lr=$1`; 0: none that is known."""
+    """Return the position of the argument that a shell script reads for a parameter, as in `lr=$1`; 0 if unknown."""
     found = re.search(rf"(?<!\w){re.escape(name)}[= ][\"']?\$\{{?(\d)\b", text, re.IGNORECASE)
     return int(found[1]) if found else 1 if is_only and re.search(r"\$\{?1\b", text) else 0
 
 
 def metrics_of_output(text: str, parameters: Iterable[str] = ()) -> list[str]:
-    """Return the names of what a program prints as name=value or name: value, the likeliest objective first.
+    """Return the names that a program prints as name=value or name: value, the likeliest objective first.
 
     Args:
         text: The output.
-        parameters: What the program is given, which it may print, too.
+        parameters: The program's parameters, which it may print, too.
     """
     from metrics_collector.parsers import TextParser  # imported late: a compiled library that most commands do not need
     from metrics_collector.parsers.lines import without_control_sequences
@@ -185,7 +185,7 @@ def metrics_of_output(text: str, parameters: Iterable[str] = ()) -> list[str]:
 
 
 def direction_of(metric: str) -> str:
-    """Return whether a metric is probably to be minimized or maximized."""
+    """Return the probable direction of a metric, `minimize` or `maximize`."""
     return "minimize" if _LESS_IS_BETTER.search(metric.lower()) else "maximize"
 
 

@@ -1,4 +1,4 @@
-"""Experiments from sweeps of Weights & Biases: their YAML in, an Experiment that `katib run` takes out."""
+"""Conversion of sweeps of Weights & Biases, in YAML, to Experiments that `katib run` accepts."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def experiment_of_sweep(text: str, source: str) -> Json:
 
     Args:
         text: The YAML of the sweep.
-        source: What to call it in errors.
+        source: Its name in errors.
 
     Raises:
-        InvalidError: It is no sweep, or has what an Experiment does not; all errors at once.
+        InvalidError: It is not a sweep, or has features that an Experiment lacks; all errors at once.
     """
     sweep = in_place(parse_one(text, source, as_written), _value_in_place)
     if not isinstance(sweep, dict) or not isinstance(sweep.get("parameters"), dict):
@@ -74,7 +74,7 @@ def experiment_of_sweep(text: str, source: str) -> Json:
 
 
 def _wrong_fields(sweep: Mapping[str, Any], metric: Mapping[str, Any], stop: Mapping[str, Any]) -> Iterator[FieldError]:
-    """Yield what is wrong beside the parameters."""
+    """Yield errors in fields other than the parameters."""
     if not metric.get("name"):
         yield FieldError("metric.name", "it is missing", "name the metric that is optimized", "sweep")
     goal = str(metric.get("goal") or "minimize")
@@ -123,7 +123,7 @@ def _command(sweep: Mapping[str, Any], values: Mapping[str, str]) -> Iterator[st
 
 
 def _flat(parameters: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the parameters of a sweep; a nested one has the names above it before its own, as in `optimizer.lr`."""
+    """Yield the parameters of a sweep; a nested one is prefixed with the names above it, as in `optimizer.lr`."""
     for name, given in parameters.items():
         nested = given.get("parameters") if isinstance(given, dict) else None
         if isinstance(nested, dict):
@@ -133,18 +133,18 @@ def _flat(parameters: Mapping[str, Any], above: str = "") -> Iterator[tuple[str,
 
 
 def _value_in_place(scalar: Any, is_text: bool, field: str) -> Any:
-    """Return a value of a sweep; those that a program is given stay as they were written."""
+    """Return a value of a sweep; values for the program keep their original form."""
     return scalar if field in ("value", "values") else value_in_place(scalar, is_text, field)
 
 
 def _text(value: Any) -> str:
-    """Return the text that a program is given for a value: of a truth value and null as Python writes it."""
+    """Return the text of a value for the program; truth values and null as Python writes them."""
     meant = plain_value(value) if isinstance(value, Plain) else value
     return str(meant) if meant is None or isinstance(meant, bool) else str(value)
 
 
 def _parameter(path: str, given: Any) -> Json | tuple[Any]:
-    """Return the type and the space of a parameter; of a constant its value, alone in a tuple."""
+    """Return the type and the space of a parameter; for a constant, a tuple of its value only."""
     if not isinstance(given, dict):
         key = "values" if isinstance(given, list) else "value"
         raise invalid(path, "it is not a mapping", f"write {{{key}: {given}}}", "sweep")
@@ -167,7 +167,7 @@ def _parameter(path: str, given: Any) -> Json | tuple[Any]:
     kind, space = _SPACES[base](low, high)
     if base == distribution:
         return {"parameterType": kind, "feasibleSpace": space}
-    step = given.get("q", 1)  # a whole one makes whole numbers
+    step = given.get("q", 1)  # a whole step makes whole numbers
     if not isinstance(step, int | float) or not 0 < step < math.inf:
         raise invalid(f"{path}.q", f"{step!r} is not a number above 0", "write one", "sweep")
     multiples = _multiples(space, step)
@@ -177,7 +177,7 @@ def _parameter(path: str, given: Any) -> Json | tuple[Any]:
 
 
 def _multiples(space: Json, step: float) -> Json:
-    """Return a space of the multiples of a step: the bounds of a sweep need not be such."""
+    """Return a space of the multiples of a step; the bounds of a sweep need not be multiples."""
     unit = Decimal(str(step))
     low, high = (
         (Decimal(space[bound]) / unit).to_integral_value(way) * unit
