@@ -1,4 +1,4 @@
-"""Applications made of functions that may block, for processes that do without FastAPI: webhooks, probes, metrics."""
+"""Applications made of functions that may block, for processes without FastAPI: webhooks, probes, metrics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from http import HTTPStatus
 from katib.wire.serving.listening import App, Message, Receive, Send
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
-"""An update carries the object twice, and an API server takes objects of up to 3 MiB."""
+"""An update carries the object twice, and an API server accepts objects of up to 3 MiB."""
 
 TEXT = "text/plain; charset=utf-8"
 
@@ -19,7 +19,7 @@ Answer = tuple[int, str, bytes]
 """Status, content type and body."""
 
 _THREADS = 64
-"""How many requests are answered at a time: those that wait for a service hold up no others."""
+"""Maximum number of concurrent requests: those that wait for a service do not delay others."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -28,15 +28,15 @@ def answered_by(answer: Callable[[str, bytes], Answer], method: str) -> App:
     """Return an application whose requests a function answers, on threads.
 
     Args:
-        answer: Takes path, without a query, and body of a request.
-        method: The method that requests have.
+        answer: Takes the path, without the query, and the body of a request.
+        method: The only accepted method.
     """
     threads = ThreadPoolExecutor(_THREADS, "katib-requests")
 
     def answered(path: str, body: bytes) -> Answer:
         try:
             return answer(path, body)
-        except Exception:  # noqa: BLE001 - whatever it is, other requests are answered
+        except Exception:  # noqa: BLE001 - one failure must not affect other requests
             _LOG.exception("request failed", extra={"path": path})
             return HTTPStatus.INTERNAL_SERVER_ERROR, TEXT, b"it failed; the log has the cause\n"
 
@@ -60,7 +60,7 @@ def _refused(status: HTTPStatus) -> Answer:
 
 
 async def body_of(receive: Receive, most_bytes: int) -> bytes | None:
-    """Return the body of a request; None when it is larger, or ends early because its client has gone."""
+    """Return the body of a request; None if it is larger, or ends early because its client disconnected."""
     body = bytearray()
     while len(body) <= most_bytes and (message := await receive())["type"] == "http.request":
         body += message["body"]
@@ -70,7 +70,6 @@ async def body_of(receive: Receive, most_bytes: int) -> bytes | None:
 
 
 async def respond(send: Send, status: int, content_type: str, body: bytes) -> None:
-    """Send an answer."""
     headers = [(b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

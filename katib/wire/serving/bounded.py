@@ -1,10 +1,10 @@
-"""Connections of a server in bounds: how many there are, and how long each may take to send a request.
+"""Limits on the connections of a server: their number, and the time that each may take to send a request.
 
 Laws:
-- Descriptors are never used up: at the bound, and when the system gives none, the connection that has waited longest
-  for its own client (a handshake, a header, a body, the next request) makes room. Others are never cut for a new one.
-- A client that sends a part of a request and stops is cut after a limit.
-- A client causes at most one line of the log per cause and minute, and no traceback.
+- Descriptors never run out: at the limit, or when the system gives none, the connection that has waited longest for its
+  own client (a handshake, a header, a body, the next request) is closed. Others are never closed for a new one.
+- A client that sends a part of a request and stops is cut after a time limit.
+- A client causes at most one log line per cause and minute, and no traceback.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from uvicorn.server import ServerState
 HANDSHAKE_SECONDS = 20.0
 HEADER_SECONDS = 20.0
 BODY_SECONDS = 120.0
-"""For a few megabytes at most; in all, since a byte now and then is no progress."""
+"""For at most a few megabytes; a total, because a byte now and then is no progress."""
 
 _LEAST = 16
 _MOST = 512
 _SHARE = 8
-"""Of the descriptors that this process may have: it has several servers, and trials need some."""
+"""Divisor of the descriptor limit of this process, which has several servers and needs some for trials."""
 
 _ACCEPTED_AT_ONCE = 4
-"""Those that make room are closed only after these."""
+"""Connections closed to make room are only released after these."""
 
 _PAUSE_SECONDS = 1.0
 _QUIET_SECONDS = 60.0
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Quiet(logging.Filter):
-    """Passes a warning of a logger, whatever its arguments, once in a minute; a client can cause any number."""
+    """Passes each warning of a logger at most once a minute, whatever its arguments; a client can cause any number."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,15 +66,15 @@ for _logger in (_log, logging.getLogger("uvicorn.error")):
 
 
 def most_connections() -> int:
-    """Return how many connections a server of this process may have."""
+    """Return the maximum number of connections for a server of this process."""
     return max(_LEAST, min(_MOST, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE))
 
 
 class BoundedProtocol(H11Protocol):
-    """A connection that is cut when its client takes too long.
+    """A connection that is cut if its client takes too long.
 
     Attributes:
-        waits_since: Since when it waits for its client, by the loop's clock; None while a request is answered.
+        waits_since: Time since which it waits for its client, by the loop's clock; None while a request is answered.
     """
 
     waits_since: float | None = None
@@ -112,10 +112,10 @@ class BoundedProtocol(H11Protocol):
         self.transport.abort()
 
     def _look(self, *, is_idle: bool = False) -> None:
-        """Notice which part of a request the client owes now."""
+        """Update the part of a request that the client has to send next."""
         if self.transport.is_closing() or self.transport.get_protocol() is not self:
             self._wait(None)
-        elif is_idle:  # the server's own limit holds for connections that are kept
+        elif is_idle:  # the server has a limit for kept connections
             self._wait("next")
         elif self._is_between_requests():
             self._wait("header", HEADER_SECONDS)
@@ -154,7 +154,7 @@ class Listener:
         listening: The socket.
         state: Of the server, with its connections.
         make_protocol: Makes the protocol of one connection.
-        tls: What to shake hands with; None: nothing.
+        tls: Context for TLS; None for none.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class Listener:
         self._loop.add_reader(listening, self._accept)
 
     def close(self) -> None:
-        """Accept no more, and give up handshakes."""
+        """Stop accepting, and cancel handshakes."""
         self._loop.remove_reader(self._socket)
         if self._pause is not None:
             self._pause.cancel()
@@ -184,7 +184,7 @@ class Listener:
             task.cancel()
 
     async def wait_closed(self) -> None:
-        """Return: nothing is left to wait for."""
+        """Return at once: there is nothing to wait for."""
 
     def _accept(self) -> None:
         for _ in range(_ACCEPTED_AT_ONCE):

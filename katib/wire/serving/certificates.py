@@ -1,7 +1,7 @@
-"""Serving certificates: what one is, how one is made, and the protocol of the places they come from. No I/O.
+"""Serving certificates: their form, their creation, and the protocol of their sources. No I/O.
 
 Every certificate is signed by an authority of its own, whose key is discarded immediately: it cannot sign anything
-later, and what callers trust is exactly one certificate.
+later, and callers trust exactly one certificate.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ AUTHORITY_NAME = "katib-ca"
 ORGANIZATION = "katib"
 
 BACKDATE = timedelta(minutes=5)
-"""Certificates begin a little in the past: clocks of callers may be behind."""
+"""Certificates become valid slightly in the past, because callers' clocks may be behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Certificate:
     """A certificate with its key, both as PEM text.
 
     Attributes:
-        chain: The certificate to show, and after it those that lead to an authority, if any.
+        chain: The certificate to present, followed by those that lead to an authority, if any.
         key: Its private key.
     """
 
@@ -42,14 +42,14 @@ class Certificate:
     key: bytes
 
     def context(self) -> ssl.SSLContext:
-        """Return what a server shakes hands with.
+        """Return the TLS context of a server.
 
         Raises:
-            InvalidError: It is not a certificate, or the key is another one's.
+            InvalidError: It is not a certificate, or the key does not match.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # The library reads files only; these never touch a disk, which may be read-only.
+        # The library reads only files; these never touch a disk, which may be read-only.
         chain, key = _memory_file(self.chain), _memory_file(self.key)
         try:
             context.load_cert_chain(f"/proc/self/fd/{chain}", f"/proc/self/fd/{key}")
@@ -61,7 +61,7 @@ class Certificate:
         return context
 
     def leaf(self) -> x509.Certificate:
-        """Return the certificate that is shown.
+        """Return the presented certificate.
 
         Raises:
             InvalidError: It is not a certificate.
@@ -76,7 +76,7 @@ class Certificate:
 
 
 class CertificateSource(Protocol):
-    """Where the certificate to serve comes from."""
+    """Source of the certificate to serve."""
 
     @property
     def is_published(self) -> bool:
@@ -86,7 +86,7 @@ class CertificateSource(Protocol):
         """Bring the certificate up to date and return it. Called at start and every few seconds, from one thread.
 
         Raises:
-            KatibError: There is none now, or the new one is broken; the one in use stays in use.
+            KatibError: There is none now, or the new one is broken; the current one stays in use.
         """
 
 
@@ -99,17 +99,17 @@ class Issued:
 
 
 def dns_names(service: str, namespace: str) -> tuple[str, ...]:
-    """Return the names under which a Service is called."""
+    """Return the DNS names of a Service."""
     return (f"{service}.{namespace}.svc", f"{service}.{namespace}", service)
 
 
 def issue(names: Sequence[str], now: datetime, lifetime: timedelta) -> Issued:
-    """Make a certificate, and an authority that signs nothing else.
+    """Create a certificate, and an authority that signs nothing else.
 
     Args:
-        names: DNS names and IP addresses that it is for.
-        now: When it is made.
-        lifetime: How long it is valid from then on.
+        names: Its DNS names and IP addresses.
+        now: Time of creation.
+        lifetime: Validity from then on.
     """
     authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     until = now + lifetime
@@ -145,7 +145,7 @@ def is_sound(certificate: Certificate, bundle: bytes, names: Sequence[str], now:
 
 
 def authorities_in(bundle: bytes) -> list[bytes]:
-    """Return each certificate of a bundle by itself; none when it is broken."""
+    """Return each certificate of a bundle separately; empty if it is broken."""
     try:
         return [found.public_bytes(serialization.Encoding.PEM) for found in x509.load_pem_x509_certificates(bundle)]
     except ValueError:
@@ -153,7 +153,7 @@ def authorities_in(bundle: bytes) -> list[bytes]:
 
 
 def signers_of(certificate: Certificate, bundle: bytes) -> list[bytes]:
-    """Return the authorities of a bundle that signed a certificate."""
+    """Return the authorities in a bundle that signed a certificate."""
     leaf = certificate.leaf()
     return [pem for pem in authorities_in(bundle) if _is_signed_by(leaf, x509.load_pem_x509_certificate(pem))]
 

@@ -1,4 +1,4 @@
-"""Listening: sockets, and a uvicorn server on a thread of its own. What it takes is imported on that thread."""
+"""Listening sockets, and a uvicorn server on a thread of its own, which imports its dependencies."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
-"""An application of ASGI."""
+"""An ASGI application."""
 
 Tls = Callable[[], ssl.SSLContext | None]
-"""Returns what to shake hands with now; None turns the connection away."""
+"""Returns the current TLS context; None rejects the connection."""
 
 DRAIN_SECONDS = 5
-"""How long requests that are under way may take to finish when a server is closed."""
+"""Time for running requests to finish when a server is closed."""
 
 BACKLOG = 64
-"""Connections that wait to be accepted: few, since each is a descriptor that nothing bounds."""
+"""Connections waiting to be accepted: few, since nothing else limits their descriptors."""
 
 _SOCKET_BYTES = 64 << 10
-"""Longest message of a WebSocket that is read; clients that watch send none."""
+"""Maximum size of a received WebSocket message; clients that watch send none."""
 
 _IDLE_SECONDS = 120
-"""Longer than clients keep a connection that they do not use, so that they close it: those in Go keep it for 90 s."""
+"""Longer than clients keep an unused connection, so that they close it: those in Go keep it for 90 s."""
 
 
 class ServerThread:
-    """Answers at sockets from construction on until closed; connections that are made before it has begun wait.
+    """Answers at sockets from construction until closed; connections made before it has started wait.
 
     Args:
-        app: What answers.
-        sockets: They listen already, and are closed with the server.
+        app: The application.
+        sockets: Listening sockets, which are closed with the server.
         name: Of the thread.
-        at_once: Whether to begin now; else with the first connection, as where most likely there is none.
-        tls: What to shake hands with, asked at each handshake; None: no TLS.
-        has_sockets: Whether the application takes WebSockets.
+        at_once: Whether to start now; else at the first connection, for a server that is rarely used.
+        tls: Returns the TLS context, called at each handshake; None for no TLS.
+        has_sockets: Whether the application accepts WebSockets.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ServerThread:
         self._thread.start()
 
     def close(self) -> None:
-        """Let requests finish for a few seconds, and stop listening. Closing twice is fine."""
+        """Let requests finish for a few seconds, and stop listening. Idempotent."""
         with self._lock:
             self._closed = True
             if self._server is not None:
@@ -119,7 +119,7 @@ class ServerThread:
 
 
 def _asking(tls: Tls) -> ssl.SSLContext:
-    """Return a context that asks at each handshake, also of clients that name no server, which one to go on with."""
+    """Return a TLS context that selects the current context at each handshake, even without a server name."""
 
     def choose(connection: ssl.SSLObject, *_: object) -> int | None:
         context = tls()
@@ -134,13 +134,13 @@ def _asking(tls: Tls) -> ssl.SSLContext:
 
 
 def tls_of_files(certificate: Path, key: Path) -> Tls:
-    """Return TLS that shows a certificate in files, read again when they change."""
+    """Return TLS with a certificate from files, which are reread when they change."""
     shown: ssl.SSLContext | None = None
     read: list[int] = []
 
     def current() -> ssl.SSLContext | None:
         nonlocal shown, read
-        with suppress(OSError):  # files that are being replaced: the old ones are shown once more
+        with suppress(OSError):  # files being replaced: the old certificate is presented once more
             if (found := [path.stat().st_mtime_ns for path in (certificate, key)]) != read:
                 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
                 context.load_cert_chain(certificate, key)
@@ -151,27 +151,27 @@ def tls_of_files(certificate: Path, key: Path) -> Tls:
 
 
 def open_socket(host: str | None, port: int) -> socket.socket:
-    """Return a socket that listens; without a host at all addresses of both families.
+    """Return a listening socket; without a host, at all addresses of both families.
 
     Raises:
-        OSError: The port is in use or not ours to take, or the host is unknown.
+        OSError: The port is in use or not permitted, or the host is unknown.
     """
     both = host is None and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_UNSPEC
     found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, address = found[0]
     listening = socket.create_server(address[:2], family=family, backlog=BACKLOG, dualstack_ipv6=both)
-    # Without it a body waits until its header is acknowledged, which the other side delays by 40 ms. Connections
-    # inherit it; asyncio sets it only on sockets that name their protocol.
+    # Without it a body waits until its header is acknowledged, which the peer delays by 40 ms. Connections inherit it;
+    # asyncio sets it only on sockets that name their protocol.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens, as `open_socket` does, for a command with the options `--host` and `--port`.
+    """Return a listening socket, as `open_socket` does, for a command with the options `--host` and `--port`.
 
     Raises:
-        InvalidError: The port is in use or not ours to take, or the host is unknown.
+        InvalidError: The port is in use or not permitted, or the host is unknown.
     """
     try:
         return open_socket(host, port)

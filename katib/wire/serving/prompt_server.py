@@ -1,6 +1,6 @@
-"""A uvicorn server with bounds, whose end does not wait for clients that keep a connection which they do not use.
+"""A uvicorn server with limits that shuts down without waiting for clients with idle connections.
 
-By TLS, a connection is closed when its client agrees, and an idle client does not look.
+With TLS, a connection closes only when its client agrees, and an idle client does not respond.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ _CUT_SECONDS = 0.05
 
 
 class PromptServer(uvicorn.Server):
-    """Cuts idle connections while it shuts down; requests that are under way finish, or are cut when time is up."""
+    """Cuts idle connections during shutdown; running requests finish, or are cut at the time limit."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen at sockets."""
         await self.lifespan.startup()
         if self.lifespan.should_exit:
             sys.exit(STARTUP_FAILURE)

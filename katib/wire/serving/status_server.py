@@ -1,4 +1,4 @@
-"""The port at which trials post the status of Kubeflow Trainer (`katib.wire.rpc.trainer_status`)."""
+"""The port to which trials post the status of Kubeflow Trainer (`katib.wire.rpc.trainer_status`)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _MOST_BYTES = 1 << 18
 
 
 class StatusServer:
-    """Takes the status of trials over HTTP. Thread-safe.
+    """Receives the status of trials over HTTP. Thread-safe.
 
     Args:
-        receiver: What takes it.
-        host: Interface to listen at.
-        port: Port; 0 takes a free one.
-        certificate: Files with the certificate to show and its key; None: plain HTTP.
+        receiver: Receiver of each status.
+        host: Interface to listen on.
+        port: Port; 0 for a free one.
+        certificate: Files with the certificate and its key; None for plain HTTP.
 
     Raises:
-        InvalidError: It cannot be listened there.
+        InvalidError: The address cannot be listened on.
     """
 
     def __init__(
@@ -43,11 +43,10 @@ class StatusServer:
         self._thread = ServerThread(self._answer, [listening], "trainer-status", at_once=False, tls=tls)
 
     def url_of(self, trial_name: str, metrics: Collection[str]) -> str:
-        """Return where a trial posts its status, of which these metrics are stored."""
+        """Return the URL to which a trial posts its status, of which these metrics are stored."""
         return self._base + path_of(trial_name, metrics)
 
     def close(self) -> None:
-        """Take no more."""
         self._thread.close()
 
     async def _answer(self, scope: Message, receive: Receive, send: Send) -> None:
