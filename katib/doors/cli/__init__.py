@@ -1,10 +1,9 @@
 """The command line.
 
-Belongs here: arguments, what is printed, exit codes.
-Does not belong here: anything that decides. A command is a call or two of TuningService and the printing of the answer.
+Belongs here: arguments, output, exit codes.
+Does not belong here: decisions. A command makes a call or two of TuningService and prints the answer.
 
-Start-up time is a feature: a module here imports at its top only what is cheap, and `app` loads a command's module when
-the command is called.
+Start-up time is a feature: modules import only cheap modules at their top, and `app` loads a command's module on call.
 """
 
 from __future__ import annotations

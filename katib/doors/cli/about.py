@@ -1,4 +1,4 @@
-"""What is printed for a shell: `katib version`, `katib completion` and `katib kubeconfig`."""
+"""Output for a shell: `katib version`, `katib completion` and `katib kubeconfig`."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def completion(ctx: click.Context, shell: str) -> None:
 @click.command(epilog=options.examples("katib kubeconfig", 'eval "$(katib kubeconfig)"'))
 @options.data_dir
 def kubeconfig(data_dir: Path | None) -> int:
-    """Print the line by which kubectl and other clients of Kubernetes find the server of a data directory.
+    """Print the line that points kubectl and other Kubernetes clients to the server of a data directory.
 
-    `katib serve` writes the file that it names, with the server's token: anyone who has it can run commands as you.
+    `katib serve` writes the file named there, with the server's token: anyone with it can run commands as you.
     """
     from katib.doors.kube_api.kubeconfig import line_to_copy
 

@@ -74,7 +74,7 @@ def _settings(info: AlgorithmInfo) -> Iterator[str]:
 
 
 def _values(setting: SettingSpec) -> str:
-    """Return what a setting may be and what it is when it is not given."""
+    """Return the allowed values of a setting and its default."""
     bounds = (
         ("above", setting.above),
         ("at least", setting.at_least),

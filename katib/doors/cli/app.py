@@ -1,4 +1,4 @@
-"""The `katib` command: the list of its commands, and what becomes of every way in which one can end."""
+"""The `katib` command: the list of its commands, and the exit code for every way in which one can end."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from katib.wire.rpc import keep_connections_quiet
 
 INTERRUPTED = 130
 _BROKEN_PIPE = 141
-_OBJECTS_BETWEEN_COLLECTIONS = 20_000  # Python's own 700 search for garbage 150 times in what is only imported
+_OBJECTS_BETWEEN_COLLECTIONS = 20_000  # Python's own 700 starts 150 collections during imports alone
 
 
 class _Entry(NamedTuple):
-    """The module of a command, and its line in the list of commands: known without importing it."""
+    """The module of a command, and its line in the list of commands, which needs no import."""
 
     module: str
     summary: str
@@ -34,9 +34,9 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
         "init": _Entry("katib.doors.cli.init", "Write an experiment file from five answers."),
         "run": _Entry("katib.doors.cli.run.command", "Run an experiment here, to its end."),
         "tune": _Entry("katib.doors.cli.tune", "Tune a program from one line, without a file."),
-        "watch": _Entry("katib.doors.cli.watch", "Show an experiment that goes on elsewhere."),
+        "watch": _Entry("katib.doors.cli.watch", "Follow a running experiment."),
         "serve": _Entry("katib.doors.cli.serve", "Run experiments here as a server."),
-        "kubeconfig": _Entry("katib.doors.cli.about", "Print the line by which kubectl finds a server here."),
+        "kubeconfig": _Entry("katib.doors.cli.about", "Print the line that points kubectl to a server here."),
         "ui": _Entry("katib.doors.cli.ui", "Open the page of a running server in a browser."),
         "mcp": _Entry("katib.doors.cli.mcp", "Offer experiments to an assistant, as tools of MCP."),
         "convert": _Entry(
@@ -55,23 +55,23 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
         "metrics": _Entry("katib.doors.cli.metrics", "Show the metrics that a trial reported."),
         "plot": _Entry("katib.doors.cli.plot", "Write figures of an experiment to a file."),
         "export": _Entry("katib.doors.cli.export", "Write an experiment to one file, as its page or a table."),
-        "import": _Entry("katib.doors.cli.importing", "Import the trials that another program kept."),
+        "import": _Entry("katib.doors.cli.importing", "Import the trials of another program."),
         "replay": _Entry("katib.doors.cli.replay", "Show what early stopping would have saved."),
         "logs": _Entry("katib.doors.cli.results", "Print the output of a trial."),
         "ask": _Entry("katib.doors.cli.asking", "Get a trial to evaluate yourself."),
         "tell": _Entry("katib.doors.cli.asking", "End a trial that you evaluated."),
         "trial": _Entry("katib.doors.cli.editing", "Add a trial by hand."),
-        "budget": _Entry("katib.doors.cli.editing", "Change how many trials there are, at once and in all."),
+        "budget": _Entry("katib.doors.cli.editing", "Change the number of trials, at once and in all."),
         "stop": _Entry("katib.doors.cli.editing", "Start no further trials of an experiment."),
         "tag": _Entry("katib.doors.cli.tag", "Set tags and notes of an experiment or a trial."),
-        "pause": _Entry("katib.doors.cli.editing", "Pause a trial or an experiment: programs end, and go on later."),
-        "resume": _Entry("katib.doors.cli.editing", "Resume what was stopped or paused."),
-        "delete": _Entry("katib.doors.cli.submitting", "Delete experiments with everything that belongs to them."),
+        "pause": _Entry("katib.doors.cli.editing", "Pause a trial or an experiment: programs end, and continue later."),
+        "resume": _Entry("katib.doors.cli.editing", "Resume a stopped or paused experiment or trial."),
+        "delete": _Entry("katib.doors.cli.submitting", "Delete experiments with all their data."),
     },
     "On Kubernetes": {
         "controller": _Entry("katib.doors.cli.controller", "Run the controller of a cluster."),
-        "db-manager": _Entry("katib.doors.cli.db_manager", "Serve the metrics that trials report from a database."),
-        "db-manager-key": _Entry("katib.doors.cli.installation", "Fetch the key of the tokens that the log asks for."),
+        "db-manager": _Entry("katib.doors.cli.db_manager", "Serve the metrics of trials from a database."),
+        "db-manager-key": _Entry("katib.doors.cli.installation", "Fetch the key of the DB manager's tokens."),
         "release-finalizers": _Entry(
             "katib.doors.cli.installation", "Release deleted experiments when the controller is gone."
         ),
@@ -103,29 +103,29 @@ _OF_OTHERS = {
     "sweep": "convert",
     "wait": "watch",
 }
-"""Commands of kubectl and other tools, and which of ours does what is meant with an experiment."""
+"""Commands of kubectl and other tools, and our counterparts."""
 
 _EPILOG = """\b
 Start with an experiment file:
   katib run experiment.yaml         run it here and watch
-  katib best my-experiment          what came out of it
+  katib best my-experiment          show the result
   katib why my-experiment           why it waits, or how it ended
 """
 
 
 class _ReaderLeftError(Exception):
-    """The reader of standard output has closed it; click would end with the exit code 1 for the error itself."""
+    """The reader of standard output has closed it; click's own exit code for the error would be 1."""
 
 
 class _Commands(click.Group):
-    """A group that imports a command when it is called, and knows what was meant when it was misspelled."""
+    """A group that imports a command when it is called, and suggests one for a misspelled name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the signature is click's
-        """Return all names, in the order in which help shows them."""
+        """Return all names in help order."""
         return [name for section in COMMANDS.values() for name in section]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
-        """Import a command: the function of its name in its module, with an underscore behind a word of Python."""
+        """Import a command: the function of its name in its module, with an underscore appended to a Python keyword."""
         for section in COMMANDS.values():
             if cmd_name in section:
                 module = importlib.import_module(section[cmd_name].module)
@@ -137,7 +137,7 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or say which one was probably meant."""
+        """Find the command, or suggest the one that was probably meant."""
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
             near = [_OF_OTHERS[name]] if name in _OF_OTHERS else []
@@ -147,7 +147,7 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. Raises _ReaderLeftError when its output is not read to its end."""
+        """Run the command. Raises _ReaderLeftError if its output is not read to the end."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
@@ -189,25 +189,25 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
     help="Print the version.",
 )
 def cli() -> None:
-    """Tune hyperparameters: run experiments on this machine, or talk to a server that runs them."""
+    """Tune hyperparameters: run experiments on this machine, or use a server that runs them."""
 
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 succeeded, 1 failed, 2 bad input, 130 interrupted.
 
     Args:
-        args: Of a command within another program; None: those of this process, which is the command.
+        args: Arguments, if called from another program; None takes those of this process, which is the command.
     """
     if args is not None:
         return _run(list(args))
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed, as by `>&-`; what is opened next would get its number
+        if getattr(sys, name) is None:  # closed, as by `>&-`; the next opened file would get its number
             setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115 - until the process ends
     try:
         return _run(sys.argv[1:])
     finally:
-        gc.freeze()  # a process that ends needs no last search
+        gc.freeze()  # an ending process needs no last collection
 
 
 def _run(typed: list[str]) -> int:
@@ -223,7 +223,7 @@ def _run(typed: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     except (_ReaderLeftError, BrokenPipeError):
-        # The reader has seen enough. What is still buffered must not fail again while Python shuts down.
+        # The reader has seen enough. Buffered output must not fail again while Python shuts down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
     except Exception as error:  # noqa: BLE001 - the last wall: everything ends in an exit code and a readable line

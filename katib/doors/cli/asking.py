@@ -19,7 +19,7 @@ _REQUEST = click.option(
     "--request-id",
     metavar="TEXT",
     default="",
-    help="Of this request: the same one again has the same answer.  [default: a new one]",
+    help="Id of this request: repeating it returns the same answer.  [default: a new one]",
 )
 
 
@@ -36,16 +36,16 @@ _REQUEST = click.option(
     type=options.Duration(),
     default="1h",
     show_default=True,
-    help="How long you have to end it; then others get the trial.",
+    help="How long you have to end it; then other clients get the trial.",
 )
-@click.option("--client", metavar="TEXT", default="", help="Who asks, for people.  [default: this machine]")
+@click.option("--client", metavar="TEXT", default="", help="Name of the client, for display.  [default: this machine]")
 @_REQUEST
 @options.connection
 def ask(name: str, wait: float, lease: float, client: str, request_id: str, target: options.Target) -> int:
     """Get a trial to evaluate, of an experiment without trialTemplate, and print it as JSON.
 
-    Evaluate it with the parameters that are printed and end it with `katib tell`. The exit code is 1 when there is no
-    trial: the experiment has ended, or none is free within the time.
+    Evaluate it with the printed parameters and end it with `katib tell`. The exit code is 1 if there is no trial: the
+    experiment has ended, or none is free within the time.
     """
     from katib.doors.cli.connection import connect, experiment_meant
 
@@ -91,7 +91,7 @@ def tell(
     request_id: str,
     target: options.Target,
 ) -> None:
-    """End a trial that `katib ask` gave, with its values, as failed or as stopped."""
+    """End a trial from `katib ask`, with its values, as failed or as stopped."""
     from katib.doors.cli.connection import connect, experiment_meant
 
     texts = options.pairs(values, "METRIC=VALUE", str.rpartition)  # no number has an equals sign

@@ -1,4 +1,4 @@
-"""What the tables say about each kind of object."""
+"""Columns of the tables, by kind of object."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from katib.service.tuning.replicas import (
 )
 
 Cells = Mapping[str, str]
-"""What a row says, by heading; empty where nothing is known."""
+"""Cells of a row by heading; empty if unknown."""
 
 EXPERIMENT = ("NAME", "STATE", "PROGRESS", "BEST", "AGE")
 _TRIAL = ("NAME", "STATE", "OBJECTIVE", "DURATION", "AGE", "GENERATION", "PARENT", "PARAMETERS")
@@ -56,7 +56,7 @@ _HEADINGS = {
     "Pod": (_POD, (*_POD, "REPLICA", "EXIT", "WHERE", "MESSAGE")),
 }
 _LINEAGE = frozenset({"GENERATION", "PARENT"})
-"""Of trials that start from each other's checkpoints."""
+"""Columns of trials that start from each other's checkpoints."""
 
 
 def headings(kind: str, *, wide: bool = False, namespaces: bool = False) -> Sequence[str]:
@@ -65,30 +65,30 @@ def headings(kind: str, *, wide: bool = False, namespaces: bool = False) -> Sequ
 
 
 def used(headings: Iterable[str], rows: Sequence[Cells]) -> list[str]:
-    """Return the headings of a table that has these rows at first: of lineage only where a row has any."""
+    """Return the headings of a table that starts with these rows; those of lineage only if a row has any."""
     return [heading for heading in headings if heading not in _LINEAGE or any(row[heading] for row in rows)]
 
 
 def cells_of(obj: Experiment | Trial | Suggestion) -> Cells:
-    """Return what a row says of an object."""
+    """Return the cells of an object."""
     if isinstance(obj, Trial):
         return _trial(obj)
     return _experiment(obj) if isinstance(obj, Experiment) else _suggestion(obj)
 
 
 def age_of(created: datetime | None) -> str:
-    """Return how long ago something was created."""
+    """Return the age of an object."""
     return format_duration((datetime.now(UTC) - created).total_seconds()) if created else ""
 
 
 def progress_of(experiment: Experiment) -> str:
-    """Return trials done of all: `3/12`."""
+    """Return ended trials of all: `3/12`."""
     limit = experiment.spec.max_trial_count
     return f"{completed_count(experiment)}/{limit if limit is not None else '∞'}"
 
 
 def best_cell(experiment: Experiment) -> str:
-    """Return the best objective value so far with the metric's name, or the hypervolume; empty while there is none."""
+    """Return the best objective value so far with the metric's name, or the hypervolume; empty without one."""
     if has_several_objectives(experiment):
         found = experiment.status.pareto_set
         return f"hypervolume={found.hypervolume:.6g}" if found is not None and found.hypervolume is not None else ""
@@ -131,7 +131,7 @@ def _trial(obj: Trial) -> Cells:
 
 
 def cells_of_pod(pod: Object) -> Cells:
-    """Return what a row says of a pod."""
+    """Return the cells of a pod."""
     obj = dict(pod)
     return {
         "NAMESPACE": Key.of(obj).namespace,

@@ -1,4 +1,4 @@
-"""Finding the service that a command asks: a server, the data directory in this process, or a cluster."""
+"""Selection of the service for a command: a server, the data directory in this process, or a cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Connected(NamedTuple):
-    """An open service, and the namespace that is meant when a command names none."""
+    """An open service, and the default namespace."""
 
     service: TuningService
     namespace: str
@@ -42,17 +42,17 @@ def connect(
 ) -> Iterator[Connected]:
     """Open the service that the options name.
 
-    A cluster or a server that was named is asked and nothing else. Without one, a data directory that was named is
-    opened, or the server or the `katib run` asked that works in it; without any, the default server is asked, and when
-    none of ours runs, a command that only reads opens the default data directory. So does one that only stores what
-    the next engine takes up (`nothing_to_run`), and one for which controllers have to work meanwhile (`starts`), as
-    they do for trials of callers and to delete experiments.
+    A named cluster or server is used exclusively. Without one, a named data directory is opened, or the server or
+    `katib run` that works in it is used. Without any, the default server is used; if none of this account runs, a
+    command that only reads opens the default data directory. So does one that only stores objects for the next engine
+    (`nothing_to_run`), and one that needs controllers to work meanwhile (`starts`), as for trials of callers and to
+    delete experiments.
 
-    Where no namespace was named, a command that `creates` means the default one. Any other means the one that all
-    experiments are in, as files of Katib name `kubeflow`; the default one where they are in several.
+    If no namespace was named, a command that `creates` uses the default one. Any other uses the only namespace with
+    experiments, as files of Katib name `kubeflow`; the default one if there are several.
 
     Raises:
-        InvalidError: The URL is none, the cluster is unknown, or what is needed to speak to it is not installed.
+        InvalidError: The URL is invalid, the cluster is unknown, or a package to reach it is not installed.
         UnavailableError: No server answers, and there is no data directory.
     """
     if target.cluster:
@@ -68,12 +68,12 @@ def connect(
 
 
 def experiment_meant(service: TuningService, namespace: str, name: str | None) -> str:
-    """Return the name that was given, by itself or as the title of a study, or that of the newest experiment.
+    """Return the experiment of the given name or study title; without one, the name of the newest experiment.
 
-    Where there are others, the newest is reported.
+    If there are others, the choice of the newest is reported.
 
     Raises:
-        NotFoundError: None was given, and there is no experiment.
+        NotFoundError: No name was given, and there is no experiment.
     """
     if name is not None:
         return name_meant(service, namespace, name)
@@ -102,7 +102,7 @@ def experiment_or_trial(service: TuningService, namespace: str, name: str) -> Ex
 
 
 def open_cluster(cluster: Cluster) -> AbstractContextManager[OpenCluster]:
-    """Return the tuning service of a cluster, to be entered; the packages for it are imported here and not before.
+    """Return the tuning service of a cluster, as a context manager; its packages are imported only here.
 
     Raises:
         InvalidError: They are not installed.
@@ -113,7 +113,7 @@ def open_cluster(cluster: Cluster) -> AbstractContextManager[OpenCluster]:
 
 
 def await_api_server(cluster: Cluster, pause: Callable[[float], bool]) -> bool:
-    """Return True as soon as the API server of a cluster answers, False when a pause was ended before that.
+    """Return True as soon as the API server of a cluster answers, False if a pause was interrupted before that.
 
     Raises:
         InvalidError: As `open_cluster`.
@@ -124,7 +124,7 @@ def await_api_server(cluster: Cluster, pause: Callable[[float], bool]) -> bool:
 
 
 def open_users(cluster: Cluster) -> AbstractContextManager[UserClusters]:
-    """Return the tuning services of a cluster's users, to be entered; otherwise as `open_cluster`."""
+    """Return the tuning services of a cluster's users, as a context manager; otherwise as `open_cluster`."""
     with _explained():
         from katib.places.cluster import open_users as open_
     return open_(cluster.kubeconfig, cluster.context, db_manager=cluster.db_manager)
@@ -132,7 +132,7 @@ def open_users(cluster: Cluster) -> AbstractContextManager[UserClusters]:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Explain how to install a package that an import misses."""
+    """Explain how to install a missing package."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -150,7 +150,7 @@ def _explained() -> Iterator[None]:
 def _open_service(
     target: Target, *, read_only: bool, here: Callable[[Path], AbstractContextManager[TuningService]] | None
 ) -> Iterator[TuningService]:
-    """Open a service; `here` opens one in a data directory in which none works."""
+    """Open a service; `here` opens one in a data directory that no engine works in."""
     server, data_dir = target.server, target.data_dir
     directory = data_dir or default_data_dir()
     if server is None and read_only:
@@ -190,7 +190,7 @@ def _open_service(
 def _engine_here(directory: Path, *, starts: bool) -> Iterator[TuningService]:
     from katib.places.machine import Layout, open_engine
 
-    slurm = () if any(Layout(directory.absolute()).slurm.glob("*/")) else None  # trials that may have to be ended there
+    slurm = () if any(Layout(directory.absolute()).slurm.glob("*/")) else None  # there may be trials to end in Slurm
     with open_engine(data_dir=directory, own_process=False, slurm=slurm) as engine:
         if starts:
             engine.start_for(None)
@@ -199,7 +199,7 @@ def _engine_here(directory: Path, *, starts: bool) -> Iterator[TuningService]:
 
 @contextmanager
 def _run_at_work(directory: Path) -> Iterator[TuningService | None]:
-    """Give the service of the `katib run` that works in a data directory; None where none does."""
+    """Yield the service of the `katib run` that works in a data directory; None if there is none."""
     with reached_door(directory) as path:
         if path is None:
             yield None
@@ -219,7 +219,7 @@ def _open_offline(directory: Path, verbose: int) -> TuningService:
 
 
 def _is_ours(url: str, target: Target) -> bool:
-    """Return whether a server listens there that is to be asked: one of this account, or one whose token we have."""
+    """Return whether to use the server there: one of this account, or one whose token is known."""
     directories = (target.data_dir or default_data_dir(), account_directory())
     return (target.token is not None or note_of(url, *directories) is not None) and listens(url)
 
@@ -235,11 +235,11 @@ def _check_url(url: str) -> None:
 
 
 def _current_context() -> str:
-    """Return the context that kubectl would ask; empty where it has none."""
+    """Return kubectl's current context; empty if there is none."""
     from katib.model.yaml_text import parse_yaml
 
     for place in (os.environ.get("KUBECONFIG") or "~/.kube/config").split(os.pathsep):
-        with suppress(OSError, RuntimeError, InvalidError):  # the second where there is no home directory
+        with suppress(OSError, RuntimeError, InvalidError):  # the second if there is no home directory
             for document in parse_yaml(Path(place).expanduser().read_bytes(), place):
                 context = document.data.get("current-context") if isinstance(document.data, dict) else None
                 if isinstance(context, str) and context:

@@ -20,33 +20,35 @@ from katib.doors.cli.signals import stop_on_signal
 @click.option(
     "--katib-config",
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
-    help="KatibConfig whose part `init` says how the controller runs.  [default: Katib's defaults]",
+    help="KatibConfig, whose part `init` configures the controller.  [default: Katib's defaults]",
 )
-@click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=Path), help="How to reach the API server.")
-@click.option("--context", metavar="NAME", help="Which context of it.")
+@click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=Path), help="Kubeconfig of the cluster.")
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
 @click.option(
     "--cert-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Certificate of the webhooks (tls.crt, tls.key), renewed by another program.  [default: make one]",
+    help="Certificate of the webhooks (tls.crt, tls.key), renewed by another program.  [default: generated]",
 )
-@click.option("--webhook-name", "webhook_names", multiple=True, metavar="NAME", help="Further name of the webhooks.")
+@click.option(
+    "--webhook-name", "webhook_names", multiple=True, metavar="NAME", help="Additional name or address of the webhooks."
+)
 @click.option(
     "--db-manager-address",
     envvar="KATIB_DB_MANAGER_ADDRESS",
     metavar="HOST:PORT",
-    help="Where this process reaches the DB manager.  [default: as pods do]",
+    help="Address of the DB manager for this process.  [default: that for pods]",
 )
 @click.option(
     "--db-manager-ca",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Certificates (PEM) of those who sign that of the DB manager.  [default: plain text]",
+    help="CA certificates (PEM) of the DB manager.  [default: plain text]",
 )
 @click.option(
     "--shutdown-delay",
     type=click.FloatRange(min=0),
     default=0.0,
     metavar="SECONDS",
-    help="How long webhooks are answered after the end was asked for.  [default: 0]",
+    help="How long webhooks are answered after a stop was requested.  [default: 0]",
 )
 @options.verbose
 def controller(
@@ -64,7 +66,7 @@ def controller(
 
     Several replicas may run; with leader election one of them works and the others wait. Environment variables are
     Katib's: KATIB_CORE_NAMESPACE, KATIB_DB_MANAGER_SERVICE_IP, _NAMESPACE and _PORT. KATIB_DB_MANAGER_STATUS_PORT
-    says where the DB manager takes the status of Kubeflow Trainer.
+    is the port at which the DB manager accepts the status of Kubeflow Trainer.
     """
     from katib.model.configuration import read_configuration
     from katib.places.cluster import (

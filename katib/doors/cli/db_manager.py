@@ -25,13 +25,13 @@ from katib.doors.cli.signals import stop_on_signal
     help="The database.  [env: KATIB_DB_URL; default: DB_NAME, DB_USER, DB_PASSWORD and the other variables of Katib]",
 )
 @click.option(
-    "--listen-address", default="0.0.0.0:6789", show_default=True, metavar="HOST:PORT", help="Where to serve."
+    "--listen-address", default="0.0.0.0:6789", show_default=True, metavar="HOST:PORT", help="Address to listen on."
 )
 @click.option(
     "--connect-timeout",
     "connect_seconds",
     type=options.Duration(),
-    help="How long to wait for the database at the start.  [default: as long as it takes]",
+    help="How long to wait for the database at the start.  [default: forever]",
 )
 @click.option(
     "--key-file",
@@ -50,14 +50,14 @@ from katib.doors.cli.signals import stop_on_signal
     envvar="KATIB_DB_MANAGER_PLAIN_ADDRESS",
     metavar="HOST:PORT",
     default="",
-    help="Where to serve plain text beside that, such as 127.0.0.1:6790 for forwarded ports.  [default: nowhere]",
+    help="Additional address for plain text, such as 127.0.0.1:6790 for forwarded ports.  [default: none]",
 )
 @click.option(
     "--status-address",
     envvar="KATIB_DB_MANAGER_STATUS_ADDRESS",
     metavar="HOST:PORT",
     default="",
-    help="Where trials post the status of Kubeflow Trainer, such as 0.0.0.0:6791.  [default: nowhere]",
+    help="Address for status reports of Kubeflow Trainer, such as 0.0.0.0:6791.  [default: none]",
 )
 @options.verbose
 def db_manager(
@@ -72,13 +72,13 @@ def db_manager(
 ) -> int:
     """Serve the observation log of a PostgreSQL, MySQL, MariaDB or SQLite database over gRPC until stopped.
 
-    Takes the place of Katib's DB manager and goes on with its table. When the database goes away later, calls fail as
-    unavailable and succeed again as soon as it is back.
+    Replaces Katib's DB manager and continues its table. If the database becomes unreachable later, calls fail as
+    unavailable until it is back.
     """
     from katib.places.cluster import DbManager, log_json, read_options
 
     log_json((logging.INFO, logging.DEBUG)[min(verbose, 1)])
-    # It tells of each broken connection with a traceback; what matters about them is logged by the manager.
+    # It logs each broken connection with a traceback; the manager logs the relevant part.
     logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
     manager = DbManager(
         read_options(

@@ -1,4 +1,4 @@
-"""`katib budget`, `stop`, `pause`, `resume` and `trial add`: experiments and trials that exist, changed."""
+"""`katib budget`, `stop`, `pause`, `resume` and `trial add`: changes to existing experiments and trials."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Count(click.ParamType[int | str]):
     ),
 )
 @click.argument("name", type=options.EXPERIMENT_NAME)
-@click.option("--max-trials", type=_Count(1), metavar="N", help="Trials in all; none: until it is stopped.")
+@click.option("--max-trials", type=_Count(1), metavar="N", help="Trials in all; none: no limit.")
 @click.option("--parallel", type=click.IntRange(1), metavar="N", help="Trials at once.")
 @click.option("--max-failed", type=_Count(0), metavar="N", help="Failed trials that end it; none: no limit.")
 @options.connection
@@ -50,7 +50,8 @@ def budget(
 ) -> None:
     """Change how many trials an experiment makes, in all and at once.
 
-    One that has used up its budget goes on when it gets a larger one and its resumePolicy is LongRunning or FromVolume.
+    An experiment that has used up its budget continues with a larger one if its resumePolicy is LongRunning or
+    FromVolume.
     """
     from katib.doors.cli.connection import connect, experiment_meant
     from katib.service.tuning.editing import COUNT_FIELDS
@@ -71,10 +72,10 @@ def budget(
 @click.argument("name", type=options.EXPERIMENT_NAME)
 @options.connection
 def stop(name: str, target: options.Target) -> None:
-    """Start no further trials of an experiment; those that run go on to their ends.
+    """Start no further trials of an experiment; running ones continue to their ends.
 
-    `katib resume` lets it go on, and so does submitting its file again. Where nothing works on the data directory, this
-    is noted for the next start.
+    `katib resume` resumes it, and so does submitting its file again. If no engine works in the data directory, this is
+    noted for the next start.
     """
     from katib.doors.cli.connection import connect, experiment_meant
 
@@ -93,14 +94,13 @@ def stop(name: str, target: options.Target) -> None:
 @click.argument("name", type=_EITHER)
 @options.connection
 def pause(name: str, target: options.Target) -> None:
-    """Pause a trial, or an experiment with all trials that run.
+    """Pause a trial, or an experiment with all its running trials.
 
     The programs of a paused trial are asked to end (SIGTERM) and have their grace period. That is no failure, and the
-    time until it goes on does not count as its duration. Another trial takes its place, unless the experiment is
-    paused.
+    pause does not count towards its duration. Another trial takes its place, unless the experiment is paused.
 
-    `katib resume` lets it go on. Its program then starts from the checkpoint that it kept, with its readings, otherwise
-    from the beginning.
+    `katib resume` resumes it. Its program then starts from its last checkpoint, with its readings, otherwise from the
+    beginning.
     """
     from katib.doors.cli.connection import connect, experiment_or_trial
 
@@ -122,7 +122,7 @@ def pause(name: str, target: options.Target) -> None:
 def resume(name: str, target: options.Target) -> None:
     """Resume a stopped, paused or interrupted experiment, or a paused trial.
 
-    A trial starts its program again, from the checkpoint that it kept or from the beginning.
+    A trial starts its program again, from its last checkpoint or from the beginning.
     """
     from katib.doors.cli.connection import connect, experiment_or_trial
 
@@ -144,7 +144,7 @@ def resume(name: str, target: options.Target) -> None:
 
 
 def _is_at_work(service: TuningService, target: options.Target) -> bool:
-    """Return whether controllers work on a service's objects, and not only its data directory is open."""
+    """Return whether controllers work on a service's objects; not if only its data directory is open."""
     from katib.doors.rest.client import HttpTuningService
 
     return bool(target.cluster) or isinstance(service, HttpTuningService)
@@ -173,8 +173,8 @@ def trial() -> None:
 def add(name: str, assignments: tuple[str, ...], target: options.Target) -> None:
     """Run a trial next, before those that the algorithm proposes.
 
-    It counts against the budget of the experiment as any other trial. Trials that are to run first from the beginning
-    stand in the file, as spec.initialTrials.
+    It counts against the budget of the experiment like any other trial. For trials that run first from the beginning,
+    use spec.initialTrials in the file.
     """
     from katib.doors.cli.connection import connect, experiment_meant
     from katib.service.tuning.service import chosen_values

@@ -1,4 +1,4 @@
-"""Which experiment file the user may have meant."""
+"""Suggestions of experiment files that the user may have meant."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _SHOWN = 3
 
 
 def next_step(directory: Path, command: str, meant: str = "") -> str:
-    """Return what to type next: a command with a file that is there; empty when there is none.
+    """Return the next command to type, with an existing file; empty if there is none.
 
     Args:
-        directory: Where to look; if nothing is there, the folders around it follow.
-        command: What was asked for, such as `katib run`.
-        meant: The name of a file that is not there.
+        directory: The directory to search; if nothing is found, its parents follow.
+        command: The command, such as `katib run`.
+        meant: The name of the missing file.
     """
     found = experiment_files(directory) or [p for near in folders_near(directory) for p in experiment_files(near)]
     near = difflib.get_close_matches(Path(meant).name, [path.name for path in found], n=1) if meant else []
@@ -27,7 +27,7 @@ def next_step(directory: Path, command: str, meant: str = "") -> str:
 
 
 def experiment_files(directory: Path) -> list[Path]:
-    """Return the files of a directory that hold an experiment, by name."""
+    """Return the experiment files of a directory, by name."""
     try:
         files = sorted(path for path in directory.iterdir() if path.suffix in SUFFIXES)
     except OSError:

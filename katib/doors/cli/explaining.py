@@ -67,7 +67,7 @@ def why(
 ) -> None:
     """Explain, on one screen, why an experiment or a trial does not progress, or how it ended.
 
-    Without a name it is the newest experiment.
+    The default is the newest experiment.
     """
     from katib.doors.cli.connection import connect, experiment_meant
 
@@ -82,7 +82,7 @@ def why(
 
 
 def diagnosis_lines(diagnosis: Diagnosis) -> list[str]:
-    """Return a diagnosis as lines: the answer, what it rests on, what to do, and the end of the output."""
+    """Return a diagnosis as lines: the answer, the evidence, the next steps, and the end of the output."""
     lines = [diagnosis.verdict]
     if findings := [*diagnosis.findings, *filter(None, [diagnosis.savings])]:
         lines += ["", *(f"  - {finding}" for finding in findings)]
@@ -109,9 +109,9 @@ def describe(
     name: str | None,
     target: options.Target,
 ) -> None:
-    """Show an experiment, or a trial of that name, in detail: what was asked, how far it is, and what happened.
+    """Show an experiment, or a trial of that name, in detail: its spec, its progress and its events.
 
-    Without a name it is the newest experiment.
+    The default is the newest experiment.
     """
     from katib.doors.cli.connection import connect, experiment_meant, experiment_or_trial
 
@@ -153,7 +153,7 @@ def _experiment(service: TuningService, experiment: Experiment) -> Iterator[str]
 
 
 def _suggestion(service: TuningService, experiment: Experiment) -> Iterator[str]:
-    """Yield what the suggestion service chose, what it learns from, and what it waits for."""
+    """Yield the suggestion service's choice of algorithm, the experiments it learns from, and the cause of a wait."""
     try:
         suggestion = service.get(Suggestion, experiment.namespace, experiment.name)
     except NotFoundError:
@@ -187,10 +187,10 @@ def _trial(service: TuningService, trial: Trial) -> Iterator[str]:
 
 
 def _replicas(service: TuningService, trial: Trial) -> Iterator[str]:
-    """Yield a table of the pods that its job has, the newest of each replica; nothing where none is known."""
+    """Yield a table of the pods of its job, the newest of each replica; nothing if none is known."""
     try:
         pods = newest_of_each(service.pods("Trial", trial.namespace, trial.name))
-    except ForbiddenError:  # the rest is worth showing without
+    except ForbiddenError:  # show the rest without it
         return
     if not pods:
         return
@@ -281,7 +281,7 @@ def lineage_lines(service: TuningService, trial: Trial) -> Iterator[str]:
     """Yield the trials whose checkpoints led to that of a trial, itself first; nothing for a trial without a parent.
 
     Args:
-        service: Where they are found.
+        service: The service.
         trial: The youngest.
     """
     if not _label(trial, PARENT_LABEL):

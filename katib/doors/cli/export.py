@@ -32,7 +32,7 @@ _STANDARD_OUTPUT = Path("-")
 )
 @options.newest_or_named
 @click.option(
-    "--to", "form", type=click.Choice(FORMS), help="What to write.  [default: by the suffix of the file, else html]"
+    "--to", "form", type=click.Choice(FORMS), help="Format to write.  [default: by the suffix of the file, else html]"
 )
 @click.option(
     "-o",
@@ -50,7 +50,7 @@ def export(name: str | None, form: str | None, place: str, target: options.Targe
     The page (html) holds the state and the best trial, all figures, the trials as a table to sort and filter, and the
     Experiment as YAML. It can be read without Katib and without a network. The table (csv, json, parquet) has one row
     for each trial, with every digit. MLflow gets a run for each trial that has ended, TensorBoard a directory, with all
-    metrics and parameters; what is there already is not written again. Without a name it is the newest experiment.
+    metrics and parameters; existing ones are not written again. The default is the newest experiment.
     """
     from katib.doors.cli.connection import connect, experiment_meant
     from katib.figures.files import check_place, form_of, write

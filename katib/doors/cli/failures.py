@@ -1,4 +1,4 @@
-"""Errors on the terminal: one line each, and the exit code that belongs to them."""
+"""Errors on the terminal: one line each, and the matching exit code."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _SENSITIVE = r"token|secret|passw|credential|api[-_]?key|access[-_]?key"
 _SECRET_OPTION = re.compile(rf"-[^=]*(?:{_SENSITIVE})[^=]*", re.IGNORECASE)
 _SECRET_VALUE = re.compile(rf"[\w-]*(?:{_SENSITIVE})[\w-]*=(.+)", re.IGNORECASE | re.DOTALL)
 _SHORTEST_SENSITIVE = 6
-"""Of a variable of the environment: TOKENIZERS_PARALLELISM=false is none."""
+"""Minimum length of a secret in an environment variable: TOKENIZERS_PARALLELISM=false has none."""
 _LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)")
 
 
 def error_lines(error: KatibError, source: str = "") -> list[str]:
-    """Return the lines of an error, one per broken rule, each behind the name of the file it is about.
+    """Return the lines of an error, one per broken rule, each prefixed by its file name.
 
     Args:
-        error: What went wrong.
+        error: The error.
         source: The file; an error whose path already is the file does not repeat it.
     """
     if not isinstance(error, InvalidError):
@@ -43,7 +43,7 @@ def error_lines(error: KatibError, source: str = "") -> list[str]:
 
 
 def show(error: Exception) -> int:
-    """Print an error and return its exit code; an unexpected one is a bug whose traceback goes to a file."""
+    """Print an error and return its exit code; the traceback of an unexpected one is written to a file."""
     if isinstance(error, KatibError):
         for line in error_lines(error):
             click.echo(f"error: {line}", err=True)
@@ -62,7 +62,7 @@ def show(error: Exception) -> int:
 
 
 def show_usage(error: click.UsageError) -> int:
-    """Print what is wrong with the arguments; without any, what there is to choose from."""
+    """Print the error in the arguments; without arguments, the choices."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError) and error.ctx is not None:
         click.echo(error.ctx.get_help())
         return 0
@@ -75,14 +75,14 @@ def show_usage(error: click.UsageError) -> int:
     message = error.format_message().rstrip(".")
     hint = f"; see `{error.ctx.command_path} --help`" if error.ctx is not None and ";" not in message else ""
     if missing is not None and error.ctx is not None and (examples := error.ctx.command.epilog):
-        first = re.sub(r" \\\n +", " ", examples).splitlines()[2]  # behind the mark and the heading
+        first = re.sub(r" \\\n +", " ", examples).splitlines()[2]  # after the mark and the heading
         hint += f"; for example: {first.strip()}"
     click.echo(f"error: {message[:1].lower()}{message[1:]}{hint}", err=True)
     return BAD_INPUT
 
 
 def _write_traceback(error: Exception) -> str:
-    """Write the traceback to the data directory, or where that is impossible to the temporary one; return the place."""
+    """Write the traceback to the data directory, else to the temporary directory; return its path."""
     from katib.doors.cli.options import default_data_dir
 
     text = _without_secrets("".join(traceback.format_exception(error)), sys.argv)
@@ -91,7 +91,7 @@ def _write_traceback(error: Exception) -> str:
         try:
             descriptor, path = tempfile.mkstemp(
                 ".txt", prefix, directory
-            )  # for its owner only, and never through a link
+            )  # readable by its owner only, and never through a link
             with open(descriptor, "w") as file:  # noqa: PTH123 - of a descriptor
                 file.write(text)
         except OSError:
@@ -102,7 +102,7 @@ def _write_traceback(error: Exception) -> str:
 
 
 def _without_secrets(text: str, arguments: Sequence[str]) -> str:
-    """Return a traceback and the command line below it, without values that their names call secrets."""
+    """Return a traceback and the command line below it, without values whose names mark them as secret."""
     secrets = {value for name, value in os.environ.items() if _SECRET_VALUE.fullmatch(f"{name}={value}")}
     secrets = {value for value in secrets if len(value) >= _SHORTEST_SENSITIVE}
     secrets |= {value for name, value in itertools.pairwise(arguments) if _SECRET_OPTION.fullmatch(name)}

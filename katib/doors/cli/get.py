@@ -22,14 +22,14 @@ _WATCH_SECONDS = 1.0
 
 
 class _Form(click.Choice[str]):
-    """A form of output. Templates are refused."""
+    """Output format. Templates are refused."""
 
     def __init__(self) -> None:
         super().__init__(("wide", "json", "yaml", "name"))
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return its word."""
-        value = value.removeprefix("=")  # `-o=json`, as kubectl takes it
+        """Return the format's name."""
+        value = value.removeprefix("=")  # `-o=json`, as kubectl accepts it
         if value.startswith(("jsonpath", "custom-columns")):
             raise _left_to_kubectl(f"-o {value.partition('=')[0]}")
         return super().convert(value, param, ctx)
@@ -41,7 +41,7 @@ def _refuse(_context: click.Context, option: click.Parameter, value: str | None)
 
 
 def _left_to_kubectl(option: str) -> click.UsageError:
-    """Return the refusal of an option that only kubectl has."""
+    """Return the error for an option that only kubectl has."""
     command = shlex.join(["kubectl", *click.get_current_context().find_root().obj])
     return click.UsageError(f"{option} is left to kubectl, on a cluster and on `katib serve`; use `{command}`")
 
@@ -57,15 +57,15 @@ def _left_to_kubectl(option: str) -> click.UsageError:
     ),
 )
 @click.argument("words", nargs=-1, metavar="[experiments|trials|suggestions|pods] [NAME]...")
-@click.option("-A", "--all-namespaces", is_flag=True, help="Of every namespace.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="In all namespaces.")
 @click.option("-l", "--selector", default="", metavar="LABELS", help="With these labels: a=b, a!=b, a in (b,c), a, !a.")
 @click.option("--field-selector", hidden=True, expose_value=False, callback=_refuse)
 @click.option("--sort-by", hidden=True, expose_value=False, callback=_refuse)
-@click.option("-w", "--watch", is_flag=True, help="Go on and print everything that changes.")
-@click.option("-o", "--output", "form", type=_Form(), help="Print it in this form.")
+@click.option("-w", "--watch", is_flag=True, help="Keep watching and print every change.")
+@click.option("-o", "--output", "form", type=_Form(), help="Output format.")
 @click.option("--no-headers", is_flag=True, help="Print no headings.")
 @click.option("--show-labels", is_flag=True, help="Show labels in the last column.")
-@click.option("--ignore-not-found", is_flag=True, help="What is not there is no error.")
+@click.option("--ignore-not-found", is_flag=True, help="Treat a missing object as success.")
 @options.connection
 def get(
     words: tuple[str, ...],
@@ -80,8 +80,8 @@ def get(
 ) -> int:
     """List experiments, trials, suggestions or pods, or show some of them, as `kubectl get` does.
 
-    Names may stand behind their kind, or each as KIND/NAME. A single name is that of an experiment. Pods are those of
-    jobs that are there now; they are found by their own name, by that of their trial, or by that of their experiment.
+    Names may follow their kind, or each be given as KIND/NAME. A single name is that of an experiment. Pods are those
+    of current jobs; they are found by their own name, by that of their trial, or by that of their experiment.
     """
     from katib.doors.cli.connection import connect
 
@@ -120,7 +120,7 @@ def get(
 
 
 def _check(asked: Sequence[Asked], *, watch: bool, is_selected: bool, all_namespaces: bool) -> None:
-    """Refuse what contradicts itself, as kubectl does."""
+    """Refuse contradictory arguments, as kubectl does."""
     cause = ""
     if any(one.names for one in asked) and is_selected:
         cause = "names have no meaning beside --selector; leave one out"
@@ -133,7 +133,7 @@ def _check(asked: Sequence[Asked], *, watch: bool, is_selected: bool, all_namesp
 
 
 def _rounds(reader: Callable[[], Iterable[Found]]) -> Iterator[list[Found]]:
-    """Yield all objects, then, again and again, those that changed."""
+    """Yield all objects, then repeatedly those that changed."""
     seen: dict[Key, str] = {}
     while True:
         changed = []
@@ -180,11 +180,11 @@ class _View:
     """The columns of one table.
 
     Args:
-        asked: Of what.
+        asked: Kind and names of its objects.
         wide: Whether it has all columns.
         namespaces: Whether its objects are of several namespaces.
-        labels: Whether the labels stand in the last column.
-        is_qualified: Whether their kind stands before their names, because there are other tables.
+        labels: Whether the last column shows the labels.
+        is_qualified: Whether names are prefixed by their kind, because there are other tables.
 
     Attributes:
         asked: The same.
@@ -199,7 +199,7 @@ class _View:
         self._is_qualified = is_qualified
 
     def begin(self, rows: Sequence[columns.Cells]) -> Sequence[str]:
-        """Return the headings of a table that has these rows at first."""
+        """Return the headings of a table that starts with these rows."""
         self._headings = columns.used(self._headings, rows)
         return self._headings
 
@@ -214,5 +214,5 @@ class _View:
         return {**columns.cells_of(Trial.read(one.document) if one.read is None else one.read), **further}
 
     def shown(self, row: columns.Cells) -> list[str]:
-        """Return a row as it stands under the headings."""
+        """Return the cells of a row in the order of the headings."""
         return [row[heading] for heading in self._headings]

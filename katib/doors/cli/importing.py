@@ -1,4 +1,4 @@
-"""`katib import`: the trials that another program kept, as an experiment that can go on here."""
+"""`katib import`: trials stored by another program, as an experiment that can continue."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from katib.service.tuning.service import EndedTrial, Json, TuningService
 
 _MOST_TRIALS, _MOST_READINGS = 500, 20_000
-"""Of one request."""
+"""Limits of one request."""
 _LOOK_SECONDS = 0.05
 _PATIENCE_SECONDS = 600.0
 _RESTART_SECONDS = 10.0
-"""For an ended experiment to go on with a larger budget."""
+"""For an ended experiment to restart with a larger budget."""
 
 
 @click.command(
@@ -36,7 +36,9 @@ _RESTART_SECONDS = 10.0
 )
 @click.argument("source")
 @click.argument("name", required=False, type=options.EXPERIMENT_NAME)
-@click.option("--study", metavar="NAME", default="", help="Which Optuna study or MLflow experiment of several.")
+@click.option(
+    "--study", metavar="NAME", default="", help="Name of the Optuna study or MLflow experiment, if there are several."
+)
 @click.option("--minimize", multiple=True, metavar="METRIC", help="The metric that was minimized.")
 @click.option("--maximize", multiple=True, metavar="METRIC", help="The metric that was maximized.")
 @click.option(
@@ -47,9 +49,9 @@ _RESTART_SECONDS = 10.0
     metavar="NAME[=VALUES]",
     help="A parameter, with values as for `katib tune`; may be repeated.  [default: as the trials have them]",
 )
-@click.option("--more", default=0, type=click.IntRange(min=0), help="How many further trials may be asked for.")
-@click.option("--algorithm", default="auto", show_default=True, metavar="NAME", help="What proposes further trials.")
-@click.option("--dry-run", is_flag=True, help="Print the experiment in place of importing it.")
+@click.option("--more", default=0, type=click.IntRange(min=0), help="Number of further trials that may be asked for.")
+@click.option("--algorithm", default="auto", show_default=True, metavar="NAME", help="Algorithm for further trials.")
+@click.option("--dry-run", is_flag=True, help="Print the experiment instead of importing it.")
 @options.connection
 def import_(
     source: str,
@@ -67,8 +69,8 @@ def import_(
 
     SOURCE is the database or journal file of an Optuna study, a result directory of Ray Tune, a database, a directory
     mlruns or the address of a tracking server of MLflow, or a table as CSV or JSON. Values, curves, states and times of
-    its trials are kept, and the experiment can go on here: --more trials may be asked for. Importing the same source
-    again adds the trials that are new.
+    its trials are kept, and the experiment can continue here: --more trials may be asked for. Importing the same source
+    again adds the new trials.
     """
     from katib.doors.cli.connection import connect
     from katib.model.yaml_text import dump_yaml
@@ -114,14 +116,14 @@ def import_(
 
 
 def _parameters(texts: Sequence[str]) -> list[Json]:
-    """Return the parameters that the user names, some without values."""
+    """Return the parameters given by the user, some without values."""
     from katib.service.drafting import parse_parameter
 
     return [parse_parameter(text) if "=" in text else {"name": text} for text in texts]
 
 
 def _earlier(service: TuningService, namespace: str, name: str) -> Experiment | None:
-    """Return the experiment of that name; None when there is none."""
+    """Return the experiment of that name; None if there is none."""
     from katib.errors import NotFoundError, invalid
     from katib.model.leases import is_asked
     from katib.model.types import Experiment
@@ -137,7 +139,7 @@ def _earlier(service: TuningService, namespace: str, name: str) -> Experiment | 
 
 
 def _search_of(experiment: Experiment) -> tuple[dict[str, str], list[Json]]:
-    """Return the objectives and the parameters of an experiment that is there: the trials have to fit it."""
+    """Return the objectives and the parameters of an existing experiment, which the trials have to fit."""
     objective, spec = experiment.spec.objective, experiment.encode()["spec"]
     terms = () if objective is None else objective.terms
     return {term.name: str(term.type) for term in terms}, list(spec["parameters"])
@@ -166,7 +168,7 @@ def _batches(trials: Sequence[EndedTrial]) -> Iterator[list[EndedTrial]]:
 
 
 def _settled(service: TuningService, namespace: str, name: str) -> Experiment:
-    """Return the experiment once the controllers have taken all of its trials."""
+    """Return the experiment once the controllers have processed all of its trials."""
     from katib.service.tuning.reading import completed_count
 
     def is_settled(found: Experiment) -> bool:
@@ -184,7 +186,7 @@ def _once(
     holds: Callable[[Experiment], bool],
     seconds: float = _PATIENCE_SECONDS,
 ) -> Experiment:
-    """Return the experiment once the controllers have come to where something holds, or after a while as it is."""
+    """Return the experiment once the condition holds, or as it is after the timeout."""
     from katib.model.types import Experiment
 
     deadline = time.monotonic() + seconds

@@ -48,11 +48,11 @@ _COMMENTS = {
     ),
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
-@click.option("--command", "line", metavar="LINE", help="What trains once, such as 'python train.py'.")
+@click.option("--command", "line", metavar="LINE", help="Command of one training run, such as 'python train.py'.")
 @click.option("-p", "--param", "parameters", multiple=True, metavar="NAME=VALUES", help="As for katib tune.")
 @click.option("--maximize", metavar="METRIC", help="The metric to maximize.")
 @click.option("--minimize", metavar="METRIC", help="The metric to minimize.")
-@click.option("--trials", type=click.IntRange(min=1), metavar="N", help="How many trials to run.  [default: 20]")
+@click.option("--trials", type=click.IntRange(min=1), metavar="N", help="Number of trials to run.  [default: 20]")
 @click.option(
     "--file",
     default=Path(_FILE),
@@ -61,8 +61,8 @@ _COMMENTS = {
     metavar="FILE",
     help="The file to write.",
 )
-@click.option("-y", "--yes", is_flag=True, help="Ask nothing: take the flags, and what is found in the script.")
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing: use the options and the values found in the script.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 def init(
     words: tuple[str, ...],
     line: str | None,
@@ -76,9 +76,10 @@ def init(
 ) -> int:
     """Write an experiment file from five answers: command, parameters, metric, direction and budget.
 
-    The command may be a job's file, job.yaml. Parameters are found in the script, which declares them by argparse or
-    click, in what its --help prints, in a configuration file that the command names, or in the options of the job. For
-    the metric the command runs once, with the first value of each. Without a terminal, or with --yes, nothing is asked.
+    The command may be a job file, job.yaml. Parameters are found in the script, if it declares them by argparse or
+    click, in its --help output, in a configuration file that the command names, or in the options of the job. To find
+    the metric, the command runs once, with the first value of each. Without a terminal, or with --yes, nothing is
+    asked.
     """
     if words:
         options.refuse_as_command(words[0])
@@ -119,7 +120,7 @@ def init(
 
 
 class _Questions:
-    """Asks at the terminal, or takes what was found."""
+    """Asks at the terminal, or takes the values found."""
 
     def __init__(self, *, may_ask: bool) -> None:
         self._may_ask = may_ask
@@ -128,8 +129,8 @@ class _Questions:
         """Return the answer to a question.
 
         Args:
-            question: What to ask.
-            found: What is taken where nothing else is said; empty: nothing was found.
+            question: The text of the question.
+            found: The default; empty if nothing was found.
             option: The option that answers it.
             check: Raises for a wrong answer.
 
@@ -148,7 +149,7 @@ class _Questions:
 
 
 def _metric_of(words: Sequence[str], space: Sequence[Json]) -> str:
-    """Return the likeliest objective of what a command prints; empty if it prints no metric."""
+    """Return the likeliest objective in a command's output; empty if it prints no metric."""
     click.echo(f"running it once to see what it prints: {shlex.join(words)}", err=True)
     output, failure = _output(words)
     found = metrics_of_output(output, [str(parameter["name"]) for parameter in space])
@@ -160,8 +161,8 @@ def _metric_of(words: Sequence[str], space: Sequence[Json]) -> str:
 
 
 def _output(command: Sequence[str]) -> tuple[str, str]:
-    """Return the output of a command, of both streams as trials have it, and the cause of its failure, if any."""
-    wide = {**os.environ, "COLUMNS": "500", "NO_COLOR": "1", "TERMINAL_WIDTH": "500"}  # help is not wrapped
+    """Return the combined output of a command, as trials have it, and the cause of its failure, if any."""
+    wide = {**os.environ, "COLUMNS": "500", "NO_COLOR": "1", "TERMINAL_WIDTH": "500"}  # keeps help from wrapping
     try:
         done = subprocess.run(  # noqa: S603 - the user's own command
             command,
@@ -207,7 +208,7 @@ def convert(source: str) -> None:
     Of an Experiment of kubeflow.org/v1alpha3, the Go template becomes a trialSpec with placeholders.
 
     Of a sweep, its parameters, method, metric, run_cap, early_terminate and command are kept. The program has to print
-    its metric, or to report it: trials know nothing of wandb.log.
+    its metric, or to report it: trials do not support wandb.log.
     """
     from katib.model.yaml_text import dump_yaml
     from katib.service.drafting import experiment_of_sweep, experiments_of_v1alpha3

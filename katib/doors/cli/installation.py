@@ -1,4 +1,4 @@
-"""`katib db-manager-key` and `katib release-finalizers`: chores of an installation on Kubernetes."""
+"""`katib db-manager-key` and `katib release-finalizers`: administration of an installation on Kubernetes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ from katib.doors.cli.signals import stop_on_signal
     required=True,
     help="File to write, for `katib db-manager --key-file`.",
 )
-@click.option("--secret", metavar="NAME", default="katib-db-manager-key", show_default=True, help="Where the key is.")
+@click.option(
+    "--secret", metavar="NAME", default="katib-db-manager-key", show_default=True, help="Secret with the key."
+)
 def db_manager_key(target: Path, secret: str) -> int:
-    """Write the key of this installation into a file, making a random one when there is none yet.
+    """Write the key of this installation to a file, generating a random one if there is none yet.
 
-    It runs in a pod of the cluster, before the DB manager, and uses the pod's service account. While the API server
-    does not answer it waits.
+    It runs in a pod of the cluster, before the DB manager, and uses the pod's service account. It waits until the API
+    server answers.
     """
     from katib.engine.runtime.objects import Key
     from katib.places.cluster import PodSecrets, await_answer, core_namespace, ensure_keys, log_json, write_keys
@@ -53,16 +55,16 @@ def db_manager_key(target: Path, secret: str) -> int:
 @click.option(
     "--kubeconfig",
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
-    help="How to reach the API server.  [default: $KUBECONFIG, else ~/.kube/config]",
+    help="Kubeconfig of the cluster.  [default: $KUBECONFIG, else ~/.kube/config]",
 )
-@click.option("--force", is_flag=True, help="Also while a controller is at work.")
+@click.option("--force", is_flag=True, help="Also while a controller is running.")
 def release_finalizers(context: str | None, kubeconfig: Path | None, *, force: bool) -> int:
     """Release the deleted experiments and trials of a Kubernetes cluster whose controller was removed.
 
-    Until its controller has cleaned up, a deleted experiment or trial is held by a finalizer. When the controller was
-    removed first, they stay in deletion forever, and so do the definitions of their kinds. This takes the finalizers of
-    Katib off everything that is being deleted, in all namespaces. Jobs and pods go with their trials; metrics stay in
-    the database.
+    Until its controller has cleaned up, a deleted experiment or trial is held by a finalizer. If the controller was
+    removed first, they are stuck in deletion, and so are the definitions of their kinds. This removes the finalizers of
+    Katib from everything that is being deleted, in all namespaces. Jobs and pods are deleted with their trials; metrics
+    stay in the database.
     """
     from katib.places.cluster import open_cluster_store, release, require_no_controller
 

@@ -1,4 +1,4 @@
-"""The kinds that commands are asked for, in all words that kubectl takes for them."""
+"""Kinds of objects in command arguments, in all forms that kubectl accepts."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ LISTED = "experiments, trials, suggestions or pods"
 
 
 class Asked(NamedTuple):
-    """Objects that a command names: a kind, and names; without names, all of that kind."""
+    """Objects named by a command: a kind, and names; without names, all of that kind."""
 
     kind: str
     names: tuple[str, ...]
 
 
 def kind_of(word: str) -> str | None:
-    """Return the kind that a word stands for, such as `exp` or `experiments.kubeflow.org`; None where it is none."""
+    """Return the kind of a word such as `exp` or `experiments.kubeflow.org`; None if it is not a kind."""
     plain, group, version = word.lower().partition(_GROUP)
     return _KINDS.get(plain.removesuffix(".v1beta1") if group and not version else word.lower())
 
@@ -35,7 +35,7 @@ def split_name(text: str) -> tuple[str, str] | None:
     """Return kind and name of `exp/demo`, or of `a/demo`, which may be the title of a study; None without a slash.
 
     Raises:
-        click.UsageError: There is no name.
+        click.UsageError: The name is missing.
     """
     word, slash, name = text.partition("/")
     if not slash:
@@ -47,12 +47,12 @@ def split_name(text: str) -> tuple[str, str] | None:
 
 
 def asked_for(words: Sequence[str]) -> list[Asked]:
-    """Return what the words behind `get` name: a kind, kinds with commas, a kind and names, or KIND/NAME each time.
+    """Return the objects named after `get`: a kind, kinds with commas, a kind and names, or KIND/NAME each time.
 
     A single name is that of an experiment, and no word at all means experiments.
 
     Raises:
-        click.UsageError: They are none of these.
+        click.UsageError: The words have another form.
     """
     if not words:
         return [Asked("Experiment", ())]
@@ -73,11 +73,11 @@ def asked_for(words: Sequence[str]) -> list[Asked]:
 
 
 def names_of(words: Sequence[str], *kinds: str) -> list[str]:
-    """Return the names that words give in any form of kubectl: `demo`, `experiment demo`, `exp/demo experiments/other`.
+    """Return the names given in any form of kubectl: `demo`, `experiment demo`, `exp/demo experiments/other`.
 
     Args:
-        words: As they were typed.
-        kinds: Which the command takes.
+        words: The arguments.
+        kinds: The kinds that the command accepts.
 
     Raises:
         click.UsageError: One is of another kind.

@@ -1,4 +1,4 @@
-"""`katib mcp`: the service as tools of an assistant, by the Model Context Protocol."""
+"""`katib mcp`: the service as tools of an assistant, over the Model Context Protocol."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HOST = "127.0.0.1"
     "port",
     type=click.IntRange(0, 65535),
     metavar="PORT",
-    help="Answer over HTTP on this port of this machine, with the token of the data directory, not on standard input.",
+    help="Serve HTTP on this port of this machine instead of standard input, with the token of the data directory.",
 )
 @options.connection
 def mcp(write: bool, port: int | None, target: options.Target) -> None:
@@ -41,7 +41,7 @@ def mcp(write: bool, port: int | None, target: options.Target) -> None:
     they also start a search, run a command with its parameters, evaluate trials by ask and tell, and stop. An
     experiment runs commands, so this lets the assistant run any.
 
-    With --write and without a server, experiments run in this process, and go on when it is started again.
+    With --write and without a server, experiments run in this process, and continue when it is started again.
     """
     from katib.doors.cli.connection import connect
 
@@ -70,7 +70,7 @@ def _explained() -> Iterator[None]:
 
 
 def _serve(server: MCPServer, port: int, target: options.Target) -> None:
-    """Answer over HTTP on this machine until stopped; every request brings the token."""
+    """Serve HTTP on this machine until stopped; every request carries the token."""
     import uvicorn
 
     from katib.doors.rest.guard import LOOPBACK_HOSTS, Guard

@@ -1,7 +1,7 @@
-"""The tools of `katib mcp`: calls of the tuning service, with answers of few words.
+"""The tools of `katib mcp`: calls of the tuning service with concise answers.
 
-An assistant pays for every word that it reads: tables have no alignment, curves few points, and `tell` gives the next
-trial with its answer.
+An assistant pays for every word that it reads: tables are not aligned, curves have few points, and `tell` returns the
+next trial with its answer.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ _SOURCE = "katib mcp"
 
 
 def server_of(service: TuningService, namespace: str, *, writes: bool) -> MCPServer:
-    """Return the server of the tools that read, or of all.
+    """Return the server of the reading tools, or of all.
 
     Args:
         service: Answers the requests.
-        namespace: Whose experiments are meant.
-        writes: Whether there are tools that change something.
+        namespace: Namespace of the experiments.
+        writes: Whether to include tools that change something.
     """
     server = MCPServer("katib", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING")
     tools = Tools(service, namespace)
@@ -97,7 +97,7 @@ def server_of(service: TuningService, namespace: str, *, writes: bool) -> MCPSer
 
 
 def _explained(function: F) -> F:
-    """Return a tool whose refusals are one line, with a remedy."""
+    """Return a tool whose errors are one line, with a remedy."""
 
     @functools.wraps(function)
     def tool(*args: Any, **kwargs: Any) -> Any:
@@ -113,13 +113,14 @@ def _explained(function: F) -> F:
 def verb_tool(
     verb: type[Verb[A]], words: Callable[[A], Iterable[str]], service: TuningService, namespace: str
 ) -> Callable[..., Iterable[str]]:
-    """Return a tool that is a verb as it is declared.
+    """Return a tool for a verb.
 
     Args:
-        verb: Its fields without the namespace are the arguments, the first paragraph of its docstring describes it.
+        verb: Its fields without the namespace are the arguments; the first paragraph of its docstring is the
+            description.
         words: Returns the lines of an answer.
         service: Answers the requests.
-        namespace: Of all requests.
+        namespace: Namespace of all requests.
     """
     fields = [field for field in structs.fields(verb) if field.name != "namespace"]
     fixed = {"namespace": namespace} if len(fields) < len(verb.__struct_fields__) else {}
@@ -139,11 +140,11 @@ def verb_tool(
 
 
 class Tools:
-    """Tools of an assistant. The docstrings are for it.
+    """Tools of an assistant. It reads the docstrings.
 
     Args:
         service: Answers the requests.
-        namespace: Whose experiments are meant.
+        namespace: Namespace of the experiments.
     """
 
     def __init__(self, service: TuningService, namespace: str) -> None:
@@ -165,7 +166,7 @@ class Tools:
 
     @property
     def writing(self) -> tuple[Callable[..., Any], ...]:
-        """The others."""
+        """The tools that change something."""
         return (self.start, self.submit, self.ask, self.report, self.tell, self.stop)
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -195,7 +196,7 @@ class Tools:
             experiment: Its name.
             order: objective, age, duration or name.
             state: Only those in this state, such as Running, Succeeded, EarlyStopped or Failed.
-            limit: At most so many, up to 50.
+            limit: Maximum number, up to 50.
         """
         states = (state,) if state else ()
         limit = max(1, min(limit, _MOST_ROWS))
@@ -212,7 +213,7 @@ class Tools:
         curve = self._service.curve(self._namespace, name, points=_MOST_POINTS)
         if len(curve) > 1:
             yield " ".join(f"{'' if point.step is None else point.step}:{short(point.value)}" for point in curve)
-        with suppress(NotFoundError):  # what callers evaluate has no output
+        with suppress(NotFoundError):  # trials of callers have no output
             chunks = self._service.logs(self._namespace, name, tail_lines=max(0, min(lines, _MOST_LINES)))
             yield from b"".join(chunks).decode(errors="replace").splitlines()
 
@@ -241,7 +242,7 @@ class Tools:
         return Image(data=figure_bytes(picture.figure, "png"), format="png")
 
     def watch(self, experiment: str, seconds: float = _WAIT_SECONDS) -> Iterator[str]:
-        """Wait until an experiment has ended, for at most so many seconds (up to 50), and return its progress."""
+        """Wait until an experiment has ended, for at most this many seconds (up to 50), and return its progress."""
         deadline = time.monotonic() + min(seconds, 50.0)
         while not is_completed(found := self._get(experiment)) and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
@@ -270,9 +271,9 @@ class Tools:
             metric: Name of the objective; a command prints it as lines like loss=0.25.
             direction: minimize or maximize.
             command: Run for each trial, with {lr} in place of the value of lr.
-            name: Of the experiment; empty: one is made.
-            trials: How many.
-            parallel: How many at once.
+            name: Name of the experiment; generated if empty.
+            trials: Number of trials.
+            parallel: Number of trials at once.
             algorithm: One of the tool algorithms.
             early_stopping: Stops hopeless trials, such as median or asha.
             goal: The value of the metric that ends the search.
@@ -288,7 +289,7 @@ class Tools:
             experiment["metadata"]["annotations"] = {WORKSPACE_ANNOTATION: str(Path.cwd())}
         else:
             del experiment["spec"]["trialTemplate"]
-            experiment["spec"]["objective"] |= latest  # what was told counts, whatever was reported before
+            experiment["spec"]["objective"] |= latest  # the told value counts, whatever was reported before
         return self._submitted(json.dumps(experiment))
 
     def submit(self, yaml: str) -> str:
@@ -300,7 +301,7 @@ class Tools:
         return self._asked(self._get(experiment))
 
     def report(self, trial: str, values: dict[str, float], step: int | None = None) -> str:
-        """Report readings of a trial that you evaluate, such as once per epoch; the answer says whether to stop."""
+        """Report readings of a trial that you evaluate, such as once per epoch; the answer tells whether to stop."""
         answer = self._service.report(self._namespace, trial, values, step=step, request_id=_new_id())
         return f"stop: {answer.stop}; tell it" if answer.stop else "go on"
 
@@ -311,7 +312,7 @@ class Tools:
 
         Args:
             trial: Its name.
-            values: The metric by name; left out: the reported value.
+            values: The metric by name; omitted: the reported value.
             failed: Why it has no value.
             ask_next: Whether to return the next trial.
         """
@@ -325,7 +326,7 @@ class Tools:
             yield self._asked(experiment)
 
     def stop(self, experiment: str) -> str:
-        """Start no further trials of an experiment; those that run go on."""
+        """Start no further trials of an experiment; running ones continue."""
         return _progress(self._service.edit(self._namespace, experiment, stopped=True))
 
     # --- parts of answers ---------------------------------------------------------------------------------------------
@@ -372,7 +373,7 @@ _VERBS: Mapping[type[Verb[Any]], Callable[[Any], Iterable[str]]] = {
     ListAlgorithms: _algorithm_lines,
     Pause: _paused_lines,
 }
-"""Verbs that are tools as they are declared, with the lines of their answers."""
+"""Verbs that become tools unchanged, with the lines of their answers."""
 
 
 def _typed(types: Mapping[str, str], texts: Mapping[str, str]) -> Json:

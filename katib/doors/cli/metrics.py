@@ -27,7 +27,13 @@ if TYPE_CHECKING:
 )
 @click.argument("trial", type=options.TRIAL_NAME)
 @click.option("-m", "--metric", default="", metavar="NAME", help="Only this metric.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="The newest so many.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100_000),
+    default=1000,
+    show_default=True,
+    help="Maximum number of readings, the newest ones.",
+)
 @click.option("--by-step", is_flag=True, help="A line for each step of the training, with the metrics side by side.")
 @options.output("json", "yaml", "csv")
 @options.connection
@@ -39,7 +45,7 @@ def metrics(
     form: str | None,
     target: options.Target,
 ) -> None:
-    """Show the readings of a trial's metrics in order of steps, where they are known, then of time."""
+    """Show the readings of a trial's metrics in order of steps, if known, then of time."""
     from katib.doors.cli.connection import connect
 
     with connect(target, read_only=True) as (service, namespace):
@@ -56,13 +62,13 @@ def metrics(
 
 
 def _earlier_tries(service: TuningService, namespace: str, trial: str) -> list[str]:
-    """Return the names of the logs of tries that failed before the one that counts."""
+    """Return the log names of failed earlier tries."""
     names = (log_of_try(trial, number) for number in count(1))
     return list(takewhile(lambda name: service.metrics(namespace, name, limit=1), names))
 
 
 def _show_readings(readings: Sequence[MetricLog], form: str | None) -> None:
-    """Print a line for each reading, with a column of steps where there are any."""
+    """Print a line for each reading, with a column of steps if there are any."""
     names = ["time", "metric", "value"]
     if any(reading.step is not None for reading in readings):
         names.insert(1, "step")
@@ -99,7 +105,7 @@ def _print_table(
 
 
 def _fields(reading: MetricLog) -> Mapping[str, str | int]:
-    """Return what is shown of a reading; the time is empty when it carried none."""
+    """Return the printed fields of a reading; the time is empty if it has none."""
     time = "" if reading.time == ZERO_TIME else reading.time.isoformat().replace("+00:00", "Z")
     step = {} if reading.step is None else {"step": reading.step}
     return {"time": time, **step, "metric": reading.name, "value": reading.value}

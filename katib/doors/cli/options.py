@@ -38,12 +38,12 @@ _MANY_CARDS = 1024
 
 
 def default_data_dir() -> Path:
-    """Return the data directory used when none is given: $KATIB_HOME, else `.katib` right here."""
+    """Return the default data directory: $KATIB_HOME, else `.katib` in the current directory."""
     return Path(os.environ.get("KATIB_HOME") or ".katib")
 
 
 def is_place_set() -> bool:
-    """Return whether the environment names a place that commands ask in place of a data directory."""
+    """Return whether the environment names a service to use instead of a data directory."""
     return bool(os.environ.get("KATIB_CONTEXT") or os.environ.get("KATIB_SERVER"))
 
 
@@ -55,7 +55,7 @@ def has_data(directory: Path) -> bool:
 
 
 def examples(*lines: str) -> str:
-    """Return the end of a command's help: examples, one a line; the mark keeps click from filling a paragraph."""
+    """Return a help epilog with examples, one a line; the mark keeps click from rewrapping it."""
     return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))
 
 
@@ -64,7 +64,7 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 
 
 class HomePath(click.Path):
-    """A path that may begin with `~`, which shells leave as it is in `--data-dir=~/runs`."""
+    """A path that may begin with `~`, which shells do not expand in `--data-dir=~/runs`."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path."""
@@ -75,7 +75,7 @@ class HomePath(click.Path):
 data_dir = click.option(
     "--data-dir",
     type=HomePath(file_okay=False, path_type=Path),
-    help="Where objects, metrics and logs are kept.  [default: $KATIB_HOME, else .katib]",
+    help="Directory of objects, metrics and logs.  [default: $KATIB_HOME, else .katib]",
 )
 config = click.option(
     "--config",
@@ -86,7 +86,7 @@ containers = click.option(
     "--containers",
     envvar="KATIB_CONTAINERS",
     type=click.Choice(("auto", "never", "podman", "docker", "pyxis", "apptainer")),
-    help="What runs the images of trials, the last two in Slurm; with never they are processes.  "
+    help="Container runtime for the images of trials, the last two in Slurm; with never they are processes.  "
     "[env: KATIB_CONTAINERS; default: never]",
 )
 
@@ -107,7 +107,7 @@ claims = click.option(
     multiple=True,
     metavar="NAME=FOLDER",
     callback=_folders,
-    help="The folder of this machine that stands for a persistentVolumeClaim of the file; can be repeated.",
+    help="Directory of this machine for a persistentVolumeClaim of the file; can be repeated.",
 )
 _PLACE = (
     click.option(
@@ -132,7 +132,7 @@ _PLACE = (
     click.option(
         "--gpus",
         metavar="LIST",
-        help="Which GPUs of this machine trials may lease, such as 0,2-3.  [default: $CUDA_VISIBLE_DEVICES, else all]",
+        help="GPUs of this machine that trials may lease, such as 0,2-3.  [default: $CUDA_VISIBLE_DEVICES, else all]",
     ),
 )
 namespace = click.option(
@@ -143,11 +143,11 @@ namespace = click.option(
     help=f"Namespace of the experiment.  [default: that of the context, else {DEFAULT_NAMESPACE}]",
 )
 token = click.option("--token", envvar="KATIB_TOKEN", metavar="TEXT", help="The server's token.  [env: KATIB_TOKEN]")
-verbose = click.option("-v", "--verbose", count=True, help="Say more; twice for everything.")
+verbose = click.option("-v", "--verbose", count=True, help="Log more; twice for everything.")
 detach = click.option(
     "--detach",
     is_flag=True,
-    help="Hand it to a server in the background, which is started where none runs, and return.",
+    help="Hand it to a server in the background, starting one if needed, and return.",
 )
 
 
@@ -167,12 +167,12 @@ def features(function: F) -> F:
 
 
 def checkpoint(function: F) -> F:
-    """Add the option for folders of checkpoints; the command gets it among the annotations of the experiment."""
+    """Add the option for checkpoint directories; the command gets it among the experiment's annotations."""
 
     @click.option(
         "--checkpoint",
         is_flag=True,
-        help="Give each trial a folder, KATIB_CHECKPOINT_DIR, from which it goes on after Ctrl-C or a crash.",
+        help="Give each trial a directory, KATIB_CHECKPOINT_DIR, from which it continues after Ctrl-C or a crash.",
     )
     @functools.wraps(function)
     def command(*args: Any, checkpoint: bool, annotations: dict[str, str], **kwargs: Any) -> Any:
@@ -213,25 +213,25 @@ log_to = click.option(
 
 
 def log_places() -> tuple[tuple[str, str], ...]:
-    """Return what `--log-to` of this command names: `mlflow` or `tensorboard`, and the place, empty where none is."""
+    """Return the values of this command's `--log-to`: `mlflow` or `tensorboard`, and the place, empty if omitted."""
     context = click.get_current_context(silent=True)
     pairs = [place.partition(":")[::2] for place in (context.meta.get(_LOG_TO, ()) if context else ())]
     return tuple((form, f"http:{place}" if place.startswith("//") else place) for form, place in pairs)
 
 
 def output(*forms: str) -> Callable[[F], F]:
-    """Return the option `-o` with these forms."""
-    return click.option("-o", "--output", "form", type=click.Choice(forms), help="Print it in this form.")
+    """Return the option `-o` with these formats."""
+    return click.option("-o", "--output", "form", type=click.Choice(forms), help="Output format.")
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Which Kubernetes cluster a command asks; false when none was named.
+    """The Kubernetes cluster to use; false if none was named.
 
     Attributes:
-        context: Of the kubeconfig; None: the current one.
+        context: Context of the kubeconfig; None: the current one.
         kubeconfig: The file; None: the usual places.
-        db_manager: Address of the DB manager; empty: found by itself.
+        db_manager: Address of the DB manager; empty: discovered.
     """
 
     context: str | None
@@ -248,12 +248,12 @@ class Cluster:
 
 
 _OF_OBJECTS = re.compile(r"(?<=`)katib (?:best|budget|get|logs|metrics|pause|resume|serve|stop|trials|why)\b[^`]*")
-"""Commands in sentences that need to know where an object is."""
+"""Commands in sentences that need the options of a service."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Which service a command asks, and about which namespace."""
+    """The service and the namespace to use."""
 
     server: str | None
     token: str | None
@@ -269,7 +269,7 @@ class Target:
 
     @property
     def place(self) -> str:
-        """The options that choose it again, each after a blank; without the namespace and what the environment says."""
+        """The options that choose it again, each after a blank; without the namespace and the environment's."""
         if self.cluster:
             return str(self.cluster)
         if self.server is not None and self.server == os.environ.get("KATIB_SERVER"):
@@ -280,11 +280,11 @@ class Target:
 
     @property
     def choice(self) -> str:
-        """The options that choose it again, with the namespace where one was named."""
+        """The options that choose it again, with the namespace if one was named."""
         return (f" -n {shlex.quote(self.namespace)}" if self.namespace is not None else "") + self.place
 
     def complete(self, text: str) -> str:
-        """Return a text whose commands about objects choose this service again; those of a run say themselves."""
+        """Return a text whose commands about objects choose this service again; a run's messages are complete."""
         return _OF_OBJECTS.sub(lambda found: f"{found[0]}{self.place}", text)
 
 
@@ -292,20 +292,20 @@ _CLUSTER = (
     click.option(
         "--context",
         metavar="NAME",
-        help="Ask the Kubernetes cluster of this context, with your own rights.  "
+        help="Use the Kubernetes cluster of this context, with your own rights.  "
         "[env: KATIB_CONTEXT, not for run, tune, validate and serve]",
     ),
     click.option(
         "--kubeconfig",
         type=click.Path(dir_okay=False, exists=True, path_type=Path),
-        help="Ask the cluster of this file.  [default: $KUBECONFIG, else ~/.kube/config]",
+        help="Use the cluster of this kubeconfig.  [default: $KUBECONFIG, else ~/.kube/config]",
     ),
     click.option(
         "--db-manager",
         envvar="KATIB_DB_MANAGER_ADDRESS",
         metavar="HOST:PORT",
         default="",
-        help="Where the cluster's metrics are read.  [default: found through the API server]",
+        help="Address of the cluster's DB manager.  [default: found through the API server]",
     ),
 )
 _SERVICE = (
@@ -313,7 +313,7 @@ _SERVICE = (
         "--server",
         envvar="KATIB_SERVER",
         metavar="URL",
-        help=f"The server to ask.  [env: KATIB_SERVER; default: {DEFAULT_SERVER}]",
+        help=f"The server to use.  [env: KATIB_SERVER; default: {DEFAULT_SERVER}]",
     ),
     token,
     data_dir,
@@ -333,7 +333,7 @@ def cluster(function: F) -> F:
 
 
 def place(function: F) -> F:
-    """Add the options that say where trials run; the command gets the options of Slurm as `slurm`, None for here."""
+    """Add the options for the place of trials; the command gets the options of Slurm as `slurm`, None for here."""
 
     @functools.wraps(function)
     def command(
@@ -344,19 +344,19 @@ def place(function: F) -> F:
         if on != "slurm":
             refuse_beside("trials of this machine", "address")
         elif address:
-            os.environ[NODE_ADDRESS] = address  # where an engine listens
+            os.environ[NODE_ADDRESS] = address  # listen address of an engine
         if gpus is not None and on == "slurm":
             words = "--gpus is for this machine; with --on slurm, request nvidia.com/gpu in the template"
             raise click.UsageError(words, click.get_current_context())
         if gpus is not None:
-            os.environ[_VISIBLE_CARDS] = ",".join(_cards(gpus))  # what an engine lends
+            os.environ[_VISIBLE_CARDS] = ",".join(_cards(gpus))  # cards that an engine leases
         return function(*args, slurm=slurm_options if on == "slurm" else None, **kwargs)
 
     return with_options(_PLACE, command)  # type: ignore[return-value]  # click calls it by its parameters
 
 
 def _cards(text: str) -> list[str]:
-    """Return the cards of a list with ranges; none for an empty one."""
+    """Return the cards in a list with ranges; none if it is empty."""
     found: list[str] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         first, _, last = part.partition("-")
@@ -373,7 +373,7 @@ def _cards(text: str) -> list[str]:
 
 
 def connection(function: F) -> F:
-    """Add the options that say which service to ask; the command gets them as `target`."""
+    """Add the options that choose a service; the command gets them as `target`."""
 
     @functools.wraps(function)
     def command(
@@ -397,12 +397,12 @@ def connection(function: F) -> F:
 
 
 def server_meant(server: str | None) -> str | None:
-    """Return the server of --server; that of the environment only where no data directory was typed."""
+    """Return the server of --server; that of the environment only if no data directory was typed."""
     return None if _is_typed("data_dir") and not _is_typed("server") else server
 
 
 def refuse_beside(chosen: str, *names: str) -> None:
-    """Refuse options on the command line that have no meaning beside what was chosen.
+    """Refuse options that have no meaning beside the chosen one.
 
     Raises:
         click.UsageError: One of them was given.
@@ -413,7 +413,7 @@ def refuse_beside(chosen: str, *names: str) -> None:
 
 
 def _is_typed(name: str) -> bool:
-    """Return whether an option stands on the command line."""
+    """Return whether an option is on the command line."""
     return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
@@ -427,14 +427,14 @@ def objectives(maximize: Sequence[str], minimize: Sequence[str]) -> dict[str, st
 
 
 def with_options(added: tuple[Callable[[Any], Any], ...], function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function with options in front of those that it has."""
+    """Return a function with options added before its own."""
     for option in reversed(added):
         function = option(function)
     return function
 
 
 class Duration(click.ParamType[float]):
-    """Seconds, written as Katib's flags are: 60s, 1m30s; a bare number is seconds."""
+    """Seconds in the format of Katib's flags: 60s, 1m30s; a bare number is seconds."""
 
     name = "duration"
 
@@ -447,7 +447,7 @@ class Duration(click.ParamType[float]):
 
 
 class PlainName(click.ParamType[str]):
-    """A name as it is, or behind its kind as kubectl writes it: `trial/NAME`, `experiment.kubeflow.org/NAME`."""
+    """A plain name, or one with its kind as kubectl writes it: `trial/NAME`, `experiment.kubeflow.org/NAME`."""
 
     name = "name"
 
@@ -455,7 +455,7 @@ class PlainName(click.ParamType[str]):
         self._kinds = kinds
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002 - the signature is click's
-        """Take off the kind."""
+        """Remove the kind."""
         return names_of([value], *self._kinds)[0]
 
 
@@ -472,16 +472,16 @@ newest_or_named = click.argument("name", type=EXPERIMENT_NAME, required=False)
 TRIAL_NAME = PlainName("Trial")
 TRIAL_OR_POD_NAME = PlainName("Trial", "Pod")
 any_or_newest = click.argument("name", nargs=-1, callback=_one_name, metavar="[NAME]")
-"""The name of an experiment or a trial, behind its kind where the user gives it; None: of the newest experiment."""
+"""The name of an experiment or a trial, optionally with its kind; None: the newest experiment."""
 REPLICA_NAME = PlainName("Pod")
 
 
 _ONCE = {"--restart": 0, "--retry-failed": 0, "--more": 1, "--detach": 0}
-"""Options that are not repeated with a command, and how many words follow each."""
+"""Options to omit when a command is repeated, and the number of values of each."""
 
 
 def typed_line() -> str:
-    """Return the command of this moment as it was typed, to be typed again: without what is done once."""
+    """Return the current command as typed, to be repeated: without one-time options."""
     typed: list[str] = list(click.get_current_context().find_root().obj or ())
     end = typed.index("--") if "--" in typed else len(typed)
     kept, left_out = [], 0
@@ -496,10 +496,10 @@ def typed_line() -> str:
 
 
 def files_of(_context: click.Context, _parameter: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
-    """Return paths of files, those of its files in place of a folder.
+    """Return paths of files; a directory is replaced by its files.
 
     Raises:
-        InvalidError: A folder has no file of objects.
+        InvalidError: A directory has no file of objects.
     """
     found: list[str] = []
     for path in paths:
@@ -515,7 +515,7 @@ def files_of(_context: click.Context, _parameter: click.Parameter, paths: tuple[
 
 
 def read_file(path: str) -> tuple[str, str]:
-    """Return the text of a file, `-` being the standard input, and what to call it in errors.
+    """Return the text of a file, `-` being the standard input, and its name in errors.
 
     Raises:
         InvalidError: It cannot be read as UTF-8 text.
@@ -543,7 +543,7 @@ def read_file(path: str) -> tuple[str, str]:
 
 
 def write_file(path: Path, text: str, option: str) -> None:
-    """Write an experiment file; `option` names another one.
+    """Write an experiment file; `option` is the one to choose another path.
 
     Raises:
         InvalidError: It cannot be written.
@@ -558,7 +558,7 @@ def write_file(path: Path, text: str, option: str) -> None:
 
 
 def _remedy(path: Path) -> str:
-    """Return what to type instead of a path that cannot be read."""
+    """Return the command to type instead of an unreadable path."""
     directory = path if path.is_dir() else path.parent
     if path.exists() and not path.is_dir():
         return "check the path"
@@ -572,10 +572,10 @@ _PLAIN_RECORD = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime
 
 
 class _KeyValueFormatter(logging.Formatter):
-    """Writes what a record carries beside its message as `key=value` behind it.
+    """Appends the extra fields of a record as `key=value`.
 
     Args:
-        text: How a record begins.
+        text: Format of the start of a record.
         says_sentences: Whether a record that carries a sentence is written as that alone.
     """
 
@@ -599,7 +599,7 @@ def pairs(
 
     Args:
         texts: The arguments.
-        form: What one looks like, for the error.
+        form: Their format, for the error.
         split: Splits one at its first equals sign, or at its last.
 
     Raises:
@@ -620,7 +620,7 @@ _LONG_DASHES = ("\u2013", "\u2014")
 
 
 def refuse_as_command(word: str) -> None:
-    """Refuse what begins the command of a line, where it looks like an option that this command does not have.
+    """Refuse the first word of a command if it looks like an unknown option.
 
     Raises:
         click.UsageError: It does; the error names the option that was meant.
@@ -646,14 +646,14 @@ _LINE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 class _CurrentStderr(logging.StreamHandler[TextIO]):
-    """Writes to whatever `sys.stderr` is at the moment, so that a live table can put lines above itself."""
+    """Writes to the current `sys.stderr`, so that a live table can put lines above itself."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
 
     @property
     def stream(self) -> TextIO:  # type: ignore[override]  # the base keeps an attribute
-        """The stream of this moment."""
+        """The current stream."""
         return sys.stderr
 
 
@@ -661,9 +661,9 @@ def set_up_logging(verbosity: int, *, quiet: bool = False, says_sentences: bool 
     """Send log records to stderr: warnings, with -v information, with -vv everything, with -q errors only.
 
     Args:
-        verbosity: How often -v was given.
-        quiet: Whether -q was.
-        says_sentences: Whether a user watches, who gets sentences in place of the records that have one.
+        verbosity: Number of -v options.
+        quiet: Whether -q was given.
+        says_sentences: Whether a user watches and gets sentences instead of the records that have one.
     """
     level = logging.ERROR if quiet else (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)]
     handler = _CurrentStderr()

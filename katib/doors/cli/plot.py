@@ -28,9 +28,9 @@ from katib.errors import invalid
     "--output",
     "file",
     type=click.Path(path_type=Path),
-    help="Where to write, by its suffix: .html, .png, .svg, .pdf or .json.  [default: NAME.html]",
+    help="File to write; its suffix chooses the format: .html, .png, .svg, .pdf or .json.  [default: NAME.html]",
 )
-@click.option("--metric", default="", metavar="NAME", help="This metric in place of the objective.")
+@click.option("--metric", default="", metavar="NAME", help="This metric instead of the objective.")
 @click.option("--parameters", default="", metavar="NAME,NAME", help="Parameters to show, in this order.")
 @click.option("--objectives", default="", metavar="NAME,NAME", help="Axes of a Pareto front.")
 @click.option(
@@ -38,7 +38,7 @@ from katib.errors import invalid
     type=click.Choice(("step", "time")),
     default="step",
     show_default=True,
-    help="What curves and comparisons are drawn against.",
+    help="Horizontal axis of curves and comparisons.",
 )
 @options.connection
 def plot(
@@ -54,7 +54,7 @@ def plot(
     """Write figures of an experiment to a file.
 
     Without --figure, an HTML file holds all figures that can be drawn, and any other file the history. Several
-    experiments are compared. Without a name it is the newest experiment.
+    experiments are compared. The default is the newest experiment.
     """
     from katib.doors.cli.connection import connect, experiment_meant
     from katib.figures.data import FigureOptions
@@ -85,10 +85,10 @@ def plot(
 
 
 def _wanted(names: Sequence[str], figures: Sequence[str], form: str) -> Sequence[str]:
-    """Return which figures are drawn.
+    """Return the figures to draw.
 
     Raises:
-        InvalidError: A file of this form holds one figure, or the figure is not one of several experiments.
+        InvalidError: A file of this format holds one figure, or the figure cannot compare experiments.
         NotFoundError: There is no such figure.
     """
     from katib.figures.catalogue import COMPARISON, FIGURES, figure_named

@@ -1,4 +1,4 @@
-"""Printing in kubectl's manner: aligned columns under capital headings, or the objects as JSON or YAML."""
+"""Output in the style of kubectl: aligned columns under upper-case headings, or the objects as JSON or YAML."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOTHING = "-"
 
 
 class Table:
-    """Columns that keep their width from the first print on, so that rows that follow later stay aligned."""
+    """Columns that keep their width after the first print, so that later rows stay aligned."""
 
     def __init__(self, headings: Sequence[str], *, shows_headings: bool = True) -> None:
         self._headings = [tuple(headings)] if shows_headings else []
@@ -45,7 +45,7 @@ def print_data(data: Any, form: str) -> None:
 
 
 def to_text(data: Any, form: str) -> str:
-    """Return plain data as JSON or YAML text, without a line break at the end."""
+    """Return plain data as JSON or YAML text, without a trailing line break."""
     if form == "json":
         return json.dumps(data, indent=2, ensure_ascii=False)
     from katib.model.yaml_text import dump_yaml
@@ -63,7 +63,7 @@ def print_object(obj: Json, form: str) -> None:
 
 
 def print_objects(objects: Iterable[Json], form: str) -> None:
-    """Print a listing as `json`, `yaml` or `name`, each object as soon as it is there."""
+    """Print a listing as `json`, `yaml` or `name`, each object as soon as it is available."""
     if form == "name":
         for obj in objects:
             click.echo(full_name(obj))

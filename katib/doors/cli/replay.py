@@ -48,8 +48,8 @@ def replay(
 ) -> None:
     """Show which trials of a finished experiment an early stopping algorithm would have stopped.
 
-    Every trial is judged by what was known when its readings came. Trials that early stopping ended already count with
-    what they reported until then.
+    Every trial is judged by the readings available when its own arrived. Trials that early stopping ended already count
+    with their readings until then.
     """
     from pydantic import TypeAdapter
 
@@ -114,7 +114,7 @@ class _Replayed:
         return cls(experiment, objective, trials, curves)
 
     def replay(self, chosen: AlgorithmSpec) -> ReplayReport:
-        """Return what an algorithm would have done."""
+        """Return the decisions that an algorithm would have made."""
         from katib.engine.algorithm_services.replay import RecordedTrial, early_stops
 
         recorded = [RecordedTrial(t.name, state_of(t) == "Succeeded", self.curves[t.name]) for t in self.trials]
@@ -133,7 +133,7 @@ class _Replayed:
 
 
 def _print_comparison(table: Sequence[Compared], read: Sequence[_Replayed]) -> None:
-    """Print what each algorithm would have saved and lost, and which one to take."""
+    """Print the savings and losses of each algorithm, and a recommendation."""
     count = len(read)
     rows = sorted(table, key=lambda one: (one.lost > HARMLESS, -one.saved))
     Table(("ALGORITHM", "STOPPED", "SAVED", "LOST", "BEST-KEPT")).print(
@@ -155,10 +155,10 @@ def _print_comparison(table: Sequence[Compared], read: Sequence[_Replayed]) -> N
 
 
 def _chosen(own: AlgorithmSpec | None, algorithm: str | None, given: Sequence[str]) -> AlgorithmSpec:
-    """Return the algorithm with its settings; those of the experiment unless another one is named.
+    """Return the algorithm with its settings; the experiment's own unless another one is named.
 
     Raises:
-        InvalidError: None is named and the experiment has none.
+        InvalidError: No algorithm is named and the experiment has none.
     """
     from katib.model.types import AlgorithmSpec
 

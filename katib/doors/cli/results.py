@@ -1,4 +1,4 @@
-"""`katib best`, `katib trials` and `katib logs`: what a run left behind."""
+"""`katib best`, `katib trials` and `katib logs`: the results of a run."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def best(
 ) -> int:
     """Show the best trial of an experiment so far: its metrics and its parameters.
 
-    With several objectives, these are the trials that no other one beats in all of them.
+    With several objectives, these are the trials of the Pareto set: no other one is better in all objectives.
 
-    Without a name it is the newest experiment.
+    The default is the newest experiment.
     """
     from katib.doors.cli.connection import connect, experiment_meant
 
@@ -77,11 +77,11 @@ def best(
 
 
 _LONGEST = 100
-"""Characters of a value, such as an architecture, that are shown; `-o json` has all of them."""
+"""Maximum printed length of a value, such as an architecture; `-o json` has all of it."""
 
 
 def csv_rows(trials: Sequence[Trial]) -> Iterator[Sequence[str]]:
-    """Yield a heading and a row for each trial: its name, its metrics, its parameters; empty where it has none."""
+    """Yield a heading and a row for each trial: its name, its metrics, its parameters; empty for missing values."""
     metrics = dict.fromkeys(name for trial in trials for name, _ in metric_values(trial))
     parameters = dict.fromkeys(name for trial in trials for name in assignments_of(trial))
     yield ["trial", *metrics, *parameters]
@@ -91,7 +91,7 @@ def csv_rows(trials: Sequence[Trial]) -> Iterator[Sequence[str]]:
 
 
 def pareto_lines(experiment: Experiment) -> Iterator[str]:
-    """Yield the trials that no other one beats in every objective, aligned."""
+    """Yield the trials of the Pareto set, aligned."""
     trials, found = pareto_trials(experiment), experiment.status.pareto_set or ParetoSet()
     reference = ", ".join(f"{point.name}={short(point.value)}" for point in found.reference_point)
     yield f"Pareto set: {pareto_words(experiment)} (measured from {reference})"
@@ -106,9 +106,9 @@ def pareto_lines(experiment: Experiment) -> Iterator[str]:
 
 
 def best_lines(trial: Trial) -> list[str]:
-    """Return a trial with its metrics and parameters, aligned; long values without their middle.
+    """Return a trial with its metrics and parameters, aligned; long values are abbreviated in the middle.
 
-    Of further metrics all readings that stand in its status are shown: none of them alone says what they were.
+    Of further metrics all summary values of the status are shown, since no single one describes them.
     """
     pairs = [(name, shortened(value, _LONGEST)) for name, value in metric_values(trial)]
     assignments = {name: shortened(value, _LONGEST) for name, value in assignments_of(trial).items()}
@@ -152,7 +152,7 @@ def best_lines(trial: Trial) -> list[str]:
     show_default=True,
     help="Oldest, best, longest or first name on top.",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="At most so many.")
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of trials.")
 @options.output("wide", "json", "yaml", "name")
 @options.connection
 def trials(
@@ -163,7 +163,7 @@ def trials(
     form: str | None,
     target: options.Target,
 ) -> None:
-    """List the trials of an experiment. Without a name it is the newest experiment."""
+    """List the trials of an experiment. The default is the newest experiment."""
     from katib.doors.cli.connection import connect, experiment_meant
     from katib.service.tuning.trial_pages import pages_of
 
@@ -190,8 +190,8 @@ def trials(
     ),
 )
 @click.argument("trial", type=options.TRIAL_OR_POD_NAME)
-@click.option("-f", "--follow", is_flag=True, help="Go on until the trial ends.")
-@click.option("--tail", type=click.IntRange(min=0), metavar="LINES", help="Only the last so many lines.")
+@click.option("-f", "--follow", is_flag=True, help="Follow until the trial ends.")
+@click.option("--tail", type=click.IntRange(min=0), metavar="LINES", help="Number of last lines.")
 @click.option(
     "-r",
     "--replica",
@@ -209,7 +209,7 @@ def logs(
     container: str,
     target: options.Target,
 ) -> None:
-    """Print what a trial, or a pod that is there now, wrote, byte for byte."""
+    """Print the output of a trial, or of a current pod, byte for byte."""
     from katib.doors.cli.connection import connect
     from katib.doors.cli.selecting import pod_named
 

@@ -1,4 +1,4 @@
-"""The objects that `katib get` shows: read from a service of any home, and selected."""
+"""Selection of the objects that `katib get` shows, from a service of any home."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TYPES: dict[str, type[Experiment | Trial | Suggestion]] = {
 
 
 class Found(NamedTuple):
-    """An object as it is stored, and read; a pod is not read."""
+    """A stored object and its decoded form; pods are not decoded."""
 
     document: Object
     read: Experiment | Trial | Suggestion | None = None
@@ -36,7 +36,7 @@ def selector_for(kind: str, labels: str) -> Selector | None:
     """Return the selector of a text for objects of a kind; None if it is empty.
 
     Raises:
-        InvalidError: It cannot be understood.
+        InvalidError: It cannot be parsed.
     """
     if not labels:
         return None
@@ -44,7 +44,7 @@ def selector_for(kind: str, labels: str) -> Selector | None:
     from katib.doors.kube_api.statuses import StatusError
 
     try:
-        return selector_of(kind, labels.removeprefix("="), "")  # `-l=a=b`, as kubectl takes it
+        return selector_of(kind, labels.removeprefix("="), "")  # `-l=a=b`, as kubectl accepts it
     except StatusError as error:
         cause, _, remedy = str(error).partition(": ")[2].rpartition("; ")
         raise invalid("--selector", cause, remedy, "selector") from error
@@ -60,11 +60,11 @@ def read(
     """Yield objects; without names those of a namespace, or of all if it is None.
 
     Args:
-        service: Of their home.
-        namespace: Of the objects.
+        service: The service.
+        namespace: Namespace of the objects.
         asked: Their kind and names.
-        selector: By labels; None: all.
-        on_missing: Is called for a name that does not exist, and may raise.
+        selector: Selects by labels; None selects all.
+        on_missing: Called for a name that does not exist, and may raise.
     """
     found = (
         _named(service, namespace or "", asked, on_missing)
@@ -87,7 +87,7 @@ def _listed(service: TuningService, namespace: str | None, kind: str, selector: 
         elif kind == "Pod":
             yield from map(Found, service.pods("Experiment", experiment.namespace, experiment.name))
         else:
-            with suppress(NotFoundError):  # it bears the experiment's name
+            with suppress(NotFoundError):  # the Suggestion has the experiment's name
                 suggestion = service.get(Suggestion, experiment.namespace, experiment.name)
                 yield Found(suggestion.encode(), suggestion)
 
@@ -109,10 +109,10 @@ def _named(
 
 
 def _pods_named(service: TuningService, namespace: str, name: str) -> Sequence[Json]:
-    """Return the pods of an experiment or a trial, or the one of that name.
+    """Return the pods of an experiment or a trial, or the pod of that name.
 
     Raises:
-        NotFoundError: There is none of these.
+        NotFoundError: None of them exists.
     """
     for kind in ("Experiment", "Trial"):
         with suppress(NotFoundError):
@@ -123,7 +123,7 @@ def _pods_named(service: TuningService, namespace: str, name: str) -> Sequence[J
 
 
 def pod_named(service: TuningService, namespace: str, name: str) -> Json | None:
-    """Return the pod of a name; None where there is none."""
+    """Return the pod of a name; None if there is none."""
     for experiment in service.experiments(namespace):
         for pod in service.pods("Experiment", namespace, experiment.name):
             if Key.of(pod).name == name:

@@ -39,8 +39,8 @@ _GATEWAY = (
     click.option(
         "--gateway",
         is_flag=True,
-        help="With --cluster: believe the header in which a gateway names the user, and let that user do what the "
-        "cluster allows. Only the gateway may reach the server.",
+        help="With --cluster: trust the header in which a gateway names the user, with the rights of that user in the "
+        "cluster. Only the gateway may reach the server.",
     ),
     click.option(
         "--user-header",
@@ -54,13 +54,13 @@ _GATEWAY = (
         envvar="USERID_PREFIX",
         metavar="TEXT",
         default="",
-        help="What stands before the name in it.  [env: USERID_PREFIX]",
+        help="Prefix of the name in that header.  [env: USERID_PREFIX]",
     ),
     click.option(
         "--groups-header",
         metavar="NAME",
         default="",
-        help="The header with the user's groups, such as kubeflow-groups.  [default: none is read]",
+        help="The header with the user's groups, such as kubeflow-groups.  [default: none]",
     ),
 )
 
@@ -69,7 +69,7 @@ _OF_A_START = (
     *("host", "port", "token", "no_token", "config", "containers", "on", "context", "kubeconfig", "db_manager"),
     *("gateway", "user_header", "user_prefix", "groups_header"),
 )
-"""Options that have no meaning for a server that runs already."""
+"""Options without meaning for a running server."""
 
 
 @click.command(
@@ -84,7 +84,7 @@ _OF_A_START = (
 @click.option("--host", default=options.DEFAULT_HOST, show_default=True, help="Address to listen on.")
 @click.option("--port", default=options.DEFAULT_PORT, show_default=True, type=click.IntRange(0, 65535), help="Port.")
 @options.token
-@click.option("--no-token", is_flag=True, help="Ask for no token: every account of this machine may run commands here.")
+@click.option("--no-token", is_flag=True, help="Require no token: every account of this machine may run commands here.")
 @options.data_dir
 @options.config
 @options.containers
@@ -95,8 +95,8 @@ _OF_A_START = (
     default="10m",
     show_default=True,
     metavar="DURATION",
-    help="How long programs of trials go on without a server, after SIGTERM or kill -9, until the next one goes on "
-    "with them; with 0 they end with the server.",
+    help="How long programs of trials continue without a server, after SIGTERM or kill -9, until the next one takes "
+    "them over; with 0 they end with the server.",
 )
 @click.option(
     "--stop",
@@ -104,7 +104,7 @@ _OF_A_START = (
     is_flag=True,
     help="Stop the server of the data directory, which may run in the background. With --orphans 0 its trials end too.",
 )
-@click.option("--cluster", "on_cluster", is_flag=True, help="Answer for a Kubernetes cluster and run nothing here.")
+@click.option("--cluster", "on_cluster", is_flag=True, help="Serve a Kubernetes cluster and run nothing here.")
 @options.cluster
 @partial(options.with_options, _GATEWAY)
 @options.quiet
@@ -131,16 +131,16 @@ def serve(
 ) -> int:
     """Run experiments on this machine until stopped, and answer over HTTP.
 
-    Anyone who reaches the server can run commands here. Every request therefore needs a token. The first start makes
-    one and keeps it in the data directory, where only you can read it; katib finds it there by itself. Beyond this
-    machine the server listens only with a token that you give it. Unfinished experiments of the data directory go on.
+    Anyone with access to the server can run commands here. Every request therefore needs a token. The first start
+    generates one and keeps it in the data directory, readable only by you; katib finds it there by itself. Beyond this
+    machine the server listens only with a token of your choice. Unfinished experiments of the data directory continue.
 
-    Ctrl-C ends all trials. After SIGTERM or kill -9 their programs go on for the time of --orphans; the next server or
-    `katib run` on the data directory goes on with them. --stop does from anywhere what SIGTERM does.
+    Ctrl-C ends all trials. After SIGTERM or kill -9 their programs continue for the time of --orphans; the next server
+    or `katib run` on the data directory takes them over. --stop has the effect of SIGTERM, from anywhere.
 
-    With --cluster, the experiments are those of a Kubernetes cluster, where they run; every request is made with the
-    rights of the context, or in a pod with those of its service account. With --gateway as well, the cluster is asked
-    for every request whether its user may; beyond this machine the gateway has to send the token.
+    With --cluster, the experiments are those of a Kubernetes cluster, and run there; every request is made with the
+    rights of the context, or in a pod with those of its service account. With --gateway as well, the cluster authorizes
+    the user of every request; beyond this machine the gateway has to send the token.
     """
     if stops:
         return _stop_server(data_dir, orphans, quiet=quiet)
@@ -189,11 +189,11 @@ def _stop_server(data_dir: Path | None, orphans: float, *, quiet: bool) -> int:
 
 
 def serve_page(directory: Path, tell: Callable[[str], None]) -> int:
-    """Run experiments of a data directory until stopped, at a port that is free; return the exit code.
+    """Run experiments of a data directory on a free port until stopped; return the exit code.
 
     Args:
         directory: The data directory.
-        tell: Called with the link to the page when it answers.
+        tell: Called with the link to the page once it answers.
     """
     access = _access(options.DEFAULT_HOST, None, directory, no_token=False)
     return _run(
@@ -206,7 +206,7 @@ def _ignore(_server: Server, _access: _Access, _about: str) -> None:
 
 
 def _check_gateway(*, gateway: bool, on_cluster: bool) -> None:
-    """Refuse options that would be without effect: a header is believed only where that was asked for."""
+    """Refuse options without effect: a header is trusted only with --gateway."""
     context = click.get_current_context()
     if gateway and not on_cluster:
         raise click.UsageError("--gateway needs --cluster: one machine has one user", context)
@@ -217,23 +217,23 @@ def _check_gateway(*, gateway: bool, on_cluster: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """What the server asks of a request: a token that was given, the one that a directory keeps, or none."""
+    """Authentication of requests: a given token, the one kept in a directory, or none."""
 
     given: str | None = None
     directory: Path | None = None
 
     def token(self) -> str | None:
-        """Return the token. Where one is to be kept it is made now."""
+        """Return the token. One that is kept in a directory is created now."""
         return self.given if self.directory is None else kept_token(self.directory)
 
     @property
     def file(self) -> Path | None:
-        """Where the token is kept."""
+        """File of the token."""
         return None if self.directory is None else self.directory / TOKEN_FILE
 
 
 def _access(host: str, token: str | None, directory: Path | None, *, no_token: bool) -> _Access:
-    """Return who may ask. Beyond this machine the server itself needs a token that its operator chose."""
+    """Return the authentication. Beyond this machine the server itself needs a token chosen by its operator."""
     from katib.doors.rest.server import is_loopback
 
     kept = not token and not no_token and is_loopback(host)
@@ -253,7 +253,7 @@ def _listening(
     data_dir: Path | None = None,
     doors: Sequence[APIRouter] = (),
 ) -> Iterator[Server]:
-    """Give a server that the commands of this account find; its note goes before it does."""
+    """Yield a server that commands of this account find; its note is removed before it stops."""
     from katib.doors.optuna_storage.server import line_to_copy
     from katib.doors.rest.server import Server
     from katib.doors.ui import ui_routes
@@ -283,10 +283,10 @@ def _listening(
 
 
 def _announce(server: Server, access: _Access, about: str) -> None:
-    """Print where the server listens and how other clients than katib sign in; the token is shown to its operator."""
+    """Print the server's address and how other clients than katib sign in; the token is shown to its operator."""
     click.echo(f"katib listens on {server.url} ({about}, API at {server.url}/docs); Ctrl-C stops it")
     if server.page:
-        is_shown = server.is_open or sys.stdout.isatty()  # what else output goes to, other accounts may read
+        is_shown = server.is_open or sys.stdout.isatty()  # other accounts may read redirected output
         click.echo(f"in a browser: {server.page} (or: katib ui)" if is_shown else "in a browser: run `katib ui`")
     if access.file is not None:
         click.echo(f'elsewhere:    curl -u "katib:$(cat {access.file})" {server.url}/api/v1/experiments')
@@ -317,7 +317,7 @@ def _serve_cluster(
 
 @contextmanager
 def _answering(cluster: options.Cluster, headers: UserHeaders | None) -> Iterator[tuple[TuningService | Gateway, str]]:
-    """Give what answers for a cluster, and the address of its API server."""
+    """Yield the service for a cluster, and the address of its API server."""
     from katib.doors.cli.connection import open_cluster, open_users
 
     if headers is None:
@@ -326,7 +326,7 @@ def _answering(cluster: options.Cluster, headers: UserHeaders | None) -> Iterato
         return
     from katib.service.tuning.users import Gateway
 
-    logging.getLogger("katib.audit").setLevel(logging.INFO)  # who wrote what is logged whatever the log level
+    logging.getLogger("katib.audit").setLevel(logging.INFO)  # writes are audited whatever the log level
     with open_users(cluster) as users:
         yield Gateway(headers, users.service_of), users.host
 
@@ -391,7 +391,7 @@ def _run(
 
 @contextmanager
 def _answering_optuna(engine: Engine, directory: Path, *, quiet: bool) -> Iterator[None]:
-    """Answer clients of Optuna, once what that needs is imported: starting takes no longer for it."""
+    """Answer clients of Optuna once its packages are imported, without delaying the start."""
     from katib.doors.optuna_storage.server import StorageServer, line_to_copy
 
     with ExitStack() as stack:
@@ -435,7 +435,7 @@ def _answering_kubernetes(
 
 
 _LOOK_SECONDS = 0.2
-"""Python handles a signal that comes just before the main thread waits only after the wait."""
+"""Python handles a signal that arrives just before the main thread waits only after the wait."""
 
 
 class _StoppedEarly(BaseException):
@@ -457,21 +457,21 @@ class _Stop:
             pass
 
     def request(self) -> None:
-        """Ask to stop, on any thread."""
+        """Ask to stop, from any thread."""
         self._event.set()
 
     def pause(self, seconds: float) -> bool:
-        """Wait for so long; return whether a signal asked to stop."""
+        """Wait for this long; return whether a signal asked to stop."""
         return self._event.wait(seconds)
 
     @property
     def leaves(self) -> bool:
-        """Whether programs may go on: the signal was SIGTERM, as at an upgrade, and not Ctrl-C."""
+        """Whether programs may continue: the signal was SIGTERM, as at an upgrade, and not Ctrl-C."""
         return self.exit_code == 0
 
     @contextmanager
     def raising(self) -> Iterator[None]:
-        """Leave the block as soon as a signal asks to stop, or has asked before.
+        """Leave the block as soon as a signal asks to stop, or if one has before.
 
         Raises:
             _StoppedEarly: One did.

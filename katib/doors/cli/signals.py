@@ -1,4 +1,4 @@
-"""What SIGINT and SIGTERM do to a process that serves: the first asks it to stop, the second ends it at once."""
+"""Effect of SIGINT and SIGTERM on a serving process: the first asks it to stop, the second ends it at once."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def stop_on_signal(stop: Callable[[int], None], exit_code: Callable[[int], int] 
     """Call `stop` at the first signal; a second one ends the process immediately.
 
     Args:
-        stop: Asks for an orderly end and returns at once. Gets the number of the signal.
-        exit_code: Returns what the process ends with when a signal comes again.
+        stop: Requests an orderly end and returns at once. Gets the signal number.
+        exit_code: Returns the exit code of the second signal.
     """
     stopping = False
 
@@ -30,12 +30,12 @@ def stop_on_signal(stop: Callable[[int], None], exit_code: Callable[[int], int] 
 
 
 def survive_hangup(gone: Callable[[], None]) -> None:
-    """Let the process go on when its terminal goes: what it prints there afterwards is lost.
+    """Let the process survive its terminal; later output to it is lost.
 
-    Where SIGHUP is ignored already, as by nohup, nothing changes.
+    If SIGHUP is already ignored, as by nohup, nothing changes.
 
     Args:
-        gone: Called when it happened, on a thread of its own.
+        gone: Called after the hangup, on a thread of its own.
     """
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         return

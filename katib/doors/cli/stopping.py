@@ -1,4 +1,4 @@
-"""`katib serve --stop`: ending the server of a data directory, which may run in the background."""
+"""`katib serve --stop`: stops the server of a data directory, which may run in the background."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from katib.errors import KatibError, NotFoundError, UnavailableError
 from katib.service.tuning.reading import is_completed
 
 _END_SECONDS = 90.0
-"""Longer than the default grace period of 30 s that running trials have to end."""
+"""Longer than the default grace period of 30 s for running trials."""
 
 
 def stop_server(directory: Path, data: str, *, ends_trials: bool, quiet: bool) -> None:
-    """Stop the server of a data directory, and return when it has ended.
+    """Stop the server of a data directory, and return once it has ended.
 
     Args:
         directory: The data directory.
@@ -42,7 +42,7 @@ def stop_server(directory: Path, data: str, *, ends_trials: bool, quiet: bool) -
         raise UnavailableError(f"the process of the server at {note.url} is not known; end it where it was started")
     running = 0 if ends_trials else _running_trials(note)
     try:
-        with suppress(ProcessLookupError):  # it has ended this moment
+        with suppress(ProcessLookupError):  # it has just ended
             signal.pidfd_send_signal(process, signal.SIGINT if ends_trials else signal.SIGTERM)
         waiting = select.poll()
         waiting.register(process, select.POLLIN)
@@ -58,7 +58,7 @@ def stop_server(directory: Path, data: str, *, ends_trials: bool, quiet: bool) -
 
 
 def _left(running: int, data: str) -> str:
-    """Return what becomes of trials that run, as the end of a sentence."""
+    """Return the fate of running trials, as the end of a sentence."""
     if not running:
         return ""
     trials = "1 trial was running, and" if running == 1 else f"{running} trials were running, and"
@@ -66,7 +66,7 @@ def _left(running: int, data: str) -> str:
 
 
 def _running_trials(note: Note) -> int:
-    """Return how many trials a server runs; 0 where it does not answer any more."""
+    """Return the number of trials that a server runs; 0 if it no longer answers."""
     from katib.doors.rest.client import HttpTuningService
 
     with suppress(KatibError), HttpTuningService(note.url, note.token) as service:

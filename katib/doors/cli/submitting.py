@@ -47,8 +47,8 @@ def validate(
 ) -> int:
     """Check experiment files as `katib run` would, and print all errors, one line each.
 
-    Neither a server nor a data directory is needed. With --context, a file is checked against what that cluster
-    offers. The exit code is 2 when any file has an error.
+    No server and no data directory is needed. With --context, a file is checked against that cluster. The
+    exit code is 2 if any file has an error.
     """
     code = 0
     with _checker(config, containers, namespace, cluster) as check:
@@ -73,7 +73,7 @@ def validate(
 
 
 def _report(error: InvalidError, title: str) -> int:
-    """Print what is wrong with a file; return the exit code."""
+    """Print the errors of a file; return the exit code."""
     for line in failures.error_lines(error, title):
         click.echo(line, err=True)
     return failures.BAD_INPUT
@@ -83,7 +83,7 @@ def _report(error: InvalidError, title: str) -> int:
 def _checker(
     config: Path | None, containers: str | None, namespace: str | None, cluster: options.Cluster
 ) -> Iterator[Callable[[FileText], Sequence[str]]]:
-    """Give a function that checks a file and returns its notices."""
+    """Yield a function that checks a file and returns its notices."""
     if cluster:
         from katib.doors.cli.connection import open_cluster
 
@@ -138,8 +138,8 @@ def apply(
 ) -> int:
     """Submit experiments to a server, or store training runtimes there.
 
-    An experiment that exists is configured where its budget changed, resumed where it was stopped, and unchanged
-    otherwise. Where no server runs, files of training runtimes alone are stored in the data directory.
+    An existing experiment is configured if its budget changed, resumed if it was stopped, and unchanged otherwise. If
+    no server runs, files that hold only training runtimes are stored in the data directory.
     """
     from katib.doors.cli.connection import connect
 
@@ -171,11 +171,11 @@ def apply(
 
 
 _WORDS = {"updated": "configured"}
-"""How kubectl names what became of an object, where the name differs."""
+"""kubectl's words for results, if they differ."""
 
 
 def _refuse(path: str, error: KatibError, code: int) -> int:
-    """Print what is wrong with a file; return the exit code, that of an earlier file if there was one."""
+    """Print the error of a file; return the exit code, that of an earlier file if there was one."""
     for line in failures.error_lines(error, path):
         click.echo(f"error: {line}", err=True)
     return code or code_of(error).exit_code
@@ -215,7 +215,7 @@ def delete(
 ) -> int:
     """Delete experiments with their trials, running processes, metrics and logs.
 
-    With -f, those of files. Where no server runs, they are deleted from the data directory.
+    With -f, those of files. If no server runs, they are deleted from the data directory.
     """
     from katib.doors.cli.connection import connect
 
@@ -225,7 +225,7 @@ def delete(
     for path in more_files:
         documents = FileText(*options.read_file(path)).documents
         wanted += [(one.namespace or None, one.name) for one in documents if one.kind in EXPERIMENTS]
-    options.set_up_logging(target.verbose, quiet=not target.verbose)  # a trial that was cut off begins before it goes
+    options.set_up_logging(target.verbose, quiet=not target.verbose)  # an interrupted trial starts before it is deleted
     code = 0
     with connect(target, read_only=False, starts=target.has_data) as (service, namespace):
         for space, given in wanted:
@@ -240,7 +240,7 @@ def delete(
 
 
 def _delete(service: TuningService, namespace: str, name: str) -> None:
-    """Delete an experiment; while that takes long, print how many of its trials are left."""
+    """Delete an experiment; while that takes long, print the number of its remaining trials."""
     errors: list[Exception] = []
 
     def delete() -> None:
@@ -255,7 +255,7 @@ def _delete(service: TuningService, namespace: str, name: str) -> None:
         deleting.join(_PROGRESS_SECONDS)
         if not deleting.is_alive():
             break
-        with suppress(KatibError):  # it is gone, and what it left is being removed
+        with suppress(KatibError):  # it is deleted, and its remains are being removed
             left = service.trials(namespace, name, limit=1).total
             click.echo(f"experiment/{name}: Terminating, {counted(left, 'trial')} left", err=True)
     for error in errors:

@@ -23,7 +23,7 @@ _MARKED = options.PlainName("Experiment", "Trial")
 )
 @click.argument("name", type=_MARKED)
 @click.argument("tags", nargs=-1, metavar="[TAG]...")
-@click.option("--remove", multiple=True, metavar="TAG", help="Take this tag away; may be given several times.")
+@click.option("--remove", multiple=True, metavar="TAG", help="Remove this tag; may be given several times.")
 @click.option("--note", metavar="TEXT", help='What to remember of it, in place of the last note; "": nothing.')
 @options.connection
 def tag(
@@ -35,7 +35,8 @@ def tag(
 ) -> None:
     """Set tags and notes of an experiment or a trial, and show them.
 
-    The lists of experiments and of trials on the page show and find them. They are kept in annotations.
+    The lists of experiments and of trials on the page show them and can search for them. They are stored in
+    annotations.
     """
     from katib.doors.cli.connection import connect, experiment_or_trial
 

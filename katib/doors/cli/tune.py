@@ -59,8 +59,10 @@ _MOST_AT_ONCE = 4
 )
 @click.option("--maximize", multiple=True, metavar="METRIC", help="A metric to maximize; several may be given.")
 @click.option("--minimize", multiple=True, metavar="METRIC", help="A metric to minimize; several may be given.")
-@click.option("--trials", default=20, show_default=True, type=click.IntRange(min=1), help="How many trials to run.")
-@click.option("--parallel", type=click.IntRange(min=1), help="How many at once.  [default: one per core, at most 4]")
+@click.option("--trials", default=20, show_default=True, type=click.IntRange(min=1), help="Number of trials to run.")
+@click.option(
+    "--parallel", type=click.IntRange(min=1), help="Number of trials at once.  [default: one per core, at most 4]"
+)
 @click.option(
     "--timeout", type=options.Duration(), metavar="DURATION", help="A trial that takes longer fails: 90s, 10m."
 )
@@ -69,7 +71,7 @@ _MOST_AT_ONCE = 4
     "--strategy",
     metavar="NAME",
     default="",
-    help="How readings make a value: min, max, latest, mean or mean(5).  [default: the best one]",
+    help="Summary of the readings: min, max, latest, mean or mean(5).  [default: the best one]",
 )
 @click.option("--algorithm", default="auto", show_default=True, metavar="NAME", help="One of `katib algorithms`.")
 @click.option("--early-stopping", metavar="NAME", default="", help="Stop hopeless trials: medianstop, asha, ...")
@@ -78,7 +80,7 @@ _MOST_AT_ONCE = 4
     default="stdout",
     show_default=True,
     metavar="SOURCE",
-    help="Where metrics are read: stdout (lines with name=value or name: value), json:FILE or tensorboard:DIR.",
+    help="Source of metrics: stdout (lines with name=value or name: value), json:FILE or tensorboard:DIR.",
 )
 @click.option(
     "--metrics-format",
@@ -91,7 +93,7 @@ _MOST_AT_ONCE = 4
 @click.option(
     "--save", type=options.HomePath(dir_okay=False, path_type=Path), metavar="FILE", help="Write the experiment file."
 )
-@click.option("--dry-run", is_flag=True, help="Check, and print the experiment file in place of running it.")
+@click.option("--dry-run", is_flag=True, help="Check, and print the experiment file instead of running it.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @run_options
 def tune(
@@ -117,19 +119,19 @@ def tune(
 
     In the command, {lr} stands for the value of the parameter lr, {config:FILE} for a copy of a configuration file with
     values in place of its own, {parameters} for a JSON file with all values, {trial} for the name of the trial, and
-    {metrics} for what --metrics reads. Values are in the environment as well: KATIB_PARAM_LR. The program prints its
-    metrics as name=value or name: value.
+    {metrics} for the file or directory that --metrics reads. Values are in the environment as well: KATIB_PARAM_LR. The
+    program prints its metrics as name=value or name: value.
 
-    The command may be a job's file, job.yaml: values take the place of those that its options, as --lr, have. With --on
-    slurm, it may be one of sbatch, or a batch script: its options are those of each trial. With --context, a Kubernetes
-    cluster runs the job of such a file, and this command watches it.
+    The command may be a job file, job.yaml: the values replace those of its options, such as --lr. With --on slurm, it
+    may be an sbatch command, or a batch script: its options apply to each trial. With --context, a Kubernetes cluster
+    runs the job of such a file, and this command watches it.
 
-    Nothing is written but the data directory; --save writes the file that `katib run` takes. After Ctrl-C the same
-    command goes on. When all trials failed and the program changed since, it runs them again. With --server, that
-    server runs it, with the files of its machine, and this command watches it.
+    Only the data directory is written to; --save writes the file for `katib run`. After Ctrl-C the same command
+    continues. If all trials failed and the program changed since, it runs them again. With --server, that server runs
+    it, with the files of its machine, and this command watches it.
 
-    The exit code is 0 when the experiment succeeded, 1 when it failed, 2 when the line is wrong, 3 when it has ended,
-    the program changed since and the line does not say what to do, 130 after Ctrl-C.
+    The exit code is 0 if the experiment succeeded, 1 if it failed, 2 if the arguments are invalid, 3 if it has ended,
+    the program changed since and no option chooses what to do, 130 after Ctrl-C.
     """
     target = shared.prepare()
     options.refuse_as_command(command[0])
@@ -170,7 +172,7 @@ def tune(
 
 
 def _parsed(texts: Sequence[str]) -> list[Json]:
-    """Return the parameters. Raises InvalidError with all that is wrong."""
+    """Return the parameters. Raises InvalidError with all errors."""
     found: list[Json] = []
     errors: list[FieldError] = []
     for text in texts:
@@ -184,7 +186,7 @@ def _parsed(texts: Sequence[str]) -> list[Json]:
 
 
 def _check_namespace(namespace: str | None) -> None:
-    """Refuse a number of trials behind `-n`."""
+    """Refuse a number passed to `-n`, which was meant for `--trials`."""
     if (namespace or "").isdecimal():
         raise click.UsageError(f"-n {namespace} is a namespace; for {namespace} trials, write --trials {namespace}")
 
@@ -196,7 +198,7 @@ def _objectives(maximize: Sequence[str], minimize: Sequence[str]) -> dict[str, s
 
 
 def _check_place(program: Program, *, in_cluster: bool, in_slurm: bool) -> None:
-    """Refuse a command whose program is on this machine only, and `sbatch` without Slurm."""
+    """Refuse a command whose program exists on this machine only, and `sbatch` without Slurm."""
     if in_cluster and program.job is None:
         remedy = "give the file of a job whose image has them, as `-- job.yaml`"
         raise invalid("command", "a cluster has neither this program nor its files", remedy, "command")
@@ -206,7 +208,7 @@ def _check_place(program: Program, *, in_cluster: bool, in_slurm: bool) -> None:
 
 
 def _checked(file: FileText, namespace: str | None) -> int:
-    """Check an experiment file here; return the exit code."""
+    """Check an experiment file locally; return the exit code."""
     from katib.places.machine import validate_document
 
     try:
@@ -235,7 +237,7 @@ def _experiments(target: options.Target) -> Sequence[Experiment]:
 
 
 def _name_beside(earlier: Sequence[Experiment], experiment: Json, stem: str) -> str:
-    """Return the name of the newest experiment of this program if it is this one, else the next free one."""
+    """Return the name of this program's newest experiment if its spec is the same, else the next free one."""
     found = latest(stem, earlier)
     if found is not None and _holds(found.encode()["spec"], without_placement(experiment["spec"])):
         return found.name
@@ -243,7 +245,7 @@ def _name_beside(earlier: Sequence[Experiment], experiment: Json, stem: str) -> 
 
 
 def _holds(stored: Any, drafted: Any) -> bool:
-    """Return whether a stored spec, which has defaults and perhaps another budget, was drafted like this one."""
+    """Return whether a stored spec, with defaults and perhaps another budget, matches this draft."""
     if isinstance(drafted, dict):
         kept = drafted.keys() - {"maxTrialCount", "parallelTrialCount"}
         return isinstance(stored, dict) and all(key in stored and _holds(stored[key], drafted[key]) for key in kept)

@@ -1,4 +1,4 @@
-"""`katib ui`: the page of a server that runs."""
+"""`katib ui`: the page of a running server."""
 
 from __future__ import annotations
 
@@ -32,19 +32,18 @@ from katib.service.tuning.service import DEFAULT_NAMESPACE
     "--server",
     envvar="KATIB_SERVER",
     metavar="URL",
-    help="Which one, where several servers of yours run.  [env: KATIB_SERVER]",
+    help="The server, if you run several.  [env: KATIB_SERVER]",
 )
 @options.namespace
 @options.data_dir
 def ui(name: str | None, print_only: bool, server: str | None, namespace: str | None, data_dir: Path | None) -> int:
     """Open the page of your running server in a browser, or that of one experiment.
 
-    Where no server of yours runs and there is a data directory, one is started on it, as by `katib serve`, until you
-    stop it.
+    If you run no server and there is a data directory, one is started on it, as by `katib serve`, until you stop it.
 
     The link lets a browser in without a token, once and within ten minutes; the browser stays signed in after that.
-    Where the output is no terminal, only --print prints it. Do not share the link: anyone who has it can run commands
-    as you.
+    If the output is not a terminal, only --print prints it. Do not share the link: anyone with it can run commands as
+    you.
     """
     directory, server = data_dir or options.default_data_dir(), options.server_meant(server)
     page = f"experiments/{namespace or DEFAULT_NAMESPACE}/{name_of_title(name)}" if name else ""
@@ -85,7 +84,7 @@ def _noted(directory: Path, data_dir: Path | None, link: str) -> Note:
 
 
 def _link(note: Note, page: str) -> str:
-    """Return a new link to a page: what lets the browser in, and where it goes then."""
+    """Return a new one-time login link to a page."""
     link = note.page
     if note.link_key:
         link = f"{link.partition('?')[0]}?ticket={new_ticket(note.link_key, time.time())}"
@@ -95,10 +94,10 @@ def _link(note: Note, page: str) -> str:
 
 
 def _chosen(notes: list[Note], server: str | None, data_dir: Path | None) -> Note:
-    """Return the note of the server that is meant.
+    """Return the note of the selected server.
 
     Raises:
-        UnavailableError: None of this account runs.
+        UnavailableError: No server of this account runs.
         InvalidError: Several run, and none was named.
     """
     found = [note for note in notes if note.page and server in (None, note.url)]
@@ -116,7 +115,7 @@ def _chosen(notes: list[Note], server: str | None, data_dir: Path | None) -> Not
 def _open(note: Note, link: str) -> bool:
     """Open the link in a browser; return whether there is one.
 
-    Other accounts see the arguments of a browser, so it is given a file that only this account can read.
+    Other accounts can see the arguments of a browser, so it gets a file that only this account can read.
     """
     path = note.opening_file
     if path is None:
@@ -129,7 +128,7 @@ def _open(note: Note, link: str) -> bool:
 
 
 def _forwarding(link: str) -> str:
-    """Return a page that leads to a link at once."""
+    """Return a page that redirects to a link at once."""
     address = escape(link)
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Katib</title>'

@@ -1,4 +1,4 @@
-"""`katib watch`: an experiment that goes on elsewhere, shown as `katib run` shows it."""
+"""`katib watch`: follow a running experiment in the display of `katib run`."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _POLL_SECONDS = 0.5
 def watch(name: str | None, form: str | None, quiet: bool, target: options.Target) -> int:
     """Show an experiment live, to its end, from any terminal; Ctrl-C ends the watching only.
 
-    It runs in a server, in a cluster, or by a `katib run` whose terminal may be gone.
+    It runs on a server, in a cluster, or by a `katib run` whose terminal may be gone.
 
-    Without a name it is the newest experiment. The exit code is that of `katib run`.
+    The default is the newest experiment. The exit code is that of `katib run`.
     """
     from katib.doors.cli.connection import experiment_meant
     from katib.doors.cli.run.following import Interrupt, Run
@@ -56,7 +56,7 @@ def watch(name: str | None, form: str | None, quiet: bool, target: options.Targe
 
 @contextmanager
 def _opened(target: options.Target) -> Iterator[tuple[TuningService, str, str]]:
-    """Give a service whose changes arrive, a namespace, and the options that name the place again."""
+    """Yield a service that reports changes, a namespace, and the options that name the place again."""
     from katib.doors.cli.connection import connect
 
     directory = target.data_dir or options.default_data_dir()
@@ -82,11 +82,11 @@ def _at_work(directory: Path) -> Callable[[], bool]:
 
 
 class _Polled:
-    """A service that reads a data directory in which another process works: it has to look for changes.
+    """A service that polls a data directory in which another process works.
 
     Args:
         service: Reads the data directory.
-        is_at_work: Whether an engine works on it.
+        is_at_work: Returns whether an engine works in it.
     """
 
     def __init__(self, service: TuningService, is_at_work: Callable[[], bool]) -> None:
@@ -97,7 +97,7 @@ class _Polled:
         return getattr(self._service, name)
 
     def changes(self, namespace: str, experiment: str) -> Iterator[Change]:
-        """Yield every object that changed since the last look; raises UnavailableError when nothing works on it."""
+        """Yield every object that changed since the last poll; raises UnavailableError if no engine works in it."""
         seen: dict[str, str] = {}
         while True:
             works = self._is_at_work()

@@ -1,6 +1,6 @@
-"""`katib run` and an experiment that is there already: the options, the question at a terminal, and the words.
+"""`katib run` of an existing experiment: the options, the question at a terminal, and the messages.
 
-What is done is decided by the service (`katib.service.tuning.repeating`).
+The service makes the decision (`katib.service.tuning.repeating`).
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 COMMAND_LINE = "command line"
-"""What an experiment is called that was drafted from a line in place of a file."""
+"""Source name of an experiment drafted from a line instead of a file."""
 
 CHOICE_NEEDED = 3
-"""The exit code where an experiment has ended, something changed since, and there is no terminal to ask at."""
+"""Exit code if an experiment has ended, something changed since, and there is no terminal to ask at."""
 
 _OPTIONS = (
-    click.option("--restart", is_flag=True, help="Run all of it again; the old one is kept as NAME-1."),
+    click.option("--restart", is_flag=True, help="Run it again from the start; the old one is kept as NAME-1."),
     click.option("--retry-failed", is_flag=True, help="Run its failed trials again, with the same values."),
     click.option("--more", type=click.IntRange(min=1), metavar="N", help="Add N trials to its budget."),
 )
 
 
 def choice_options(function: F) -> F:
-    """Add the options for an experiment that is there already; the command gets them as `choice`."""
+    """Add the options for an existing experiment; the command gets them as `choice`."""
 
     @functools.wraps(function)
     def command(*args: Any, restart: bool, retry_failed: bool, more: int | None, **kwargs: Any) -> Any:
@@ -62,13 +62,13 @@ def choice_options(function: F) -> F:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a command line asks for, wherever it runs.
+    """Request of a command line, independent of the place.
 
     Attributes:
         file: The experiment file.
-        namespace: Where it names none.
-        choice: What to do with an experiment that is there already.
-        form: What to print at the end in place of lines.
+        namespace: Namespace if the file names none.
+        choice: The user's choice for an existing experiment.
+        form: Output format of the final object; None prints lines.
         quiet: Whether to print the result only.
         drafted: Whether there is no file to run again.
     """
@@ -86,20 +86,20 @@ class Wanted:
         return not self.quiet and self.form is None and sys.stdin.isatty() and sys.stderr.isatty()
 
     def note(self, *sentences: str) -> None:
-        """Print notes, unless only the result is wanted."""
+        """Print notes, unless quiet."""
         for sentence in () if self.quiet else sentences:
             click.echo(f"note: {sentence}", err=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """How an experiment runs on this machine.
+    """Settings of a run on this machine.
 
     Attributes:
-        data_dir: As the option says it.
-        config: Further algorithms.
-        containers: What runs the images of trials.
-        slurm: Options of `sbatch` where trials are to run as jobs of Slurm; None: they run on this machine.
+        data_dir: Value of the option.
+        config: File with further algorithms.
+        containers: Container runtime for the images of trials.
+        slurm: Options of `sbatch` if trials run as Slurm jobs; None runs them on this machine.
         detach: Whether a server in the background runs it.
     """
 
@@ -116,16 +116,16 @@ class Here:
 
     @property
     def option(self) -> str:
-        """The option that names it to later commands, after a blank; empty where none is needed."""
+        """The option that names it to later commands, after a blank; empty if not needed."""
         is_needed = self.data_dir is not None or options.is_place_set()
         return f" --data-dir {shlex.quote(str(self.directory))}" if is_needed else ""
 
 
 class Submitter(Protocol):
-    """Submits a document with what the user chose."""
+    """Submits a document with the user's choice."""
 
     def __call__(self, *, choice: Choice) -> RunExperiment:
-        """Return what became of it."""
+        """Return the result of the submission."""
 
 
 def submitter(service: TuningService, wanted: Wanted) -> Submitter:
@@ -140,12 +140,12 @@ def submitter(service: TuningService, wanted: Wanted) -> Submitter:
 
 
 class Submitted(NamedTuple):
-    """What became of a document.
+    """Result of submitting a document.
 
     Attributes:
-        submission: What is followed; None when nothing is.
-        code: The exit code where nothing is followed.
-        notes: Sentences about what is done.
+        submission: The submission to follow; None if there is none.
+        code: The exit code if nothing is followed.
+        notes: Sentences about the actions taken.
     """
 
     submission: SubmittedExperiment | None
@@ -154,15 +154,15 @@ class Submitted(NamedTuple):
 
 
 def submit(run: Submitter, choice: Choice = NO_CHOICE, *, may_ask: bool = False) -> Submitted:
-    """Submit a document; an experiment that has ended runs again where that is wanted.
+    """Submit a document; an ended experiment runs again if requested.
 
     Args:
         run: Submits it.
-        choice: What the user chose on the command line.
+        choice: The choice on the command line.
         may_ask: Whether there is a terminal to ask at.
 
     Raises:
-        InvalidError: The document is wrong, or what was chosen is impossible.
+        InvalidError: The document is invalid, or the choice is impossible.
     """
     outcome = run(choice=choice)
     ways, experiment = outcome.ways, outcome.experiment
@@ -175,12 +175,12 @@ def submit(run: Submitter, choice: Choice = NO_CHOICE, *, may_ask: bool = False)
 
 
 def admitted_first(engine: Engine, wanted: Wanted, directory: Path) -> Candidate | None:
-    """Return the experiment of a file, admitted before an engine opens: a wrong file leaves no data directory behind.
+    """Return the experiment of a file, admitted before an engine opens: an invalid file leaves no data directory.
 
-    None where the data directory is there: what the file means depends on the experiments in it.
+    None if the data directory exists: the meaning of the file depends on the experiments in it.
 
     Raises:
-        InvalidError: The file is wrong.
+        InvalidError: The file is invalid.
     """
     file = wanted.file
     return None if directory.exists() else engine.admit(file, source=file.source, namespace=wanted.namespace)
@@ -190,13 +190,13 @@ def submit_to(engine: Engine, wanted: Wanted, admitted: Candidate | None, *, may
     """Submit a file to an engine that is open, and not started.
 
     Args:
-        engine: Takes it.
-        wanted: The experiment file, and what to do with an experiment that is there.
-        admitted: Its experiment where it was admitted before.
+        engine: The engine.
+        wanted: The experiment file, and the choice for an existing experiment.
+        admitted: Its experiment if admitted before.
         may_ask: Whether there is a terminal to ask at.
 
     Raises:
-        InvalidError: The document is wrong, or what was chosen is impossible.
+        InvalidError: The document is invalid, or the choice is impossible.
     """
     file = wanted.file
     candidate = admitted or engine.service.load(file, source=file.source, namespace=wanted.namespace)
@@ -211,7 +211,7 @@ def _summary(experiment: Experiment, ways: WaysOnward) -> str:
 
 
 def _ways(ways: WaysOnward) -> str:
-    """Return the options that make sense, as part of a sentence."""
+    """Return the applicable options, as part of a sentence."""
     words = ["--restart (the old one is kept as a numbered one)"]
     if ways.can_retry:
         words.append(f"--retry-failed ({counted(ways.lost, 'trial')})")
@@ -221,7 +221,7 @@ def _ways(ways: WaysOnward) -> str:
 
 
 def had_ended(experiment: Experiment) -> str:
-    """Return the line below an experiment that had ended before and was not run now."""
+    """Return the line for an experiment that had ended before and was not run now."""
     return f"{experiment.name} had ended before, so nothing was run now; {_ways(ways_on(experiment))}"
 
 
@@ -245,7 +245,7 @@ def _asked(experiment: Experiment, ways: WaysOnward) -> Choice:
 
 
 def wrong(error: InvalidError, source: str) -> int:
-    """Print what is wrong with a file, or with the line that was typed in place of one; return the exit code for it."""
+    """Print the errors of a file, or of the line typed instead; return the exit code."""
     if source == COMMAND_LINE:
         from katib.service.drafting import in_options
 

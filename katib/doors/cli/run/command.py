@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _HERE_ONLY = ("restart", "retry_failed", "more", "detach")
-"""Options that have no meaning in a cluster."""
+"""Options without meaning in a cluster."""
 
 _OF_AN_ENGINE = ("config", "containers", "on")
-"""Options that have no meaning where a server runs the experiment."""
+"""Options without meaning if a server runs the experiment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +56,18 @@ class RunOptions:
         warm_start: A file with earlier trials.
         learn_from: Experiments to learn from.
         annotations: Annotations of the experiment that options set.
-        choice: What to do with an experiment that exists.
+        choice: The choice for an existing experiment.
         detach: Whether a server in the background runs it.
-        data_dir: Where everything is kept.
-        namespace: Of an experiment that names none.
-        claim: Folders of this machine by the claims that they stand for.
-        slurm: Options of Slurm; None: trials run on this machine.
+        data_dir: The data directory.
+        namespace: Namespace of an experiment that names none.
+        claim: Directories of this machine by claim name.
+        slurm: Options of Slurm; None runs trials on this machine.
         server: The server that runs it.
-        token: Of that server.
+        token: Token of that server.
         cluster: The cluster that runs it.
-        form: Form of the final object on standard output.
+        form: Output format of the final object on standard output.
         quiet: Whether to print the result only.
-        verbose: How often -v was given.
+        verbose: Number of -v options.
     """
 
     warm_start: str | None
@@ -87,7 +87,7 @@ class RunOptions:
     verbose: int
 
     def prepare(self) -> options.Target:
-        """Set up logging and refuse options that contradict each other; return the service that is asked."""
+        """Set up logging and refuse contradictory options; return the service to use."""
         options.set_up_logging(self.verbose, quiet=self.quiet, says_sentences=True)
         if self.cluster:
             options.refuse_beside(
@@ -96,7 +96,7 @@ class RunOptions:
         return options.Target(self.server, self.token, self.data_dir, self.namespace, self.verbose, self.cluster)
 
     def complete(self, file: FileText) -> FileText:
-        """Return an experiment file with earlier trials, experiments to learn from, and annotations."""
+        """Return an experiment file with earlier trials, experiments to learn from, and annotations added."""
         if self.warm_start is not None or self.learn_from:
             from katib.service.tuning.earlier_files import with_earlier_experiments, with_earlier_trials
 
@@ -126,7 +126,7 @@ _SHARED = (
     ),
     *(options.features, options.checkpoint, again.choice_options, options.detach, options.data_dir, options.namespace),
     *(options.claims, options.place),
-    click.option("--server", metavar="URL", help="Have this server run it, and watch it from here."),
+    click.option("--server", metavar="URL", help="Run it on this server, and watch it from here."),
     *(options.token, options.cluster, options.log_to, options.output("json", "yaml"), options.quiet, options.verbose),
 )
 
@@ -159,19 +159,19 @@ def run(file: str, config: Path | None, containers: str | None, shared: RunOptio
     """Run an experiment on this machine, to its end.
 
     Shows a live table on a terminal and plain lines otherwise; with -o, standard output holds only the final object.
-    Running the same file again goes on with what is unfinished. Once it has ended, --restart, --retry-failed and --more
-    run it again; an experiment whose trials all failed runs again by itself when its program or its file changed.
+    Running the same file again continues unfinished work. Once it has ended, --restart, --retry-failed and --more run
+    it again; an experiment whose trials all failed runs again by itself if its program or its file changed.
 
-    Where a server works on the data directory, or with --server, that server runs the experiment and this command
-    watches it; Ctrl-C stops the watching only.
+    If a server works in the data directory, or with --server, that server runs the experiment and this command watches
+    it; Ctrl-C stops the watching only.
 
     With --context, the experiment runs in that Kubernetes cluster and is watched from here; Ctrl-C stops the watching
     only.
 
-    Of several experiments in a file, each runs when the one before it has ended.
+    If a file has several experiments, each runs after the one before it has ended.
 
-    The exit code is 0 when the experiment succeeded, 1 when it failed, 2 when the file is wrong, 3 when one that has
-    ended changed since and none of these options is given, 130 after Ctrl-C.
+    The exit code is 0 if the experiment succeeded, 1 if it failed, 2 if the file is invalid, 3 if an ended experiment
+    changed since and none of these options is given, 130 after Ctrl-C.
     """
     target, whole, code = shared.prepare(), FileText(*options.read_file(file)), 0
     try:
@@ -204,7 +204,7 @@ def run_anywhere(wanted: again.Wanted, target: options.Target, here: again.Here)
 
 
 class _ServerStartedError(Exception):
-    """A server works now in the data directory that was waited for."""
+    """A server now works in the awaited data directory."""
 
 
 def run_here(wanted: again.Wanted, here: again.Here) -> int:
@@ -238,7 +238,7 @@ def run_here(wanted: again.Wanted, here: again.Here) -> int:
 
 
 def _run_at_server(url: str, target: options.Target, wanted: again.Wanted) -> int:
-    """Have a server that was named run an experiment, and watch it from here; return the exit code."""
+    """Run an experiment on the named server, and watch it from here; return the exit code."""
     from katib.doors.cli.connection import connect
 
     options.refuse_beside("a server", "detach", *_OF_AN_ENGINE)
@@ -247,10 +247,10 @@ def _run_at_server(url: str, target: options.Target, wanted: again.Wanted) -> in
 
 
 def _run_in(engine: Engine, wanted: again.Wanted, directory: Path, data: str) -> int:
-    """Run an experiment in this process; as `run_here`, with the data directory and the option that names it.
+    """Run an experiment in this process; like `run_here`, with the data directory and the option that names it.
 
     Raises:
-        InvalidError: The document is wrong, or what was chosen is impossible.
+        InvalidError: The document is invalid, or the choice is impossible.
     """
     from katib.doors.cli.run.following import Interrupt, Run
     from katib.places.machine import in_turn
@@ -296,11 +296,11 @@ def _run_in(engine: Engine, wanted: again.Wanted, directory: Path, data: str) ->
 
 
 def _run_at(service: TuningService, url: str, wanted: again.Wanted, place: str) -> int:
-    """Have a server run an experiment, and watch it from here; return the exit code.
+    """Run an experiment on a server, and watch it from here; return the exit code.
 
     Args:
         service: The server.
-        url: Where it listens, as the user knows it.
+        url: Its address, as the user knows it.
         wanted: The experiment.
         place: The options with which later commands find the server.
     """
@@ -322,7 +322,7 @@ def _run_at(service: TuningService, url: str, wanted: again.Wanted, place: str) 
 
 
 def _run_in_cluster(wanted: again.Wanted, cluster: options.Cluster) -> int:
-    """Have a cluster run an experiment, and watch it from here; return the exit code."""
+    """Run an experiment in a cluster, and watch it from here; return the exit code."""
     from katib.doors.cli.connection import open_cluster
     from katib.doors.cli.run.following import Interrupt, Run
 
@@ -354,15 +354,15 @@ def _end(
     had_ended: Callable[[Experiment, str], str] = lambda experiment, _place: again.had_ended(experiment),
     default_namespace: str = DEFAULT_NAMESPACE,
 ) -> int:
-    """Print how a run that was followed ended; return the exit code.
+    """Print the ending of a followed run; return the exit code.
 
     Args:
         run: The run.
-        wanted: What the user asked for.
-        place: The options with which later commands find where it ran.
-        left: Leaves a run that was interrupted, and returns the line about that.
-        had_ended: Returns the line below an experiment that had ended before.
-        default_namespace: The namespace that is meant when none is named.
+        wanted: The user's request.
+        place: The options with which later commands find the experiment.
+        left: Leaves an interrupted run, and returns the line about that.
+        had_ended: Returns the line for an experiment that had ended before.
+        default_namespace: The namespace used if none is named.
     """
     experiment = run.progress.experiment
     where = options_of(experiment, default_namespace, place)

@@ -1,4 +1,4 @@
-"""Handing an experiment to a server in the background."""
+"""Detached runs: hands an experiment to a server in the background."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOG_FILE = "server.log"
 
 
 def run_detached(wanted: again.Wanted, here: again.Here) -> int:
-    """Submit an experiment to the server of a data directory, started where none runs; return the exit code."""
+    """Submit an experiment to the server of a data directory, starting one if needed; return the exit code."""
     note = next(iter(running_servers(here.directory)), None)
     try:
         submitted = _store(wanted, here) if note is None else _submit_to(note, wanted)
@@ -59,7 +59,7 @@ def _submit_to(note: Note, wanted: again.Wanted) -> again.Submitted:
 
 
 def _store(wanted: again.Wanted, here: again.Here) -> again.Submitted:
-    """Store an experiment for the server that is about to start."""
+    """Store an experiment for a server that is about to start."""
     from katib.places.machine import open_engine
 
     engine = open_engine(data_dir=here.directory, config=here.config, containers=here.containers)

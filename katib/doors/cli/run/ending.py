@@ -1,4 +1,4 @@
-"""How an experiment ended, in a few lines. Imported when it has ended."""
+"""Summary of an ended experiment. Imported only at the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from katib.service.tuning.reading import (
     state_of,
 )
 
-# Characters of the best value where it is text, as a genotype is: it is the answer, so it is shown whole.
+# Maximum length of the best value if it is text, such as a genotype: it is the answer, so it is shown whole.
 _LONGEST_BEST = 400
 
 
@@ -34,16 +34,16 @@ def ended_lines(
     savings: str = "",
     last_line: str = "",
 ) -> Iterator[str]:
-    """Yield how an experiment ended, its best trial or one that failed, and the commands that show more.
+    """Yield the ending of an experiment, its best trial or a failed one, and the commands that show more.
 
     Args:
-        experiment: As it ended.
+        experiment: The ended experiment.
         best: Its best trial.
-        lost: A few of the trials that failed or had no metrics.
-        seconds: How long this run took.
+        lost: Some of the trials that failed or had no metrics.
+        seconds: Duration of this run.
         place: Options that later commands need in order to find the experiment again.
-        savings: What its early stopping saved, a sentence; empty without early stopping.
-        last_line: The end of the output of the first lost trial.
+        savings: A sentence on the savings of early stopping; empty without early stopping.
+        last_line: Last output line of the first lost trial.
     """
     name = experiment.name
     evidence = Evidence(now=datetime.now(UTC), experiment=experiment, best=best, trials=lost)
@@ -56,7 +56,7 @@ def ended_lines(
             yield f"{lost_sentence(experiment)} Look at {example.name}: {cause_of_loss(example, evidence)}"
         found = f"{best.name} with {objective_text(best, longest=_LONGEST_BEST)} ({parameters_of(best)})"
         yield f"Pareto set: {pareto_words(experiment)}" if pareto_trials(experiment) else f"Best trial: {found}"
-        is_cluster = " --context " in place or " --kubeconfig " in place  # whose page is where the cluster has it
+        is_cluster = " --context " in place or " --kubeconfig " in place  # whose page depends on the cluster
         page = "" if is_cluster else f", katib ui {name}{place}"
         yield f"Next: katib trials {name} --sort objective{place}, katib why {name}{place}{page}"
         return

@@ -1,4 +1,4 @@
-"""Following an experiment to its end: changes in, moments shown, signals heeded."""
+"""Follows an experiment to its end: reads changes, shows moments, handles signals."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ class Interrupt:
         stop_on_signal(lambda _number: self.request(), lambda _number: INTERRUPTED)
 
     def request(self) -> None:
-        """Ask to stop, on any thread."""
+        """Ask to stop, from any thread."""
         self.requested = True
 
 
 class _Display(Protocol):
-    """Shows a run."""
+    """Display of a run."""
 
     def __enter__(self) -> Self: ...
 
@@ -94,7 +94,7 @@ class Run:
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether the user wants to leave it before it has ended."""
+        """Whether the user interrupted it before it ended."""
         return self._interrupt.requested and not self.progress.finished
 
     def follow(self) -> None:
@@ -116,7 +116,7 @@ class Run:
                 display.tick()
 
     def _is_over(self) -> bool:
-        """Return whether nothing more is worth waiting for."""
+        """Return whether nothing is left to wait for."""
         progress, now = self.progress, time.monotonic()
         if progress.completed:
             self._completed_at = self._completed_at or now
@@ -128,7 +128,7 @@ class Run:
 
     @contextmanager
     def _logs(self) -> Iterator[LiveLogs | None]:
-        """Give what writes the trials that end, where `--log-to` asks for it."""
+        """Yield the writer of ended trials, if `--log-to` requests it."""
         places = options.log_places()
         if not places:
             yield None
@@ -156,7 +156,7 @@ class Run:
                 for change in self._service.changes(self._namespace, self._name):
                     changes.put(change)
                 changes.put(UnavailableError(f"{self._name} was deleted while it was running"))
-            except ExpiredError:  # too far behind: begin again; what is known already is not shown twice
+            except ExpiredError:  # too far behind: start over; known changes are not shown twice
                 continue
             except Exception as error:  # noqa: BLE001 - raised where it is read
                 changes.put(error)
@@ -170,14 +170,14 @@ class Run:
             return EventLines(self.progress, stream)
         from rich.console import Console
 
-        if (console := Console(file=stream)).is_dumb_terminal:  # it cannot draw over what it shows
+        if (console := Console(file=stream)).is_dumb_terminal:  # it cannot redraw
             return EventLines(self.progress, stream)
         from katib.doors.cli.run.live import LiveTable
 
         return LiveTable(self.progress, self._service, console)
 
     def report(self, place: str) -> int:
-        """Print how it ended and return the exit code.
+        """Print the ending and return the exit code.
 
         Args:
             place: Options that later commands need in order to find the experiment again.
@@ -200,11 +200,11 @@ class Run:
                 experiment, best, lost, seconds=seconds, place=place, savings=savings, last_line=last_line
             )
             for line in lines:
-                click.echo(line, err=self._quiet)  # quiet: only why it failed
+                click.echo(line, err=self._quiet)  # quiet: only the cause of failure
         return 1 if has_failed else 0
 
     def _last_line(self, trial: Trial) -> str:
-        """Return the last line that a trial printed; empty when there is none, or it cannot be read."""
+        """Return the last line that a trial printed; empty if there is none, or it cannot be read."""
         try:
             output = b"".join(self._service.logs(self._namespace, trial.name, tail_lines=_LOOKED_AT_LINES))
         except KatibError:

@@ -1,4 +1,4 @@
-"""A run as a table that redraws itself: for terminals."""
+"""A run as a table that redraws itself, for terminals."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ _LOST = frozenset({"Failed", "MetricsUnavailable"})
 
 
 class LiveTable:
-    """Shows a run while it lasts and leaves its last state on the screen; lost and failing trials are listed above it.
+    """Shows a run and leaves its last state on the screen; lost and failing trials are listed above it.
 
     Args:
-        progress: What is shown.
-        service: Asked about the newest readings of running trials, once a second.
-        console: Where to draw.
+        progress: The state to show.
+        service: Queried once a second for the newest readings of running trials.
+        console: The console to draw on.
     """
 
     def __init__(self, progress: RunProgress, service: TuningService, console: Console) -> None:
@@ -85,7 +85,7 @@ class LiveTable:
         self._live.__exit__(exc_type, exc, tb)
 
     def tell(self, moment: Moment) -> None:
-        """Print a line for whatever is lost, fails or waits; everything else is in the table."""
+        """Print a line for losses, failures and waits; everything else is in the table."""
         if isinstance(moment, TrialEnded):
             self._readings.pop(moment.trial.name, None)
             self._done.pop(moment.trial.name, None)
@@ -94,7 +94,7 @@ class LiveTable:
             self._live.console.print(Text(moment_line(moment, self._progress), style="yellow"))
 
     def tick(self) -> None:
-        """Read the newest metrics of the running trials, now and then, and how many of their replicas run."""
+        """Refresh the metrics of running trials, at intervals, and their numbers of running replicas."""
         now = time.monotonic()
         if now - self._readings_at < _METRIC_SECONDS:
             return
@@ -106,7 +106,7 @@ class LiveTable:
                 readings = self._service.metrics(trial.namespace, name, metric=metric, limit=1)
                 done = self._service.metrics(trial.namespace, name, metric=PROGRESS, limit=1)
             except KatibError:
-                continue  # it may have been deleted meanwhile; the next change says so
+                continue  # it may have been deleted; the next change will tell
             if readings:
                 self._readings[name] = f"{metric}={short(readings[-1].value)}"
             if done:
@@ -172,7 +172,7 @@ def _running(progress: RunProgress) -> list[Trial]:
 
 
 def _waiting(progress: RunProgress) -> str:
-    """Return how many trials wait, and for what the first of them does; empty when none does."""
+    """Return the number of waiting trials and the cause of the first; empty if none waits."""
     waiting = [trial for trial in list(progress.active.values()) if state_of(trial) != "Running"]
     words = next((f": {trial.name} {words}" for trial in waiting if (words := waiting_words(trial))), "")
     return f"{len(waiting)} waiting{words}" if waiting else ""
@@ -189,7 +189,7 @@ def _best(progress: RunProgress) -> RenderableType:
 
 
 def _pareto_set(progress: RunProgress) -> Iterator[RenderableType]:
-    """Yield what the trials that none beats cover, and a few of them."""
+    """Yield the hypervolume of the Pareto set, and a few of its trials."""
     trials = pareto_trials(progress.experiment)
     if not trials:
         return

@@ -1,4 +1,4 @@
-"""Lines about a run that is left or had ended before."""
+"""Lines about an interrupted run, or one that had ended before."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from katib.service.tuning.reading import namespace_option
 def interrupted_line(
     experiment: Experiment, command: str, done: int, slurm: tuple[int, int] | None, *, is_cut_off: bool = False
 ) -> str:
-    """Return what was left and how to go on.
+    """Return the state of an interrupted run and how to continue it.
 
     Args:
-        experiment: As it is.
-        command: That goes on with it.
-        done: How many trials have ended.
-        slurm: How many running trials were ended in Slurm, with their checkpoints kept, and how many go on there.
-        is_cut_off: Whether they end there, as the allocation does in which they run.
+        experiment: Its current state.
+        command: The command that continues it.
+        done: Number of ended trials.
+        slurm: Number of running Slurm trials that were ended with their checkpoints kept, and of those that continue.
+        is_cut_off: Whether the latter end with the surrounding allocation.
     """
     ended, left = slurm or (0, 0)
     goes = "ended with the Slurm allocation and start again" if is_cut_off else "go on in Slurm"
@@ -31,11 +31,11 @@ def interrupted_line(
 
 
 def run_again_line(experiment: Experiment, file: str, place: str) -> str:
-    """Return that an experiment of a cluster had ended before, and how to have more trials of it.
+    """Return that an experiment of a cluster had ended before, and how to get more trials of it.
 
     Args:
-        experiment: As it ended.
-        file: Its file; empty where a line made it.
+        experiment: The ended experiment.
+        file: Its file; empty if it was drafted from a line.
         place: Options that later commands need in order to find the experiment again.
     """
     name, spec = experiment.name, experiment.spec
@@ -46,7 +46,7 @@ def run_again_line(experiment: Experiment, file: str, place: str) -> str:
 
 
 def left_line(experiment: Experiment, done: int, place: str) -> str:
-    """Return what continues to run unwatched, and how to watch it again or end it."""
+    """Return that the run continues unwatched, and how to watch it again or end it."""
     name = experiment.name
     return (
         f"{name} goes on in the cluster, {_so_far(experiment, done)} are done; "
@@ -55,7 +55,7 @@ def left_line(experiment: Experiment, done: int, place: str) -> str:
 
 
 def left_at_server_line(experiment: Experiment, url: str, done: int, place: str) -> str:
-    """Return what continues to run in a server, and how to watch it again or stop it."""
+    """Return that the run continues on a server, and how to watch it again or stop it."""
     name = experiment.name
     return (
         f"{name} goes on in the server at {url}, {_so_far(experiment, done)} are done; "
@@ -72,8 +72,8 @@ def options_of(experiment: Experiment, default_namespace: str, place: str) -> st
     """Return the options that later commands need in order to find the experiment again.
 
     Args:
-        experiment: Which.
-        default_namespace: The namespace that is meant when none is named.
-        place: Options that name where the experiment is.
+        experiment: The experiment.
+        default_namespace: The namespace used if none is named.
+        place: Options that select its service.
     """
     return namespace_option(experiment, default_namespace) + place
