@@ -99,7 +99,7 @@ ASK_AGAIN, FAIL = "ask-again", "fail"
 MAX_EXPERIMENT_NAME = 40
 
 FIRST_FAILURES_ANNOTATION = "katib.kubeflow.org/first-failures"
-"""On an Experiment: number of first trials that fail alike without any value read before it fails; 0: never."""
+"""On an Experiment: number of first trials whose failing alike, before any value was read, fails it; 0: never."""
 
 FIRST_FAILURES = 3
 """Default if the annotation is absent."""

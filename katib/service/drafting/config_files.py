@@ -70,9 +70,9 @@ def filled_config(
 ) -> str:
     """Return a configuration file with placeholders in place of values.
 
-    The placeholder of a parameter replaces every `{name}`; if there is none, the value of the key of that name: in YAML
-    and JSON at any depth, preceded by the keys above it as in `optimizer.lr` if there are several; in other files of
-    the only line `name = value`. The rest, comments included, stays unchanged.
+    The placeholder of a parameter replaces every `{name}`. If there is none, it replaces the value of the key of that
+    name: in YAML and JSON at any depth, with the keys above it as in `optimizer.lr` if there are several; in other
+    files, on the only line `name = value`. The rest, comments included, stays unchanged.
 
     Args:
         text: Of the file.
