@@ -49,7 +49,7 @@ _RESTART_SECONDS = 10.0
     metavar="NAME[=VALUES]",
     help="A parameter, with values as for `katib tune`; may be repeated.  [default: as the trials have them]",
 )
-@click.option("--more", default=0, type=click.IntRange(min=0), help="Number of further trials that may be asked for.")
+@click.option("--more", default=0, type=click.IntRange(min=0), help="Number of further trials to allow.")
 @click.option("--algorithm", default="auto", show_default=True, metavar="NAME", help="Algorithm for further trials.")
 @click.option("--dry-run", is_flag=True, help="Print the experiment instead of importing it.")
 @options.connection
@@ -69,8 +69,8 @@ def import_(
 
     SOURCE is the database or journal file of an Optuna study, a result directory of Ray Tune, a database, a directory
     mlruns or the address of a tracking server of MLflow, or a table as CSV or JSON. Values, curves, states and times of
-    its trials are kept, and the experiment can continue here: --more trials may be asked for. Importing the same source
-    again adds the new trials.
+    its trials are kept, and the experiment can continue here: --more adds trials to its budget. Importing the same
+    source again adds the new trials.
     """
     from katib.doors.cli.connection import connect
     from katib.model.yaml_text import dump_yaml

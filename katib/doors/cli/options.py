@@ -114,7 +114,7 @@ _PLACE = (
         "--on",
         type=click.Choice(("here", "slurm")),
         default="here",
-        help="Where trials run: on this machine, or as jobs of the Slurm cluster that it belongs to.  [default: here]",
+        help="Run trials on this machine, or as jobs of its Slurm cluster.  [default: here]",
     ),
     click.option(
         "--slurm-option",
@@ -127,7 +127,7 @@ _PLACE = (
         "--address",
         envvar=NODE_ADDRESS,
         metavar="HOST",
-        help="With --on slurm: where nodes reach this machine, for trials that push their metrics.",
+        help="With --on slurm: address of this machine for nodes, for trials that push their metrics.",
     ),
     click.option(
         "--gpus",

@@ -106,7 +106,7 @@ _files = click.option(
     multiple=True,
     metavar="FILE",
     callback=options.files_of,
-    help="A file, or those of a folder; `-` is standard input.",
+    help="A file, or a directory of files; `-` is standard input.",
 )
 
 

@@ -24,7 +24,7 @@ _MARKED = options.PlainName("Experiment", "Trial")
 @click.argument("name", type=_MARKED)
 @click.argument("tags", nargs=-1, metavar="[TAG]...")
 @click.option("--remove", multiple=True, metavar="TAG", help="Remove this tag; may be given several times.")
-@click.option("--note", metavar="TEXT", help='What to remember of it, in place of the last note; "": nothing.')
+@click.option("--note", metavar="TEXT", help='Note to store, replacing the last one; "" removes it.')
 @options.connection
 def tag(
     name: str,

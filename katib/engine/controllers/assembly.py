@@ -87,7 +87,7 @@ class Ports:
         events: Recorder of events.
         log_pool: Runs calls to a remote log, so that no worker waits for it. None if the log is local.
         check: Validates an experiment that was stored without validation.
-        pods: State of the jobs' pods; None if the jobs tell everything.
+        pods: State of the jobs' pods; None if the jobs' status suffices.
         given_rules: Evaluates early stopping rules of trials without a built-in collector.
         shipped_template: Finds ConfigMaps that come with the installation.
         admit: Returns the new Experiment of an OptimizationJob as stored; raises InvalidError if it is not admitted.

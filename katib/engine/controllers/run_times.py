@@ -45,7 +45,7 @@ class _TrialMeter(_Meter):
 
 @dataclass(slots=True)
 class _ExperimentMeter(_Meter):
-    """Meter of an experiment; `is_read` tells that its status is included, `running` holds uids of trials."""
+    """Meter of an experiment; `is_read` is set once its status is included, `running` holds uids of trials."""
 
     is_read: bool = False
     running: set[str] = field(default_factory=set)

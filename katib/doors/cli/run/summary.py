@@ -10,7 +10,7 @@ from katib.service.tuning.reading import namespace_option
 def interrupted_line(
     experiment: Experiment, command: str, done: int, slurm: tuple[int, int] | None, *, is_cut_off: bool = False
 ) -> str:
-    """Return the state of an interrupted run and how to continue it.
+    """Return the line for an interrupted run, with the command that continues it.
 
     Args:
         experiment: Its current state.
@@ -31,7 +31,7 @@ def interrupted_line(
 
 
 def run_again_line(experiment: Experiment, file: str, place: str) -> str:
-    """Return that an experiment of a cluster had ended before, and how to get more trials of it.
+    """Return the line for a cluster's experiment that had ended before, with the way to more trials of it.
 
     Args:
         experiment: The ended experiment.
@@ -46,7 +46,7 @@ def run_again_line(experiment: Experiment, file: str, place: str) -> str:
 
 
 def left_line(experiment: Experiment, done: int, place: str) -> str:
-    """Return that the run continues unwatched, and how to watch it again or end it."""
+    """Return the line for a run that continues unwatched, with the commands that watch or end it."""
     name = experiment.name
     return (
         f"{name} goes on in the cluster, {_so_far(experiment, done)} are done; "
@@ -55,7 +55,7 @@ def left_line(experiment: Experiment, done: int, place: str) -> str:
 
 
 def left_at_server_line(experiment: Experiment, url: str, done: int, place: str) -> str:
-    """Return that the run continues on a server, and how to watch it again or stop it."""
+    """Return the line for a run that continues on a server, with the commands that watch or stop it."""
     name = experiment.name
     return (
         f"{name} goes on in the server at {url}, {_so_far(experiment, done)} are done; "

@@ -22,7 +22,7 @@ LOOK_SECONDS = 0.3
 """From an answer to the next question: a hopeless trial should be stopped within a second of the reading."""
 
 QUICK_SECONDS = 0.02
-"""The same if new readings are known to be stored, so that no question is asked for nothing."""
+"""The same if new readings are known to be stored, so that no question is wasted."""
 
 LONGEST_LOOK_SECONDS = 5.0
 SHARE = 5

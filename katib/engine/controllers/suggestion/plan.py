@@ -41,7 +41,7 @@ FAILURES_TO_TELL = 3
 """Consecutive calls that did not reach the service before the user is told: one may be a restart."""
 
 WAIT_SECONDS = 60.0
-"""How long not to ask a service that waits for a trial while none ends: it may wait for something else as well."""
+"""Pause before asking a waiting service again although no trial has ended: it may wait for something else as well."""
 
 Purpose = Question | Literal["validate"]
 """Purpose of a call."""

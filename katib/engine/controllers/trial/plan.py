@@ -18,7 +18,7 @@ retains it. The trial is EarlyStopped once no program of the job runs any more: 
 running trials, for its programs keep their cores, and a collector may store a last reading. A job that has ended by
 itself before it was deleted decides how the trial ends.
 
-A job whose pods are refused is waited for with patience, or not at all if they will be refused forever. A pod without a
+A trial whose pods are refused waits up to a limit, or not at all if they will be refused forever. A pod without a
 collector is never part of a success: its job is restarted, and until then, or if that does not help, metrics are
 missing.
 """

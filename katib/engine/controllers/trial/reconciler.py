@@ -89,7 +89,7 @@ class TrialReconciler:
         settings: Times and limits.
         verdicts: Causes for stopping running trials early, by uid.
         times: Measures the run times of trials.
-        pods: State of the jobs' pods; None if the jobs tell everything.
+        pods: State of the jobs' pods; None if the jobs' status suffices.
     """
 
     def __init__(
