@@ -97,10 +97,10 @@ def test_a_trial_that_pushes_is_stopped_as_well(service: TuningService) -> None:
 
 PUSHED_BESIDE = (
     "import os, signal, threading; from datetime import UTC, datetime; "
-    "from katib.model.metrics import MetricLog; from katib.wire.rpc.credentials import Credentials; "
+    "from katib.model.metrics import MetricLog; from katib.wire.rpc.credentials import DbManagerCredentials; "
     "from katib.wire.rpc.db_manager_client import DbManagerClient; "
     "ended = threading.Event(); signal.signal(signal.SIGTERM, lambda *_: ended.set()); "
-    "log = DbManagerClient(os.environ['KATIB_DB_MANAGER_ADDRESS'], credentials=Credentials.of(os.environ)); "
+    "log = DbManagerClient(os.environ['KATIB_DB_MANAGER_ADDRESS'], credentials=DbManagerCredentials.of(os.environ)); "
     "log.report(os.environ['KATIB_TRIAL_NAME'], [MetricLog(datetime.now(UTC), 'loss', '0.9')]); "
     "ended.wait(60)"
 )

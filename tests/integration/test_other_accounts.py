@@ -35,8 +35,10 @@ KATIB = (sys.executable, "-c", "import sys; from katib.doors.cli import main; sy
 LISTENS_TCP, LISTENS_UNIX = "0A", 0x10000
 PUSHES = (
     "import os, time; from datetime import UTC, datetime; from katib.model.metrics import MetricLog; "
-    "from katib.wire.rpc.credentials import Credentials; from katib.wire.rpc.db_manager_client import DbManagerClient; "
-    "log = DbManagerClient(os.environ['KATIB_DB_MANAGER_ADDRESS'], credentials=Credentials.of(os.environ)); "
+    "from katib.wire.rpc.credentials import DbManagerCredentials; "
+    "from katib.wire.rpc.db_manager_client import DbManagerClient; "
+    "credentials = DbManagerCredentials.of(os.environ); "
+    "log = DbManagerClient(os.environ['KATIB_DB_MANAGER_ADDRESS'], credentials=credentials); "
     "log.report(os.environ['KATIB_TRIAL_NAME'], [MetricLog(datetime.now(UTC), 'loss', '0.25')]); time.sleep(600)"
 )
 

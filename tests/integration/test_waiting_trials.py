@@ -154,7 +154,7 @@ def test_a_running_trial_is_suspended_and_starts_anew_and_that_is_no_failure(
     eventually(lambda: states(service, "pause") == ["Running"], "the trial to run")
     eventually(starts.exists, "its program to begin")
     name = only(service, "pause").name
-    done = katib_here("suspend", f"trial/{name}", cwd=tmp_path, KATIB_SERVER=server.url)  # the name of before
+    done = katib_here("pause", f"trial/{name}", cwd=tmp_path, KATIB_SERVER=server.url)
     assert done.stdout == f"trial/{name}: paused; `katib resume {name}` lets it go on\n"
     eventually(lambda: message_of(service.get(Trial, NS, name)) == "waits: its job is suspended", "the pause")
     eventually(lambda: not Path(f"/proc/{starts.read_text().split()[0]}").exists(), "its program to end")
