@@ -171,14 +171,14 @@ ADVICE: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("up to a few hundred trials that take seconds or longer, of any kinds of parameters", ("gp",)),
     ("a thousand trials or more, or trials that end at once", ("tpe", "multivariate-tpe")),
     ("continuous parameters only and many hundred trials", ("cmaes",)),
-    ("a small table of combinations, all of which you want to see", ("grid",)),
-    ("as many trials at once as there will be at all, or a baseline for a plot", ("sobol",)),
-    ("several objectives that contradict each other", ("nsga2", "motpe")),
-    ("trainings of which a short one predicts a long one", ("asha", "hyperband", "bohb")),
-    ("a training in which hyperparameters should change while it runs", ("pbt",)),
-    ("the structure of a network to find", ("enas", "darts")),
-    ("experiments for Katib's service on scikit-optimize", ("bayesianoptimization",)),
-    ("something to compare with", ("random",)),
+    ("a small table of combinations, to be tried completely", ("grid",)),
+    ("all trials at once, or a baseline for a plot", ("sobol",)),
+    ("several conflicting objectives", ("nsga2", "motpe")),
+    ("trainings whose early results predict the final one", ("asha", "hyperband", "bohb")),
+    ("a training whose hyperparameters should change while it runs", ("pbt",)),
+    ("a network architecture to find", ("enas", "darts")),
+    ("experiments written for Katib's scikit-optimize service", ("bayesianoptimization",)),
+    ("a baseline to compare with", ("random",)),
 )
 """Situations and suitable algorithms, as in docs/reference/algorithms.md. `auto` has its own rules."""
 
