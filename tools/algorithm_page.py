@@ -21,7 +21,7 @@ _FEATURES = {
     Feature.CONDITIONAL_PARAMETERS: "conditions",
     Feature.EARLIER_TRIALS: "warm start",
 }
-_BEGIN, _END = "<!-- begin of what tools.algorithm_page writes -->", "<!-- end -->"
+_BEGIN, _END = "<!-- begin: written by tools.algorithm_page -->", "<!-- end -->"
 _TABLE = re.compile(r"^\| setting \|.*?(?=\n[^|]|\n\n|\Z)", re.MULTILINE | re.DOTALL)
 
 
