@@ -423,7 +423,7 @@ def test_ten_thousand_readings_of_a_trial_are_kept(tmp_path: Path) -> None:
         for step in range(10_000):
             service.report("default", trial.name, {"loss": 10_000 - step}, step=step, request_id=f"r{step}")
         service.tell("default", trial.name, {"loss": 0.5})
-        curve = service.metrics("default", trial.name)
+        curve = service.metrics("default", trial.name, limit=100_000)
         observation = service.get(Trial, "default", trial.name).status.observation
 
     assert len(curve) == 10_001

@@ -118,10 +118,10 @@ def test_what_may_be_done_can_be_asked(kubectl: Kubectl) -> None:
 def test_fields_are_explained(kubectl: Kubectl) -> None:
     assert "Name of the algorithm, such as random" in kubectl("explain", "experiment.spec.algorithm")
     assert "parallelTrialCount" in kubectl("explain", "experiment.spec", "--recursive")
-    assert "How many failures are tried again" in kubectl("explain", "job.spec")
-    assert "Variables of its environment" in kubectl("explain", "pod.spec.containers")
+    assert "Number of failures that are retried" in kubectl("explain", "job.spec")
+    assert "Environment variables" in kubectl("explain", "pod.spec.containers")
     in_a_replica = "pytorchjob.spec.pytorchReplicaSpecs.template.spec.containers"
-    assert "Variables of its environment" in kubectl("explain", in_a_replica)
+    assert "Environment variables" in kubectl("explain", in_a_replica)
     assert "numProcPerNode" in kubectl("explain", "trainjob.spec.trainer")
 
 
