@@ -82,6 +82,7 @@ ROUTES = sorted((method.upper(), path) for path, methods in rest_paths().items()
 ADDING = ("POST", "/api/v1/namespaces/{namespace}/experiments/{name}/trials")
 EDITING = ("PATCH", "/api/v1/namespaces/{namespace}/experiments/{name}")
 SUSPENDING = ("PATCH", "/api/v1/namespaces/{namespace}/trials/{name}")
+PAUSING = ("POST", "/api/v1/namespaces/{namespace}/experiments/{name}/pause")
 """These are what an experiment that ran to its end refuses to everybody."""
 OF_CALLERS: dict[tuple[str, str], Json] = {
     ("POST", "/api/v1/namespaces/{namespace}/experiments/{name}/ask"): {"requestId": "ask-1"},
@@ -116,6 +117,8 @@ def request_of(method: str, path: str, *, namespace: str = TEAM, name: str = "de
         content = {"json": {"maxTrialCount": 12}}
     elif (method, path) == SUSPENDING:
         content = {"json": {"suspended": True}}
+    elif (method, path) == PAUSING:
+        content = {"json": {"paused": True}}
     elif (method, path) in OF_CALLERS:
         content = {"json": OF_CALLERS[method, path]}
     elif method == "POST":
@@ -154,7 +157,7 @@ def test_who_has_the_right_is_answered_on_every_route(
     url, request = request_of(method, path, name="doomed" if method == "DELETE" else demo)
     answer = rest.ask(ALICE, method, url, **request)
 
-    has_ended = (method, path) in (ADDING, EDITING, SUSPENDING) and "has ended" in answer.text
+    has_ended = (method, path) in (ADDING, EDITING, SUSPENDING, PAUSING) and "has ended" in answer.text
     runs_as_job = (method, path) in OF_CALLERS and answer.json()["errors"][0]["origin"] in JOB_ORIGINS
     assert answer.is_success or has_ended or runs_as_job, answer.text
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fastapi.routing import APIRoute
+from starlette.routing import Route
 
 from katib.doors.rest.app import create_app
 from katib.doors.rest.visits import UI_PREFIX
@@ -30,7 +30,7 @@ def rest_paths() -> dict[str, dict[str, Any]]:
 def page_paths() -> Sequence[str]:
     """Return what answers GET requests below the page, but its files."""
     app = create_app(MemoryTuningService(), ui=ui_routes)
-    routes = [route for route in app.routes if isinstance(route, APIRoute) and "GET" in (route.methods or ())]
+    routes = [route for route in app.routes if isinstance(route, Route) and "GET" in (route.methods or ())]
     found = {route.path for route in routes if route.path.startswith(f"{UI_PREFIX}/")}
     return sorted(path for path in found if not path.startswith(f"{UI_PREFIX}/static/"))
 
