@@ -369,7 +369,7 @@ def test_many_readings_and_large_attributes_are_kept(engine: Engine, storage: Ba
     (found,) = optuna.load_study(study_name="large", storage=client()).trials
     assert found.intermediate_values == {step: 10_000.0 - step for step in range(10_000)}
     assert found.user_attrs == {"large": text}
-    assert len(engine.service.metrics("default", "large-0")) == 10_001
+    assert len(engine.service.metrics("default", "large-0", limit=100_000)) == 10_001
 
 
 def test_two_writers_with_different_distributions_of_one_name(engine: Engine, storage: BaseStorage) -> None:
