@@ -673,7 +673,9 @@ def test_a_status_that_no_controller_can_read_is_refused(http: httpx.Client, sta
 
 def test_whole_numbers_of_custom_kinds_may_be_written_as_floats(http: httpx.Client) -> None:
     def send(method: str, path: str, obj: Any, content_type: str = "application/json") -> httpx.Response:
-        content = json.dumps(obj).replace('Count": 3', 'Count": 3.0').replace("40", "4e1").replace("null", "1.5")
+        content = json.dumps(obj)
+        for whole, as_float in (("3", "3.0"), ("40", "4e1"), ("null", "1.5")):
+            content = content.replace(f'Count": {whole}', f'Count": {as_float}')  # an uid may have the digits, too
         return http.request(method, path, content=content, headers={"content-type": content_type})
 
     made = send("POST", EXPERIMENTS, demo(parallelTrialCount=3, maxTrialCount=3))

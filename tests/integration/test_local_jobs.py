@@ -558,6 +558,18 @@ class TestCommands:
             assert h.status()["conditions"][0]["reason"] == "JobResumed"
             assert "failed" not in h.status()
 
+    def test_a_program_that_was_just_started_counts_as_running_once_its_job_is_suspended(self, tmp_path: Path) -> None:
+        """Otherwise the next trial would begin beside it."""
+        script = f"trap '' TERM; echo $$ >>{tmp_path}/pids; while [ ! -e {tmp_path}/go ]; do sleep 0.01; done"
+        with home(tmp_path, settle_seconds=3600.0) as h:
+            h.submit(job(shell(script)))
+            read_pid(tmp_path / "pids")
+
+            h.update(lambda obj: obj["spec"].update(suspend=True))
+
+            eventually(lambda: (standing := h.runner.standing(Key("ns", "j"))) is not None and standing.runs)
+            (tmp_path / "go").touch()
+
     def test_pods_wait_for_the_resources_they_request(self, tmp_path: Path) -> None:
         big = {"resources": {"requests": {"cpu": 2}}}
         script = f"touch {tmp_path}/up; while [ ! -e {tmp_path}/go ]; do sleep 0.01; done"

@@ -32,7 +32,7 @@ from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.engine.runtime.shared_thread import SharedThread
 from katib.engine.runtime.work_queue import WorkQueue
 from katib.errors import ConflictError, InvalidError, KatibError, NotFoundError, UnavailableError
-from katib.model.job_kinds import is_suspended, retry_words, with_suspension
+from katib.model.job_kinds import is_suspended, retry_words, suspended_at, with_suspension
 from katib.model.names import HELD_WORDS, METRICS_REPORT_ANNOTATION
 from katib.model.types import format_time
 from katib.places.machine.jobs.batch.job import JOB
@@ -314,11 +314,14 @@ class JobController:
     def standing(self, key: Key) -> JobStanding | None:
         """Return the standing of a job that has held for a moment; None for an unknown job.
 
-        An image that is fetched for it now comes before anything else. For any thread.
+        That of a suspended job is the current one: it keeps its trial's place while a program of it runs. An image that
+        is fetched for it now comes before anything else. For any thread.
         """
         run = self._runs.get(key)
         if run is None:
             return None
+        if suspended_at(self._present.get(key, {}).get(run.uid, run.job)):
+            return run.standing
         for pod in run.pods:
             if (record := pod.record).pulling and not record.is_finished:
                 return run.reported._replace(waiting=pulling_words(record.pulling))
@@ -533,7 +536,8 @@ class JobController:
         now = self._clock.monotonic()
         if run.unreported is None or run.unreported[0] != standing:
             run.unreported = standing, now
-        left = run.unreported[1] + self._settings.settle_seconds - now
+        settle_seconds = 0.0 if suspended_at(run.job) else self._settings.settle_seconds
+        left = run.unreported[1] + settle_seconds - now
         if left > 0:
             return left
         run.reported, run.unreported = standing, None
