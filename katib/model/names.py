@@ -21,8 +21,10 @@ are copied with it."""
 
 CHOSEN_BY_LABEL = "katib.kubeflow.org/chosen-by"
 BY_USER = "user"
-"""On a trial that no algorithm proposed: an initial trial of the file, or one added by hand. With `caller` below, on an
-Experiment and its trials: callers choose the parameters themselves, each during its trial."""
+BY_DEFAULT = "default"
+"""On a trial that no algorithm proposed: an initial trial of the file, or one added by hand; `default` on the first
+trial if parameters have defaults. With `caller` below, on an Experiment and its trials: callers choose the parameters
+themselves, each during its trial."""
 
 GENERATION_LABEL = "pbt.suggestion.katib.kubeflow.org/generation"
 """On trials of population based training: number of trials that led to its checkpoint."""

@@ -19,6 +19,7 @@ from katib.service.drafting import missing_attribute, takes_its_arguments
 # Katib's words written out: importing the models that name them takes longer than many a trial runs.
 ParameterType = Literal["double", "int", "categorical", "discrete"]
 _LOG_UNIFORM = "logUniform"
+_UNKNOWN: Any = ...  # None may be a choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +32,14 @@ class Parameter:
         choices: The Python values of the texts of a list; empty for numbers.
         condition: Name of the parameter that decides whether this one has a value, and its deciding values; None for a
             parameter that always has one.
+        default: Text of the value in use today; None if unknown.
     """
 
     type: ParameterType
     space: dict[str, Any]
     choices: tuple[Any, ...] = ()
     condition: tuple[str, tuple[str, ...]] | None = None
+    default: str | None = None
 
     def when(self, parameter: str, *values: Any) -> Parameter:
         """Return this parameter as one that is present only for certain values of another one.
@@ -55,6 +58,8 @@ class Parameter:
         if self.condition is not None:
             parameter, values = self.condition
             spec["when"] = {"parameter": parameter, "values": list(values)}
+        if self.default is not None:
+            spec["default"] = self.default
         return spec
 
     def value(self, text: str) -> Any:
@@ -67,7 +72,14 @@ class Parameter:
 
 
 @takes_its_arguments
-def double(min: float, max: float, *, step: float | None = None, log: bool = False) -> Parameter:  # noqa: A002 - Katib's names
+def double(
+    min: float,  # noqa: A002 - Katib's name
+    max: float,  # noqa: A002 - Katib's name
+    *,
+    step: float | None = None,
+    log: bool = False,
+    default: float | None = None,
+) -> Parameter:
     """Return a real parameter between two bounds, both included.
 
     Args:
@@ -75,30 +87,42 @@ def double(min: float, max: float, *, step: float | None = None, log: bool = Fal
         max: Largest value.
         step: Distance between values; None for any value.
         log: Spread values evenly over orders of magnitude; `min` must be positive.
+        default: The value in use today; the first trial has the defaults of all parameters.
     """
-    return _number("double", min, max, step, log=log)
+    return _number("double", min, max, step, log, default)
 
 
 @takes_its_arguments
-def int(min: builtins.int, max: builtins.int, *, step: builtins.int = 1, log: bool = False) -> Parameter:  # noqa: A001, A002 - Katib's names
+def int(  # noqa: A001 - Katib's name
+    min: builtins.int,  # noqa: A002 - Katib's name
+    max: builtins.int,  # noqa: A002 - Katib's name
+    *,
+    step: builtins.int = 1,
+    log: bool = False,
+    default: builtins.int | None = None,
+) -> Parameter:
     """Return an integer parameter between two bounds, both included."""
-    return _number("int", _whole(min), _whole(max), None if step == 1 else _whole(step), log=log)
+    return _number("int", _whole(min), _whole(max), None if step == 1 else _whole(step), log, _whole(default))
 
 
 @takes_its_arguments
-def categorical(choices: Iterable[Any]) -> Parameter:
+def categorical(choices: Iterable[Any], *, default: Any = _UNKNOWN) -> Parameter:
     """Return a parameter with one of some values of any type, unordered.
+
+    Args:
+        choices: The values.
+        default: The value in use today, one of them.
 
     Raises:
         InvalidError: Two of them have the same text, such as 1 and "1".
     """
-    return _choice("categorical", choices)
+    return _choice("categorical", choices, default)
 
 
 @takes_its_arguments
-def discrete(choices: Iterable[float]) -> Parameter:
+def discrete(choices: Iterable[float], *, default: float | None = None) -> Parameter:
     """Return a parameter with one of some numbers."""
-    return _choice("discrete", choices)
+    return _choice("discrete", choices, _UNKNOWN if default is None else default)
 
 
 if not TYPE_CHECKING:  # type checkers know all names
@@ -112,16 +136,18 @@ def _whole(value: Any) -> Any:
     return builtins.int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _number(kind: ParameterType, low: float, high: float, step: float | None, *, log: bool) -> Parameter:
+def _number(
+    kind: ParameterType, low: float, high: float, step: float | None, log: bool, default: float | None
+) -> Parameter:
     space: dict[str, Any] = {"min": str(low), "max": str(high)}
     if step is not None:
         space["step"] = str(step)
     if log:
         space["distribution"] = _LOG_UNIFORM
-    return Parameter(kind, space)
+    return Parameter(kind, space, default=None if default is None else str(default))
 
 
-def _choice(kind: ParameterType, choices: Any) -> Parameter:
+def _choice(kind: ParameterType, choices: Any, default: Any) -> Parameter:
     if isinstance(choices, str) or not isinstance(choices, Iterable):
         cause = f"{choices!r} is {'one text' if isinstance(choices, str) else 'not a list'}"
         remedy = f"write [{choices!r}, ...]"
@@ -135,7 +161,8 @@ def _choice(kind: ParameterType, choices: Any) -> Parameter:
             cause = f"{values[text]!r} and {value!r} are the same text in an experiment"
             raise invalid("choices", cause, "keep one of them, or spell one differently", "choice-text")
         values[text] = value
-    return Parameter(kind, {"list": list(values)}, tuple(values.values()))
+    chosen = None if default is _UNKNOWN else next((t for t, v in values.items() if v is default), str(default))
+    return Parameter(kind, {"list": list(values)}, tuple(values.values()), default=chosen)
 
 
 def _text(value: Any, others: Container[str]) -> str:

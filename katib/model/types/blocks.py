@@ -39,6 +39,8 @@ class ParameterSpec(Model, frozen=True):
     parameter_type: str = ""
     feasible_space: FeasibleSpace = field(default_factory=FeasibleSpace)
     when: ParameterCondition | None = None
+    default: DecimalText | None = None
+    """The value in use today, without the search."""
 
 
 class GraphConfig(Model, frozen=True):

@@ -11,6 +11,7 @@ SCALARS = frozenset(
         "FeasibleSpace.min",
         "FeasibleSpace.step",
         "ParameterAssignment.value",
+        "ParameterSpec.default",
     }
 )
 """Text fields that may be given as a number: `min: 0.01` means `min: "0.01"`.
@@ -46,6 +47,7 @@ DESCRIPTIONS = {
     "ParameterSpec.name": "Name, by which trialParameters refer to it.",
     "ParameterSpec.parameterType": "double, int, discrete or categorical.",
     "ParameterSpec.feasibleSpace": "min and max (double, int) or list (discrete, categorical).",
+    "ParameterSpec.default": "The value in use today; the first trial has the defaults of all parameters.",
     "ParameterSpec.when": "Where it has a value; without it in every trial.",
     "ParameterCondition.parameter": "The parameter that decides.",
     "ParameterCondition.values": "The values of that parameter with which this one has a value.",

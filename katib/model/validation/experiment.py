@@ -18,7 +18,13 @@ from katib.model.validation.algorithm import (
     check_needs,
     check_resume_policy,
 )
-from katib.model.validation.history import PointCheck, check_initial_trials, check_warm_start, no_point_errors
+from katib.model.validation.history import (
+    PointCheck,
+    check_defaults,
+    check_initial_trials,
+    check_warm_start,
+    no_point_errors,
+)
 from katib.model.validation.metadata import check_metadata
 from katib.model.validation.metrics_collector import check_metrics_collector
 from katib.model.validation.objective import check_means, check_objective
@@ -46,7 +52,7 @@ def validate_experiment(
         experiment: With defaults.
         catalog: Algorithms of this installation.
         check_template: Checks the content of the template.
-        check_point: Checks the values of initial trials.
+        check_point: Checks the values of initial trials and defaults.
         collectors: Kinds of metrics collectors that can run here.
     """
     spec = experiment.spec
@@ -59,6 +65,7 @@ def validate_experiment(
         *check_algorithm(spec, catalog),
         *check_early_stopping(spec, catalog),
         *check_search_space(spec),
+        *check_defaults(spec, check_point),
         *check_initial_trials(spec, check_point),
         *check_warm_start(spec, experiment.name),
         *check_needs(spec, catalog),

@@ -1,4 +1,4 @@
-"""Rules about trials that no algorithm proposed: initial trials, and earlier ones to learn from.
+"""Rules about trials that no algorithm proposed: defaults, initial trials, and earlier ones to learn from.
 
 Whether a value is in the feasible space of its parameter is checked by `katib.model.space`, which knows the values; the
 names in an initial trial are checked here.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+
+from msgspec import structs
 
 from katib.errors import FieldError
 from katib.model.types import ExperimentSpec, ParameterAssignment, ParameterSpec, WarmStartSpec
@@ -32,16 +34,22 @@ def no_point_errors(
 def check_initial_trials(spec: ExperimentSpec, check_point: PointCheck = no_point_errors) -> Iterator[FieldError]:
     """Check that initial trials are points of the search space, and that the budget has room for them."""
     path, count = "spec.initialTrials", len(spec.initial_trials)
+    budget = spec.max_trial_count
+    if budget is not None and any(parameter.default is not None for parameter in spec.parameters):
+        budget -= 1
     if count and spec.nas_config is not None:
         yield FieldError(path, "an architecture search has no parameters to choose", "remove it", "initial-trials-nas")
         return
     if count > MOST_INITIAL_TRIALS:
         remedy = f"list at most {MOST_INITIAL_TRIALS}"
         yield FieldError(path, f"{count} are more than an object can hold", remedy, "initial-trials-count")
-    elif spec.max_trial_count is not None and count > max(spec.max_trial_count, 0):  # below 0 is an error of its own
+    elif count and budget is not None and count > max(budget, 0):  # below 0 is an error of its own
         remedy = "raise spec.maxTrialCount or remove some"
         yield FieldError(
-            path, f"{count} are more than the budget of {spec.max_trial_count}", remedy, "initial-trials-budget"
+            path,
+            f"{count} are more than the budget of {spec.max_trial_count} has room for",
+            remedy,
+            "initial-trials-budget",
         )
     for i, trial in enumerate(spec.initial_trials):
         errors = list(check_names(spec, trial.parameter_assignments, f"{path}[{i}].parameterAssignments"))
@@ -49,6 +57,18 @@ def check_initial_trials(spec: ExperimentSpec, check_point: PointCheck = no_poin
         if not errors:
             for error in check_point(spec.parameters, trial.parameter_assignments):
                 yield FieldError(f"{path}[{i}].{error.path}", error.cause, error.remedy, error.origin)
+
+
+def check_defaults(spec: ExperimentSpec, check_point: PointCheck = no_point_errors) -> Iterator[FieldError]:
+    """Check that each default is a value of its parameter."""
+    for i, parameter in enumerate(spec.parameters):
+        if parameter.default is None:
+            continue
+        alone = structs.replace(parameter, when=None)
+        for error in check_point([alone], [ParameterAssignment(name=parameter.name, value=parameter.default)]):
+            remedy = "give the value in use today, widen the search space, or remove the default"
+            cause = error.cause.removeprefix(f"{parameter.name}: ")
+            yield FieldError(f"spec.parameters[{i}].default", cause, remedy, "default-infeasible")
 
 
 def check_names(spec: ExperimentSpec, assignments: Sequence[ParameterAssignment], path: str) -> Iterator[FieldError]:

@@ -50,6 +50,7 @@ _INTEGER = re.compile(r"[+-]?\d+\Z")
 _RANGE = re.compile(r"(?P<low>[^.:]*(?:\.[^.:]+)?)\.\.(?P<high>[^:]*)(?P<options>(?::.*)?)\Z")
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _OTHER_RANGE = re.compile(rf"(?P<low>{_NUMBER})\s*[-\u2013:;\u2026 ]\s*(?P<high>{_NUMBER})(?P<log>:log)?\Z")
+_LIST_OPTION = re.compile(r":(?=default=|(?:categorical|discrete)(?::|\Z))")
 _SYNTAX = "write NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C"
 
 
@@ -59,7 +60,7 @@ def parse_parameter(text: str) -> Json:
     `1..4` are whole numbers, `1e-5..0.1` and `0.0..1.0` real ones; `:log` spreads values over orders of magnitude,
     `:step=0.5` gives their distance, `:double` and `:int` the type. `16,32,64` are numbers in their order, `adam,sgd`
     are choices without one, as are numbers with `:categorical`. `flag` is an option without a value, such as `--amp`
-    for `amp=flag`, that is present or absent.
+    for `amp=flag`, that is present or absent. `:default=VALUE` is the value in use today, `on` or `off` for a flag.
 
     Raises:
         InvalidError: The text has another form.
@@ -72,11 +73,10 @@ def parse_parameter(text: str) -> Json:
         raise invalid(where, f"{name!r} is not a name", "use letters, digits, _ and -", "parameter-name")
     if name in _RESERVED:
         raise invalid(where, f"{{{name}}} has a meaning of its own", "choose another name", "parameter-name")
-    if values == FLAG:
-        return {"name": name, "parameterType": "categorical", "feasibleSpace": {"list": [f"--{name}", ""]}}
+    if values.split(":")[0] == FLAG:
+        return {"name": name, **_flag(where, name, values)}
     found = _RANGE.match(values)
-    kind, space = _range(where, found) if found else _list(where, values)
-    return {"name": name, "parameterType": kind, "feasibleSpace": space}
+    return {"name": name, **(_range(where, found) if found else _list(where, values))}
 
 
 def for_file(experiment: Json, path: Path) -> Json:
@@ -109,7 +109,17 @@ def few_combinations(parameters: Sequence[Json], trials: int) -> str:
     return f"there are only {count} combinations, since {', '.join(ranges)} are whole numbers; for real ones: {reals}"
 
 
-def _range(where: str, found: re.Match[str]) -> tuple[str, Json]:
+def _flag(where: str, name: str, values: str) -> Json:
+    flag: Json = {"parameterType": "categorical", "feasibleSpace": {"list": [f"--{name}", ""]}}
+    states = {f"{FLAG}:default=on": f"--{name}", f"{FLAG}:default=off": ""}
+    if values in states:
+        return {**flag, "default": states[values]}
+    if values != FLAG:
+        raise invalid(where, f"{values!r} is not a flag", "write flag, or flag:default=on or :default=off", "option")
+    return flag
+
+
+def _range(where: str, found: re.Match[str]) -> Json:
     low_text, high_text = found["low"].strip(), found["high"].strip()
     low, high = _number(where, low_text), _number(where, high_text)
     if low > high:
@@ -118,6 +128,7 @@ def _range(where: str, found: re.Match[str]) -> tuple[str, Json]:
         )
     kind = "int" if _INTEGER.match(low_text) and _INTEGER.match(high_text) else "double"
     space: Json = {"min": low_text, "max": high_text}
+    further: Json = {}
     for option in filter(None, found["options"].split(":")):
         word, _, value = option.partition("=")
         if word == "log":
@@ -126,6 +137,8 @@ def _range(where: str, found: re.Match[str]) -> tuple[str, Json]:
             space["distribution"] = "logUniform"
         elif word == "step" and _number(where, value) > 0:
             space["step"] = value
+        elif word == "default" and value:
+            further["default"] = value
         elif word in ("double", "float"):
             kind = "double"
         elif word == "int" and low == int(low) and high == int(high):
@@ -134,16 +147,18 @@ def _range(where: str, found: re.Match[str]) -> tuple[str, Json]:
             raise invalid(
                 where,
                 f":{option} is not an option of a range",
-                "use :log, :step=NUMBER above 0, :int or :double",
+                "use :log, :step=NUMBER above 0, :default=VALUE, :int or :double",
                 "option",
             )
-    return kind, space
+    return {"parameterType": kind, "feasibleSpace": space, **further}
 
 
-def _list(where: str, values: str) -> tuple[str, Json]:
-    text, colon, word = values.rpartition(":")
-    kind = {"categorical": "categorical", "discrete": "discrete"}.get(word) if colon else None
-    choices = [choice.strip() for choice in (text if kind else values).split(",")]
+def _list(where: str, values: str) -> Json:
+    text, *options = _LIST_OPTION.split(values)
+    further = dict(option.split("=", 1) for option in options if "=" in option)
+    kind = next((option for option in options if "=" not in option), None)
+    word = text.rpartition(":")[2]
+    choices = [choice.strip() for choice in text.split(",")]
     if (
         choices[0][:1] in ("[", "(")
         or choices[0].count("(") != choices[0].count(")")
@@ -160,7 +175,7 @@ def _list(where: str, values: str) -> tuple[str, Json]:
         raise invalid(where, f"{twice} is there twice", "name each value once", "choice-text")
     if kind is None:
         kind = "discrete" if len(choices) > 1 and all(map(_is_number, choices)) else "categorical"
-    return kind, {"list": choices}
+    return {"parameterType": kind, "feasibleSpace": {"list": choices}, **further}
 
 
 def _is_number(text: str) -> bool:

@@ -200,7 +200,7 @@ def takes_its_arguments(function: Callable[P, R]) -> Callable[P, R]:
 
 def _too_many(owner: str, positional: tuple[str, ...], named: tuple[str, ...], args: tuple[object, ...]) -> str:
     """Return the error of a call with too many positional arguments."""
-    if not named:  # such as choices given one by one
+    if positional == ("choices",):  # given one by one
         return f"{owner} takes one list; write [{', '.join(map(repr, args))}]"
     more = ", ".join(f"{name}=..." for name in named[:3])
     return f"{owner} takes only {' and '.join(positional)} without names; write the others as {more}"

@@ -23,7 +23,7 @@ from katib.model.leases import is_asked
 from katib.model.loadable import Loadable
 from katib.model.loading import FileText, Submission, are_runtimes, experiment_of, file_of, runtimes_of
 from katib.model.names import LEARNS_FROM_ANNOTATION, NOTHING, WORKSPACE_ANNOTATION
-from katib.model.space import check_assignments
+from katib.model.space import check_assignments, first_trials
 from katib.model.space.search_space import SearchSpace
 from katib.model.templates.absence import variants
 from katib.model.templates.check import check_template
@@ -441,8 +441,8 @@ def preview_trial(experiment: Experiment, data_for: DataFor) -> Preview:
 
 
 def _texts(experiment: Experiment) -> dict[str, str]:
-    if experiment.spec.initial_trials:
-        return {a.name: a.value for a in experiment.spec.initial_trials[0].parameter_assignments}
+    if first := first_trials(experiment.spec):
+        return {a.name: a.value for a in first[0].parameter_assignments}
     if experiment.spec.nas_config is not None:
         cause, remedy = "only its algorithm makes architectures", "submit it to see its first trial"
         raise invalid("spec.nasConfig", cause, remedy, "preview-nas")

@@ -108,6 +108,14 @@ def with_warm_start(*experiments: str, **fields: Any) -> dict[str, Any]:
 
 
 INITIAL = "spec.initialTrials"
+
+
+def with_default(lr: str, *, count: int = 9) -> dict[str, Any]:
+    experiment = with_initial_trials(A_POINT, maxTrialCount=count, parallelTrialCount=1, maxFailedTrialCount=1)
+    experiment["spec"]["parameters"][0]["default"] = lr
+    return experiment
+
+
 EARLIER = "spec.warmStart.experiments"
 A_POINT = {"lr": "0.05"}
 
@@ -115,6 +123,9 @@ OBJECTIVE, TERMS, BOUNDS = "spec.objective", "spec.objective.objectives", "spec.
 NAME, SETTINGS = "spec.algorithm.algorithmName", "spec.algorithm.algorithmSettings"
 
 REJECTED: dict[str, tuple[Any, ...]] = {
+    "default out of bounds": bad("spec.parameters[0].default", "default-infeasible", with_default("3")),
+    "default of no number": bad("spec.parameters[0].default", "default-infeasible", with_default("fast")),
+    "no room for the defaults": bad(INITIAL, "initial-trials-budget", with_default("0.01", count=1)),
     "initial trial of an unknown parameter": bad(
         f"{INITIAL}[0].parameterAssignments[1].name", "assignment-unknown", with_initial_trials({**A_POINT, "x": "1"})
     ),

@@ -10,7 +10,9 @@ from katib.engine.controllers.kinds import SUGGESTION
 from katib.engine.controllers.ports import SuggestionsReply
 from katib.engine.runtime.objects import Key
 from katib.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
-from katib.model.names import BY_USER, CHOSEN_BY_LABEL
+from katib.model.names import BY_DEFAULT, BY_USER, CHOSEN_BY_LABEL
+from katib.model.space import first_trials
+from katib.model.types import Experiment
 from katib.service.tuning.adding import add_trial
 from tests.support.controllers import NAMESPACE, FakeServices, JobEnd, World, a_reply, new_store
 from tests.support.experiments import an_experiment
@@ -168,3 +170,49 @@ def test_an_experiment_that_is_not_there_or_has_not_started_says_so() -> None:
 
     with pytest.raises(UnavailableError, match="has not started yet"):
         add_trial(store, DEMO, {"lr": "0.09"})
+
+
+def with_defaults_of(**defaults: str) -> dict[str, Any]:
+    space = {
+        "lr": {"parameterType": "double", "feasibleSpace": {"min": "0.0001", "max": "1", "distribution": "logUniform"}},
+        "opt": {"parameterType": "categorical", "feasibleSpace": {"list": ["adam", "sgd", "lion"]}},
+    }
+    parameters = [
+        {"name": name, **spec, **({"default": defaults[name]} if name in defaults else {})}
+        for name, spec in space.items()
+    ]
+    return an_experiment(parameters=parameters, maxTrialCount=2, maxFailedTrialCount=1, parallelTrialCount=1)
+
+
+@pytest.mark.parametrize(
+    ("defaults", "first"),
+    [
+        ({"lr": "3e-4", "opt": "sgd"}, {"lr": "3e-4", "opt": "sgd"}),
+        ({"lr": "3e-4"}, {"lr": "3e-4", "opt": "adam"}),
+        ({"opt": "lion"}, {"lr": "0.01", "opt": "lion"}),
+    ],
+    ids=["all given", "the first choice", "the middle of a range"],
+)
+def test_the_first_trial_has_the_defaults_as_written(defaults: dict[str, str], first: dict[str, str]) -> None:
+    experiment = Experiment.decode(with_defaults_of(**defaults))
+
+    (trial,) = first_trials(experiment.spec)
+
+    found = {a.name: a.value for a in trial.parameter_assignments}
+    assert {**found, "lr": float(found["lr"])} == pytest.approx({**first, "lr": float(first["lr"])})
+    assert all(found[name] == text for name, text in defaults.items())
+
+
+def test_the_trial_of_the_defaults_runs_once_and_is_labelled() -> None:
+    with World() as world:
+        document = an_experiment(initialTrials=chosen("0.05", "0.03"), maxTrialCount=4, parallelTrialCount=1)
+        document["spec"]["parameters"][0]["default"] = "0.03"
+        world.submit(document)
+        world.ended()
+
+        chosen_by = {
+            trial.spec.parameter_assignments[0].value: trial.metadata.labels.get(CHOSEN_BY_LABEL)
+            for trial in world.trials()
+        }
+        assert {value: label for value, label in chosen_by.items() if label} == {"0.03": BY_DEFAULT, "0.05": BY_USER}
+        assert world.suggestion().status.initial_trials_given == 2

@@ -64,9 +64,28 @@ def test_values_decide_the_type_of_a_parameter(text: str, kind: str, space: dict
     assert parse_parameter(text) == {"name": name, "parameterType": kind, "feasibleSpace": space}
 
 
+@pytest.mark.parametrize(
+    ("text", "default", "space"),
+    [
+        ("lr=1e-5..1e-1:log:default=3e-4", "3e-4", {"min": "1e-5", "max": "1e-1", "distribution": "logUniform"}),
+        ("layers=1..4:default=2", "2", {"min": "1", "max": "4"}),
+        ("opt=adam,sgd:default=sgd", "sgd", {"list": ["adam", "sgd"]}),
+        ("batch=16,32:categorical:default=32", "32", {"list": ["16", "32"]}),
+        ("batch=16,32:default=32:categorical", "32", {"list": ["16", "32"]}),
+        ("on=cuda:0,cuda:1:default=cuda:1", "cuda:1", {"list": ["cuda:0", "cuda:1"]}),
+        ("amp=flag:default=on", "--amp", {"list": ["--amp", ""]}),
+        ("amp=flag:default=off", "", {"list": ["--amp", ""]}),
+    ],
+)
+def test_the_value_in_use_today_follows_the_values(text: str, default: str, space: dict[str, Any]) -> None:
+    found = parse_parameter(text)
+
+    assert (found["default"], found["feasibleSpace"]) == (default, space)
+
+
 SYNTAX = "write NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C"
 ONE_ARGUMENT = "write the whole line in one argument, as `-- 'cd src && python train.py --lr {lr}'`"
-OPTIONS = "use :log, :step=NUMBER above 0, :int or :double"
+OPTIONS = "use :log, :step=NUMBER above 0, :default=VALUE, :int or :double"
 
 
 @pytest.mark.parametrize(
@@ -81,6 +100,8 @@ OPTIONS = "use :log, :step=NUMBER above 0, :int or :double"
         ("lr=1..2:step=-1", f"-p lr: :step=-1 is not an option of a range; {OPTIONS}"),
         ("lr=1..2:step=0", f"-p lr: :step=0 is not an option of a range; {OPTIONS}"),
         ("lr=0.5..2:int", f"-p lr: :int is not an option of a range; {OPTIONS}"),
+        ("lr=1..2:default=", f"-p lr: :default= is not an option of a range; {OPTIONS}"),
+        ("amp=flag:log", "-p amp: 'flag:log' is not a flag; write flag, or flag:default=on or :default=off"),
         ("lr=1e-3-1e-1", "-p lr: '1e-3-1e-1' is one value; for a range, write 1e-3..1e-1"),
         ("lr=1\u20262", "-p lr: '1\u20262' is one value; for a range, write 1..2"),
         ("lr=1\u20132", "-p lr: '1\u20132' is one value; for a range, write 1..2"),

@@ -220,7 +220,7 @@ def test_an_option_of_the_space_by_another_name_is_refused_with_ours() -> None:
     [
         pytest.param(
             lambda search: search.double(0.1, 1, True),
-            "double() takes only min and max without names; write the others as step=..., log=...",
+            "double() takes only min and max without names; write the others as step=..., log=..., default=...",
             id="scale without its name",
         ),
         pytest.param(

@@ -46,6 +46,7 @@ from katib.model.names import (
     TEMPLATE_MISSING,
     without_queue,
 )
+from katib.model.space import first_trials
 from katib.model.templates.source import is_not_there
 from katib.model.trials import ACTIVE, trial_state
 from katib.model.types import (
@@ -256,7 +257,7 @@ class ExperimentReconciler:
                 early_stopping=experiment.spec.early_stopping,
                 requests=requests,
                 resume_policy=experiment.spec.resume_policy,
-                initial_trials=experiment.spec.initial_trials,
+                initial_trials=first_trials(experiment.spec),
             ),
         )
         with suppress(AlreadyExistsError):

@@ -19,8 +19,8 @@ from katib.engine.controllers.ports import SuggestionsReply
 from katib.engine.controllers.suggestion import states
 from katib.model.algorithms import with_free_resource
 from katib.model.conditions import set_condition, without_condition
-from katib.model.names import BY_USER, CHOSEN_BY_LABEL, trial_name
-from katib.model.space import check_assignments
+from katib.model.names import BY_DEFAULT, BY_USER, CHOSEN_BY_LABEL, trial_name
+from katib.model.space import check_assignments, has_defaults
 from katib.model.types import (
     AlgorithmSetting,
     AlgorithmSpec,
@@ -87,10 +87,11 @@ def with_initial_trials(experiment: Experiment, suggestion: Suggestion, taken: C
     waiting = waiting_assignments(suggestion, taken)
     names = _UsedNames(set(map(_NAME, waiting)), taken)
     new: list[TrialAssignment] = []
+    is_default = given == 0 and has_defaults(experiment.spec)
     for i, trial in enumerate(chosen, status.suggestion_count):
         name = trial_name(experiment.namespace, experiment.name, i, names)
         names.waiting.add(name)
-        labels = {CHOSEN_BY_LABEL: BY_USER}
+        labels = {CHOSEN_BY_LABEL: BY_DEFAULT if is_default and not new else BY_USER}
         new.append(TrialAssignment(name=name, parameter_assignments=trial.parameter_assignments, labels=labels))
     return structs.replace(
         status,
