@@ -54,6 +54,9 @@ SUBMITTED_BUDGET_ANNOTATION = "katib.kubeflow.org/submitted-trials"
 COMMAND_ANNOTATION = "katib.kubeflow.org/command"
 """On an Experiment of one machine: the command that runs it, as typed by the user."""
 
+SEED_VARIABLE = "KATIB_SEED"
+"""In the environment of a trial's programs: its seed, see `trial_seed`."""
+
 REMEDY = "; remedy: "
 """Before each remedy in the report of a collector."""
 
@@ -193,6 +196,11 @@ def trial_name(namespace: str, experiment: str, index: int | str, taken: Contain
         if name not in taken:
             return name
         text += "+"
+
+
+def trial_seed(namespace: str, trial: str) -> int:
+    """Return the seed of a trial's random numbers, 1 to 2**31 - 1: a hash of its name, so a restart keeps it."""
+    return int.from_bytes(hashlib.sha256(f"seed of {namespace}/{trial}".encode()).digest()) % (2**31 - 1) + 1
 
 
 def name_of_title(title: str) -> str:

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, SupportsFloat, SupportsIndex, TypeVar
 
 from katib.errors import KatibError
+from katib.model.names import trial_seed
 from katib.model.types import Experiment as StoredExperiment
 from katib.model.types import Trial
 from katib.sdk.homes import PATIENCE_SECONDS, ExperimentHome, ExperimentPlace
@@ -76,6 +77,11 @@ class AskedTrial:
     def ask_id(self) -> str:
         """The request that got it."""
         return self._ask_id
+
+    @property
+    def seed(self) -> int:
+        """A number for random generators, 1 to 2**31 - 1: the same whenever this trial is evaluated."""
+        return trial_seed(self._experiment.namespace, self.name)
 
     @property
     def has_ended(self) -> bool:
@@ -208,6 +214,7 @@ class Experiment:
 
     Attributes:
         name: Name of the experiment.
+        namespace: Its namespace.
         uid: Its identity: another experiment of the same name has another one.
         objective: Name of the objective metric, or of the first of several.
     """
@@ -226,7 +233,7 @@ class Experiment:
         objective = stored.spec.objective
         self.objective = objective.objective_metric_name if objective is not None else ""
         self._home = home
-        self._namespace = stored.namespace
+        self.namespace = stored.namespace
         self._value = value
         self._place = place
         self._lease_seconds = lease_seconds
@@ -348,7 +355,7 @@ class Experiment:
 
     def call(self, request: Callable[[TuningService, str], R], *, patience_seconds: float = PATIENCE_SECONDS) -> R:
         """Return the answer to a request, which is repeated if it may be lost."""
-        return self._home.call(lambda service: request(service, self._namespace), patience_seconds=patience_seconds)
+        return self._home.call(lambda service: request(service, self.namespace), patience_seconds=patience_seconds)
 
     def trial_ended(self, trial: AskedTrial) -> None:
         """Record that a trial has ended."""

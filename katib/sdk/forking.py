@@ -22,6 +22,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple, Protocol
 
 from katib.errors import KatibError, one_line
+from katib.model.names import SEED_VARIABLE
 from katib.sdk import reporting
 from katib.sdk.asking import AskedTrial, Experiment, StopTrial
 
@@ -44,6 +45,13 @@ class CallOutcome(NamedTuple):
     failure: str = ""
 
 
+class Task(NamedTuple):
+    """A job, and the seed of its trial."""
+
+    seed: int
+    job: Any
+
+
 Run = Callable[[Any], CallOutcome]
 """Runs a job of any picklable type; raises StopTrial if a report did."""
 
@@ -51,7 +59,7 @@ Run = Callable[[Any], CallOutcome]
 class Runner(Protocol):
     """Runs jobs, one after the other."""
 
-    def run(self, job: Any, report: reporting.Receiver) -> CallOutcome | None:
+    def run(self, task: Task, report: reporting.Receiver) -> CallOutcome | None:
         """Return the outcome of a job; None if `close` ended it, or its process is gone."""
 
     def close(self) -> None:
@@ -64,11 +72,11 @@ class InProcessRunner:
     def __init__(self, run: Run) -> None:
         self._run = run
 
-    def run(self, job: Any, report: reporting.Receiver) -> CallOutcome:
+    def run(self, task: Task, report: reporting.Receiver) -> CallOutcome:
         """Return the outcome of a job."""
         reporting.have_received_by(report)
         try:
-            return _outcome(self._run, job)
+            return _outcome(self._run, task)
         finally:
             reporting.have_received_by(None)
 
@@ -89,10 +97,10 @@ class ForkedSlot:
         self._end = end
         self._lock = threading.Lock()
 
-    def run(self, job: Any, report: reporting.Receiver) -> CallOutcome | None:
+    def run(self, task: Task, report: reporting.Receiver) -> CallOutcome | None:
         """Return the outcome of a job; None if `close` ended it, or the forking process is gone."""
         with self._lock, suppress(EOFError, OSError):
-            self.pipe.send(job)
+            self.pipe.send(task)
             while not isinstance(message := self._received(), CallOutcome):
                 self.pipe.send(_answered(report, *message))
             return message
@@ -200,7 +208,7 @@ def _relayed(job: Connection, pipe: Connection, sentinel: int) -> CallOutcome | 
             return None
 
 
-def _run_job(pipe: Connection, inherited: Sequence[Connection], run: Run, job: Any) -> None:
+def _run_job(pipe: Connection, inherited: Sequence[Connection], run: Run, task: Task) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     for one in inherited:
@@ -212,12 +220,13 @@ def _run_job(pipe: Connection, inherited: Sequence[Connection], run: Run, job: A
             raise StopTrial(stop)
 
     reporting.have_received_by(report)
-    pipe.send(_outcome(run, job))
+    pipe.send(_outcome(run, task))
 
 
-def _outcome(run: Run, job: Any) -> CallOutcome:
+def _outcome(run: Run, task: Task) -> CallOutcome:
+    os.environ[SEED_VARIABLE] = str(task.seed)
     try:
-        return run(job)
+        return run(task.job)
     except StopTrial:
         return CallOutcome({})
 
@@ -269,7 +278,7 @@ def _evaluate(experiment: Experiment, runner: Runner, job_of: Callable[[AskedTri
                 return
             continue
         try:
-            outcome = runner.run(job_of(trial), partial(_report, trial))
+            outcome = runner.run(Task(trial.seed, job_of(trial)), partial(_report, trial))
         except Exception as error:
             trial.fail(one_line(error))
             raise

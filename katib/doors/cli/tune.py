@@ -118,9 +118,9 @@ def tune(
     """Tune a program: search the values of its parameters, each trial a run of the command.
 
     In the command, {lr} stands for the value of the parameter lr, {config:FILE} for a copy of a configuration file with
-    values in place of its own, {parameters} for a JSON file with all values, {trial} for the name of the trial, and
-    {metrics} for the file or directory that --metrics reads. Values are in the environment as well: KATIB_PARAM_LR. The
-    program prints its metrics as name=value or name: value.
+    values in place of its own, {parameters} for a JSON file with all values, {trial} for the name of the trial, {seed}
+    for a seed of its own, and {metrics} for the file or directory that --metrics reads. Values are in the environment
+    as well: KATIB_PARAM_LR. The program prints its metrics as name=value or name: value.
 
     The command may be a job file, job.yaml: the values replace those of its options, such as --lr. With --on slurm, it
     may be an sbatch command, or a batch script: its options apply to each trial. With --context, a Kubernetes cluster

@@ -15,7 +15,7 @@ _PLACEHOLDER = re.compile(r"\$\{trialParam(?:eter)?s\.(.+?)\}|\$<trialParam(?:et
 _METADATA_REFERENCE = re.compile(r"\$\{trialSpec\.(.+?)\}")
 _INDEXED_KEY = re.compile(r"(.+)\[(.+)]")
 
-PLAIN_KEYS = ("Name", "Namespace", "Kind", "APIVersion")
+PLAIN_KEYS = ("Name", "Namespace", "Kind", "APIVersion", "Seed")
 INDEXED_KEYS = ("Labels", "Annotations")
 
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from katib.errors import FieldError, InvalidError
-from katib.model.names import is_set_by_algorithm
+from katib.model.names import is_set_by_algorithm, trial_seed
 from katib.model.templates.absence import check_absence, optional_names, prevents_rendering
 from katib.model.templates.nodes import fill, prepare_object, prepare_yaml, with_optional_elements
 from katib.model.templates.placeholders import (
@@ -86,7 +86,7 @@ class CompiledTemplate:
         Raises:
             InvalidError: A reference has no assignment, an assignment no reference, or a value does not fit its field.
         """
-        trial = {"Name": trial_name, "Namespace": namespace}
+        trial = {"Name": trial_name, "Namespace": namespace, "Seed": str(trial_seed(namespace, trial_name))}
         for label, value in labels.items():
             trial[_label_reference(label)] = value
         obj = self.body(self._values(assignments, trial))
@@ -268,7 +268,7 @@ def illegal_reference(reference: MetadataReference, path: str) -> FieldError:
     return FieldError(
         path,
         f"${{trialSpec.{reference.key}{index}}} is not a metadata reference",
-        "use Name, Namespace, Kind, APIVersion, Labels[key] or Annotations[key]",
+        "use Name, Namespace, Kind, APIVersion, Seed, Labels[key] or Annotations[key]",
         "template-metadata-reference",
     )
 

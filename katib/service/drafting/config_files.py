@@ -6,6 +6,7 @@ import re
 from collections import deque
 from collections.abc import Container, Iterator, Mapping
 from pathlib import Path, PurePath
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import yaml
@@ -66,7 +67,12 @@ def values_of_config(path: str) -> dict[str, str]:
 
 
 def filled_config(
-    text: str, source: str, placeholders: Mapping[str, str], doubles: Container[str], used: set[str]
+    text: str,
+    source: str,
+    placeholders: Mapping[str, str],
+    doubles: Container[str],
+    used: set[str],
+    facts: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Return a configuration file with placeholders in place of values.
 
@@ -80,12 +86,14 @@ def filled_config(
         placeholders: By parameter.
         doubles: The real-valued parameters. In YAML they get a tag, because it reads `1e-05` as text.
         used: Receives the parameters found in the file.
+        facts: Further placeholders, which replace `{name}` only.
 
     Raises:
         InvalidError: It is not YAML, or a parameter matches several of its keys.
     """
-    literal = re.compile(rf"(?<![${{])\{{({'|'.join(map(re.escape, placeholders))})\}}(?!\}})")
-    changes = [(_literal(text, match), match[1]) for match in literal.finditer(text)] if placeholders else []
+    known = {**facts, **placeholders}
+    literal = re.compile(rf"(?<![${{])\{{({'|'.join(map(re.escape, known))})\}}(?!\}})")
+    changes = [(_literal(text, match), match[1]) for match in literal.finditer(text)] if known else []
     suffix = PurePath(source).suffix.lower()
     missing = placeholders.keys() - {name for _, name in changes}
     keys = list(_scalars(text, source)) if suffix in _TREES and missing else []
@@ -101,7 +109,7 @@ def filled_config(
     for place, name in sorted(changes, reverse=True, key=lambda change: change[0].start):
         used.add(name)
         tag = "!!float " if place.is_plain and suffix in _YAML and name in doubles else ""
-        text = text[: place.start] + tag + placeholders[name] + text[place.end :]
+        text = text[: place.start] + tag + known[name] + text[place.end :]
     return text
 
 

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, Final
@@ -38,6 +38,8 @@ METRICS_DIRECTORY: Final = "/var/log/katib/events"
 _ANNOTATION = "katib.kubeflow.org/parameters"
 _SCRIPTS: Final = SHELL_SUFFIXES | {".py", ".R", ".jl", ".js"}
 _RESERVED = ("parameters", "trial", "metrics")
+_FACTS: Final = {"trial": "${trialSpec.Name}", "seed": "${trialSpec.Seed}"}
+"""Placeholders for properties of the trial, with their references; a parameter named `seed` takes precedence."""
 _WITHOUT_EMPTY_WORDS: Final = 'for w do shift; [ -z "$w" ] || set -- "$@" "$w"; done; exec "$@"'
 """Executes its arguments without the empty ones, which are flags that are off."""
 _CONFIG = re.compile(r"(?<!\$)\{config:([^{}]+)\}")
@@ -329,11 +331,11 @@ def command_template(
     """Return the template of trials that run a command.
 
     Each `{name}` in it becomes the value of that parameter, `{parameters}` the path of a JSON file with all values,
-    `{metrics}` that of the file or directory of the metrics, `{trial}` the name of the trial. `{{name}}` is passed on
-    as `{name}`. A single argument with blanks is a line for the shell. Values are in the environment as well:
-    `KATIB_PARAM_LR` for `lr`. A trial that exceeds the timeout fails. The options of a command of Slurm, such as
-    `mem={size}G`, count if trials are its jobs. `{config:FILE}` is the path of a copy of a file with values in place of
-    its own, see `filled_config`.
+    `{metrics}` that of the file or directory of the metrics, `{trial}` the name of the trial, `{seed}` its seed.
+    `{{name}}` is passed on as `{name}`. A single argument with blanks is a line for the shell. Values are in the
+    environment as well: `KATIB_PARAM_LR` for `lr`. A trial that exceeds the timeout fails. The options of a command of
+    Slurm, such as `mem={size}G`, count if trials are its jobs. `{config:FILE}` is the path of a copy of a file with
+    values in place of its own, see `filled_config`.
 
     Raises:
         InvalidError: The command is empty, or names an unknown parameter or a file that cannot be read.
@@ -342,13 +344,12 @@ def command_template(
     names = [parameter["name"] for parameter in parameters]
     flags = {parameter["name"] for parameter in parameters if has_no_value(parameter)}
     words = [f"{{{word[2:]}}}" if word[:2] == "--" and word[2:] in flags else word for word in words]
-    known = {name: f"${{trialParameters.{name}}}" for name in names}
-    known |= {"parameters": PARAMETERS_FILE, "trial": "${trialSpec.Name}"}
+    known = with_facts(names) | {"parameters": PARAMETERS_FILE}
     if metrics.kind != "stdout":
         known["metrics"] = metrics.mounted_path
     used: set[str] = set()
     doubles = frozenset(one["name"] for one in parameters if one["parameterType"] == "double")
-    files = _Files({name: known[name] for name in names}, doubles, used)
+    files = _Files({name: known[name] for name in names}, {name: known[name] for name in _FACTS}, doubles, used)
     words = [_filled(_CONFIG.sub(files.path_of_config, word), known, used, metrics) for word in words]
     if any(known[flag] in words for flag in flags):
         words = ["sh", "-c", _WITHOUT_EMPTY_WORDS, "sh", *words]
@@ -374,11 +375,32 @@ def command_template(
         job["activeDeadlineSeconds"] = timeout_seconds
     template = {
         "primaryContainerName": CONTAINER,
-        "trialParameters": [{"name": name, "reference": name} for name in names],
+        "trialParameters": trial_parameters(names, used),
         "trialSpec": {"apiVersion": "batch/v1", "kind": "Job", "spec": job},
     }
     unnamed = () if "parameters" in used else tuple(unnamed_note(name) for name in names if name not in used)
     return CommandTemplate(template, name_of_command(command), unnamed)
+
+
+def placeholder_of(name: str) -> str:
+    """Return the placeholder of a trial parameter in a template."""
+    return f"${{trialParameters.{name}}}"
+
+
+def with_facts(names: Iterable[str]) -> dict[str, str]:
+    """Return the placeholders of these parameters and of properties of the trial, by name."""
+    return {name: placeholder_of(name) for name in (*_FACTS, *names)}
+
+
+def trial_parameters(names: Sequence[str], used: Container[str]) -> list[Json]:
+    """Return the trial parameters of a template.
+
+    Args:
+        names: The parameters.
+        used: Names of placeholders in the template.
+    """
+    facts = {name: reference for name, reference in _FACTS.items() if name in used and name not in names}
+    return [{"name": name, "reference": facts.get(name, name)} for name in (*names, *facts)]
 
 
 def has_no_value(parameter: Json) -> bool:
@@ -471,19 +493,21 @@ class _Files:
 
     Attributes:
         placeholders: Placeholders for values in them, by parameter.
+        facts: Placeholders for properties of the trial.
         doubles: The real-valued parameters.
         used: Receives the parameters found in them.
         texts: By name.
     """
 
     placeholders: Mapping[str, str]
+    facts: Mapping[str, str]
     doubles: frozenset[str]
     used: set[str]
     texts: dict[str, str] = field(default_factory=dict)
 
     def path_of_config(self, found: re.Match[str]) -> str:
         """Return the path of a pod's copy of a configuration file."""
-        text = filled_config(read_config(found[1]), found[1], self.placeholders, self.doubles, self.used)
+        text = filled_config(read_config(found[1]), found[1], self.placeholders, self.doubles, self.used, self.facts)
         name = PurePath(found[1]).name
         if self.texts.get(name, text) != text or name == _PARAMETERS_NAME:
             name = f"{len(self.texts)}-{name}"
@@ -518,7 +542,7 @@ def _parameters_text(parameters: Sequence[Json]) -> str:
         if wrong is not None:
             cause, remedy = f"{wrong} would need escapes in {{parameters}}", "use plain letters, or {" + name + "}"
             raise invalid(f"-p {name}", cause, remedy, "choice-text")
-        placeholder = f"${{trialParameters.{name}}}"
+        placeholder = placeholder_of(name)
         pairs.append(f'"{name}": "{placeholder}"' if quoted else f'"{name}": {placeholder}')
     return "{" + ", ".join(pairs) + "}"
 

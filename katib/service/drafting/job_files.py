@@ -15,7 +15,16 @@ from katib.model.loading import EXPERIMENTS
 from katib.model.names import LAST_APPLIED
 from katib.model.wording import either
 from katib.model.written import read_object
-from katib.service.drafting.experiments import CommandTemplate, Json, Metrics, slug, unnamed_note, variables_of
+from katib.service.drafting.experiments import (
+    CommandTemplate,
+    Json,
+    Metrics,
+    slug,
+    trial_parameters,
+    unnamed_note,
+    variables_of,
+    with_facts,
+)
 from katib.service.drafting.script_options import ScriptOption, option_around
 
 _SUBMITTING: Final = frozenset({"apply", "create"})
@@ -67,8 +76,9 @@ def job_template(
 ) -> CommandTemplate:
     """Return the template of trials that run a job.
 
-    A value replaces `{name}` in any text of the job. If there is none, it replaces the value of an option `--name` in
-    the words of its containers, or of a variable of that name, in capitals too. Otherwise it is in `KATIB_PARAM_LR`.
+    A value replaces `{name}` in any text of the job, `{trial}` and `{seed}` as well. If there is none, it replaces the
+    value of an option `--name` in the words of its containers, or of a variable of that name, in capitals too.
+    Otherwise it is in `KATIB_PARAM_LR`.
 
     Args:
         job: As `read_job` returns it.
@@ -86,7 +96,7 @@ def job_template(
             name = parameter["name"]
             remedy = f"list two words in place of flag, such as -p {name}=yes,no, and write {{{name}}} in the file"
             raise invalid(f"-p {name}", "a flag that is not there would be an empty word", remedy, "job-file")
-    known = {name: f"${{trialParameters.{name}}}" for name in names} | {"trial": "${trialSpec.Name}"}
+    known = with_facts(names)
     if metrics.kind != "stdout":
         known["metrics"] = metrics.mounted_path
     used: set[str] = set()
@@ -111,7 +121,7 @@ def job_template(
             container["env"] = [*(container.get("env") or []), {"name": variable, "value": known[name]}]
     template = {
         "primaryContainerName": _primary_container(made),
-        "trialParameters": [{"name": name, "reference": name} for name in names],
+        "trialParameters": trial_parameters(names, used),
         "trialSpec": made,
     }
     name = str(given.get("name") or given.get("generateName") or "")

@@ -91,6 +91,7 @@ class Program:
         """Return the words to execute with the first value of each parameter."""
         spaces = {one["name"]: one["feasibleSpace"] for one in parameters}
         values = {name: (space.get("list") or [space.get("min")])[0] for name, space in spaces.items()}
+        values = {"seed": "1", **values}
         words = [re.sub(r"\{config:([^{}]+)\}", r"\1", word) for word in executed_words(self.command)]
         words = [re.sub(r"\{([\w.-]+)\}", lambda found: str(values.get(found[1], found[0])), word) for word in words]
         return [word for word in words if word]

@@ -56,6 +56,14 @@ def test_files_of_any_form_are_filled(name: str, text: str, made: str) -> None:
     assert filled_config(text, name, {"lr": "1e-05", "name": "sgd"}, {"lr"}, set()) == made
 
 
+def test_a_property_of_the_trial_replaces_its_placeholder_but_not_a_key_of_its_name() -> None:
+    used: set[str] = set()
+
+    made = filled_config("seed: 3\nlr: 1\nrun: {seed}\n", "a.yaml", {"lr": "2"}, (), used, {"seed": "77", "trial": "t"})
+
+    assert (made, used) == ("seed: 3\nlr: 2\nrun: 77\n", {"lr", "seed"})
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

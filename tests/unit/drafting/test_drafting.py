@@ -140,7 +140,7 @@ def test_values_reach_the_program_by_placeholders_and_environment() -> None:
     template = a_template("python", "train.py", "--lr={lr}", "{trial}", "{{lr}}", "${HOME}", '{"a": 1}')
 
     assert words_of(template) == [
-        *("python", "train.py", "--lr=${trialParameters.lr}", "${trialSpec.Name}"),
+        *("python", "train.py", "--lr=${trialParameters.lr}", "${trialParameters.trial}"),
         *("{lr}", "${HOME}", '{"a": 1}'),
     ]
     assert template.notes == ("the command does not name {optimizer}: it is in $KATIB_PARAM_OPTIMIZER only",)
@@ -157,6 +157,17 @@ def test_values_reach_the_program_by_placeholders_and_environment() -> None:
         {"name": "KATIB_PARAM_LR", "value": "${trialParameters.lr}"},
         {"name": "KATIB_PARAM_OPTIMIZER", "value": "${trialParameters.optimizer}"},
     ]
+
+
+def test_facts_of_a_trial_are_trial_parameters_and_a_parameter_named_seed_comes_first() -> None:
+    made = a_template("train", "{lr}", "{trial}", "{seed}").template
+    seeds = parse_parameter("seed=1,2,3")
+    own = command_template(["train", "{seed}"], [seeds], STDOUT).template
+
+    facts = [{"name": "trial", "reference": "${trialSpec.Name}"}, {"name": "seed", "reference": "${trialSpec.Seed}"}]
+    assert made["trialParameters"][2:] == facts
+    assert a_template("train", "{lr}").template["trialParameters"] == made["trialParameters"][:2]
+    assert own["trialParameters"] == [{"name": "seed", "reference": "seed"}]
 
 
 def test_the_file_of_all_values_is_json_with_numbers() -> None:

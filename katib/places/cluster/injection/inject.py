@@ -13,7 +13,7 @@ from katib.engine.runtime.objects import Object
 from katib.errors import InvalidError, invalid
 from katib.model.checkpoints import DIRECTORY_VARIABLE
 from katib.model.container_restarts import runs_again, unknown_rules
-from katib.model.names import TRIAL_LABEL
+from katib.model.names import SEED_VARIABLE, TRIAL_LABEL, trial_seed
 from katib.model.quantities import add_quantities
 from katib.model.types import CollectorKind, Trial
 from katib.places.cluster.configuration.models import MetricsCollectorConfig
@@ -66,7 +66,7 @@ def inject(admitted: Mapping[str, Any], trial: Trial, settings: InjectionSetting
     pod: Pod = copy.deepcopy(dict(admitted))
     labels = pod.setdefault("metadata", {}).get("labels") or {}
     pod["metadata"]["labels"] = {**labels, **trial.metadata.labels, TRIAL_LABEL: trial.name}
-    _keep_last_words(pod, trial)
+    _prepare_programs(pod, trial)
     index = primary_index(pod, trial)
     if index is None or not is_primary(pod, trial):
         return pod
@@ -80,13 +80,15 @@ def inject(admitted: Mapping[str, Any], trial: Trial, settings: InjectionSetting
     return pod
 
 
-def _keep_last_words(pod: Pod, trial: Trial) -> None:
-    """Make a program that fails without a message leave the end of its log in its pod's status, as the cause."""
+def _prepare_programs(pod: Pod, trial: Trial) -> None:
+    """Give all programs the trial's seed, and those that fail without a message the end of their log as the cause."""
+    seed = {"name": SEED_VARIABLE, "value": str(trial_seed(trial.metadata.namespace, trial.name))}
     collector = trial.spec.metrics_collector.collector
     custom = {} if collector is None else collector.custom_collector or {}
     for container in (container for part in _PARTS for container in pod["spec"].get(part) or ()):
         if container.get("name") not in (*COLLECTORS, custom.get("name")):
             container["terminationMessagePolicy"] = "FallbackToLogsOnError"
+            _add_variables(container, [seed])
 
 
 def container_to_complete(pod: Object, trial: Trial, settings: InjectionSettings) -> int | None:

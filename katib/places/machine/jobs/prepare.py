@@ -24,7 +24,7 @@ from katib.engine.runtime.objects import Key, Object, ObjectStore
 from katib.errors import FieldError, InvalidError, UnavailableError, invalid
 from katib.model.checkpoints import DIRECTORY_VARIABLE
 from katib.model.files.private_directories import make_below
-from katib.model.names import SUFFIX_ALPHABET
+from katib.model.names import SEED_VARIABLE, SUFFIX_ALPHABET, trial_seed
 from katib.model.quantities import parse_quantity
 from katib.places.machine.jobs.dependencies import (
     JobOwner,
@@ -234,6 +234,7 @@ def _containers(
         **collection.variables,
         "KATIB_TRIAL_NAME": trial,
         "KATIB_TRIAL_DIR": str(directory),
+        SEED_VARIABLE: str(trial_seed(identity.namespace, trial)),
     }
     if checkpoint is not None:
         further[checkpoint.mount_path] = checkpoint.directory

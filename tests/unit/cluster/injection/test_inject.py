@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 
 from katib.errors import InvalidError
+from katib.model.names import trial_seed
 from katib.model.quantities import add_quantities
 from katib.model.types import CollectorSpec, FileSystemPath, MetricsCollectorSpec, SourceSpec, Trial
 from katib.places.cluster.configuration.models import MetricsCollectorConfig
@@ -125,7 +126,7 @@ def test_a_pod_is_labelled_and_its_program_knows_its_trial() -> None:
         "katib.kubeflow.org/trial": TRIAL,
     }
     field = {"fieldRef": {"fieldPath": "metadata.labels['katib.kubeflow.org/trial']"}}
-    assert program_of(injected)["env"] == [{"name": "KATIB_TRIAL_NAME", "valueFrom": field}]
+    assert program_of(injected)["env"] == [SEED, {"name": "KATIB_TRIAL_NAME", "valueFrom": field}]
 
 
 def test_the_metrics_directory_is_shared() -> None:
@@ -181,7 +182,11 @@ def test_a_trial_that_pushes_gets_an_address_and_no_collector() -> None:
 
     assert [container["name"] for container in injected["spec"]["containers"]] == ["training"]
     environment = {e["name"]: e.get("value") for e in program_of(injected)["env"]}
-    assert environment == {"KATIB_TRIAL_NAME": None, "KATIB_DB_MANAGER_ADDRESS": DB_MANAGER}
+    assert environment == {
+        "KATIB_SEED": SEED["value"],
+        "KATIB_TRIAL_NAME": None,
+        "KATIB_DB_MANAGER_ADDRESS": DB_MANAGER,
+    }
     assert "shareProcessNamespace" not in injected["spec"]
 
 
@@ -379,20 +384,23 @@ def test_what_the_pod_asks_for_as_a_whole_is_raised_by_its_collector(*, is_nativ
 # --- which pods -------------------------------------------------------------------------------------------------------
 
 
-def with_last_words(given: dict[str, Any]) -> dict[str, Any]:
-    """Return a pod of one container whose end leaves its last lines."""
+SEED = {"name": "KATIB_SEED", "value": str(trial_seed(injected_trial().namespace, TRIAL))}
+
+
+def as_every_pod(given: dict[str, Any]) -> dict[str, Any]:
+    """Return a pod of one container with a seed, whose end leaves its last lines."""
     (container,) = given["spec"]["containers"]
-    left = {**container, "terminationMessagePolicy": "FallbackToLogsOnError"}
+    left = {**container, "terminationMessagePolicy": "FallbackToLogsOnError", "env": [SEED]}
     return {**given, "spec": {**given["spec"], "containers": [left]}}
 
 
-def test_a_worker_only_gets_labels_and_leaves_its_last_words() -> None:
+def test_a_worker_only_gets_labels_and_a_seed_and_leaves_its_last_words() -> None:
     trial = injected_trial(primary_pod_labels={"mpi-job-role": "launcher"}, primary_container_name="mpi-launcher")
     worker = pod("sleep", "365d", container="mpi-worker", labels={"mpi-job-role": "worker"})
 
     injected = inject(worker, trial, injection_settings())
 
-    assert injected["spec"] == with_last_words(worker)["spec"]
+    assert injected["spec"] == as_every_pod(worker)["spec"]
     assert injected["metadata"]["labels"]["katib.kubeflow.org/trial"] == TRIAL
     assert missing_primary_container(worker, trial) == ""
 
@@ -403,7 +411,7 @@ def test_a_side_step_is_changed_as_little_and_the_user_gets_a_sentence() -> None
 
     injected = inject(step, trial, injection_settings())
 
-    assert injected["spec"] == with_last_words(step)["spec"]
+    assert injected["spec"] == as_every_pod(step)["spec"]
     sentence = missing_primary_container(step, trial)
     assert "'step-model-training'" in sentence
     assert "step-copy" in sentence
