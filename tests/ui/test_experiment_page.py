@@ -249,12 +249,32 @@ def test_a_page_is_right_again_after_the_server_was_restarted(
         page.goto(f"{first.url}/katib/{PAGE}?tab=trials")
         tally(page, "30 trials")
         page.locator("#head .count", has_text="30 of 40").wait_for()
-    page.locator("#connection", has_text="Connection lost").wait_for()
+    page.locator("#connection", has_text="Disconnected").wait_for()
     put_trial(service, TRIALS)
 
     with Server(service, host="127.0.0.1", port=first.port, ui=ui_routes):
         tally(page, "31 trials")
         page.wait_for_function("() => !document.getElementById('connection').textContent")
+
+
+@pytest.mark.slow
+def test_the_page_of_a_deleted_experiment_stays_to_be_read_and_has_no_buttons(
+    root: str, page: Page, service: MemoryTuningService, watched: Watched
+) -> None:
+    watched.expected.append("404")
+    page.goto(f"{root}{PAGE}?tab=trials")
+    tally(page, "30 trials")
+    page.locator("body[data-live]").wait_for()
+    page.mouse.wheel(0, 600)
+    service.delete("default", "demo")
+    page.locator("#connection", has_text="deleted").wait_for()
+
+    assert page.locator("#head button").count() == 0
+    assert page.locator("#trials tbody tr").count() > 0
+    box = page.locator("header.top").bounding_box()
+    assert box is not None
+    assert box["y"] == 0
+    assert serious_violations(page) == []
 
 
 def test_the_focus_survives_what_happens(root: str, page: Page, service: MemoryTuningService) -> None:
@@ -467,12 +487,12 @@ def test_a_page_of_which_nothing_has_changed_asks_for_each_figure_once_and_for_n
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url.partition("/data/")[2].partition("?")[0]))
 
-    with page.expect_response(lambda response: response.url.endswith("/live")):
-        page.goto(f"{root}{PAGE}")
+    page.goto(f"{root}{PAGE}")
+    page.locator("body[data-live]").wait_for()
     page.locator("[data-figure=history] .main-svg").first.wait_for()
 
     parts = [address.removeprefix(PAGE).strip("/") for address in asked if address]
-    assert sorted(parts) == ["figures/history", "figures/parallel", "live"]
+    assert sorted(parts) == ["figures/history", "figures/parallel"]
 
 
 @pytest.mark.slow

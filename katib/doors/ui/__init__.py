@@ -25,6 +25,7 @@ from katib.doors.ui.figure_routes import figure_routes
 from katib.doors.ui.katib_paths import katib_paths
 from katib.doors.ui.live import live_routes
 from katib.doors.ui.new_pages import new_pages
+from katib.doors.ui.shared_stream import shared_stream_routes
 from katib.doors.ui.tables import Tables
 from katib.doors.ui.trial_pages import trial_data_routes, trial_pages
 from katib.doors.ui.trial_table_routes import trial_table_routes
@@ -50,6 +51,7 @@ def ui_routes(closing: Closing, optuna_line: Callable[[], str] = str) -> PageRou
         trial_table_routes(tables),
         figure_routes(tables),
         live_routes(tables, closing),
+        shared_stream_routes(closing),
         new_pages(optuna_line),
         about_pages(),
         trial_pages(),

@@ -72,47 +72,79 @@ export function swap(element, html) {
   element.dispatchEvent(new CustomEvent("shown"));
 }
 
-const HIDDEN_MILLISECONDS = 10_000;
+// --- what the page follows: one connection of the browser carries it for all of its pages ---
+
+const streams = new Map(); // by key
+const page = crypto.getRandomValues(new Uint32Array(2)).join("-");
+let port = null;
+let lost = null; // since when the server does not answer
+
+function connect() {
+  const script = new URL("streams.js", import.meta.url);
+  try {
+    port = new SharedWorker(script, "katib streams").port;
+  } catch { // there are none on phones, nor where cookies of a frame are refused
+    const own = new MessageChannel();
+    port = own.port1;
+    import(script).then(() => globalThis.serveStreams(own.port2));
+  }
+  port.onmessage = ({ data }) => {
+    if ("lost" in data) { lost = data.lost; showConnection(); return; }
+    document.body.dataset.live = "true";
+    streams.get(data.to)?.take(data);
+  };
+}
 
 /**
- * Follow a live stream until it says that there is no more. Returns what closes it.
- * `handlers` has a function for each event name; they get its data and what closes the stream. The browser
- * reconnects, and the first event after that has the whole state, so nothing is missed while a server restarts.
- * With `whileSeen`, a hidden page closes its stream: a browser keeps few connections to a server.
+ * Follow a live stream or a log while the page is seen, until it is closed. Returns what closes it.
+ * `handlers` has a function for each name of an event; they get its data and what closes the stream. `begin` is called at
+ * the beginning of each answer, `over` at its end. After an interruption a stream continues behind its last event with an
+ * id, or begins again with the whole state, so nothing is missed while a server restarts.
  */
-export function follow(address, handlers, { whileSeen = false } = {}) {
+export function follow(address, handlers) {
+  const key = `${page} ${streams.size} ${Math.random()}`;
+  const stream = {
+    take({ name, data, id }) { stream.last = id || stream.last; handlers[name]?.(data, stream); },
+    open: false,
+    over: false,
+    turn(seen) {
+      const open = seen && !stream.over;
+      if (open === stream.open) return;
+      stream.open = open;
+      if (!port) connect();
+      port.postMessage(open ? { open: key, address, last: stream.last } : { close: key });
+    },
+    close() { stream.over = true; stream.turn(false); streams.delete(key); },
+  };
+  streams.set(key, stream);
+  stream.turn(!document.hidden);
+  return stream;
+}
+
+const turn = (seen) => { for (const stream of [...streams.values()]) stream.turn(seen); };
+document.addEventListener("visibilitychange", () => turn(!document.hidden));
+addEventListener("pagehide", () => turn(false));
+addEventListener("pageshow", () => turn(!document.hidden));
+
+const ago = Object.assign(document.createElement("span"), { ariaHidden: "true" }); // a second is not read out
+
+/** Show that the server does not answer: since when, and so of when the page's data are. */
+function showConnection() {
   const shown = document.getElementById("connection");
-  let source = null;
-  let waiting = null;
-  let over = false;
-  const letGo = () => {
-    clearTimeout(waiting);
-    source?.close();
-    source = null;
-  };
-  const handle = { close() { over = true; letGo(); } };
-  const open = () => {
-    letGo();
-    if (over) return;
-    source = new EventSource(address);
-    source.onopen = () => { shown.textContent = ""; };
-    source.onerror = () => {
-      shown.textContent = "Connection lost, trying again…";
-      if (source?.readyState === EventSource.CLOSED) waiting = setTimeout(open, 2000);
-    };
-    for (const [name, run] of Object.entries(handlers)) {
-      source.addEventListener(name, (event) => run(JSON.parse(event.data), handle));
-    }
-  };
-  if (whileSeen) {
-    document.addEventListener("visibilitychange", () => {
-      clearTimeout(waiting);
-      if (document.hidden) waiting = setTimeout(letGo, HIDDEN_MILLISECONDS);
-      else if (!source) open();
-    });
-  }
-  open();
-  return handle;
+  document.body.classList.toggle("disconnected", Boolean(lost));
+  ago.textContent = ` ${duration((Date.now() - lost) / 1000)}`;
+  if (lost && !shown.contains(ago)) {
+    shown.replaceChildren("Disconnected", ago, `, data of ${new Date(lost).toLocaleTimeString()}`);
+  } else if (!lost && shown.contains(ago)) shown.replaceChildren();
+}
+setInterval(() => { if (lost) showConnection(); }, 1000);
+
+/** Show that what the page is about does not exist any more: it stays to be read, and nothing of it can be changed. */
+export function showGone(problem) {
+  document.body.classList.add("gone");
+  document.getElementById("connection").textContent = problem.detail;
+  for (const control of document.querySelectorAll("main .headline .actions, main [data-marks-of]")) control.remove();
+  for (const dialog of document.querySelectorAll("dialog:modal")) dialog.close();
 }
 
 /** Run a function at most once in so many milliseconds; the last call is never lost. */

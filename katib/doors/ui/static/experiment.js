@@ -2,7 +2,7 @@
 
 import { actions } from "./actions.js";
 import { refreshBeside, showBeside } from "./beside.js";
-import { atMostEvery, fetchHtml, fetchJson, follow, onKey, swap, withMarksShown } from "./core.js";
+import { atMostEvery, fetchHtml, fetchJson, follow, onKey, showGone, swap, withMarksShown } from "./core.js";
 import { drawFigure, expectPlotly, sayDrawnBy, whenColoursChange } from "./figures.js";
 import { Linked } from "./linked.js";
 import { marking } from "./marks.js";
@@ -172,10 +172,11 @@ follow(`${data}/live`, {
     known = now;
   },
   problem: (problem, source) => {
-    if (problem.status !== 503) source.close(); // else the browser asks again
-    document.getElementById("connection").textContent = problem.detail;
+    if (problem.status !== 503) source.close(); // else it is asked again
+    if (problem.status === 404) showGone(problem);
+    else document.getElementById("connection").textContent = problem.detail;
   },
-}, { whileSeen: true });
+});
 
 const tabs = [...root.querySelectorAll(".tabs a")];
 tabs.forEach((link, i) => onKey(String(i + 1), link.textContent.toLowerCase(), () => link.click()));

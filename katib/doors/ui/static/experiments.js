@@ -79,4 +79,4 @@ follow("data/list/live", {
     drawLinesSoon();
   },
   problem: (problem) => { document.getElementById("connection").textContent = problem.detail; },
-}, { whileSeen: true });
+});

@@ -1,12 +1,11 @@
 // The output of a trial: followed as it comes, searched, and never more than the last lines of it on the page.
 
-import { withMarksShown } from "./core.js";
+import { follow, withMarksShown } from "./core.js";
 
 const MOST_LINES = 5000;
 const CHUNK_LINES = 250; // removed together
 const LONGEST_LINE = 5000;
 const FLUSH_MILLISECONDS = 100;
-const AGAIN_MILLISECONDS = 2000;
 const MOST_MATCHES = 2000; // marked; all are counted
 
 // Commands to a terminal: colours, titles, cursor movements. They are left out.
@@ -62,19 +61,12 @@ export class LogView {
     this.section.querySelector("[data-containers]").hidden = names.length < 2;
   }
 
-  /** Stop reading; `start` begins again. */
-  pause() {
-    this.stop?.abort();
-    this.reading = false;
-  }
-
   /** Whether output is being read. */
-  get isReading() { return this.reading === true; }
+  get isReading() { return Boolean(this.stream); }
 
-  /** Begin again with what is chosen, and go on until the log ends. */
-  async start() {
-    this.stop?.abort();
-    const stop = (this.stop = new AbortController());
+  /** Begin with what is chosen, and go on until the log ends; again after an interruption. */
+  start() {
+    this.stream?.close();
     const chosen = new URLSearchParams();
     for (const [key, select] of [["replica", this.replica], ["container", this.container]]) {
       if (select.value) chosen.set(key, select.value);
@@ -84,38 +76,21 @@ export class LogView {
     chosen.set("tail", MOST_LINES);
     this.#clear();
     this.say("Reading the log…");
-    this.reading = true;
-    try {
-      const response = await fetch(`${this.address}?${chosen}`, { signal: stop.signal });
-      if (!response.ok) {
-        const problem = await response.json().catch(() => null);
-        this.reading = false;
-        this.say(problem?.detail ?? `the server answered ${response.status}`);
-        return;
-      }
-      await this.#read(response.body.getReader());
-      if (stop.signal.aborted) return;
-      this.reading = false;
-      this.#flush();
-      this.ended = true;
-      this.#sayHowMuch();
-    } catch (error) {
-      if (stop.signal.aborted) return;
-      this.reading = false;
-      this.#flush();
-      this.say("The connection was lost; trying again…");
-      setTimeout(() => { if (this.stop === stop) this.start(); }, AGAIN_MILLISECONDS);
-    }
+    this.stream = follow(`${this.address}?${chosen}`, {
+      begin: () => {
+        this.place = this.follow.checked ? 0 : this.lines.scrollTop; // of a reader who comes back to it
+        this.#clear();
+        this.#flushSoon();
+      },
+      text: (text) => { this.#take(text); this.#flushSoon(); },
+      problem: (problem) => { this.#end(); this.say(problem.detail); },
+      over: () => { this.ended = true; this.#end(); this.#flush(); },
+    });
   }
 
-  async #read(reader) {
-    const decoder = new TextDecoder();
-    for (;;) {
-      const { done, value } = await reader.read();
-      this.#take(done ? decoder.decode() : decoder.decode(value, { stream: true }));
-      if (done) return;
-      this.#flushSoon();
-    }
+  #end() {
+    this.stream.close();
+    this.stream = null;
   }
 
   #take(text) {
@@ -131,11 +106,7 @@ export class LogView {
 
   #flushSoon() {
     if (this.timer !== null) return;
-    const stop = this.stop;
-    this.timer = setTimeout(() => {
-      this.timer = null;
-      if (this.stop === stop) this.#flush();
-    }, FLUSH_MILLISECONDS);
+    this.timer = setTimeout(() => { this.timer = null; this.#flush(); }, FLUSH_MILLISECONDS);
   }
 
   #flush() {
@@ -160,6 +131,7 @@ export class LogView {
     this.tail.textContent = plainLine(this.partial);
     this.#sayHowMuch();
     if (this.search.value) this.#find(false);
+    if (this.place) { this.lines.scrollTop = this.place; this.place = 0; }
     this.#toEnd();
   }
 

@@ -1,13 +1,12 @@
 // The page of one trial: curves that grow while it runs, its log, and what changes with its state.
 
 import { actions } from "./actions.js";
-import { atMostEvery, duration, fetchHtml, fetchJson, follow, onKey, runTime, showTimes } from "./core.js";
+import { atMostEvery, duration, fetchHtml, fetchJson, follow, onKey, runTime, showGone, showTimes } from "./core.js";
 import { sayDrawnBy, showFigure, whenColoursChange } from "./figures.js";
 import { LogView } from "./log.js";
 import { marking } from "./marks.js";
 
 const DRAW_MILLISECONDS = 200;
-const HIDDEN_MILLISECONDS = 10_000;
 const MOST_READINGS = 4000; // of one curve here; beyond that the server redraws it, thinned
 
 const root = document.getElementById("trial");
@@ -158,13 +157,14 @@ function listen(mine) {
     end: (_, from) => from.close(),
     problem: (problem, from) => {
       from.close();
-      document.getElementById("connection").textContent = problem.detail;
+      if (problem.status === 404) showGone(problem);
+      else document.getElementById("connection").textContent = problem.detail;
     },
   });
-  sources.push(source);
-  while (sources.length > 1) sources.shift().close();
+  stream?.close();
+  stream = source;
 }
-const sources = [];
+let stream = null;
 
 for (const control of root.querySelectorAll("[data-look]")) {
   control.addEventListener("input", () => {
@@ -233,26 +233,6 @@ async function showNeighbours() {
   onKey("[", "previous trial", () => { if (found.previous) previous.click(); });
   onKey("]", "next trial", () => { if (found.next) next.click(); });
 }
-
-// A browser keeps few connections to a server: hidden pages close theirs.
-let leaving = null;
-let left = false;
-document.addEventListener("visibilitychange", () => {
-  clearTimeout(leaving);
-  if (document.hidden) {
-    leaving = setTimeout(() => {
-      left = true;
-      listening += 1;
-      while (sources.length) sources.pop().close();
-      if (log.follow.checked) log.pause();
-    }, HIDDEN_MILLISECONDS);
-  } else if (left) {
-    left = false;
-    showParts();
-    draw();
-    startLog();
-  }
-});
 
 marking(root, { done: showParts });
 actions(root, { namespace, name, done: showPartsSoon });
