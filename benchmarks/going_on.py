@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     warnings.simplefilter("ignore", ConvergenceWarning)
     sys.stdout.write(f"{'':<11}{'eta':<5}{'promoted trials':<22}{'epochs':>8}{'accuracy':>10}\n")
     for algorithm, eta in product(("hyperband", "asha"), ETAS):
-        for keeps, what in ((False, "begin with nothing"), (True, "go on")):
+        for keeps, what in ((False, "begin with nothing"), (True, "continue")):
             runs = [search(algorithm, eta, seed, keeps=keeps) for seed in range(options.seeds)]
             epochs, accuracy = (statistics.median(column) for column in zip(*runs, strict=True))
             sys.stdout.write(f"{algorithm:<11}{eta:<5}{what:<22}{epochs:>8.0f}{accuracy:>10.4f}\n")

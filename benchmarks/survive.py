@@ -447,7 +447,7 @@ class FaultyRun:
         for name, trial in trials.items():
             parent = parent_of(_labels(trial))
             if name in chains and chains[name][:-1] != (chains.get(parent) if parent else []):
-                yield f"{name}: did not go on from where {parent or 'nothing'} had ended"
+                yield f"{name}: did not continue from where {parent or 'nothing'} had ended"
         folder = self.directory / ".katib" / "checkpoints" / "default" / _NAME
         kept = {path.name for path in folder.iterdir()}
         owners = [CheckpointOwner(name, _labels(trial), True, True) for name, trial in trials.items()]

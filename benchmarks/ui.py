@@ -401,7 +401,7 @@ def size(_browser: BrowserType, root: Path, _rival: Path | None) -> bool:
     missed = False
     for name, directory in {
         "ended": data_of(root, 100_000),
-        "goes on": data_of(root, 100_000, goes_on=True, command="sleep 600"),
+        "continues": data_of(root, 100_000, goes_on=True, command="sleep 600"),
     }.items():
         began = time.perf_counter()
         with serve(directory, probe="readyz") as (url, process):

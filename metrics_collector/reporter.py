@@ -332,6 +332,6 @@ class Reporter:
             self._report(name, logs)
         except UnavailableError:
             raise
-        except Exception as error:  # noqa: BLE001 - counted and logged by the caller; other trials go on
+        except Exception as error:  # noqa: BLE001 - counted and logged by the caller; other trials continue
             return error
         return None

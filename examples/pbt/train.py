@@ -1,7 +1,7 @@
 """Train a small network on three noisy spirals for some epochs, from a checkpoint if there is one, and leave the next.
 
 Only NumPy. The directory of the checkpoint is empty for a network that begins, and otherwise holds what the trial left
-whose training this one goes on with.
+whose training this one continues with.
 """
 
 import argparse

@@ -339,15 +339,13 @@ def _stop(running: _Running, name: str, root: Path, *, url: str, verbose: bool) 
     """Stop an interrupted search, unless a server continues it, and print how to continue."""
     again = f"the same call with name={name!r}"
     if url:
-        way = (
-            f"the server at {url} goes on; `katib stop {name}{_option_of(root)}` stops it, and {again} watches it again"
-        )
+        way = f"the server at {url} continues; `katib stop {name}{_option_of(root)}` stops it, {again} watches it again"
     else:
-        way = f"interrupted: what {name} has found is kept in {root}; {again} goes on from there"
+        way = f"interrupted: what {name} has found is kept in {root}; {again} continues from there"
         if running.is_shared:  # other experiments of this process use the engine, which would continue it
             with suppress(KatibError):
                 running.service.edit(DEFAULT_NAMESPACE, name, stopped=True)
-            way += "; trials that run now go on to their ends"
+            way += "; trials that run now continue to their ends"
     if verbose:
         sys.stderr.write(f"{way}\n")
 

@@ -1,4 +1,4 @@
-"""Experiments that go on after their end: what their suggestion service kept in a volume is there again."""
+"""Experiments that continue after their end: what their suggestion service kept in a volume is there again."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_service_that_is_started_again_finds_what_it_kept_in_its_volume(room: 
         assert (claim() or {})["status"]["phase"] == "Bound"
 
         room.patch("kept", {"maxTrialCount": 4})
-        wait_for(lambda: len(room.trials("kept")) == 4, "the experiment to go on", 150, room.picture)
+        wait_for(lambda: len(room.trials("kept")) == 4, "the experiment to continue", 150, room.picture)
         wait_for(lambda: is_true(room.experiment("kept"), "Succeeded"), "its end", 150, room.picture)
 
     assert values(room) == ["0.101", "0.102", "0.103", "0.104"]

@@ -115,7 +115,9 @@ def test_values_of_absent_parameters_in_past_trials_say_nothing(here: Callable[[
     assert here(algorithm).ask(experiment, lean, count=3) == here(algorithm).ask(experiment, rich, count=3)
 
 
-@pytest.mark.parametrize("algorithm", [name for name in LEARNING if name != "pbt"])  # whose members go on with theirs
+@pytest.mark.parametrize(
+    "algorithm", [name for name in LEARNING if name != "pbt"]
+)  # whose members continue with theirs
 def test_points_that_differ_only_in_what_is_absent_are_not_repeated(
     here: Callable[[str], Service], algorithm: str
 ) -> None:

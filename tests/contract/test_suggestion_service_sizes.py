@@ -158,7 +158,9 @@ def test_ten_thousand_past_trials_are_taken(here: Callable[[str], Service], algo
     assert len(points) == 1
 
 
-@pytest.mark.parametrize("algorithm", [name for name in LEARNING if name != "pbt"])  # whose members go on with theirs
+@pytest.mark.parametrize(
+    "algorithm", [name for name in LEARNING if name != "pbt"]
+)  # whose members continue with theirs
 @pytest.mark.parametrize("spread", [0, 0.009], ids=["one-point", "one-value"])
 def test_trials_that_are_all_alike_are_survived(here: Callable[[str], Service], algorithm: str, spread: float) -> None:
     experiment = experiment_of(algorithm, [a_parameter("x"), a_parameter("y")])

@@ -201,7 +201,7 @@ def test_a_run_whose_data_directory_is_moved_ends_and_goes_on_where_it_is(
     assert process.returncode == 1
     assert errors.splitlines()[-1] == (
         f"error: {here}/.katib: moved to {new} while it was in use; "
-        f"move it back or give --data-dir {new}, and run again to go on"
+        f"move it back or give --data-dir {new}, and run again to continue"
     )
     assert not (here / ".katib").exists()
     assert not marked_processes(f"TEST_MARKER={marker}")

@@ -365,7 +365,7 @@ def test_ctrl_c_ends_a_trial_that_ignores_sigterm(tmp_path: Path, launch: Launch
     assert process.returncode == 130, errors
     if presses == 1:
         assert errors.splitlines()[-1] == (
-            "interrupted: 0 of 1 trials of demo are done and kept; `katib run x.yaml` goes on from there"
+            "interrupted: 0 of 1 trials of demo are done and kept; `katib run x.yaml` continues from there"
         )
     eventually(lambda: not marked_processes(f"TEST_MARKER={marker}"))
 

@@ -1,4 +1,4 @@
-"""Programs of trials that go on without their server, and the next engine that goes on with them."""
+"""Programs of trials that continue without their server, and the next engine that continues with them."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_an_upgrade_costs_no_trial(tmp_path: Path) -> None:
         assert server.process is not None
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(60) == 0
-        assert "go on" in (tmp_path / "server.log").read_text()
+        assert "continue" in (tmp_path / "server.log").read_text()
         assert len(server.descendants()) == 2
         eventually(lambda: not server.descendants(), "the end of the programs")
 

@@ -331,7 +331,7 @@ def test_an_engine_that_ends_leaves_jobs_which_the_next_one_goes_on_with(
         server.terminate()
         server.wait(60)
 
-    assert ("running trials go on in Slurm (2)" in said) is (end == signal.SIGINT)
+    assert ("running trials continue in Slurm (2)" in said) is (end == signal.SIGINT)
     assert "add --on slurm" in refused.stderr
     assert (same, deleted.returncode) == (jobs, 0), deleted.stderr
 
@@ -710,7 +710,7 @@ else:
         except OSError:
             time.sleep(0.1)
     peer.sendall(node.encode())
-    if rank == 2:  # goes on when the master has ended, until it is stopped
+    if rank == 2:  # continues when the master has ended, until it is stopped
         os.execlp("sh", "sh", "-c", "trap 'touch stopped; exit' TERM; while :; do sleep 0.1; done")
 """
 

@@ -23,7 +23,7 @@ from tests.support.experiments import an_experiment
 from tests.support.waiting import eventually
 
 ENDING = ("--orphans", "0")
-"""Programs end with their server; see test_orphans.py for those that go on."""
+"""Programs end with their server; see test_orphans.py for those that continue."""
 
 TRIALS = 20
 READINGS = 5
@@ -102,7 +102,7 @@ def _is_over(experiment: Experiment) -> bool:
     return experiment.status.conditions[-1].type == "Succeeded"
 
 
-# A trial with a good value ends by itself; every other one reports a hopeless one and would go on, deaf to SIGTERM.
+# A trial with a good value ends by itself; every other one reports a hopeless one and would continue, deaf to SIGTERM.
 HOPELESS = (
     "awk 'BEGIN {exit !(${trialParameters.learningRate} < 0.04)}' && echo loss=0.1 && exit; "
     "echo loss=0.9; trap '' TERM; while :; do sleep 0.1; done"
@@ -144,7 +144,7 @@ GANG_TRIALS = 12
 GANG_KILLS = 20
 MEMBERS = 3
 
-# The master meets its workers at each step and prints all readings at its end. Who is killed comes back and goes on.
+# The master meets its workers at each step and prints all readings at its end. Who is killed comes back and continues.
 MEMBER = """
 import os, socket, sys, time
 lr, rank, size = float(sys.argv[1]), int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

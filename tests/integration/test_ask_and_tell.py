@@ -492,7 +492,7 @@ def test_programs_share_an_experiment_without_a_server_and_one_goes_on_for_the_o
 
 @pytest.mark.slow
 def test_an_engine_that_is_killed_in_the_middle_loses_nothing(tmp_path: Path) -> None:
-    """Five times the program with its engine is killed; the same program goes on with what is there."""
+    """Five times the program with its engine is killed; the same program continues with what is there."""
     program = """
 import sys
 import katib

@@ -19,7 +19,7 @@ from tests.support.waiting import eventually
 
 BOUND = {"algorithmName": "threshold", "algorithmSettings": [{"name": "bound", "value": "0.5"}]}
 
-# The first program ends well; every other one reports a hopeless value and would go on for a minute.
+# The first program ends well; every other one reports a hopeless value and would continue for a minute.
 RACE = "mkdir {mark} 2>/dev/null && echo loss=0.1 && exit; echo loss=0.9; {then}; echo done"
 
 

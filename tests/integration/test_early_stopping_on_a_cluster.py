@@ -25,7 +25,7 @@ KILLS = 5
 
 
 class Jobs:
-    """Every fourth job ends well; the others report a hopeless value and go on until they are deleted."""
+    """Every fourth job ends well; the others report a hopeless value and continue until they are deleted."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane

@@ -32,7 +32,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TuningService]
 
 
 def fails(where: str) -> str:
-    """Return a script that fails where the host name fits, and goes on elsewhere."""
+    """Return a script that fails where the host name fits, and continues elsewhere."""
     return f'case "$HOSTNAME" in {where}) echo early; echo boom; exit 3;; esac; echo {PRIMARY}; exec sleep 60'
 
 

@@ -162,7 +162,7 @@ def test_a_promoted_trial_goes_on_from_what_the_other_left(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("algorithm", ["asha", "auto", "hyperband"])
 def test_kills_lose_no_paused_trial_and_no_checkpoint_that_is_needed(tmp_path: Path, algorithm: str) -> None:
-    """The service is killed, then twice the whole server, while trials pause and go on from checkpoints."""
+    """The service is killed, then twice the whole server, while trials pause and continue from checkpoints."""
     command = f'echo ${{trialParameters.epochs}} >> "$KATIB_CHECKPOINT_DIR/history"; {COMMAND}'
     raw = a_halving(algorithm=algorithm, command=command, maxTrialCount=22, parallelTrialCount=3)
     raw["spec"]["algorithm"]["algorithmSettings"].append({"name": "suggestion_trial_dir", "value": "/checkpoints"})

@@ -1,4 +1,4 @@
-"""`katib import`: from the database of a study to an experiment that goes on, in a data directory and on a server."""
+"""`katib import`: from the database of a study to an experiment that continues, in a data directory and on a server."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_what_was_cut_off_rests_beside_the_next_command_until_it_is_resumed(
     assert states(directory) == {"first": "Interrupted", "second": "Succeeded"}
 
     with running(directory, "third"):
-        assert katib_here("resume", "first", cwd=directory).stdout == "experiment/first: goes on\n"
+        assert katib_here("resume", "first", cwd=directory).stdout == "experiment/first: resumed\n"
         eventually(lambda: starts(directory, "first") == 4, "both programs once more")
         (directory / "first.go").touch()
         eventually(lambda: states(directory)["first"] == "Succeeded")

@@ -91,7 +91,7 @@ def test_an_assistant_tunes_by_ask_and_tell_and_reads_few_words(tmp_path: Path) 
             name, _, text = line.partition(" ")
             parameters = json.loads(text)
             loss = parameters["lr"] + parameters["layers"]
-            assert await assistant.call("report", trial=name, values={"loss": loss + 1}, step=0) == "go on"
+            assert await assistant.call("report", trial=name, values={"loss": loss + 1}, step=0) == "continue"
             line = (await assistant.call("tell", trial=name, values={"loss": loss})).splitlines()[-1]
         watched = await assistant.call("watch", experiment="mine")
         assert watched.startswith("mine Succeeded 30/30")

@@ -266,7 +266,7 @@ def test_a_program_that_fails_otherwise_than_its_rules_say_has_ended(pod: Pod) -
 
 
 def test_a_program_that_another_container_has_run_again_is_collected_from_again(pod: Pod) -> None:
-    """The collector sees the end of the first run only, and goes on."""
+    """The collector sees the end of the first run only, and continues."""
     tried = pod.metrics / "tried"
     main = program(pod, "sh", "-c", f"echo loss=1; ! [ -e {tried} ] || echo loss=99")
     stored = f"while ! grep -qs stored {pod.termination_log}; do sleep 0.02; done"

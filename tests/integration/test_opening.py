@@ -290,7 +290,7 @@ def test_a_study_is_found_by_its_title_as_by_its_name(tmp_path: Path) -> None:
 
     name = name_of_title(title)
     assert stopped.stdout.startswith(f"experiment/{name}: stopped after "), stopped.stderr
-    assert resumed.stdout == f"experiment/{name}: goes on\n", resumed.stderr
+    assert resumed.stdout == f"experiment/{name}: resumed\n", resumed.stderr
     assert katib.open(title, data_dir=data_dir).best.name == f"{name}-0"
     for command in (("get", "experiments"), ("best",), ("trials",), ("why",), ("describe",), ("replay", *ASHA)):
         done = [katib_here(*command, one, cwd=tmp_path) for one in (title, name)]

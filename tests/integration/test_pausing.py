@@ -1,4 +1,4 @@
-"""Trials that are paused beside `katib run`, by Ctrl-C or by an end of everything, and go on from their checkpoints."""
+"""Trials that are paused beside `katib run`, by Ctrl-C or by a crash, and continue from their checkpoints."""
 
 from __future__ import annotations
 
@@ -97,10 +97,10 @@ def test_a_paused_trial_gives_its_place_away_and_trials_go_on_from_their_checkpo
         assert process.wait(60) == 0
     begun = {trial: (tmp_path / trial).read_text().split() for trial in states(tmp_path)}
 
-    assert paused.stdout == f"trial/{first}: paused; `katib resume {first}` lets it go on\n"
+    assert paused.stdout == f"trial/{first}: paused; `katib resume {first}` resumes it\n"
     assert (held[first], still[first]) == ("Created", "Created")
     assert at_rest == [0, 0]
-    assert resumed.stdout == f"trial/{first}: goes on\n"
+    assert resumed.stdout == f"trial/{first}: resumed\n"
     assert begun[first] == ["0", "6"]
     assert begun[second] == ["0", "6" if end == signal.SIGINT else "2"]
     for trial in (first, second):
@@ -167,9 +167,9 @@ def test_an_experiment_is_paused_with_all_that_runs(tmp_path: Path) -> None:
         resumed = katib_here("resume", "demo", cwd=tmp_path)
         assert process.wait(60) == 0
 
-    assert paused.stdout == "experiment/demo: paused, with 1 trial; `katib resume demo` lets it go on\n"
+    assert paused.stdout == "experiment/demo: paused, with 1 trial; `katib resume demo` resumes it\n"
     assert made == 1
-    assert resumed.stdout == "experiment/demo: goes on\n"
+    assert resumed.stdout == "experiment/demo: resumed\n"
     assert set(states(tmp_path).values()) == {"Succeeded"}
     assert steps(tmp_path, trial) == list(range(1, STEPS + 1))
 

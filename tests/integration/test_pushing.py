@@ -185,7 +185,7 @@ ENDS = {
     "default": ("", -signal.SIGTERM, ""),
     "a handler that exits": ("signal.signal(15, lambda *_: sys.exit(3))", 3, ""),
     "a handler that leaves at once": ("signal.signal(15, lambda *_: os._exit(4))", 4, ""),
-    "a handler that goes on": ("signal.signal(15, lambda *_: print('mine', flush=True))", 0, "mine\n"),
+    "a handler that continues": ("signal.signal(15, lambda *_: print('mine', flush=True))", 0, "mine\n"),
     "ignored": ("signal.signal(15, signal.SIG_IGN)", 0, ""),
 }
 

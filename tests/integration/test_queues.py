@@ -123,7 +123,7 @@ def set_status(plane: ControlPlane, kind: Kind, name: str, **held: Any) -> None:
 
 
 def suspend(plane: ControlPlane, name: str, *, suspended: bool) -> None:
-    """Suspend a job as Kueue does, or let it go on, and have its operator say so."""
+    """Suspend a job as Kueue does, or let it continue, and have its operator say so."""
     plane.store.patch(plane.store.get(PYTORCH, Key(NS, name)), {"spec": {"runPolicy": {"suspend": suspended}}})
     running = {} if suspended else {"Running": (True, "")}
     set_status(plane, PYTORCH, name, Suspended=(suspended, ""), **running)

@@ -241,7 +241,7 @@ def test_what_pause_and_why_name_lets_it_go_on(tmp_path: Path) -> None:
         (resume,) = commands(suspended.stdout)
         named = commands(katib_here("why", trial, *place, cwd=tmp_path).stdout)
         resumed = katib_here(*shlex.split(resume)[1:], cwd=tmp_path)
-        eventually(lambda: not is_suspended(), "it goes on")
+        eventually(lambda: not is_suspended(), "it continues")
         stopped = katib_here("stop", "demo", *place, cwd=tmp_path)
         eventually(lambda: "was stopped" in katib_here("why", "demo", *place, cwd=tmp_path).stdout, "it is stopped")
         (again,) = commands(katib_here("why", "demo", *place, cwd=tmp_path).stdout)
@@ -250,4 +250,4 @@ def test_what_pause_and_why_name_lets_it_go_on(tmp_path: Path) -> None:
     assert [done.returncode for done in (suspended, resumed, stopped, going_on)] == [0, 0, 0, 0]
     assert sorted(shlex.split(resume)) == sorted(shlex.split(named[0]))
     assert stopped.stdout.startswith("experiment/demo: stopped")
-    assert going_on.stdout == "experiment/demo: goes on\n"
+    assert going_on.stdout == "experiment/demo: resumed\n"

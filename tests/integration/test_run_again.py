@@ -183,7 +183,7 @@ def test_a_larger_budget_in_the_file_goes_on_whatever_the_resume_policy(director
     done = run(directory)
 
     assert raw["spec"].get("resumePolicy", "Never") == "Never"
-    assert "its budget is 2 trials larger now, so it goes on" in done.stderr
+    assert "its budget is 2 trials larger now, so it continues" in done.stderr
     assert experiments(directory) == {"demo": ("Succeeded", 6)}
 
 
@@ -203,7 +203,7 @@ def test_a_budget_of_time_stops_what_runs_and_the_remedy_goes_on_as_printed(dire
     assert why.startswith("demo failed: its budget of 2s is spent, and no trial brought a value.")
     assert [state for state, _ in first.values()] == ["Killed", "Killed"]
     assert "it spent its budget; use a larger --budget" in refused
-    assert "demo had spent its budget, which is 4s now, so it goes on" in done.stderr
+    assert "demo had spent its budget, which is 4s now, so it continues" in done.stderr
     assert "s of 4s" in katib_here("get", "-o", "wide", cwd=directory).stdout
     assert experiments(directory) == {"demo": ("Succeeded", 6)}
 

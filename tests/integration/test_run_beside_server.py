@@ -102,7 +102,7 @@ def test_ctrl_c_stops_the_watching_only_and_the_commands_that_it_names_help(dire
     eventually(lambda: not katib_here("get", "trials", cwd=directory).stdout.count("Running"), "the trial ends")
 
     assert process.returncode == 130
-    assert "demo goes on in the server at http://127.0.0.1:" in err
+    assert "demo continues in the server at http://127.0.0.1:" in err
     assert (watch, stop) == ("katib watch demo", "katib stop demo")
     assert stopped.returncode == 0, stopped.stderr
     assert [state for state, _ in trials(directory).values()] == ["Succeeded"]

@@ -35,7 +35,7 @@ KEPT = {"algorithm": "random", "n_iter": 3, "cv": 2}
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A data directory whose engine goes on between two searches."""
+    """A data directory whose engine continues between two searches."""
     directory = tmp_path_factory.mktemp("katib")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KATIB_HOME", str(directory))

@@ -210,7 +210,7 @@ def test_a_table_made_by_katib_is_taken_over_with_its_readings(server: SqlServer
         adopted = log.read("a")
         narrowed = log.read("a", metric_name="loss")
 
-    server.sql(KATIB_ROWS, name)  # the other one goes on writing
+    server.sql(KATIB_ROWS, name)  # the other one continues writing
     with opened(server, name) as database:
         both = SqlObservationLog(database).read("a")
 

@@ -64,7 +64,7 @@ def test_trials_that_run_go_on_without_the_server_unless_they_are_to_end(directo
             assert "running" not in done.stdout
             return
         assert len(running) == 1
-        assert done.stdout.endswith("has ended; 1 trial was running, and `katib serve` goes on with it\n")
+        assert done.stdout.endswith("has ended; 1 trial was running, and `katib serve` resumes it\n")
     with a_server(directory) as server:  # takes the program over, and ends it with itself
         eventually(lambda: katib_here("get", "trials", cwd=directory).stdout.count("Running"), "it is taken over")
 

@@ -101,7 +101,7 @@ def test_hopeless_trials_are_stopped_early(tune: Callable[..., katib.TuneResult]
     def curve(x: float, base: float) -> None:
         import time
 
-        for _ in range(20_000 if base else 200):  # a hopeless one goes on until it is stopped
+        for _ in range(20_000 if base else 200):  # a hopeless one continues until it is stopped
             katib.report(loss=base + x)
             time.sleep(0.01 if base else 0)
 
@@ -497,7 +497,7 @@ def test_beside_a_server_of_the_directory_that_server_runs_it(
     assert ("Ctrl-C stops the watching only" in capsys.readouterr().err) is (preload is None)
 
 
-INTERRUPTED = "interrupted: what s has found is kept in .katib; the same call with name='s' goes on from there"
+INTERRUPTED = "interrupted: what s has found is kept in .katib; the same call with name='s' continues from there"
 
 
 def test_an_interrupt_leaves_nothing_of_a_warm_process_running_and_the_next_run_goes_on(

@@ -135,7 +135,7 @@ def test_a_trial_that_is_suspended_from_the_start_says_so_and_the_printed_remedy
     command = remedy.split("`")[1].split()
     assert command[:2] == ["katib", "resume"]
     done = katib_here(*command[1:], cwd=tmp_path, KATIB_SERVER=server.url)
-    assert (done.returncode, done.stdout) == (0, f"trial/{trial.name}: goes on\n")
+    assert (done.returncode, done.stdout) == (0, f"trial/{trial.name}: resumed\n")
     eventually(lambda: states(service, name) == ["Succeeded"], "the trial to succeed")
 
 
@@ -155,7 +155,7 @@ def test_a_running_trial_is_suspended_and_starts_anew_and_that_is_no_failure(
     eventually(starts.exists, "its program to begin")
     name = only(service, "pause").name
     done = katib_here("pause", f"trial/{name}", cwd=tmp_path, KATIB_SERVER=server.url)
-    assert done.stdout == f"trial/{name}: paused; `katib resume {name}` lets it go on\n"
+    assert done.stdout == f"trial/{name}: paused; `katib resume {name}` resumes it\n"
     eventually(lambda: message_of(service.get(Trial, NS, name)) == "waits: its job is suspended", "the pause")
     eventually(lambda: not Path(f"/proc/{starts.read_text().split()[0]}").exists(), "its program to end")
     held = service.get(Trial, NS, name)

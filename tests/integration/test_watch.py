@@ -99,5 +99,5 @@ def test_watching_what_nothing_works_on_names_the_command_that_goes_on(directory
     assert done.stderr == (
         "error: train is unfinished, and nothing works on it now; "
         "`katib tune -p x=0.0..1.0 --minimize loss --trials 4 --parallel 1 -q -- python train.py '{x}'` "
-        "goes on with it\n"
+        "resumes it\n"
     )

@@ -69,7 +69,7 @@ def test_every_job_ends_and_never_has_more_pods_than_replicas(training: Training
         assert going <= wanted
         if training.is_over:
             break
-        if not going:  # only time can go on
+        if not going:  # only time can continue
             training.advance(600)
             continue
         what, which, seconds = events[number % len(events)]

@@ -50,7 +50,7 @@ TRIAL = Kind("kubeflow.org/v1beta1", "Trial")
 KATIB = [str(Path(sys.executable).with_name("katib"))]
 
 Outcome = Callable[[Object], str | None]
-"""Returns the reading that a job leaves, or None while it is to go on."""
+"""Returns the reading that a job leaves, or None while it is to continue."""
 
 
 class StandIns:
@@ -357,7 +357,7 @@ class ControlPlane:
 
 
 def ended(experiment: Object) -> str:
-    """Return how an experiment ended; empty while it goes on."""
+    """Return how an experiment ended; empty while it continues."""
     for condition in (experiment.get("status") or {}).get("conditions") or ():
         if condition["type"] in ("Succeeded", "Failed") and condition["status"] == "True":
             return str(condition["reason"])

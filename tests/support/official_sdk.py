@@ -64,7 +64,7 @@ def fit(client: katib.KatibClient) -> None:
 
 
 def run_and_resume(client: katib.KatibClient, db_manager: str) -> dict[str, Any]:
-    """Run an experiment, read all about it, go on with a larger budget, and delete it."""
+    """Run an experiment, read all about it, continue with a larger budget, and delete it."""
     budget = {"max_trial_count": 2, "parallel_trial_count": 1, "max_failed_trial_count": 1}
     client.create_experiment(an_experiment("sdk", STAND_IN, resume_policy="LongRunning", **budget))
     client.wait_for_experiment_condition("sdk", timeout=150, polling_interval=1)

@@ -32,7 +32,7 @@ def logs_of(client: katib.KatibClient, experiment: str) -> list[str]:
 
 
 def run(client: katib.KatibClient) -> dict[str, Any]:
-    """Run an experiment, read all about it, go on with a larger budget, and delete it."""
+    """Run an experiment, read all about it, continue with a larger budget, and delete it."""
     budget = {"max_trial_count": 2, "parallel_trial_count": 2}
     client.create_experiment(an_experiment("sdk", JOB, resume_policy="LongRunning", **budget))
     lines = logs_of(client, "sdk")

@@ -72,7 +72,7 @@ class Operator:
         if first is not None and "deletionTimestamp" in first["metadata"]:
             return
         if is_true(obj, "Suspended"):
-            self._say(obj, "Running", "JobRunning", "it goes on")
+            self._say(obj, "Running", "JobRunning", "it continues")
         elif first is not None and not _has_ended(obj) and (end := _end_of(first)):
             kind = self._succeeded if end == "Succeeded" else "Failed"
             self._say(obj, kind, f"Pod{end}", f"the pod has {end.lower()}")

@@ -99,7 +99,7 @@ class SqlServerProcess:
     def frozen(self) -> Iterator[None]:
         """Let it answer nothing while its connections stay open."""
         self._signal(signal.SIGSTOP)
-        eventually(lambda: all(_is_stopped(pid) for pid in self._pids()))  # some threads go on for a moment
+        eventually(lambda: all(_is_stopped(pid) for pid in self._pids()))  # some threads continue for a moment
         try:
             yield
         finally:

@@ -83,9 +83,9 @@ def stop(name: str, target: options.Target) -> None:
         name = experiment_meant(service, namespace, name)
         experiment = service.edit(namespace, name, stopped=True)
         active = active_count(experiment) if _is_at_work(service, target) else 0
-    left = f"; {active} trials that run go on to their ends" if active else ""
+    left = f"; {active} trials that run continue to their ends" if active else ""
     if active == 1:
-        left = "; the trial that runs goes on to its end"
+        left = "; the trial that runs continues to its end"
     done = completed_count(experiment)
     click.echo(f"experiment/{name}: stopped after {counted(done, 'trial')}{left}")
 
@@ -113,7 +113,7 @@ def pause(name: str, target: options.Target) -> None:
         else:
             answer = service.pause(namespace, name, paused=True)
             what = f"experiment/{name}: paused, with {counted(len(answer.trials), 'trial')}"
-    click.echo(f"{what}; `katib resume {name}{target.choice}` lets it go on")
+    click.echo(f"{what}; `katib resume {name}{target.choice}` resumes it")
 
 
 @click.command(epilog=options.examples("katib resume my-experiment", "katib resume my-experiment-4fj2x1aa"))
@@ -152,8 +152,8 @@ def _is_at_work(service: TuningService, target: options.Target) -> bool:
 
 def _goes_on(service: TuningService, target: options.Target) -> str:
     if _is_at_work(service, target):
-        return "goes on"
-    return f"is resumed, and nothing works on it now; `katib serve{target.place}` or its own command goes on with it"
+        return "resumed"
+    return f"is resumed, and nothing works on it now; `katib serve{target.place}` or its own command resumes it"
 
 
 @click.group()

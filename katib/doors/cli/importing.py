@@ -213,5 +213,5 @@ def _way_on(experiment: Experiment) -> str:
     from katib.service.tuning.reading import is_completed
 
     if is_completed(experiment):
-        return "and the same import with --more 20 to go on"
-    return f'and to go on katib.open("{experiment.name}").resume() in Python, or `katib ask` of a server'
+        return "and the same import with --more 20 to continue"
+    return f'and to continue katib.open("{experiment.name}").resume() in Python, or `katib ask` of a server'

@@ -33,7 +33,7 @@ _COMMENTS = {
     "  objective:": "What to optimize: a metric that the program prints as name=value or name: value.",
     "  algorithm:": "How values are chosen: `katib algorithms` lists all ways.",
     "  maxTrialCount:": "The budget: how many trials in all, and how many at once.",
-    "  resumePolicy:": "FromVolume lets the experiment go on with a larger budget.",
+    "  resumePolicy:": "FromVolume lets the experiment continue with a larger budget.",
     "  parameters:": "The search space: one entry for each parameter.",
     "  trialTemplate:": "What a trial runs; ${trialParameters.NAME} becomes the value of a parameter.",
 }

@@ -303,7 +303,7 @@ class Tools:
     def report(self, trial: str, values: dict[str, float], step: int | None = None) -> str:
         """Report readings of a trial that you evaluate, such as once per epoch; the answer tells whether to stop."""
         answer = self._service.report(self._namespace, trial, values, step=step, request_id=_new_id())
-        return f"stop: {answer.stop}; tell it" if answer.stop else "go on"
+        return f"stop: {answer.stop}; tell it" if answer.stop else "continue"
 
     def tell(
         self, trial: str, values: dict[str, float] | None = None, failed: str = "", ask_next: bool = True

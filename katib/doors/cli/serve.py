@@ -311,7 +311,7 @@ def _serve_cluster(
             _announce(server, access, f"cluster {api_server}{users}")
         stop.wait()
         if not quiet:
-            click.echo("stopping: the experiments of the cluster go on", err=True)
+            click.echo("stopping: the experiments of the cluster continue", err=True)
     return stop.exit_code
 
 
@@ -370,7 +370,7 @@ def _run(
             announce(server, access, f"data in {data_dir}")
             if announce is not _ignore and (left := engine.interrupted()):
                 first = "it" if len(left) == 1 else "the first"
-                click.echo(f"interrupted:  {', '.join(left)}; `katib resume {left[0]}` lets {first} go on")
+                click.echo(f"interrupted:  {', '.join(left)}; `katib resume {left[0]}` resumes {first}")
             with (
                 _answering_optuna(engine, data_dir, quiet=announce is _ignore),
                 _answering_kubernetes(engine, data_dir, host, access, pages, quiet=announce is _ignore),
@@ -378,9 +378,9 @@ def _run(
                 stop.wait()
             leaves = stop.leaves and engine.can_leave
             if announce is not _ignore:
-                left = f"go on for {format_duration(orphan_seconds)}, and the next start here goes on with them"
+                left = f"continue for {format_duration(orphan_seconds)}, and the next start here resumes them"
                 if slurm is not None:
-                    left = "go on in Slurm, and the next start here with --on slurm goes on with them"
+                    left = "continue in Slurm, and the next start here with --on slurm resumes them"
                 kept = leaves or slurm is not None
                 click.echo(f"stopping: running trials {left if kept else 'end and start again next time'}", err=True)
         if leaves:

@@ -62,7 +62,7 @@ def _left(running: int, data: str) -> str:
     if not running:
         return ""
     trials = "1 trial was running, and" if running == 1 else f"{running} trials were running, and"
-    return f"; {trials} `katib serve{data}` goes on with {'it' if running == 1 else 'them'}"
+    return f"; {trials} `katib serve{data}` resumes {'it' if running == 1 else 'them'}"
 
 
 def _running_trials(note: Note) -> int:

@@ -49,7 +49,7 @@ def watch(name: str | None, form: str | None, quiet: bool, target: options.Targe
         run.follow()
         where = options_of(run.progress.experiment, namespace if target.cluster else options.DEFAULT_NAMESPACE, place)
         if interrupt.requested and not run.progress.finished:
-            click.echo(f"{name} goes on; `katib watch {name}{where}` shows it again", err=True)
+            click.echo(f"{name} continues; `katib watch {name}{where}` shows it again", err=True)
             return INTERRUPTED
         return run.report(where)
 
@@ -109,6 +109,6 @@ class _Polled:
                     yield Change("MODIFIED", obj.encode())
             if not works and not is_completed(found):
                 command = found.metadata.annotations.get(COMMAND_ANNOTATION, "")
-                way = f"`{command}` goes on with it" if command else "`katib serve` goes on with it"
+                way = f"`{command}` resumes it" if command else "`katib serve` resumes it"
                 raise UnavailableError(f"{found.name} is unfinished, and nothing works on it now; {way}")
             time.sleep(_POLL_SECONDS)

@@ -157,7 +157,7 @@ def _add_service_routes(app: FastAPI, pages: Mapping[str, Page]) -> None:
 
     @app.get("/readyz", tags=["service"], response_model=dict[str, bool], responses={503: {"description": "Not yet."}})
     def check_readiness() -> Response:
-        """Return whether experiments go on: the checks that were made and their results. Needs no token and no user."""
+        """Return whether experiments continue: the checks and their results. Needs no token and no user."""
         return _page(pages, "/readyz") or JSONResponse({})
 
     @app.get("/metrics", tags=["service"], response_class=PlainTextResponse)

@@ -142,7 +142,7 @@ async def byte_stream(make: Callable[[], Iterator[bytes]], closing: Closing) -> 
     """Yield chunks of output as they come.
 
     Raises:
-        CutOffError: They cannot go on; the log says why.
+        CutOffError: They cannot continue; the log says why.
     """
     try:
         async for chunk in pump(lambda _stopped: make(), closing):

@@ -131,11 +131,11 @@ def _check_restart(old: Experiment) -> Iterator[FieldError]:
 
 def _ending(old: Experiment) -> str:
     if is_true(old.status.conditions, ExperimentCondition.FAILED):
-        return "has failed and cannot go on"
+        return "has failed and cannot be resumed"
     succeeded = find_condition(old.status.conditions, ExperimentCondition.SUCCEEDED)
     if succeeded is not None and succeeded.reason in _USED_UP:
-        return f"has ended, and resume policy {old.spec.resume_policy or ResumePolicy.NEVER} does not let it go on"
-    return "has reached its end before its budget and cannot go on"
+        return f"has ended, and resume policy {old.spec.resume_policy or ResumePolicy.NEVER} does not let it resume"
+    return "has reached its end before its budget and cannot be resumed"
 
 
 def _check_budget(old: Experiment, new: Experiment) -> Iterator[FieldError]:

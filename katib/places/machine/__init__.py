@@ -66,8 +66,8 @@ def open_engine(
         metrics: Counts what happens in the engine.
         containers: What runs the images of trials: `auto`, `never`, `podman` or `docker`. None: what the
             configuration says.
-        orphan_seconds: How long programs of trials go on when this engine was killed or leaves them, until another
-            one in the data directory goes on with them; 0: they end with it.
+        orphan_seconds: How long programs of trials continue when this engine was killed or leaves them, until another
+            one in the data directory continues with them; 0: they end with it.
         slurm: Options of `sbatch`, such as `partition=gpu`, where trials are to run as jobs of Slurm; None: they run on
             this machine.
         slurm_wins: Whether these options count before those of a template.

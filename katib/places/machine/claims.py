@@ -122,7 +122,7 @@ class Claim(NamedTuple):
             return ""
         if held.st_nlink == 0:
             return f"{self.directory}: removed while it was in use; run again to begin anew"
-        remedy = f"move it back or give --data-dir {shlex.quote(str(place))}, and run again to go on"
+        remedy = f"move it back or give --data-dir {shlex.quote(str(place))}, and run again to continue"
         return f"{self.directory}: moved to {place} while it was in use; {remedy}"
 
 

@@ -135,7 +135,7 @@ class Engine:
         slurm_wins: Whether they count before those of a template.
 
     Attributes:
-        in_slurm: In Slurm, how many trials with checkpoints ended when it was stopped, and how many trials go on; None
+        in_slurm: In Slurm, how many trials with checkpoints ended when it was stopped, and how many continue; None
             before, and elsewhere.
         is_cut_off: Whether the allocation of Slurm in which this process runs ended before it was stopped.
         on_cut_off: Called, on any thread, when it ends or the data directory is lost. Set it before the start.
@@ -280,7 +280,7 @@ class Engine:
         self.start()
 
     def start(self) -> None:
-        """Set everything to work; unfinished experiments go on that no command has left interrupted."""
+        """Set everything to work; unfinished experiments continue that no command has left interrupted."""
         with self._starting:
             if not self._started:
                 self._check_placement()
@@ -288,7 +288,7 @@ class Engine:
                 self._started = True
 
     def _check_placement(self) -> None:
-        """Check that Slurm takes the trials of experiments that go on: options may be others than before.
+        """Check that Slurm takes the trials of experiments that continue: options may be others than before.
 
         Raises:
             InvalidError: It refuses those of an experiment.
@@ -322,7 +322,7 @@ class Engine:
             for experiment in self._caches.experiments.all():
                 is_begun = experiment.status.start_time is not None and not has_ended(experiment.status.conditions)
                 if is_begun and not self._ownership.is_interrupted(experiment):
-                    message = "An engine was started and goes on with it; trials that were cut off are restarted"
+                    message = "An engine was started and continues with it; trials that were cut off are restarted"
                     self._recorder.record(experiment, warning=False, reason="Resumed", message=message)
             flushing = PeriodicTasks(
                 "chosen-trials", [self._flush_chosen_trials], FLUSH_SECONDS, self._clock, complaint=_FLUSH
@@ -382,10 +382,10 @@ class Engine:
             raise TerminalError(self.lost)
 
     def stop(self, *, interrupted: bool = False) -> None:
-        """End all trials and come to rest; what is unfinished goes on with the next start. Stopping twice is fine.
+        """End all trials and come to rest; what is unfinished continues with the next start. Stopping twice is fine.
 
         Args:
-            interrupted: Whether trials in Slurm, which go on otherwise, end where they keep a checkpoint.
+            interrupted: Whether trials in Slurm, which continue otherwise, end where they keep a checkpoint.
 
         Raises:
             TerminalError: The data directory was moved or removed; everything has come to rest.
@@ -399,8 +399,8 @@ class Engine:
             self.check_directory()
 
     def note_hangup(self, namespace: str, experiment: str) -> None:
-        """Record that the terminal from which an experiment is run is gone, and that it goes on."""
-        message = "The terminal is gone; the run goes on, and `katib watch` shows it"
+        """Record that the terminal from which an experiment is run is gone, and that it continues."""
+        message = "The terminal is gone; the run continues, and `katib watch` shows it"
         subject = EventSubject("Experiment", namespace, experiment, experiment)
         self._events.record(subject, warning=False, reason="TerminalGone", message=message)
 
@@ -429,7 +429,7 @@ class Engine:
         return [found.name for found in self.service.experiments() if self._ownership.is_interrupted(found)]
 
     def readiness(self) -> dict[str, bool]:
-        """Return whether experiments go on: the parts that must work, and whether they do."""
+        """Return whether experiments continue: the parts that must work, and whether they do."""
         return {"controllers": self._started and not self._stopped, "database": self._database_answers()}
 
     # --- parts --------------------------------------------------------------------------------------------------------

@@ -150,7 +150,7 @@ class Repeats:
         return aside.name
 
     def run_again(self, key: Key, program: Mapping[str, str], *, failed: bool = False, more: int = 0) -> Experiment:
-        """Let an experiment that has ended go on; return it.
+        """Let an experiment that has ended continue; return it.
 
         Args:
             key: Of the experiment.
@@ -159,7 +159,7 @@ class Repeats:
             more: How many trials to add to its budget.
 
         Raises:
-            InvalidError: It cannot go on.
+            InvalidError: It cannot be resumed.
             NotFoundError: There is no such experiment.
         """
         found = self._store.get(EXPERIMENT, key)

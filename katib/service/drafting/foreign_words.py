@@ -37,7 +37,7 @@ _ARGUMENTS = {
     "objective": "metric metric_name objective_metric_name objectiveMetricName monitor",
     "direction": "mode objective_type optimization_direction",
     'objectives={"loss": "minimize", "accuracy": "maximize"}': "directions metrics",
-    "name, which goes on with an experiment that is there": "study_name load_if_exists resume experiment_name",
+    "name, which resumes an existing experiment": "study_name load_if_exists resume experiment_name",
     "data_dir": "storage storage_path local_dir directory project_dir",
     "algorithm, such as tpe": "sampler search_alg tuner method suggest algo searcher algorithm_name",
     "settings, such as {'random_state': 1}": "seed random_state random_seed rstate algorithm_settings",

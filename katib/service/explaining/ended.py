@@ -80,7 +80,7 @@ def lost_sentence(experiment: Experiment) -> str:
 
 def _ended_by(feature: Feature, experiment: Experiment, *, has_failed: bool) -> DiagnosisDraft:
     again = run_again(experiment, feature.larger_option(experiment))
-    larger = f"`{again}` goes on with twice as much." if again else "A larger one under a new name has more trials."
+    larger = f"`{again}` continues with twice as much." if again else "A larger one under a new name has more trials."
     verb, rest = ("failed", ", and no trial brought a value") if has_failed else ("succeeded", "")
     return DiagnosisDraft(f"{experiment.name} {verb}: {feature.end(experiment)}{rest}.", remedies=[larger])
 
@@ -127,7 +127,7 @@ def more_trials(experiment: Experiment, default_namespace: str, *, at_work: bool
         return f"`katib budget {name} --max-trials {2 * limit}{option}` runs {limit} more."
     if again:
         return f"`{again}` runs {limit} more."
-    return "For more trials, submit it under a new name; its resumePolicy does not let it go on."
+    return "For more trials, submit it under a new name; its resumePolicy does not let it resume."
 
 
 def run_again(experiment: Experiment, option: str = "") -> str:

@@ -120,7 +120,7 @@ class HomeTerms:
 
 LOCAL = HomeTerms(
     idle="no engine is running on this data directory",
-    start="Start `katib serve`, or `katib run` with the same file: both go on where it stopped.",
+    start="Start `katib serve`, or `katib run` with the same file: both continue where it stopped.",
     disk="Free space on the disk of the data directory; the work continues by itself.",
     database="Look for another process that locks it; the work continues by itself.",
     silence="If this lasts longer than a minute, restart with -v and look at the messages.",

@@ -150,7 +150,7 @@ def _no_controller_works(experiment: Experiment, evidence: Evidence) -> Diagnosi
     command = run_again(experiment)
     return DiagnosisDraft(
         f"{experiment.name} is unfinished, and {evidence.place.idle}.",
-        remedies=[f"`{command}` goes on with it."] if command else [evidence.place.start],
+        remedies=[f"`{command}` resumes it."] if command else [evidence.place.start],
     )
 
 
@@ -178,7 +178,7 @@ def _is_stopped(experiment: Experiment, evidence: Evidence) -> DiagnosisDraft | 
     return DiagnosisDraft(
         f"{experiment.name} makes no further trials because it was stopped.",
         findings=_still_running(experiment),
-        remedies=[f"`katib resume {experiment.name}{option}` lets it go on."],
+        remedies=[f"`katib resume {experiment.name}{option}` resumes it."],
     )
 
 
@@ -186,16 +186,16 @@ def _is_interrupted(experiment: Experiment, evidence: Evidence) -> DiagnosisDraf
     if not is_interrupted(experiment):
         return None
     option, command = namespace_option(experiment, evidence.place.default_namespace), run_again(experiment)
-    ways = [f"`{command}` goes on with it, once nothing else works on its data directory."] if command else []
+    ways = [f"`{command}` resumes it, once nothing else works on its data directory."] if command else []
     return DiagnosisDraft(
         f"{experiment.name} was interrupted, and none of its trials runs.",
-        remedies=[f"`katib resume {experiment.name}{option}` lets it go on now.", *ways],
+        remedies=[f"`katib resume {experiment.name}{option}` resumes it now.", *ways],
     )
 
 
 def _still_running(experiment: Experiment) -> list[str]:
     runs = experiment.status.trials_running
-    return [f"{counted(runs, 'trial')} that were made before go on."] if runs else []
+    return [f"{counted(runs, 'trial')} that were made before continue."] if runs else []
 
 
 def _template_is_missing(experiment: Experiment, _evidence: Evidence) -> DiagnosisDraft | None:
@@ -231,7 +231,7 @@ def _service_is_away(experiment: Experiment, evidence: Evidence) -> DiagnosisDra
         return None
     cause = _cause_of(condition)
     failing = next((s for s in evidence.services if s.state == "failing"), None)
-    again = "It is tried again, with pauses of some seconds, until it answers; then the experiment goes on."
+    again = "It is tried again, with pauses of some seconds, until it answers; then the experiment continues."
     answer = DiagnosisDraft(
         f"{experiment.name} waits for its algorithm: {cause}.",
         findings=_still_running(experiment),

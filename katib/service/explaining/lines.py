@@ -95,7 +95,7 @@ def moment_line(moment: Moment, progress: RunProgress) -> str:
     """Return an event as a line without its time."""
     metric = metric_of(progress.experiment)
     if isinstance(moment, TrialStarted):
-        happened = "goes on" if moment.again else "started"
+        happened = "continues" if moment.again else "started"
         return f"{moment.trial.name} {happened}: {parameters_of(moment.trial)}"
     if isinstance(moment, TrialRetried | TrialHeldUp | ExperimentHeldUp):
         return _held_up(moment)

@@ -218,10 +218,10 @@ class AskQueue:
         if self._view.is_over:
             return TrialForCaller(None, is_over=True, reason=last_condition(experiment).message)
         if has_ended(experiment.status.conditions):
-            return TrialForCaller(None, reason=f"experiment {key.name} had ended, and goes on with its larger budget")
+            return TrialForCaller(None, reason=f"experiment {key.name} had ended, and continues with its larger budget")
         if is_stopped(experiment):
             return TrialForCaller(
-                None, reason=f"experiment {key.name} is stopped; `katib resume {key.name}` lets it go on"
+                None, reason=f"experiment {key.name} is stopped; `katib resume {key.name}` resumes it"
             )
         now = self._giving.clock.now()
         lease = Lease(

@@ -39,7 +39,7 @@ def stream_changes(
                 if event.type is EventType.DELETED and Kind.of(event.object) == EXPERIMENT:
                     return
             elif left is not None and left <= 0:
-                if place != delivered:  # only others changed, but who goes on from an old place may find it forgotten
+                if place != delivered:  # only others changed, but who continues from an old place may find it forgotten
                     yield Change(BOOKMARK, {}, place)
                 return
 

@@ -407,7 +407,7 @@ class ChosenTrials:
             return True
 
     def flush(self) -> None:
-        """Write the parameters of trials that go on into their objects."""
+        """Write the parameters of trials that continue into their objects."""
         for known in list(self._known.values()):
             with known.lock:
                 waiting = [trial for trial in known.going.values() if not trial.is_written]
@@ -507,7 +507,7 @@ class ChosenTrials:
             raise TerminalError(f'experiment "{known.key.name}" has ended; raise its spec.maxTrialCount first')
         if is_stopped(current):
             name = known.key.name
-            raise TerminalError(f'experiment "{name}" is stopped; `katib resume {name}` lets it go on')
+            raise TerminalError(f'experiment "{name}" is stopped; `katib resume {name}` resumes it')
 
     def _keep(self, known: ChosenExperiment, trial: ChosenTrial) -> None:
         """Store the readings and attributes of a new trial."""

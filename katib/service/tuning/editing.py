@@ -61,9 +61,9 @@ def edit_experiment(
     stopped: bool | None = None,
     marks: MarkChanges | None = None,
 ) -> Object:
-    """Change the counts of an experiment, stop it, let it go on, or mark it; return it as stored.
+    """Change the counts of an experiment, stop it, let it continue, or mark it; return it as stored.
 
-    One that is stopped makes no further trial; those that run go on to their ends. Raising `maxTrialCount` of one that
+    One that is stopped makes no further trial; running ones continue to their ends. Raising `maxTrialCount` of one that
     has used up its budget takes it up again if its resume policy allows that.
 
     Args:

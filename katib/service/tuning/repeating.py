@@ -44,7 +44,7 @@ def company_of(service: TuningService, experiment: Experiment, place: str) -> tu
         return ()
     way = f"`katib pause {others[0]}{place}` holds {'it' if len(others) == 1 else 'the first'} back"
     names = ", ".join(others)
-    return (f"the server also goes on with unfinished experiments of this data directory: {names}; {way}",)
+    return (f"the server also continues with unfinished experiments of this data directory: {names}; {way}",)
 
 
 def _is_run(experiment: Experiment) -> bool:
@@ -67,7 +67,7 @@ class Repeats(Protocol):
         """
 
     def run_again(self, key: Key, program: Mapping[str, str], *, failed: bool = False, more: int = 0) -> Experiment:
-        """Let an experiment that has ended go on; return it.
+        """Let an experiment that has ended continue; return it.
 
         Args:
             key: Of the experiment.
@@ -76,7 +76,7 @@ class Repeats(Protocol):
             more: How many trials to add to its budget.
 
         Raises:
-            InvalidError: It cannot go on.
+            InvalidError: It cannot be resumed.
             NotFoundError: There is no such experiment.
         """
 
@@ -221,10 +221,10 @@ class Repeating:
         """Decide how an ended experiment continues."""
         feature = ENDINGS.get(_reason(ended.experiment))
         if feature is not None and ended.same_search and (larger := _larger(feature, wanted, ended)):
-            note = f"{ended.name} had spent its {feature.name}, which is {larger} now, so it goes on"
+            note = f"{ended.name} had spent its {feature.name}, which is {larger} now, so it continues"
             return self._continue(wanted, ended.experiment, failed=False, note=note)
         if ended.same_search and ended.more:
-            note = f"{ended.name} had ended; its budget is {ended.more} trials larger now, so it goes on"
+            note = f"{ended.name} had ended; its budget is {ended.more} trials larger now, so it continues"
             return self._continue(wanted, ended.experiment, failed=ended.is_useless, note=note)
         if ended.is_useless and (ended.changes or (ended.ways.can_retry and feature is None)):
             return self._again_by_itself(wanted, ended)
@@ -267,7 +267,7 @@ class Repeating:
         return RunExperiment.of(SubmittedExperiment(self._service.get(Experiment, *key).encode(), "updated"))
 
     def _continue(self, wanted: Wanted, experiment: Experiment, *, failed: bool, note: str) -> RunExperiment:
-        """Let an experiment go on with the counts of its document: both at once, or it would end again between."""
+        """Let an experiment continue with the counts of its document: both at once, or it would end again between."""
         key, program = key_of(experiment), self._repeats.program_of(experiment)
 
         def go_on() -> SubmittedExperiment:

@@ -321,7 +321,7 @@ class CallerAnswer(Struct, frozen=True, rename="camel"):
     """The state of a trial that a caller evaluates."""
 
     state: Annotated[str, _said("Of the trial, such as `Running`.")]
-    stop: Annotated[str, _said("Why to stop; empty while the trial goes on.")] = ""
+    stop: Annotated[str, _said("Why to stop; empty while the trial continues.")] = ""
 
 
 BOOKMARK = "BOOKMARK"
@@ -676,7 +676,7 @@ FailedCount = Annotated[int, Meta(ge=0, le=MAX_INT)] | None
 
 
 class EditExperiment(Named[Experiment], frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Change the counts of an experiment, stop it, let it go on, or mark it; return it as stored.
+    """Change the counts of an experiment, stop it, let it continue, or mark it; return it as stored.
 
     Absent fields stay as they are. null takes a limit away, an empty text or list a mark.
 
@@ -687,7 +687,7 @@ class EditExperiment(Named[Experiment], frozen=True, kw_only=True, forbid_unknow
     max_trial_count: Count | UnsetType = UNSET
     parallel_trial_count: Count | UnsetType = UNSET
     max_failed_trial_count: FailedCount | UnsetType = UNSET
-    stopped: Annotated[bool, _said("Whether no further trial starts; those that run go on.")] | UnsetType = UNSET
+    stopped: Annotated[bool, _said("Whether no further trial starts; those that run continue.")] | UnsetType = UNSET
     tags: Tags | UnsetType = UNSET
     notes: Notes | UnsetType = UNSET
     rest = Rest(method="PATCH", ways=(Way("edit_experiment", _EXPERIMENT),), body="ExperimentEdit")

@@ -130,9 +130,9 @@ def test_an_ended_experiment_awaits_its_restart_when_its_budget_is_larger_than_w
 
 
 ENDS = {
-    "budget, nothing kept": (MAX_TRIALS, "Never", "has ended, and resume policy Never does not let it go on"),
-    "goal": (GOAL, "LongRunning", "has reached its end before its budget and cannot go on"),
-    "failed": (FAILED, "FromVolume", "has failed and cannot go on"),
+    "budget, nothing kept": (MAX_TRIALS, "Never", "has ended, and resume policy Never does not allow it to be resumed"),
+    "goal": (GOAL, "LongRunning", "has reached its end before its budget and cannot be resumed"),
+    "failed": (FAILED, "FromVolume", "has failed and cannot be resumed"),
 }
 
 

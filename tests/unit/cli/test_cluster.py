@@ -158,7 +158,7 @@ def test_ctrl_c_leaves_the_experiment_running_and_says_how_to_end_it(file: Path,
     _, err = process.communicate(timeout=DEADLINE_SECONDS)
 
     assert process.returncode == 130
-    assert "demo goes on in the cluster, 0 of 3 trials are done" in err
+    assert "demo continues in the cluster, 0 of 3 trials are done" in err
     assert "`katib watch demo --context c` shows it again, `katib delete demo --context c` ends it" in err
 
 
@@ -168,7 +168,7 @@ def test_a_server_can_answer_for_a_cluster(tmp_path: Path) -> None:
         _, err = process.communicate(timeout=DEADLINE_SECONDS)
 
     assert process.returncode == 0
-    assert err == "stopping: the experiments of the cluster go on\n"
+    assert err == "stopping: the experiments of the cluster continue\n"
     assert not (tmp_path / ".katib").exists()
 
 

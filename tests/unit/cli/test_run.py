@@ -246,7 +246,7 @@ def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(file: Path, launch: Launch) 
 
     assert process.returncode == 130
     assert "stopping; press Ctrl-C again to stop at once" in err
-    assert f"interrupted: 0 of 3 trials of demo are done and kept; `katib run {file}` goes on from there" in err
+    assert f"interrupted: 0 of 3 trials of demo are done and kept; `katib run {file}` continues from there" in err
 
 
 def test_a_second_ctrl_c_does_not_wait_for_anything(

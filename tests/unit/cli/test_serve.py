@@ -54,7 +54,7 @@ def serve(directory: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str
     ("number", "code", "follows"),
     [
         (signal.SIGINT, 130, "end and start again next time"),
-        (signal.SIGTERM, 0, "go on for 10m, and the next start here goes on with them"),
+        (signal.SIGTERM, 0, "continue for 10m, and the next start here resumes them"),
     ],
     ids=["SIGINT", "SIGTERM"],
 )

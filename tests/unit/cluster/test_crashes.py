@@ -154,7 +154,7 @@ def test_a_crash_between_any_two_writes_loses_and_doubles_nothing(
 def test_a_crash_while_trials_are_stopped_early_stops_each_of_them_once(
     store: ForegroundStore, writes: int, *, lose_answer: bool
 ) -> None:
-    """Every trial but the first reports a hopeless value and would go on; its job is created once, whoever dies."""
+    """Every trial but the first reports a hopeless value and would continue; its job is created once, whoever dies."""
     log = MemoryObservationLog()
 
     def script(trial: Trial) -> JobEnd:

@@ -502,7 +502,7 @@ def test_first_trials_that_fail_alike_end_it(messages: list[str], annotation: st
     cause = f"its first {len(lost)} trials failed alike: {messages[-1]}; "
     assert (last.type == "Failed" and last.reason == reason and cause in last.message) == ends
 
-    meanwhile = planned(running=2)  # these may end well, and the search goes on
+    meanwhile = planned(running=2)  # these may end well, and the search continues
     running = meanwhile.status.conditions[-1]
 
     assert (running.type, running.status, running.reason == reason) == ("Running", "True", ends)

@@ -103,7 +103,7 @@ def test_what_a_trial_used_before_it_was_preempted_counts_and_what_it_still_need
     assert waiting.room(budget) == 0  # three hours are left, of which b needs one and c two
     assert waiting.room(Budget({"trial": 8})) == 1
     spending.remove("b")
-    spending.add(ran("b", 3, None))  # it goes on after three hours
+    spending.add(ran("b", 3, None))  # it continues after three hours
     going_on = spending.uses(measured(4), {})
     assert going_on is not None
     assert going_on.used(budget, "gpu") == pytest.approx(6)

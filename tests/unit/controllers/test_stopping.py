@@ -1,4 +1,4 @@
-"""An experiment that somebody stops, and lets go on."""
+"""An experiment that somebody stops, and lets continue."""
 
 from __future__ import annotations
 

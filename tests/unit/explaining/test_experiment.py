@@ -120,7 +120,7 @@ def test_a_missing_template_is_the_answer_whether_or_not_trials_still_run(status
 
     assert answer.verdict == f"demo cannot make trials: {cause}."
     assert answer.remedies == ("As soon as the template is there, the experiment continues by itself.",)
-    assert ("2 trials that were made before go on." in answer.findings) is bool(running)
+    assert ("2 trials that were made before continue." in answer.findings) is bool(running)
     assert not any("Warning" in finding for finding in answer.findings)
 
 
@@ -139,7 +139,7 @@ def test_a_service_that_is_away_is_the_answer_and_has_not_failed(status: str, ru
 
     assert answer.verdict == f"demo waits for its algorithm: {cause}."
     assert f"This is try 7; the last one: {cause} (6 times in a row)." in answer.findings
-    assert ("2 trials that were made before go on." in answer.findings) is bool(running)
+    assert ("2 trials that were made before continue." in answer.findings) is bool(running)
     assert not any("Warning" in finding for finding in answer.findings)
     assert [remedy.partition(",")[0] for remedy in answer.remedies] == [
         "It is tried again",

@@ -288,7 +288,7 @@ def test_a_stopped_study_takes_no_trials(world: World) -> None:
     stopped = {"metadata": {"annotations": {"katib.kubeflow.org/stopped": "true"}}}
     world.store.patch(world.store.get(EXPERIMENT, Key("default", "s")), stopped)
 
-    with pytest.raises(Refused, match="`katib resume s` lets it go on"):
+    with pytest.raises(Refused, match="`katib resume s` resumes it"):
         world.begin(study)
 
 

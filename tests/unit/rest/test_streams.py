@@ -1,4 +1,4 @@
-"""Server-sent events: what they say, how they go on, how they end."""
+"""Server-sent events: what they say, how they continue, how they end."""
 
 from __future__ import annotations
 

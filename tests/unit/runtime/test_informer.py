@@ -393,7 +393,7 @@ def test_it_waits_for_a_store_that_is_away_with_growing_patience(caplog: pytest.
         assert tries == number
         assert not bench.informer.has_synced()
         bench.clock.advance(delay * 0.2)
-        eventually(lambda: tries > number)  # noqa: B023 - called before the loop goes on
+        eventually(lambda: tries > number)  # noqa: B023 - called before the loop continues
     assert bench.informer.wait_for_sync(10)
     bench.informer.stop()
 

@@ -173,7 +173,7 @@ def test_arguments_of_other_libraries_are_refused_with_ours(tmp_path: Path) -> N
 
     assert str(caught.value) == (
         "tune() has no argument 'n_trials'; use max_trials; "
-        "tune() has no argument 'study_name'; use name, which goes on with an experiment that is there; "
+        "tune() has no argument 'study_name'; use name, which resumes an existing experiment; "
         "tune() has no argument 'max_trails'; did you mean max_trials?"
     )
     assert not list(tmp_path.iterdir())

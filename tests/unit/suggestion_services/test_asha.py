@@ -1,4 +1,4 @@
-"""ASHA: trials pause at rungs that nothing waits for, and the best of them go on."""
+"""ASHA: trials pause at rungs that nothing waits for, and the best of them continue."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_what_only_progresses_or_was_stopped_by_its_user_is_no_problem(
     http: httpx.Client, service: MemoryTuningService
 ) -> None:
     _explained(service, "well", running=2)
-    _explained(service, "stopped", "`katib resume stopped` lets it go on.", stopped=True)
+    _explained(service, "stopped", "`katib resume stopped` resumes it.", stopped=True)
     _explained(service, "ailing", "Look at its output.", running=2)
     _explained(service, "waiting")
     page = http.get("health").text

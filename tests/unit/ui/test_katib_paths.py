@@ -1,4 +1,4 @@
-"""The paths of Katib's own page: dashboards and scripts that ask them go on working."""
+"""The paths of Katib's own page: dashboards and scripts that ask them continue working."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ TRIALS = 2_000
 
 
 class SlowService(MemoryTuningService):
-    """A service whose opening listing stops in its middle until it is let go on."""
+    """A service whose opening listing stops in its middle until it may continue."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -231,7 +231,7 @@ def _asked(experiment: Experiment, ways: WaysOnward) -> Choice:
     if ways.can_retry:
         rows.append(("f", f"retry failed: {counted(ways.lost, 'trial')} run again with the same values"))
     if ways.may_have_more:
-        rows.append(("m", "more: it goes on with a larger budget"))
+        rows.append(("m", "more: it continues with a larger budget"))
     rows.append(("n", "nothing: show how it ended"))
     click.echo(f"{_summary(experiment, ways)}.", err=True)
     for key, words in rows:

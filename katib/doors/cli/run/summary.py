@@ -20,12 +20,12 @@ def interrupted_line(
         is_cut_off: Whether the latter end with the surrounding allocation.
     """
     ended, left = slurm or (0, 0)
-    goes = "ended with the Slurm allocation and start again" if is_cut_off else "go on in Slurm"
+    goes = "ended with the Slurm allocation and start again" if is_cut_off else "continue in Slurm"
     clauses = [
         f"interrupted: {_so_far(experiment, done)} of {experiment.name} are done and kept",
         *([f"running trials ended in Slurm and their checkpoints are kept ({ended})"] if ended else ()),
         *([f"running trials {goes} ({left})"] if left else ()),
-        f"`{command}` goes on from there",
+        f"`{command}` continues from there",
     ]
     return "; ".join(clauses)
 
@@ -49,7 +49,7 @@ def left_line(experiment: Experiment, done: int, place: str) -> str:
     """Return the line for a run that continues unwatched, with the commands that watch or end it."""
     name = experiment.name
     return (
-        f"{name} goes on in the cluster, {_so_far(experiment, done)} are done; "
+        f"{name} continues in the cluster, {_so_far(experiment, done)} are done; "
         f"`katib watch {name}{place}` shows it again, `katib delete {name}{place}` ends it"
     )
 
@@ -58,7 +58,7 @@ def left_at_server_line(experiment: Experiment, url: str, done: int, place: str)
     """Return the line for a run that continues on a server, with the commands that watch or stop it."""
     name = experiment.name
     return (
-        f"{name} goes on in the server at {url}, {_so_far(experiment, done)} are done; "
+        f"{name} continues in the server at {url}, {_so_far(experiment, done)} are done; "
         f"`katib watch {name}{place}` shows it again, `katib stop {name}{place}` stops it"
     )
 

@@ -64,7 +64,7 @@ export class LogView {
   /** Whether output is being read. */
   get isReading() { return Boolean(this.stream); }
 
-  /** Begin with what is chosen, and go on until the log ends; again after an interruption. */
+  /** Begin with what is chosen, and continue until the log ends; again after an interruption. */
   start() {
     this.stream?.close();
     const chosen = new URLSearchParams();

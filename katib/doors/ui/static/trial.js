@@ -47,7 +47,7 @@ function look() {
   return new URLSearchParams({ by: chosen("by").value, log: chosen("log").checked, smoothing: chosen("smoothing").value });
 }
 
-/** Draw all curves as the server has them, and go on from there. */
+/** Draw all curves as the server has them, and continue from there. */
 async function draw() {
   const mine = (listening += 1);
   let answer;

@@ -143,5 +143,5 @@ class EarlyStoppingReconciler:
 
     def _tell(self, experiment: Experiment, error: BaseException) -> None:
         words = str(error) if isinstance(error, KatibError) else f"{type(error).__name__}: {error}"
-        message = f"Running trials cannot be judged, and go on: {words}"
+        message = f"Running trials cannot be judged, and continue: {words}"
         self._events.record(experiment, warning=True, reason="EarlyStoppingUnavailable", message=message)

@@ -93,7 +93,7 @@ def _suspension(job: OptimizationJob, now: datetime) -> tuple[OptimizationJobSta
     if job.spec.suspend and found is not None and found.reason == _SUSPENDING:
         return _with(job.status, SUSPENDED, "Suspended", "No trial starts, and those that run are suspended", now), True
     if is_on and not job.spec.suspend:
-        return _with(job.status, SUSPENDED, "Resumed", "The job goes on", now, holds=False), False
+        return _with(job.status, SUSPENDED, "Resumed", "The job continues", now, holds=False), False
     return job.status, None
 
 

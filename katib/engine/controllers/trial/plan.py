@@ -533,7 +533,7 @@ def resumed(status: TrialStatus, now: datetime) -> TrialStatus:
     """Return the status of such a trial when it continues."""
     conditions = without_condition(status.conditions, TrialCondition.EARLY_STOPPED, TrialCondition.KILLED)
     again = structs.replace(status, conditions=conditions, completion_time=None, observation=None)
-    message = "Trial waits: it goes on with a larger budget"
+    message = "Trial waits: it continues with a larger budget"
     return with_running(again, WAITING_REASON, message, now, runs=False)
 
 

@@ -173,7 +173,7 @@ class JobOutcome(NamedTuple):
         success: Whether it succeeds.
         reason: Of its last condition.
         message: Of its last condition.
-        until: Until when pods may go on by themselves, in steady time; None: no longer.
+        until: Until when pods may continue by themselves, in steady time; None: no longer.
     """
 
     success: bool
@@ -182,7 +182,7 @@ class JobOutcome(NamedTuple):
     until: datetime | None = None
 
     def leaves_time(self, now: datetime) -> bool:
-        """Return whether pods may go on at this moment, in steady time."""
+        """Return whether pods may continue at this moment, in steady time."""
         return self.until is not None and now < self.until
 
 
@@ -213,7 +213,7 @@ def settled(observed: ObservedJob, spec: _Ending) -> Plan | None:
 
 
 def going(pods: Iterable[PodRecord]) -> tuple[PodRecord, ...]:
-    """Return the pods that wait or run and may go on."""
+    """Return the pods that wait or run and may continue."""
     return tuple(p for p in pods if not p.is_finished and not p.stopping)
 
 

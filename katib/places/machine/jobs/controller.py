@@ -150,7 +150,7 @@ class JobController:
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start; jobs that an earlier engine left unfinished go on, or are restarted if their pods have ended.
+        """Start; jobs that an earlier engine left unfinished continue, or are restarted if their pods have ended.
 
         Of a job that is for another engine, processes of this machine end, and pods elsewhere are left.
         """
@@ -169,11 +169,11 @@ class JobController:
 
         Args:
             grace_seconds: The grace period; if a trial keeps its checkpoint, at least that of its pods.
-            leaves: Whether pods that can outlive this engine go on.
+            leaves: Whether pods that can outlive this engine continue.
             leaves_checkpointed: Whether they do if their trial keeps a checkpoint to continue from.
 
         Returns:
-            How many jobs end whose trials keep a checkpoint, and how many go on.
+            How many jobs end whose trials keep a checkpoint, and how many continue.
         """
         if self._stopping:
             return 0, 0
@@ -395,7 +395,7 @@ class JobController:
         elif cut_off or earlier is not None:  # of another uid: a job of this trial that was deleted
             self._metrics.discard(job)
         if cut_off:
-            way = "goes on from its checkpoint" if keeps_checkpoint else "is started again"
+            way = "continues from its checkpoint" if keeps_checkpoint else "is started again"
             said = f"{Key.of(job).name} was cut off and {way}"
             _log.warning("Job was cut off and is started again", extra={"job": str(Key.of(job)), "sentence": said})
             note = f"the engine ended while the job ran; it was restarted at {format_time(self._clock.now())}"

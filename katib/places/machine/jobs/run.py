@@ -162,7 +162,7 @@ _PLAIN = (bool, int, str, type(None))
 
 @dataclass(frozen=True, slots=True)
 class RunNote:
-    """All that is needed to go on with a job beside its object, its processes and their logs.
+    """All that is needed to continue with a job beside its object, its processes and their logs.
 
     Attributes:
         api_version: Of the job.

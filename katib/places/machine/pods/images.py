@@ -164,7 +164,7 @@ class ImageRuntime(Protocol):
 
 
 _PATIENCE_SECONDS = 20.0
-"""How long the runtime may take to kill or remove; then we go on without it, and the next engine removes."""
+"""How long the runtime may take to kill or remove; then we continue without it, and the next engine removes."""
 
 _KILLED = 137
 _OF_THE_RUNTIME = frozenset({125, 126, 127})

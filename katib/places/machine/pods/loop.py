@@ -127,5 +127,5 @@ class Loop:
         """Make a call; a bug in one pod must not take the others along."""
         try:
             call()
-        except Exception:  # noqa: BLE001 - whatever it is, the log gets it and the loop goes on
+        except Exception:  # noqa: BLE001 - whatever it is, the log gets it and the loop continues
             _log.exception("Call failed on the loop of local pods")

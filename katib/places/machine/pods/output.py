@@ -51,7 +51,7 @@ class Monitor(Protocol):
 
     @property
     def verdict(self) -> str:
-        """Why the trial is to be stopped early; empty while it may go on."""
+        """Why the trial is to be stopped early; empty while it may continue."""
 
     def close(self, done: Callable[[str], None]) -> None:
         """Say that no more output comes. `done` is called once, from any thread, when everything read is stored.

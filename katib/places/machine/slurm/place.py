@@ -113,7 +113,7 @@ class SlurmPods:
         return True
 
     def close(self) -> None:
-        """Stop asking Slurm; jobs go on."""
+        """Stop asking Slurm; jobs continue."""
         self._scheduler.stop()
 
     def new_pod(self, plan: PodPlan, listener: PodListener) -> SlurmPod:

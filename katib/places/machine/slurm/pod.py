@@ -178,7 +178,7 @@ class SlurmPod(AnyPod):
             self._signal_step("KILL")
 
     def _end_step(self) -> None:
-        """End its step of a job whose other pods go on, once it has one."""
+        """End its step of a job whose other pods continue, once it has one."""
         progress = self._progress
         is_there = progress is not None and bool(progress.pid if self.plan.role else progress.step)
         if is_there and not self._is_signalled:
@@ -236,7 +236,7 @@ class SlurmPod(AnyPod):
             self._progress = parse_progress(self.state_file.read_text())
             if self._submission is not None:
                 self._submission.host = self._progress.job
-        except OSError:  # a shared file system may go on to say so, until its directory is read
+        except OSError:  # a shared file system may continue to say so, until its directory is read
             with contextlib.suppress(OSError):
                 any(self.state_file.parent.iterdir())
 
@@ -261,7 +261,7 @@ class SlurmPod(AnyPod):
         submission, progress = self._submission, self._progress
         assert submission is not None
         if progress is not None and progress.is_over:
-            shares_step = self._is_step and len(self._gang) > 1  # which goes on with the others
+            shares_step = self._is_step and len(self._gang) > 1  # which continues with the others
             ended_well = self._exit_code() == 0 and not progress.was_asked
             if self.record.stopping or submission.is_over or shares_step or ended_well:
                 return True
@@ -307,7 +307,7 @@ class SlurmPod(AnyPod):
     def _close(self) -> None:
         """Read the rest, and have all of it stored."""
         if [log for log in self._logs if not log.read()]:
-            return  # there is more; the next look goes on
+            return  # there is more; the next look continues
         for log in self._logs:
             log.close()
         self.is_storing = True
@@ -357,7 +357,7 @@ class SlurmPod(AnyPod):
         return next((code for code in last if code), 0 if last else None)
 
     def _was_cut_off(self) -> bool:
-        """Return whether it is to begin again, or to go on from its checkpoint, as its program was not at fault."""
+        """Return whether it is to begin again, or to continue from its checkpoint, as its program was not at fault."""
         if self.record.stopping:
             return False
         asked = self._progress is not None and (self._progress.was_asked or not self._progress.is_over)

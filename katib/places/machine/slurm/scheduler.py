@@ -330,7 +330,7 @@ class Scheduler:
             if every:
                 raise
             return
-        # Those that go on are last.
+        # Those that continue are last.
         oldest_first = sorted(jobs.items(), key=lambda job: (not job[1].is_over, len(job[0]), job[0]))
         numbers = {state.comment: number for number, state in oldest_first}
         with self._changed:

@@ -80,7 +80,7 @@ class StepScheduler:
         """Do nothing: a thread is started for steps that are followed."""
 
     def stop(self) -> None:
-        """Follow nothing any more; steps go on."""
+        """Follow nothing any more; steps continue."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()

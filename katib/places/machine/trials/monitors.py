@@ -271,7 +271,7 @@ class TrialMonitors:
         self._stored.pop(trial.name)
         self._reporter.flush(trial.name, stored.set)
         if not stored.wait(_STORE_SECONDS):
-            raise UnavailableError(f"readings of {trial.name} cannot be stored; it goes on when they can")
+            raise UnavailableError(f"readings of {trial.name} cannot be stored; it continues when they can")
 
     def discard(self, job: Object) -> None:
         """Forget the readings of an interrupted or discarded run: the next run reports them again."""

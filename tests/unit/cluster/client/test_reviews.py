@@ -236,7 +236,7 @@ class _Endless(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def endless(tmp_path: Path) -> Iterator[ApiConnection]:
-    """A connection to a server whose every answer goes on."""
+    """A connection to a server whose every answer continues."""
     _Endless.stop.clear()
     with ThreadingHTTPServer(("127.0.0.1", 0), _Endless) as listening:
         thread = threading.Thread(target=listening.serve_forever, args=(0.01,))

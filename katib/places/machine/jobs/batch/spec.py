@@ -164,7 +164,7 @@ class PodCounts:
     Attributes:
         spec: Of the job.
         pods: All of them, oldest first.
-        active: Those that are waiting or running and may go on.
+        active: Those that are waiting or running and may continue.
         ready_count: How many of these run.
         retried: Those of them of which a container failed that is started again in place.
         removed: Those of them whose indexes the job has no more, since its completions were lowered.
