@@ -130,7 +130,7 @@ def test_an_ended_experiment_awaits_its_restart_when_its_budget_is_larger_than_w
 
 
 ENDS = {
-    "budget, nothing kept": (MAX_TRIALS, "Never", "has ended, and resume policy Never does not allow it to be resumed"),
+    "budget, nothing kept": (MAX_TRIALS, "Never", "has ended, and resume policy Never does not let it resume"),
     "goal": (GOAL, "LongRunning", "has reached its end before its budget and cannot be resumed"),
     "failed": (FAILED, "FromVolume", "has failed and cannot be resumed"),
 }

@@ -87,7 +87,7 @@ class TrainingKind(Protocol):
     """Roles whose programs never end by themselves: a job that has succeeded does not wait for them."""
 
     late_seconds: float = 5.0
-    """Time for replicas to finish after the job has succeeded: a worker often writes something after the master's end."""
+    """Time for replicas to finish after the job has succeeded: a worker may write after the master's end."""
 
     def default_replicas(self, _role: str) -> int:
         """Return how many replicas a role has that does not say it."""
