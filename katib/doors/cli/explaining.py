@@ -21,6 +21,7 @@ from katib.service.explaining.replicas import trouble_of
 from katib.service.tuning.reading import (
     algorithm_words,
     assignments_of,
+    compared_words,
     constraint_words,
     duration_of,
     failure_of,
@@ -146,6 +147,8 @@ def _experiment(service: TuningService, experiment: Experiment) -> Iterator[str]
         yield ""
         yield from pareto_lines(experiment) if pareto_trials(experiment) else best_lines(best)
         yield from lineage_lines(service, best)
+        if compared := compared_words(experiment):
+            yield _line("Compared", compared)
     elif infeasible := infeasible_words(experiment):
         yield _line("Best", infeasible)
     yield from _conditions(experiment)

@@ -98,8 +98,9 @@ def init(
     texts = parameters or shlex.split(ask("Parameters", " ".join(map(str, found)), "-p NAME=VALUES"))
     space = [parse_parameter(text) for text in texts]
     program, note = program.with_placeholders(space)
-    if note:
-        click.echo(f"note: {note}", err=True)
+    space, today = program.with_defaults(space)
+    for line in filter(None, (note, today)):
+        click.echo(f"note: {line}", err=True)
     metric = (
         maximize
         or minimize

@@ -46,6 +46,7 @@ from katib.service.tuning.reading import (
     short,
     state_of,
     typed_value,
+    with_comparison,
 )
 from katib.service.tuning.service import (
     ExplainObject,
@@ -281,7 +282,9 @@ class Tools:
         space = [parse_parameter(text) for text in parameters]
         latest = {"metricStrategies": [{"name": metric, "value": "latest"}]}
         search = Search({metric: direction}, trials, parallel, algorithm, early_stopping=early_stopping, goal=goal)
-        made = Program((command,)).template(space) if command else None
+        program = Program((command,))
+        space = program.with_defaults(space)[0] if command else space
+        made = program.template(space) if command else None
         taken = [one.name for one in self._service.experiments(self._namespace)]
         name = name or next_name(made.name if made else "search", taken)
         experiment = draft(name, search, space, made.template if made else {})
@@ -336,9 +339,9 @@ class Tools:
 
     def _best(self, experiment: Experiment) -> Iterable[str]:
         if experiment.status.pareto_set is not None:
-            return [f"Pareto set: {pareto_words(experiment)}"]
+            return [with_comparison(f"Pareto set: {pareto_words(experiment)}", experiment)]
         best = self._service.best(self._namespace, experiment.name)
-        return [f"best: {_row(best)}"] if best is not None else []
+        return [with_comparison(f"best: {_row(best)}", experiment)] if best is not None else []
 
     def _submitted(self, document: str) -> str:
         submission = self._service.submit(document, source=_SOURCE, namespace=self._namespace)

@@ -17,6 +17,7 @@ from katib.model.types import Experiment, ParetoSet, Trial
 from katib.service.tuning.reading import (
     TRIAL_STATES,
     assignments_of,
+    compared_words,
     infeasible_words,
     metric_rows,
     metric_values,
@@ -73,6 +74,8 @@ def best(
     else:
         for line in pareto_lines(experiment) if chosen else best_lines(best):
             click.echo(line)
+        if compared := compared_words(experiment):
+            click.echo(f"Compared: {compared}")
     return 0
 
 

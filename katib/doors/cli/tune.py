@@ -141,6 +141,7 @@ def tune(
     program = program_of(command, options.read_file)
     in_slurm = shared.slurm is not None or shared.server is not None
     _check_place(program, in_cluster=bool(shared.cluster), in_slurm=in_slurm)
+    space, today = program.with_defaults(space)
     seconds = None if timeout is None else math.ceil(timeout)
     template = program.template(space, source, timeout_seconds=seconds, in_slurm=in_slurm, slurm=shared.slurm or ())
     search = Search(
@@ -158,7 +159,7 @@ def tune(
         experiment["metadata"]["name"] = _name_beside(earlier, experiment, template.name)
     file = shared.complete(FileText(json.dumps(experiment), again.COMMAND_LINE))
     if not shared.quiet:
-        for note in (*template.notes, *filter(None, [few_combinations(space, trials)])):
+        for note in (*template.notes, *filter(None, [today, few_combinations(space, trials)])):
             click.echo(f"note: {note}", err=True)
     if save or dry_run:
         _save(file, save)

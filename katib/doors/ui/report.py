@@ -34,6 +34,7 @@ from katib.service.tuning.reading import (
     active_count,
     algorithm_of,
     best_value,
+    compared_words,
     completed_count,
     duration_of,
     further_values_of_best,
@@ -182,6 +183,7 @@ def _head(experiment: Experiment) -> dict[str, Any]:
         "exact": value or "",
         "further": [(name, short(text), text) for name, text in further_values_of_best(experiment)],
         "parameters": [(name, short(text), text) for name, text in texts_of(best.parameter_assignments).items()],
+        "compared": compared_words(experiment),
         "pareto": pareto_words(experiment) if experiment.status.pareto_set else "",
     }
 

@@ -23,6 +23,7 @@ from katib.service.explaining.progress import RunProgress
 from katib.service.tuning.reading import (
     algorithm_of,
     best_value,
+    compared_words,
     completed_count,
     further_values_of_best,
     is_at_rest,
@@ -84,6 +85,7 @@ def experiment_summary(experiment: Experiment) -> Summary:
             "trial": best.best_trial_name,
             "value": best_value(experiment),
             "parameters": texts_of(best.parameter_assignments),
+            "compared": compared_words(experiment),
         },
     }
 

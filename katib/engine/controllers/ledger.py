@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from katib.engine.runtime.objects import Key
 from katib.model.loadable import Loadable
 from katib.model.metrics import parse_value
-from katib.model.names import EXPERIMENT_LABEL, HELD_WORDS, PAUSED_ANNOTATION
+from katib.model.names import BY_DEFAULT, CHOSEN_BY_LABEL, EXPERIMENT_LABEL, HELD_WORDS, PAUSED_ANNOTATION
 from katib.model.trials import (
     ACTIVE,
     ELIGIBLE,
@@ -63,6 +63,7 @@ class TrialCounts:
         pareto: Summary of the Pareto set; None with one objective.
         pareto_trials: The trials that the summary names.
         infeasible: Number of measured trials that violate the constraints; they cannot be best.
+        default: The trial of the defaults; None without one.
         lost: The newest trials that failed or have no metrics, as long as every ended trial did.
         owners: Uids of the experiments that control the trials: several, or a foreign one, while trials of a deleted
             experiment of the same name still exist.
@@ -77,6 +78,7 @@ class TrialCounts:
     pareto: ParetoSummary | None = None
     pareto_trials: tuple[Trial, ...] = ()
     infeasible: int = 0
+    default: Trial | None = None
     lost: tuple[Trial, ...] = ()
     owners: frozenset[str] = frozenset()
 
@@ -110,6 +112,7 @@ class _Account:
     pareto: ParetoSet | None = None
     shown: tuple[ParetoSummary, tuple[Trial, ...]] | None = None
     owners: Counter[str] = field(default_factory=Counter)
+    default: str = ""
 
     def remove(self, trial: Trial) -> int | None:
         """Remove a trial; return its position."""
@@ -138,6 +141,8 @@ class _Account:
 
     def add(self, trial: Trial, order: int) -> None:
         state, name = trial_state(trial), trial.metadata.name
+        if trial.metadata.labels.get(CHOSEN_BY_LABEL) == BY_DEFAULT:
+            self.default = name
         self._count_owners(trial, 1)
         place = self.places[name] = (order, name)
         insort(self.by_state.setdefault(state, []), place)
@@ -278,8 +283,11 @@ class TrialLedger:
             best = account.best()
             if best and account.pareto is not None:
                 counts = replace(counts, pareto=account.pareto.summary())
+            default = account.default
             lost = [] if not ELIGIBLE.isdisjoint(filled) else [n for state in LOST for n in counts.names.get(state, ())]
         # Outside the lock, which the cache acquires under its own.
+        if default:
+            counts = replace(counts, default=self._find(Key(experiment.namespace, default)))
         if best:
             if counts.pareto is not None:
                 shown = self._shown(experiment.namespace, account, counts.pareto)

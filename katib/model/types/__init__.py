@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from katib.model.types.resources import (
         BudgetUsage,
         Condition,
+        DefaultTrial,
         EarlierTrialsStatus,
         Experiment,
         ExperimentSpec,
@@ -113,6 +114,7 @@ __all__ = [
     "ConditionStatus",
     "ConfigMapSource",
     "DecimalText",
+    "DefaultTrial",
     "Distribution",
     "EarlierTrial",
     "EarlierTrialsStatus",

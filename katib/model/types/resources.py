@@ -130,6 +130,24 @@ class OptimalTrial(OpenModel, frozen=True):
     observation: Observation = field(default_factory=Observation)
 
 
+class DefaultTrial(OpenModel, frozen=True):
+    """The ended trial of the defaults.
+
+    Attributes:
+        trial_name: Its name.
+        state: Its final state.
+        parameter_assignments: The defaults, as they were tried.
+        observation: Its metrics; None if there are none.
+        comparison: The best trial, compared with it, as a clause.
+    """
+
+    trial_name: str = ""
+    state: str = ""
+    parameter_assignments: tuple[ParameterAssignment, ...] = ()
+    observation: Observation | None = None
+    comparison: str = ""
+
+
 class ParetoSet(OpenModel, frozen=True):
     """The nondominated trials of several objectives.
 
@@ -184,6 +202,7 @@ class ExperimentStatus(OpenModel, frozen=True):
     conditions: tuple[Condition, ...] = ()
     current_optimal_trial: OptimalTrial = field(default_factory=OptimalTrial)
     pareto_set: ParetoSet | None = None
+    default_trial: DefaultTrial | None = None
     running_trial_list: tuple[str, ...] = ()
     pending_trial_list: tuple[str, ...] = ()
     failed_trial_list: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -95,22 +95,35 @@ def filled_config(
     literal = re.compile(rf"(?<![${{])\{{({'|'.join(map(re.escape, known))})\}}(?!\}})")
     changes = [(_literal(text, match), match[1]) for match in literal.finditer(text)] if known else []
     suffix = PurePath(source).suffix.lower()
-    missing = placeholders.keys() - {name for _, name in changes}
-    keys = list(_scalars(text, source)) if suffix in _TREES and missing else []
-    for name in missing:
-        found = [key for key in keys if key.path == name] or [key for key in keys if key.path.endswith(f".{name}")]
-        remedy = "name the parameter by its path, or "
-        if suffix not in _TREES:
-            found, remedy = list(_lines(text, name)), ""
-        if len(found) > 1:
-            paths = ", ".join(place.path for place in found[:3])
-            raise invalid(source, f"{name} stands at {paths}", f"{remedy}write {{{name}}} in its place", "config-file")
-        changes += [(place, name) for place in found]
+    changes += _values(text, source, placeholders.keys() - {name for _, name in changes})
     for place, name in sorted(changes, reverse=True, key=lambda change: change[0].start):
         used.add(name)
         tag = "!!float " if place.is_plain and suffix in _YAML and name in doubles else ""
         text = text[: place.start] + tag + known[name] + text[place.end :]
     return text
+
+
+def defaults_of_config(path: str, names: Collection[str]) -> dict[str, str]:
+    """Return the values of these parameters in a configuration file, as written there; empty if it is refused."""
+    try:
+        text = read_config(path)
+        return {name: text[place.start : place.end] for place, name in _values(text, path, names)}
+    except InvalidError:
+        return {}
+
+
+def _values(text: str, source: str, names: Collection[str]) -> Iterator[tuple[_Place, str]]:
+    """Yield the place of the value of each name that is a key; raise InvalidError for several keys of a name."""
+    is_tree = PurePath(source).suffix.lower() in _TREES
+    keys = list(_scalars(text, source)) if is_tree and names else []
+    for name in names:
+        found = [key for key in keys if key.path == name] or [key for key in keys if key.path.endswith(f".{name}")]
+        found = found if is_tree else list(_lines(text, name))
+        if len(found) > 1:
+            paths = ", ".join(place.path for place in found[:3])
+            remedy = f"{'name the parameter by its path, or ' if is_tree else ''}write {{{name}}} in its place"
+            raise invalid(source, f"{name} stands at {paths}", remedy, "config-file")
+        yield from ((place, name) for place in found)
 
 
 def _literal(text: str, found: re.Match[str]) -> _Place:

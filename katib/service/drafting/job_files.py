@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -126,6 +126,13 @@ def job_template(
     }
     name = str(given.get("name") or given.get("generateName") or "")
     return CommandTemplate(template, slug(name) or slug(PurePath(source).stem) or "tune", tuple(notes))
+
+
+def defaults_of_job(job: Json, names: Iterable[str]) -> dict[str, str]:
+    """Return the values of parameters in the options and variables of the containers of a job, as written."""
+    containers = list(containers_in(copy.deepcopy(job)))
+    replaced = {name: [old for one in containers for old in _put(one, name, "")] for name in names}
+    return {name: re.split("[ =]", old[0], maxsplit=1)[1] for name, old in replaced.items() if len(set(old)) == 1}
 
 
 def options_of_job(job: Json) -> list[ScriptOption]:

@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
+from katib.model.space.build import build_parameter
+from katib.model.types import ParameterSpec
 from katib.service.drafting.batch_scripts import Batch, batch_notes, batch_of, text_of
-from katib.service.drafting.config_files import values_of_config
+from katib.service.drafting.config_files import defaults_of_config, values_of_config
 from katib.service.drafting.experiments import (
     CommandTemplate,
     Json,
@@ -22,9 +24,10 @@ from katib.service.drafting.experiments import (
     has_no_value,
     words_of_line,
 )
-from katib.service.drafting.job_files import job_file_of, job_template, options_of_job, read_job
+from katib.service.drafting.job_files import defaults_of_job, job_file_of, job_template, options_of_job, read_job
 from katib.service.drafting.script_options import (
     ScriptOption,
+    defaults_of_source,
     is_shell_script,
     make_words,
     option_around,
@@ -32,6 +35,9 @@ from katib.service.drafting.script_options import (
     options_of_source,
     shell_command,
 )
+
+_CONFIG = re.compile(r"(?<!\$)\{config:([^{}]+)\}")
+_STATES = 2  # of a flag: on, off
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +92,26 @@ class Program:
         if unnamed and (len(words) > 1 or len(words[0].split()) == 1):
             words, note = _with_options(words, unnamed, {str(one["name"]) for one in parameters if has_no_value(one)})
         return replace(self, command=tuple(words)), note
+
+    def with_defaults(self, parameters: Sequence[Json]) -> tuple[list[Json], str]:
+        """Return the parameters with their values of today, and a note about these.
+
+        They are found in the job, in the configuration files of the command, and in the source of its script. Only
+        values in the search space count, and those of parameters without a default.
+        """
+        names = [str(one["name"]) for one in parameters]
+        if self.job is not None:
+            found = defaults_of_job(self.job, names)
+        else:
+            scripts = [word for word in " ".join(self.command).split() if word.endswith(".py")]
+            declared = defaults_of_source(text_of(scripts[0]) or "") if scripts else {}
+            flags = {name: _flags_of(name, self.command) for name in names}
+            found = {name: declared[flag] for name in names for flag in flags[name] if flag in declared}
+            for path in re.findall(_CONFIG, " ".join(self.command)):
+                found |= defaults_of_config(path, names)
+        made = [_with_default(one, found.get(str(one["name"]))) for one in parameters]
+        new = [f"{one['name']}={one['default']}" for old, one in zip(parameters, made, strict=True) if old is not one]
+        return made, f"the first trial has the values of today: {', '.join(new)}" if new else ""
 
     def first_trial(self, parameters: Sequence[Json]) -> list[str]:
         """Return the words to execute with the first value of each parameter."""
@@ -159,6 +185,23 @@ def found_command() -> str:
     scripts = sorted(Path().glob("*.py"))
     chosen = [path for path in scripts if options_of_source(text_of(path) or "")] or scripts
     return f"python {chosen[0]}" if len(chosen) == 1 else ""
+
+
+def _flags_of(name: str, words: Sequence[str]) -> list[str]:
+    """Return the options that a command, or else a program, takes the value of a parameter from."""
+    line = re.search(rf"(?<!\S)(--?[\w.-]+)[ =]\{{{re.escape(name)}\}}", " ".join(words))
+    return [line[1]] if line else [f"--{name}", f"--{name.replace('_', '-')}", f"--{name.replace('-', '_')}"]
+
+
+def _with_default(parameter: Json, value: str | None) -> Json:
+    """Return a parameter with a default, if it has none and the value is one of its own."""
+    if value is None or "default" in parameter:
+        return parameter
+    if has_no_value(parameter):
+        words = parameter["feasibleSpace"]["list"]
+        value = words[value != "True"] if value in ("True", "False") and len(words) == _STATES else value
+    built = build_parameter(ParameterSpec.decode(parameter))
+    return {**parameter, "default": value} if built is not None and built.contains(value) else parameter
 
 
 def _path_in(word: str) -> str:

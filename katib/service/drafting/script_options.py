@@ -17,6 +17,7 @@ from katib.model.files.nearby import SHELL_SUFFIXES
 
 _SHELL_LINE = re.compile(r"#!.*\b(?:ba|da|k|z)?sh\b")
 _DECLARATIONS = ("add_argument", "option")
+_ACTIONS: Final = {"store_true": False, "store_false": True}
 FLAG: Final = "flag"
 """Values of an option without a value, which is present or absent."""
 _NOT_TUNED = re.compile(
@@ -72,6 +73,32 @@ def options_of_source(text: str) -> list[ScriptOption]:
         return []
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
     return [found for call in calls if (found := _declared(call)) is not None]
+
+
+def defaults_of_source(text: str) -> dict[str, str]:
+    """Return the default of each option that a Python script declares by argparse or click, by flag, as text.
+
+    Those of flags are `True` and `False`. Empty if the script cannot be parsed, or sets defaults elsewhere.
+    """
+    try:
+        calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    except (ValueError, SyntaxError, RecursionError):
+        return {}
+    found: dict[str, str] = {}
+    for call in calls:
+        name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+        if name == "set_defaults":
+            return {}
+        keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+        default, action = _literal(keywords.get("default")), _literal(keywords.get("action"))
+        if default is None and action in _ACTIONS:
+            default = _ACTIONS[action]
+        elif default is None and _literal(keywords.get("is_flag")) is True:
+            default = False
+        if name in _DECLARATIONS and isinstance(default, str | int | float):
+            flags = (_literal(argument) for argument in call.args)
+            found |= {flag.partition("/")[0]: str(default) for flag in flags if isinstance(flag, str)}
+    return found
 
 
 def options_of_help(text: str) -> list[ScriptOption]:

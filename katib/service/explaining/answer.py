@@ -16,6 +16,7 @@ from katib.model.wording import format_duration
 from katib.service.explaining.evidence import Evidence, HomeTerms, JobFacts
 from katib.service.tuning.reading import (
     assignments_of,
+    compared_words,
     completed_count,
     further_values,
     has_several_objectives,
@@ -95,7 +96,16 @@ def progress_sentence(experiment: Experiment) -> str:
 
 
 def best_sentences(experiment: Experiment, evidence: Evidence) -> list[str]:
-    """Return the best trial so far, or that there is none."""
+    """Return the best trial so far, or that there is none, and how it compares with the trial of the defaults."""
+    default, compared = experiment.status.default_trial, compared_words(experiment)
+    if default is None:
+        return _best_sentences(experiment, evidence)
+    begins = "The best trial is " if compared[:1].isdigit() else ""
+    sentence = f"{begins}{compared}; it ran as {default.trial_name}."
+    return [*_best_sentences(experiment, evidence), f"{sentence[0].upper()}{sentence[1:]}"]
+
+
+def _best_sentences(experiment: Experiment, evidence: Evidence) -> list[str]:
     best = evidence.best
     if best is None and (infeasible := infeasible_words(experiment)):
         count = experiment.status.trials_infeasible

@@ -216,3 +216,24 @@ def test_the_trial_of_the_defaults_runs_once_and_is_labelled() -> None:
         }
         assert {value: label for value, label in chosen_by.items() if label} == {"0.03": BY_DEFAULT, "0.05": BY_USER}
         assert world.suggestion().status.initial_trials_given == 2
+
+
+def test_the_status_compares_the_best_trial_with_that_of_the_defaults() -> None:
+    with World() as world:
+        document = an_experiment(maxTrialCount=3, parallelTrialCount=1)
+        document["spec"]["parameters"][0]["default"] = "0.03"
+        world.submit(document)
+        experiment = world.ended()
+
+        found = experiment.status.default_trial
+        assert found is not None
+        assert [a.value for a in found.parameter_assignments] == ["0.03"]
+        assert found.state == "Succeeded"
+        assert "your configuration" in found.comparison
+
+
+def test_without_defaults_there_is_no_comparison() -> None:
+    with World() as world:
+        world.submit(an_experiment(maxTrialCount=2, parallelTrialCount=1))
+
+        assert world.ended().status.default_trial is None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from katib.service.drafting.experiments import (
     parse_metrics,
     parse_parameter,
 )
+from katib.service.drafting.programs import program_of
 from katib.service.drafting.script_options import (
     direction_of,
     is_shell_script,
@@ -382,3 +385,72 @@ def test_arguments_of_a_shell_script_go_by_its_own_names() -> None:
 
 def test_make_gets_variables_as_its_file_writes_them() -> None:
     assert make_words("train:\n\ttrain $(LR) $(layers)\n", ["lr", "layers"]) == ["LR={lr}", "layers={layers}"]
+
+
+SCRIPT = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--learning-rate", type=float, default=3e-4)
+parser.add_argument("--layers", type=int, default=9)
+parser.add_argument("--opt", default="sgd")
+parser.add_argument("--amp", action="store_true")
+"""
+SPACE = [parse_parameter(t) for t in ("lr=1e-5..1e-1:log", "layers=1..4", "opt=adam,sgd", "amp=flag", "depth=1..9")]
+
+
+def defaults_of(command: Sequence[str], parameters: Sequence[Any] = SPACE) -> dict[str, str]:
+    made, note = program_of(command, a_file).with_defaults(parameters)
+    found = {one["name"]: one["default"] for one in made if "default" in one}
+    assert all(f"{name}={value}" in note for name, value in found.items())
+    return found
+
+
+def a_file(path: str) -> tuple[str, str]:
+    return Path(path).read_text(), path
+
+
+def test_defaults_of_a_script_count_if_the_search_space_has_them(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+
+    found = defaults_of(["python", str(script), "--learning-rate", "{lr}", "--layers={layers}", "--opt", "{opt}"])
+
+    assert found == {"lr": "0.0003", "opt": "sgd", "amp": ""}  # 9 layers are outside
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("train.yaml", "optimizer: {lr: 3e-4}\nopt: 'adam'\nlayers: 3\n"),
+        ("train.json", '{"optimizer": {"lr": 3e-4}, "opt": "adam", "layers": 3}'),
+        ("train.toml", 'lr = 3e-4\nopt = "adam"\nlayers = 3\n'),
+    ],
+)
+def test_values_of_a_configuration_file_are_defaults_as_written(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+
+    found = defaults_of(["python", "train.py", "--config", f"{{config:{tmp_path / name}}}"])
+
+    assert found == {"lr": "3e-4", "opt": "adam", "layers": "3"}
+
+
+def test_values_of_a_job_are_defaults(tmp_path: Path) -> None:
+    job = {"command": ["python", "train.py", "--lr=3e-4"], "env": [{"name": "LAYERS", "value": "2"}]}
+    document = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "spec": {"template": {"spec": {"containers": [{"name": "main", **job}]}}},
+    }
+    (tmp_path / "job.json").write_text(json.dumps(document))
+
+    assert defaults_of([str(tmp_path / "job.json")]) == {"lr": "3e-4", "layers": "2"}
+
+
+def test_a_given_default_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "train.yaml").write_text("lr: 0.01")
+
+    made, note = program_of(["python", "train.py", f"{{config:{tmp_path}/train.yaml}}"], a_file).with_defaults(
+        [parse_parameter("lr=1e-5..1e-1:log:default=0.02")]
+    )
+
+    assert (made[0]["default"], note) == ("0.02", "")

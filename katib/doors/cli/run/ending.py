@@ -12,12 +12,14 @@ from katib.service.explaining.evidence import Evidence
 from katib.service.explaining.experiment import diagnose_experiment
 from katib.service.explaining.trial import diagnose_trial
 from katib.service.tuning.reading import (
+    compared_words,
     infeasible_words,
     objective_text,
     parameters_of,
     pareto_trials,
     pareto_words,
     state_of,
+    with_comparison,
 )
 
 # Maximum length of the best value if it is text, such as a genotype: it is the answer, so it is shown whole.
@@ -55,11 +57,14 @@ def ended_lines(
         if example is not None:
             yield f"{lost_sentence(experiment)} Look at {example.name}: {cause_of_loss(example, evidence)}"
         found = f"{best.name} with {objective_text(best, longest=_LONGEST_BEST)} ({parameters_of(best)})"
-        yield f"Pareto set: {pareto_words(experiment)}" if pareto_trials(experiment) else f"Best trial: {found}"
+        found = f"Pareto set: {pareto_words(experiment)}" if pareto_trials(experiment) else f"Best trial: {found}"
+        yield with_comparison(found, experiment)
         is_cluster = " --context " in place or " --kubeconfig " in place  # whose page depends on the cluster
         page = "" if is_cluster else f", katib ui {name}{place}"
         yield f"Next: katib trials {name} --sort objective{place}, katib why {name}{place}{page}"
         return
+    if compared := compared_words(experiment):
+        yield f"{compared[0].upper()}{compared[1:]}."
     if infeasible := infeasible_words(experiment):
         yield f"{infeasible[0].upper()}{infeasible[1:]}."
     if example is not None:

@@ -17,8 +17,10 @@ later assignments would know no more are some kept ahead, whatever the paralleli
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Final
 
 from msgspec import structs
 
@@ -39,6 +41,7 @@ from katib.model.failure_text import TRIAL_HAS_FAILED
 from katib.model.features.feature import Part
 from katib.model.features.listed import ENDINGS
 from katib.model.leases import ahead_count, asked_count, is_asked, is_chosen
+from katib.model.loadable import Loadable
 from katib.model.names import (
     EXPERIMENT_INTERRUPTED,
     EXPERIMENT_STOPPED,
@@ -53,6 +56,7 @@ from katib.model.trials import ACTIVE, ELIGIBLE, cost, objective_costs, reaches_
 from katib.model.types import (
     CollectorKind,
     ConditionStatus,
+    DefaultTrial,
     Experiment,
     ExperimentCondition,
     ExperimentStatus,
@@ -69,6 +73,10 @@ from katib.model.types import (
     TrialState,
 )
 from katib.model.validation.update import MAX_TRIALS_REACHED, awaits_restart
+
+_DEFAULT_TRIAL: Final[Loadable[Callable[..., DefaultTrial | None]]] = Loadable(
+    "katib.model.default_trial:default_trial_of"
+)
 
 GOAL_REACHED = "ExperimentGoalReached"
 SUGGESTION_END_REACHED = "ExperimentSuggestionEndReached"
@@ -223,6 +231,7 @@ def _with_summary(status: ExperimentStatus, seen: Observed) -> ExperimentStatus:
         "trials": counts.total,
         "current_optimal_trial": optimal_trial(counts.best),
         "pareto_set": _pareto_set(seen),
+        "default_trial": _default_trial(seen),
         "trials_infeasible": counts.infeasible,
         "trials_completed": counts.total - sum(counts.counts.get(state, 0) for state in ACTIVE),
     }
@@ -257,6 +266,14 @@ def optimal_trial(best: Trial | None) -> OptimalTrial:
         parameter_assignments=best.spec.parameter_assignments,
         observation=best.status.observation or Observation(),
     )
+
+
+def _default_trial(seen: Observed) -> DefaultTrial | None:
+    """Return the trial of the defaults as an experiment's status shows it; one that was deleted remains."""
+    counts = seen.counts
+    if counts.default is None:
+        return seen.experiment.status.default_trial
+    return _DEFAULT_TRIAL.load()(seen.experiment.spec, counts.default, counts.best, counts.pareto_trials)
 
 
 def _pareto_set(seen: Observed) -> ParetoSet | None:
