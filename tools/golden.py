@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
@@ -92,6 +93,14 @@ def stale() -> Iterator[tuple[Path, str]]:
             yield path, text
 
 
+def write_shown() -> int:
+    """Write the golden files beside tests (`tests/support/golden.py`), and return the exit code of these tests."""
+    tests = [str(path.with_suffix(".py")) for path in sorted((ROOT / "tests").rglob("*.golden"))]
+    environment = os.environ | {"GOLDEN": "write"}
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", *tests], env=environment, check=False)  # noqa: S603 - our own arguments
+    return done.returncode
+
+
 def main() -> int:
     """Write or check; return 1 if a check found something."""
     outdated = list(stale())
@@ -101,6 +110,8 @@ def main() -> int:
         else:
             path.write_text(text)
             print(f"wrote {path.relative_to(ROOT)}")
+    if "--check" not in sys.argv:
+        return write_shown()
     return 1 if outdated and "--check" in sys.argv else 0
 
 

@@ -18,8 +18,10 @@ from typing import Any
 from unittest import mock
 
 from katib.doors.rest.notes import account_directory, note_of
+from katib.errors import KatibError
 from katib.places.machine.pods.leases import DIRECTORY_VARIABLE as LEASES
 from tests.support.ports import free_port
+from tests.support.refusals import origins_of
 from tests.support.waiting import end_of, eventually
 from tests.support.warm import KATIB, WarmPopen, popen
 
@@ -66,21 +68,37 @@ def process_state_kept() -> Iterator[None]:
         root.setLevel(level)  # and no logger remembers the other one
 
 
-def katib_here(*arguments: str | Path, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+class Ended(subprocess.CompletedProcess[str]):
+    """A command that ended in this process, with the origins of the errors that it printed, or their reasons."""
+
+    origins: list[str]
+
+
+def katib_here(*arguments: str | Path, cwd: Path, **env: str) -> Ended:
     """Run one command in this process, which is many times faster; what it printed last is complete."""
-    from katib.doors.cli import main
+    from katib.doors.cli import failures, main
 
     words = [str(argument) for argument in arguments]
     out, err = io.StringIO(), io.StringIO()
+    printed: list[KatibError] = []
+    lines_of = failures.error_lines
+
+    def error_lines(error: KatibError, source: str = "") -> list[str]:
+        printed.append(error)
+        return lines_of(error, source)
+
     with (
         process_state_kept(),
         mock.patch.dict(os.environ, environment(**env), clear=True),
+        mock.patch.object(failures, "error_lines", error_lines),
         chdir(cwd),
         redirect_stdout(out),
         redirect_stderr(err),
     ):
         code = main(words)
-    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
+    ended = Ended(words, code, out.getvalue(), err.getvalue())
+    ended.origins = [origin for error in printed for origin in origins_of(error)]
+    return ended
 
 
 def katib_json(*arguments: str | Path, cwd: Path) -> Any:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import grpc
 import pytest
 
-from katib.errors import InvalidError
+from katib.errors import InvalidError, KatibError, code_of
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 
@@ -21,9 +21,14 @@ def refusal(call: Callable[..., object], *arguments: object, **named: object) ->
     return caught.value.code(), caught.value.details()
 
 
+def origins_of(error: KatibError) -> list[str]:
+    """Return the origins of field errors, or the reason of another error."""
+    return [each.origin for each in error.errors] if isinstance(error, InvalidError) else [code_of(error).reason]
+
+
 @contextmanager
 def refused(*origins: str) -> Iterator[None]:
     """Expect an InvalidError whose errors have these origins, in any order."""
     with pytest.raises(InvalidError) as caught:
         yield
-    assert sorted(error.origin for error in caught.value.errors) == sorted(origins)
+    assert sorted(origins_of(caught.value)) == sorted(origins)

@@ -18,6 +18,7 @@ from katib.doors.rest.server import Server
 from katib.model.metrics import MetricLog
 from katib.service.histories.reading import read_source
 from metrics_collector.sources.event_directory import EventDirectory
+from tests.support.golden import Golden
 from tests.support.hostile import SCRIPT, hostile_service
 from tests.support.reports import data_of
 from tests.support.tuning import START, MemoryTuningService, condition, make_experiment, make_trial
@@ -180,7 +181,7 @@ def test_mlflow_gets_a_run_for_each_trial_once(katib: Katib, service: MemoryTuni
 
 @pytest.mark.parametrize("form", ["mlflow", "tensorboard"])
 def test_a_package_that_is_missing_is_named(
-    katib: Katib, service: MemoryTuningService, monkeypatch: pytest.MonkeyPatch, form: str
+    katib: Katib, service: MemoryTuningService, monkeypatch: pytest.MonkeyPatch, form: str, golden: Golden
 ) -> None:
     put_curve(service)
     package = "mlflow" if form == "mlflow" else "tensorboardX"
@@ -188,7 +189,7 @@ def test_a_package_that_is_missing_is_named(
     code, _, err = katib("export", "demo", "--to", form)
 
     assert code == 2
-    assert f"it takes the package {package}, which is not installed; pip install {package}" in err
+    golden(err)
 
 
 def test_a_cluster_may_be_asked(katib: Katib, cluster: object, service: MemoryTuningService, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pytest
 from katib.errors import InvalidError
 from katib.figures.files import write
 from katib.model.metrics import MetricLog
+from tests.support.golden import Golden
 from tests.support.reports import data_of
 from tests.support.tuning import START, MemoryTuningService, condition, make_experiment, make_trial, patched
 from tests.unit.cli.conftest import Katib
@@ -47,7 +49,7 @@ def without_kaleido(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_it_writes_a_report_of_all_figures_that_apply_beside_those_that_do_not(
-    katib: Katib, ended: MemoryTuningService, tmp_path: Path
+    katib: Katib, ended: MemoryTuningService, tmp_path: Path, golden: Golden
 ) -> None:
     code, out, _ = katib("plot", "demo")
 
@@ -59,7 +61,7 @@ def test_it_writes_a_report_of_all_figures_that_apply_beside_those_that_do_not(
     assert len(figures["intermediate"]["data"]) > 3
     assert "stopping" in figures
     assert text.count('id="plotly"') == 1
-    assert "<strong>Succeeded</strong>: max trial count has reached" in text
+    assert "<strong>Succeeded</strong>" in text
 
 
 def test_a_report_is_written_over_a_file_and_asks_the_network_for_nothing(
@@ -90,7 +92,7 @@ def test_a_report_shows_what_trials_are_called_as_text(
 
 
 def test_figures_are_written_as_plotlys_json_the_history_unless_named(
-    katib: Katib, ended: MemoryTuningService, tmp_path: Path
+    katib: Katib, ended: MemoryTuningService, tmp_path: Path, golden: Golden
 ) -> None:
     code, out, _ = katib("plot", "demo", "--figure", "edf", "-o", "edf.json")
 
@@ -103,7 +105,7 @@ def test_figures_are_written_as_plotlys_json_the_history_unless_named(
     katib("plot", "demo", "--figure", "intermediate", "--by", "time", "-o", "x.json")
 
     layout = json.loads((tmp_path / "x.json").read_text())["layout"]
-    assert layout["xaxis"]["title"]["text"] == "seconds since the start of the trial"
+    golden(layout["xaxis"]["title"]["text"])
 
 
 def test_several_experiments_are_compared(katib: Katib, ended: MemoryTuningService, tmp_path: Path) -> None:
@@ -116,13 +118,14 @@ def test_several_experiments_are_compared(katib: Katib, ended: MemoryTuningServi
 
 
 def test_an_experiment_without_trials_has_a_report_that_says_so(
-    katib: Katib, service: MemoryTuningService, tmp_path: Path
+    katib: Katib, service: MemoryTuningService, tmp_path: Path, golden: Golden
 ) -> None:
     service.put(make_experiment("fresh"))
     code, out, _ = katib("plot", "fresh")
 
-    assert (code, out) == (0, "fresh.html: no figure can be drawn yet; the file says why\n")
-    assert "<li>History: No trial has a value yet.</li>" in (tmp_path / "fresh.html").read_text()
+    assert code == 0
+    golden(out)
+    golden(re.findall("<li>.*?</li>", (tmp_path / "fresh.html").read_text()))
 
 
 def test_a_cluster_may_be_asked(katib: Katib, cluster: object, service: MemoryTuningService, tmp_path: Path) -> None:
@@ -167,22 +170,22 @@ def test_what_is_wrong_is_one_line_and_nothing_is_written(
 
 
 def test_a_figure_that_was_asked_for_and_cannot_be_drawn_is_an_error(
-    katib: Katib, service: MemoryTuningService
+    katib: Katib, service: MemoryTuningService, golden: Golden
 ) -> None:
     service.put(make_experiment("fresh"))
     code, _, err = katib("plot", "fresh", "--figure", "timeline")
 
     assert code == 2
-    assert err == "error: figure timeline: no trial has started yet; choose another one, or wait for more trials\n"
+    golden(err)
 
 
 def test_an_image_without_kaleido_says_what_to_install(
-    katib: Katib, ended: MemoryTuningService, without_kaleido: None
+    katib: Katib, ended: MemoryTuningService, without_kaleido: None, golden: Golden
 ) -> None:
     code, _, err = katib("plot", "demo", "-o", "x.png")
 
     assert code == 2
-    assert err.startswith("error: .png: a PNG file needs the package kaleido, which is not installed; pip install")
+    golden(err)
 
 
 def test_a_file_that_cannot_be_whole_leaves_the_one_that_was_there(tmp_path: Path) -> None:
@@ -199,9 +202,11 @@ def test_a_file_that_cannot_be_whole_leaves_the_one_that_was_there(tmp_path: Pat
     assert (path.read_bytes(), list(tmp_path.iterdir())) == (b"earlier", [path])
 
 
-def test_a_file_that_cannot_be_written_is_one_line(katib: Katib, ended: MemoryTuningService, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_one_line(
+    katib: Katib, ended: MemoryTuningService, tmp_path: Path, golden: Golden
+) -> None:
     (tmp_path / "x.json").symlink_to("/proc/version")
     code, _, err = katib("plot", "demo", "-o", "x.json")
 
     assert code == 2
-    assert err.startswith("error: x.json: it cannot be written: ")
+    golden(err)

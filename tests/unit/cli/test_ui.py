@@ -15,6 +15,7 @@ import pytest
 
 from katib.doors.rest.notes import noted
 from katib.doors.rest.sessions import Sessions
+from tests.support.golden import Golden
 from tests.unit.cli.conftest import Katib
 
 LINK = "http://katib-0123456789abcdef.localhost:{port}/katib/open?ticket=t"
@@ -72,21 +73,23 @@ def test_the_browser_gets_a_file_that_only_this_account_reads_and_that_goes_with
 
 
 def test_where_no_browser_can_be_opened_the_link_is_printed(
-    katib: Katib, running: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    katib: Katib, running: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
 ) -> None:
     monkeypatch.setattr(webbrowser, "open", lambda _url: False)
     run_server(running, 8765, tmp_path / ".katib")
     result = katib("ui")
 
     assert (result.code, result.out) == (0, LINK.format(port=8765) + "\n")
-    assert result.err == "no browser can be opened from here; open this link yourself:\n"
+    golden(result.err)
 
 
-def test_no_server_that_runs_is_said_with_how_to_start_one(katib: Katib, opened: list[str], tmp_path: Path) -> None:
+def test_no_server_that_runs_is_said_with_how_to_start_one(
+    katib: Katib, opened: list[str], tmp_path: Path, golden: Golden
+) -> None:
     result = katib("ui")
 
     assert (result.code, opened) == (1, [])
-    assert result.err == "error: no server of yours runs; start one with `katib serve`\n"
+    golden(result.err)
 
     # another account may listen there now, in wait for the link
     note = {"url": "http://127.0.0.1:8765", "machine": "here", "tokenFile": None, "page": LINK.format(port=8765)}
@@ -97,7 +100,7 @@ def test_no_server_that_runs_is_said_with_how_to_start_one(katib: Katib, opened:
 
 
 def test_the_server_of_the_data_directory_comes_first_and_of_several_one_is_named(
-    katib: Katib, running: ExitStack, tmp_path: Path
+    katib: Katib, running: ExitStack, tmp_path: Path, golden: Golden
 ) -> None:
     account = tmp_path / "state" / "katib"
     run_server(running, 9001, tmp_path / "a", account)
@@ -109,9 +112,7 @@ def test_the_server_of_the_data_directory_comes_first_and_of_several_one_is_name
     here = katib("ui", "--print")
 
     assert unsure.code == 2
-    assert unsure.err == (
-        "error: --server: several servers run: http://127.0.0.1:9001, http://127.0.0.1:9002; name one of them\n"
-    )
+    golden(unsure.err)
     assert [result.out for result in (named, by_directory, here)] == [
         LINK.format(port=port) + "\n" for port in (9002, 9001, 9003)
     ]
@@ -131,16 +132,13 @@ def test_a_link_that_lets_in_is_printed_on_a_terminal_only(
 
 @pytest.mark.parametrize("option", [("--data-dir", "nothing"), ("--server", "http://127.0.0.1:1")])
 def test_a_server_that_does_not_run_is_not_replaced_by_another(
-    katib: Katib, running: ExitStack, tmp_path: Path, option: tuple[str, str]
+    katib: Katib, running: ExitStack, tmp_path: Path, option: tuple[str, str], golden: Golden
 ) -> None:
     run_server(running, 8765, tmp_path / "state" / "katib")
     result = katib("ui", "--print", *option)
 
     assert result.code == 1
-    assert result.err == (
-        f"error: no server of yours runs {'on' if option[0] == '--data-dir' else 'at'} {option[1]}; "
-        "start one with `katib serve`\n"
-    )
+    golden(result.err)
 
 
 def test_a_server_without_a_page_is_not_opened(katib: Katib, running: ExitStack, tmp_path: Path) -> None:

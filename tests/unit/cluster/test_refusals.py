@@ -22,6 +22,7 @@ from katib.places.cluster.pods.reading import COLLECTORS, POD, TrialPodCache, fa
 from katib.places.cluster.pods.refusals import BACKOFF, Refusals, refusal_of
 from katib.places.cluster.pods.starts import SETTLING_SECONDS, SlowStarts
 from tests.support.controllers import JOB
+from tests.support.golden import Golden
 from tests.support.planning import holding, trial
 from tests.support.waiting import eventually
 
@@ -312,7 +313,7 @@ NO_SECRET = 'MountVolume.SetUp failed for volume "s" : secret "nosuch" not found
 CREATING = [{"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}]
 
 
-def test_a_pod_that_does_not_start_says_why_in_the_words_of_its_events(place: Place) -> None:
+def test_a_pod_that_does_not_start_says_why_in_the_words_of_its_events(place: Place, golden: Golden) -> None:
     pod = about(place.add_pod("Pending", containerStatuses=CREATING))
     told = (NO_SECRET, "Unable to attach or mount volumes: timed out")
     place.events += [event(text, reason="FailedMount", last=n, about=pod) for n, text in enumerate(told)]
@@ -324,7 +325,7 @@ def test_a_pod_that_does_not_start_says_why_in_the_words_of_its_events(place: Pl
 
     place.clock.advance(1)
     place.starts.look()
-    assert place.starts.of(place.trial) == f"pod p does not start: {NO_SECRET}"
+    golden(place.starts.of(place.trial))
     asked = place.questions
     for _ in range(4):
         place.clock.advance(1)
@@ -336,7 +337,7 @@ def test_a_pod_that_does_not_start_says_why_in_the_words_of_its_events(place: Pl
     eventually(lambda: not place.starts.of(place.trial))
 
 
-def test_a_pod_that_pulls_an_image_says_which_and_since_when(place: Place) -> None:
+def test_a_pod_that_pulls_an_image_says_which_and_since_when(place: Place, golden: Golden) -> None:
     collector = {"name": COLLECTORS[0], "state": {"running": {}}}
     pod = about(place.add_pod("Pending", initContainerStatuses=[collector], containerStatuses=CREATING))
     place.events.append(event('Pulling image "collector:1"', reason="Pulling", last=5, about=pod))
@@ -345,10 +346,10 @@ def test_a_pod_that_pulls_an_image_says_which_and_since_when(place: Place) -> No
     place.clock.advance(SETTLING_SECONDS)
     place.starts.look()
 
-    assert place.starts.of(place.trial) == 'pod p pulls image "main:1" since 2024-05-01T12:00:03Z'
+    golden(place.starts.of(place.trial))
 
 
-def test_a_pod_that_mounts_volumes_says_which_and_since_when(place: Place) -> None:
+def test_a_pod_that_mounts_volumes_says_which_and_since_when(place: Place, golden: Golden) -> None:
     conditions = [
         {"type": "PodReadyToStartContainers", "status": "False"},
         {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2024-05-01T12:00:01Z"},
@@ -358,7 +359,7 @@ def test_a_pod_that_mounts_volumes_says_which_and_since_when(place: Place) -> No
     place.clock.advance(SETTLING_SECONDS)
     place.starts.look()
 
-    assert place.starts.of(place.trial) == "pod p mounts data since 2024-05-01T12:00:01Z"
+    golden(place.starts.of(place.trial))
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from katib.model.types import (
     TrialSpec,
     TrialState,
 )
+from tests.support.golden import Golden
 
 NOW = datetime(2030, 1, 1, 12, 0, tzinfo=UTC)
 HELD = Lease("alice", "one", 60.0, NOW + timedelta(seconds=30))
@@ -70,10 +71,10 @@ def test_a_trial_without_a_lease_is_created_and_waits() -> None:
     assert plan(waiting).status is waiting.status
 
 
-def test_a_trial_runs_as_long_as_its_lease_and_is_looked_at_when_that_ends() -> None:
+def test_a_trial_runs_as_long_as_its_lease_and_is_looked_at_when_that_ends(golden: Golden) -> None:
     running = plan(a_trial(HELD))
 
-    assert running.status.conditions[-1].message == "Trial is running: alice evaluates it"
+    golden(running.status.conditions[-1].message)
     assert running.again_after_seconds == 30
     assert not running.create_job
 
@@ -146,16 +147,16 @@ def test_what_its_caller_says_ends_it_whatever_the_lease(
     assert plan(ended).status is ended.status
 
 
-def test_a_verdict_is_written_down_and_its_caller_is_waited_for() -> None:
+def test_a_verdict_is_written_down_and_its_caller_is_waited_for(golden: Golden) -> None:
     stopping = after(after(a_trial(HELD)), verdict="worse than the median")
 
     assert state(stopping) is TrialState.RUNNING
-    assert stopping.status.conditions[-1].message == "Trial is being stopped early: worse than the median"
+    golden(stopping.status.conditions[-1].message)
     assert not comes_to_its_end(stopping, NOW)
     told = structs.replace(stopping, metadata=a_trial(HELD, Outcome("t", NOW, {"loss": "0.5"})).metadata)
     ended = after(told, observation=OBSERVED)
     assert state(ended) is TrialState.EARLY_STOPPED
-    assert ended.status.conditions[-1].message == "Trial is early stopped: worse than the median"
+    golden(ended.status.conditions[-1].message)
 
 
 def test_a_stopped_trial_whose_caller_is_lost_ends_with_what_it_reported() -> None:

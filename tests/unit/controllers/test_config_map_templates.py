@@ -26,6 +26,7 @@ from katib.model.types import Condition, Trial
 from tests.support.controllers import JOB, NAMESPACE, JobEnd, World, new_store
 from tests.support.experiments import a_job, a_template, an_experiment
 from tests.support.faulty_store import Call, FaultyStore
+from tests.support.golden import Golden
 from tests.support.waiting import eventually
 
 OFFER = {OFFERED_LABEL: OFFERED}
@@ -149,7 +150,7 @@ def test_a_config_map_that_changed_is_read_at_once() -> None:
 
 @pytest.mark.parametrize("caches_of", [lambda store, clock: Caches.of(store, [JOB], clock), unwatched])
 def test_an_experiment_waits_for_its_template_and_goes_on_by_itself(
-    caches_of: Callable[[ObjectStore, Clock], Caches], monkeypatch: pytest.MonkeyPatch
+    caches_of: Callable[[ObjectStore, Clock], Caches], monkeypatch: pytest.MonkeyPatch, golden: Golden
 ) -> None:
     monkeypatch.setattr("katib.engine.controllers.experiment.config_maps.MISSING_SECONDS", 0.05)
     monkeypatch.setattr("katib.engine.controllers.experiment.reconciler.MISSING_SECONDS", 0.05)
@@ -158,11 +159,7 @@ def test_an_experiment_waits_for_its_template_and_goes_on_by_itself(
         eventually(lambda: waits(world, "False"))
         condition = running(world)
         assert condition is not None
-        assert condition.message == (
-            "Experiment waits for its trial template: spec.trialTemplate.configMap.configMapName: ConfigMap "
-            "default/templates is not found; create it in the experiment's namespace, or in another one with the "
-            "label katib.kubeflow.org/component=trial-templates"
-        )
+        golden(condition.message)
         assert "TrialTemplateMissing" in world.events.reasons()
 
         world.store.create(templates())
@@ -256,7 +253,7 @@ def test_a_store_that_does_not_answer_is_no_missing_template() -> None:
 
 
 @pytest.mark.parametrize("text", ["- a", "a: b: c", "kind: ${trialParameters.unknown}"])
-def test_a_template_that_is_wrong_fails_the_experiment_with_its_path(text: str) -> None:
+def test_a_template_that_is_wrong_fails_the_experiment_with_its_path(text: str, golden: Golden) -> None:
     with World() as world:
         world.store.create(templates(text=text))
         world.submit(an_experiment_from())
@@ -264,4 +261,4 @@ def test_a_template_that_is_wrong_fails_the_experiment_with_its_path(text: str) 
 
     last = experiment.status.conditions[-1]
     assert last.type == "Failed"
-    assert last.message.startswith("Trial template cannot be rendered: spec.trialTemplate")
+    golden(last.message)

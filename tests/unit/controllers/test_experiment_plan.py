@@ -19,6 +19,7 @@ from katib.model.features.budgets.feature import Budgets
 from katib.model.features.budgets.spending import Uses
 from katib.model.names import AHEAD_ANNOTATION, ASKED_ANNOTATION, FIRST_FAILURES_ANNOTATION
 from katib.model.types import ParameterAssignment, Trial, TrialAssignment, TrialState
+from tests.support.golden import Golden
 from tests.support.planning import (
     LATER,
     NOW,
@@ -675,14 +676,14 @@ def test_trials_that_a_budget_ended_go_on_with_a_larger_one(
 
 
 @pytest.mark.parametrize("used", [uses(4), uses(3, median=1.5)], ids=["spent", "too little for one more"])
-def test_a_budget_that_is_spent_ends_the_experiment(used: Uses) -> None:
+def test_a_budget_that_is_spent_ends_the_experiment(used: Uses, golden: Golden) -> None:
     made = counts(best="0.5", succeeded=3)
     seen = {"counts": made, "uses": used, "annotations": {LIMITS.name: "4h"}}
     planned = plan(CREATED, RUNNING, seen=seen, maxTrialCount=20)
     end = planned.status.conditions[-1]
 
     assert (end.type, end.status, end.reason) == ("Succeeded", "True", "ExperimentBudgetSpent")
-    assert "its budget of 4h is spent" in end.message
+    golden(end.message)
     assert planned.stop_trials == made.active
     assert planned.again_after_seconds is None
 

@@ -17,6 +17,7 @@ from katib.figures.stopping import draw_stopping, nothing_was_stopped, saved_wor
 from katib.figures.style import STATE_MARKS
 from katib.figures.trials import STATES
 from katib.model.metrics import ZERO_TIME, MetricLog
+from tests.support.golden import Golden
 from tests.support.tables import large_table, make_data, make_table, trace, with_curves
 
 NAN = math.nan
@@ -93,13 +94,13 @@ def test_readings_become_numbers_steps_and_seconds_or_neither() -> None:
     assert list(curve_of(readings, NAN).seconds) == [0, 4]
 
 
-def test_the_axis_is_what_was_asked_for_or_the_nearest_there_is_with_the_reason() -> None:
+def test_the_axis_is_what_was_asked_for_or_the_nearest_there_is_with_the_reason(golden: Golden) -> None:
     stepped = curve(1, 2, steps=(1, 2), seconds=(60, 600))
     timed, bare = curve(1, 2, seconds=(1, 9)), curve(1, 2)
 
     assert curve_axis([stepped], "step").by == "step"
-    assert curve_axis([stepped], "time")[:2] == ("time", "minutes since the start of the trial")
-    assert curve_axis([timed], "step").note == "the programs report no steps, so time is shown instead"
+    golden(curve_axis([stepped], "time")[:2])
+    golden(curve_axis([timed], "step").note)
     assert curve_axis([bare], "time").by == "reading"
     assert list(curve_axis([bare], "time").places(bare)) == [1, 2]
     assert list(curve_axis([stepped], "time").places(stepped)) == [1, 10]
@@ -137,7 +138,7 @@ def test_the_mark_of_its_state_stands_at_the_end_of_a_line(state: str, x: float,
     assert mark.marker.symbol == STATE_MARKS[state]
 
 
-def test_a_reading_that_is_no_number_leaves_a_gap_at_steps_or_times() -> None:
+def test_a_reading_that_is_no_number_leaves_a_gap_at_steps_or_times(golden: Golden) -> None:
     figure = draw({"trial-3": recorded(3, 2, NAN, math.inf)})
 
     assert np.isnan(trace(figure, "trial-3").y[2:]).all()
@@ -147,18 +148,18 @@ def test_a_reading_that_is_no_number_leaves_a_gap_at_steps_or_times() -> None:
 
     figure = draw({"trial-1": recorded(*range(20))}, FigureOptions(by="time"))
 
-    assert figure.layout.xaxis.title.text == "minutes since the start of the trial"
+    golden(figure.layout.xaxis.title.text)
     assert trace(figure, "best trial").x[-1] == 10
 
 
-def test_without_a_curve_there_is_nothing_to_draw() -> None:
-    assert curves_are_missing(make_data(make_table([1.0]))) == "No trial has reported a value while it ran."
+def test_without_a_curve_there_is_nothing_to_draw(golden: Golden) -> None:
+    golden(curves_are_missing(make_data(make_table([1.0]))))
 
     assert len(draw({"gone": recorded(1, 2)}).data) == 0
 
     figure = draw({"trial-1": recorded(1, 2)})
 
-    assert figure.layout.annotations[0].text == "1 of 3 trials drawn; the best and the worst are among them"
+    golden(figure.layout.annotations[0].text)
 
 
 def test_of_a_hundred_thousand_trials_a_hundred_are_drawn_in_bounded_space() -> None:
@@ -176,7 +177,7 @@ def stepped(count: int) -> Curve:
     return Curve(np.ones(count), np.arange(1.0, count + 1), np.arange(count) * 1.0)
 
 
-def test_what_stopped_trials_did_not_do_is_saved() -> None:
+def test_what_stopped_trials_did_not_do_is_saved(golden: Golden) -> None:
     done = np.array([10.0, 10.0, 4.0, 2.0])
     complete = np.array([True, True, False, False])
 
@@ -189,10 +190,10 @@ def test_what_stopped_trials_did_not_do_is_saved() -> None:
 
     figure = draw_stopping(make_data(make_table([1.0], ["EarlyStopped"])), FigureOptions(by="time"))
 
-    assert "none has run to its end, so the saving is not known" in note(figure)
+    golden(note(figure))
 
 
-def test_the_last_step_of_each_trial_is_drawn_with_the_usual_length() -> None:
+def test_the_last_step_of_each_trial_is_drawn_with_the_usual_length(golden: Golden) -> None:
     table = make_table([1.0, 2.0, 3.0], ["Succeeded", "EarlyStopped", "Succeeded"])
     curves = {"trial-1": stepped(20), "trial-2": stepped(5), "trial-3": stepped(20)}
     figure = draw_stopping(make_data(table, curves=curves), FigureOptions())
@@ -200,16 +201,16 @@ def test_the_last_step_of_each_trial_is_drawn_with_the_usual_length() -> None:
     assert (list(trace(figure, "EarlyStopped").x), list(trace(figure, "EarlyStopped").y)) == ([2], [5])
     assert list(trace(figure, "Succeeded").y) == [20, 20]
     assert list(trace(figure, "median of the complete ones").y) == [20, 20]
-    assert note(figure) == "1 of 3 trials were stopped early and about 25% of the steps saved"
+    golden(note(figure))
 
 
-def test_steps_or_times_are_counted_as_far_as_they_are_known() -> None:
+def test_steps_or_times_are_counted_as_far_as_they_are_known(golden: Golden) -> None:
     table = make_table([1.0, 2.0], ["Succeeded", "EarlyStopped"])
     curves = {f"trial-{n}": Curve(np.ones(count), None, np.full(count, NAN)) for n, count in ((1, 20), (2, 5))}
     figure = draw_stopping(make_data(table, curves=curves), FigureOptions())
 
     assert figure.layout.yaxis.title.text == "readings"
-    assert note(figure) == "1 of 2 trials were stopped early and about 38% of the readings saved"
+    golden(note(figure))
 
     table = make_table([1.0, 2.0], ["Succeeded", "EarlyStopped"], started=[0.0, 0.0], ended=[100.0, 25.0])
     long = Curve(np.ones(CURVE_POINTS), None, np.full(CURVE_POINTS, NAN))
@@ -218,24 +219,21 @@ def test_steps_or_times_are_counted_as_far_as_they_are_known() -> None:
     assert "of the time saved" in note(figure)
 
 
-def test_without_curves_the_time_stands_for_steps() -> None:
+def test_without_curves_the_time_stands_for_steps(golden: Golden) -> None:
     table = make_table([1.0, 2.0], ["Succeeded", "EarlyStopped"], started=[0.0, 0.0], ended=[100.0, 25.0])
     figure = draw_stopping(make_data(table), FigureOptions())
 
     assert list(trace(figure, "EarlyStopped").y) == [25]
-    assert note(figure) == (
-        "1 of 2 trials were stopped early and about 38% of the time saved. "
-        "The programs report no steps, so time is shown instead"
-    )
+    golden(note(figure))
 
 
-def test_it_says_why_there_is_nothing_to_show() -> None:
+def test_it_says_why_there_is_nothing_to_show(golden: Golden) -> None:
     table = make_table([1.0])
 
-    assert nothing_was_stopped(make_data(table)) == "The experiment has no early stopping."
-    assert nothing_was_stopped(make_data(table, earlyStopping={})) == "The experiment has no early stopping."
+    golden(nothing_was_stopped(make_data(table)))
+    golden(nothing_was_stopped(make_data(table, earlyStopping={})))
     stopping = {"algorithmName": "medianstop"}
-    assert nothing_was_stopped(make_data(table, earlyStopping=stopping)) == "No trial has been stopped early yet."
+    golden(nothing_was_stopped(make_data(table, earlyStopping=stopping)))
 
 
 def test_of_many_trials_some_stand_for_all() -> None:
@@ -267,7 +265,7 @@ def test_few_trials_are_marks_without_a_box() -> None:
     assert list(left(figure, "Failed", "scatter").y) == [3]
 
 
-def test_the_value_stands_against_the_duration() -> None:
+def test_the_value_stands_against_the_duration(golden: Golden) -> None:
     table = make_table([5.0, 4.0], ["Succeeded", "EarlyStopped"], started=[0.0, 0.0], ended=[40.0, 10.0])
     right = [t for t in draw_durations(make_data(table), FigureOptions()).data if t.xaxis == "x2"]
 
@@ -279,6 +277,6 @@ def test_the_value_stands_against_the_duration() -> None:
 
     table = make_table([NAN], ["Running"], started=[0.0], ended=[NAN])
 
-    assert no_trial_has_ended(make_data(table)) == "No trial has run to an end yet."
+    golden(no_trial_has_ended(make_data(table)))
 
     assert len(draw_durations(make_data(large_table(100_000)), FigureOptions()).to_json()) < 100_000

@@ -14,6 +14,7 @@ from katib.figures.importance import importances_of
 from katib.figures.targets import by_telling
 from katib.figures.trials import ParameterInfo, TrialTable
 from tests.support.figure_tables import LR, MOMENTUM, OPTIMIZER, a_table, data_of, many_trials
+from tests.support.golden import Golden
 
 NAN = float("nan")
 
@@ -64,21 +65,21 @@ def test_being_absent_is_a_value_of_its_own() -> None:
     assert importances_of(a_table({MOMENTUM: momentum, parameter: column}, {"loss": loss})).names[0] == "momentum"
 
 
-def test_of_many_trials_some_are_asked_and_the_figure_says_so() -> None:
+def test_of_many_trials_some_are_asked_and_the_figure_says_so(golden: Golden) -> None:
     figure = figure_of(many_trials(10_000))
 
-    assert "Random forest (fANOVA) on 2,000 of 9," in figure.layout.annotations[0].text
+    golden(figure.layout.annotations[0].text)
     assert len(figure.to_json()) < 20_000
 
 
-def test_importances_that_mean_little_say_so() -> None:
+def test_importances_that_mean_little_say_so(golden: Golden) -> None:
     draw_numbers = np.random.default_rng(6)
     values = {
         parameter: draw_numbers.random(60) for parameter in (MOMENTUM, ParameterInfo("p", "double", low=0, high=1))
     }
     figure = figure_of(a_table(values, {"loss": draw_numbers.random(60)}))
 
-    assert "too little to mean much" in figure.layout.annotations[0].text.replace("<br>", " ")
+    golden(figure.layout.annotations[0].text.replace("<br>", " "))
 
 
 def test_neither_diverged_trials_nor_the_scale_of_a_parameter_decide() -> None:

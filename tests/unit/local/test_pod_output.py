@@ -10,6 +10,7 @@ import pytest
 
 from katib.places.machine.pods.log_file import LogFile, LogLimits, log_parts, read_end
 from katib.places.machine.processes.peek import PipePeeker
+from tests.support.golden import Golden
 
 FRAME = "  [bt] ({}) /usr/lib/python3.11/lib-dynload/_ctypes.so(+0xbd9e) [0x7faad10e7d9e]\n"
 TRACE = "".join(map(FRAME.format, range(9)))
@@ -126,7 +127,9 @@ def test_a_log_that_filled_the_disk_keeps_its_end(tmp_path: Path) -> None:
     assert (tmp_path / "main.log").read_bytes() == mark + numbered(20_000)[-(1 << 14) :]
 
 
-def test_output_that_found_no_room_is_counted_and_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_that_found_no_room_is_counted_and_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
+) -> None:
     full: list[str] = []
     log = LogFile(tmp_path / "main.log", on_full=lambda: full.append("full"))
     log.open()
@@ -143,18 +146,18 @@ def test_output_that_found_no_room_is_counted_and_marked(tmp_path: Path, monkeyp
 
     mark = "\n[katib] 14 bytes of output are missing here: the disk was full\n"
     assert (tmp_path / "main.log").read_text() == f"before\n{mark}after\n"
-    assert log.problem == "the log main.log lacks 14 bytes: No space left on device"
+    golden(log.problem)
     assert full == ["full", "full"]
 
 
-def test_an_error_that_is_no_lack_of_room_ends_the_log(tmp_path: Path) -> None:
+def test_an_error_that_is_no_lack_of_room_ends_the_log(tmp_path: Path, golden: Golden) -> None:
     log = LogFile(tmp_path / "main.log", LogLimits(max_bytes=24))
     log.open()
     (tmp_path / "main.log").unlink()  # it cannot be renamed any more
 
     log.write(numbered(3))
 
-    assert log.problem == "the log main.log ends after 24 bytes: No such file or directory"
+    golden(log.problem)
 
 
 @pytest.mark.parametrize("limit", [1 << 20, 40, 7], ids=["one file", "lines", "parts of lines"])

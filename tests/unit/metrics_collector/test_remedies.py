@@ -7,6 +7,7 @@ import pytest
 
 from metrics_collector.parsers import JsonParser, LineParser, TextParser
 from metrics_collector.remedies import remedies
+from tests.support.golden import Golden
 
 BLANK_BEFORE_COLON = r"(\w+\s\w+)\s:\s([\d.]+)"
 NO_EXPONENT = r"([\w|-]+)\s*=\s*((-?\d+)(\.\d+)?)"
@@ -72,10 +73,7 @@ def test_a_pattern_is_not_given_up_when_another_metric_needs_it() -> None:
     assert not [remedy for remedy in found if remedy.startswith("remove")]
 
 
-def test_the_keys_of_json_are_proposed_as_they_are_read() -> None:
+def test_the_keys_of_json_are_proposed_as_they_are_read(golden: Golden) -> None:
     found = remedies("loss", JsonParser(["loss"]), ['{"val_loss": 0.5, "loss_name": "mse"}', "train_loss: 0.3"])
 
-    assert found == [
-        'name "val_loss" instead of "loss" if that is the intended metric',
-        'write lines such as `{"loss": 0.5}`',
-    ]
+    golden(found)

@@ -11,6 +11,7 @@ import pytest
 from metrics_collector.container_processes import all_processes, descendants
 from metrics_collector.program import ProgramPhase
 from metrics_collector.seen_program import TRACE_SECONDS, UNSEEN_SECONDS, SeenProgram
+from tests.support.golden import Golden
 
 
 class PodView:
@@ -114,13 +115,13 @@ def test_a_program_in_a_directory_that_is_gone_ends(pod: PodView) -> None:
     assert program.look() is ProgramPhase.ENDED
 
 
-def test_without_a_shell_the_program_is_all_other_containers(pod: PodView) -> None:
+def test_without_a_shell_the_program_is_all_other_containers(pod: PodView, golden: Golden) -> None:
     program = pod.program(is_wrapped=False)
     pod.start(70)
     pod.start(71, parent=70)
     pod.start(90)
     assert program.look() is ProgramPhase.RUNNING
-    assert program.stop() == "its container has no command; write it out"
+    golden(program.stop())
 
     pod.end(70)
     assert program.look() is ProgramPhase.RUNNING

@@ -15,6 +15,7 @@ from metrics_collector.early_stopping import RuleBook
 from metrics_collector.numbering import NumberedLog
 from metrics_collector.pod_settings import PodSettings
 from metrics_collector.selection import kind_of, select
+from tests.support.golden import Golden
 from tests.support.observations import MemoryObservationLog, reading
 
 HEAD = ["-t", "demo", "-m", "loss", "-s-db", "db:6789"]
@@ -136,11 +137,9 @@ def test_a_trial_is_stopped_when_all_rules_have_been_met(
     assert stopped_at(readings, rules, objective_type) == expected
 
 
-def test_the_verdict_says_why() -> None:
+def test_the_verdict_says_why(golden: Golden) -> None:
     book = RuleBook([rule("acc;0.6;less;2"), rule("loss;1;greater;0")], "acc", "maximize")
     for name, value in (("acc", "0.51"), ("loss", "1.5"), ("acc", "0.50")):
         book.observe(MetricLog(ZERO_TIME, name, value))
 
-    assert book.verdict == (
-        "loss is 1.5, greater than 1, at reading 1; best acc so far is 0.51, less than 0.6, at reading 2"
-    )
+    golden(book.verdict)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from metrics_collector.sources import CHUNK_BYTES, FileTail
+from tests.support.golden import Golden
 
 
 @pytest.fixture
@@ -105,19 +106,21 @@ def test_a_large_file_comes_in_chunks_and_may_be_left_in_between(tail: FileTail,
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["directory", "named pipe"])
-def test_what_is_no_regular_file_is_a_problem_and_does_not_block(tail: FileTail, path: Path, make: object) -> None:
+def test_what_is_no_regular_file_is_a_problem_and_does_not_block(
+    tail: FileTail, path: Path, make: object, golden: Golden
+) -> None:
     make(path)  # type: ignore[operator]  # either takes a path
 
     assert polled(tail) == b""
-    assert tail.problem == "is not a regular file"
+    golden(tail.problem)
 
 
-def test_a_path_through_a_file_is_a_problem_that_may_pass(tmp_path: Path) -> None:
+def test_a_path_through_a_file_is_a_problem_that_may_pass(tmp_path: Path, golden: Golden) -> None:
     (tmp_path / "out").write_bytes(b"")
     tail = FileTail(tmp_path / "out" / "metrics.log")
 
     assert polled(tail) == b""
-    assert tail.problem == "cannot be opened (Not a directory)"
+    golden(tail.problem)
 
     (tmp_path / "out").unlink()
     (tmp_path / "out").mkdir()

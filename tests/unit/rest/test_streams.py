@@ -13,6 +13,7 @@ import pytest
 from katib.doors.rest.client import HttpTuningService
 from katib.doors.rest.server import Server
 from katib.errors import UnavailableError
+from tests.support.golden import Golden
 from tests.support.tuning import KEPT_CHANGES, MemoryTuningService, condition, make_experiment, make_trial
 from tests.support.waiting import eventually
 
@@ -94,7 +95,11 @@ def test_an_error_in_mid_stream_is_an_event(
 
 
 def test_output_that_cannot_go_on_is_cut_off_and_the_log_says_why_in_a_line(
-    http: httpx.Client, service: MemoryTuningService, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    http: httpx.Client,
+    service: MemoryTuningService,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    golden: Golden,
 ) -> None:
     def fail(*_args: object, **_options: object) -> Iterator[bytes]:
         yield b"first"
@@ -105,7 +110,7 @@ def test_output_that_cannot_go_on_is_cut_off_and_the_log_says_why_in_a_line(
         http.get("/api/v1/namespaces/default/trials/demo-0000/logs")
 
     eventually(lambda: len(caplog.messages) == 2)
-    assert caplog.messages[0] == "A stream of output was cut off: the node is gone"
+    golden(caplog.messages[0])
     assert "Traceback" not in caplog.text
 
 

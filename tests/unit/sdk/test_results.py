@@ -16,6 +16,7 @@ from katib.errors import InvalidError
 from katib.sdk import homes, search
 from katib.sdk.homes import ExperimentPlace
 from katib.sdk.results import TrialResult, TuneResult
+from tests.support.golden import Golden
 
 BEST = TrialResult("demo-b", "Succeeded", {"lr": 0.125, "act": "relu"}, 0.9, {"accuracy": 0.9}, {"loss": 0.25})
 OTHER = TrialResult("demo-a", "Succeeded", {"lr": 0.5, "act": "tanh"}, 0.75, {"accuracy": 0.75}, {"loss": 0.5})
@@ -34,17 +35,12 @@ def result(**more: Any) -> TuneResult:
     return TuneResult(**{**fields, **more})
 
 
-def test_a_result_is_printed_as_its_best_trials_or_with_the_reason() -> None:
-    assert repr(result()).splitlines() == [
-        "demo: maximize accuracy, 3 trials",
-        "  trial   accuracy  lr     act",
-        "  demo-b  0.9       0.125  relu",
-        "  demo-a  0.75      0.5    tanh",
-    ]
+def test_a_result_is_printed_as_its_best_trials_or_with_the_reason(golden: Golden) -> None:
+    golden(repr(result()).splitlines())
 
     nothing = result(trials=(FAILED,), nothing="demo: none of 1 trials brought a value", _best=None)
 
-    assert repr(nothing) == "demo: maximize accuracy, 1 trial\n  demo: none of 1 trials brought a value"
+    golden(repr(nothing))
     with pytest.raises(katib.TuneError, match="none of 1 trials brought a value"):
         nothing.best  # noqa: B018 - reading it is the test
 

@@ -18,6 +18,7 @@ from katib.model.names import PARENT_LABEL
 from katib.wire.rpc._generated import api_pb2 as pb
 from suggestion_services.base.algorithm import AwaitingTrials, PastTrial, Proposal, TrialOutcome
 from suggestion_services.hyperband.schedule import plans_of
+from tests.support.golden import Golden
 from tests.support.halving import (
     SETTINGS,
     SPACE,
@@ -318,7 +319,7 @@ def test_a_resource_that_is_no_parameter_gets_suggestions_all_the_same() -> None
         assert len(service.ask(experiment, trials, count=2, first=0)) == 2
 
 
-def test_the_state_travels_as_katibs_settings_and_comes_back_unharmed() -> None:
+def test_the_state_travels_as_katibs_settings_and_comes_back_unharmed(golden: Golden) -> None:
     experiment = an_experiment("hyperband", SPACE, settings={**SETTINGS})
     with served_here("hyperband") as service:
         points = service.ask(experiment, count=2)
@@ -340,7 +341,7 @@ def test_the_state_travels_as_katibs_settings_and_comes_back_unharmed() -> None:
         "resource_name": "epochs",
         "evaluating_trials": "2",
     }
-    assert reply.explanation == "hyperband is at rung 0 of bracket 0 (epochs=1): 2 of 9 trials"
+    golden(reply.explanation)
 
 
 def test_a_service_that_is_killed_in_mid_bracket_is_replaced_by_one_that_goes_on_alike(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from suggestion_services.base.checkpoint_volume import DEFAULT_ROOT, CheckpointV
 from suggestion_services.base.messages import experiment_spec
 from suggestion_services.pbt.pbt import PopulationBasedTraining
 from suggestion_services.pbt.population import MEMBER_LABEL, STEP_LABEL, perturbed
+from tests.support.golden import Golden
 from tests.support.searches import problem_for
 from tests.support.suggestion import a_parameter, a_trial, an_experiment, served_apart
 
@@ -493,13 +494,10 @@ def test_a_service_with_a_volume_is_killed_and_its_successor_goes_on(
 # --- settings ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_budget_without_a_second_generation_is_explained() -> None:
+def test_a_budget_without_a_second_generation_is_explained(golden: Golden) -> None:
     problem = replace(Training().problem, max_trial_count=5)
 
-    assert PopulationBasedTraining(problem).explain() == (
-        "no member of the population of 5 trains a second time within maxTrialCount 5; "
-        "raise maxTrialCount or lower n_population"
-    )
+    golden(PopulationBasedTraining(problem).explain())
     assert PopulationBasedTraining(replace(problem, max_trial_count=6)).explain() == ""
 
 

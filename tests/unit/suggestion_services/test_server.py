@@ -23,6 +23,7 @@ from katib.wire.rpc._generated import api_pb2_grpc
 from suggestion_services.algorithms import find_entry
 from suggestion_services.base.servicer import EXHAUSTED_METADATA
 from suggestion_services.server import _entries, _parser
+from tests.support.golden import Golden
 from tests.support.processes import Launch, signal_another_thread
 from tests.support.refusals import INVALID, refusal
 from tests.support.suggestion import Service, a_trial, an_experiment, served_here
@@ -146,10 +147,10 @@ def test_a_port_in_use_is_one_line(start: Start) -> None:
     assert process.returncode == 1
 
 
-def test_a_misspelt_algorithm_is_one_line_with_the_right_spelling(start: Start) -> None:
+def test_a_misspelt_algorithm_is_one_line_with_the_right_spelling(start: Start, golden: Golden) -> None:
     process = start("randm", "127.0.0.1:0")
 
-    assert process.communicate(timeout=PATIENCE_SECONDS) == ("", 'unknown algorithm "randm"; did you mean random\n')
+    golden(process.communicate(timeout=PATIENCE_SECONDS)[1])
     assert process.returncode == 2
 
 

@@ -24,6 +24,7 @@ from katib.service.explaining.diagnostician import Diagnostician, attempt_of
 from katib.service.explaining.evidence import LOCAL, ServiceFacts
 from katib.service.tuning.ports import Records
 from tests.support.controllers import JOB, new_store
+from tests.support.golden import Golden
 from tests.support.observations import Fault, FaultyLog, MemoryObservationLog
 from tests.support.tuning import condition, make_experiment, make_trial, patched
 
@@ -144,13 +145,11 @@ def test_an_optimization_job_says_who_works_on_it(
     assert bool(told.remedies) is bool(remedy)
 
 
-def test_an_optimization_job_that_made_no_experiment_tells_its_condition(bench: Bench) -> None:
+def test_an_optimization_job_that_made_no_experiment_tells_its_condition(bench: Bench, golden: Golden) -> None:
     failed = {"type": "Failed", "status": "True", "reason": "TrainJobsCreationFailed", "message": "The job is invalid"}
     bench.put({**an_optimization_job("oj"), "status": {"conditions": [failed]}})
 
-    assert bench.diagnostician.explain("default", "oj").verdict == (
-        "OptimizationJob oj: The job is invalid (TrainJobsCreationFailed)."
-    )
+    golden(bench.diagnostician.explain("default", "oj").verdict)
 
 
 def test_an_experiment_counts_before_a_trial_of_that_name(bench: Bench) -> None:
@@ -159,11 +158,11 @@ def test_an_experiment_counts_before_a_trial_of_that_name(bench: Bench) -> None:
     assert bench.diagnostician.explain("default", "demo").kind == "Experiment"
 
 
-def test_what_the_runner_waits_for_is_told(database: Database) -> None:
+def test_what_the_runner_waits_for_is_told(database: Database, golden: Golden) -> None:
     bench = Bench(database, waiting="waits for 2 cpu; 0 of 2 cpu are free")
     bench.put(make_experiment("demo", condition("Created"), condition("Running")), running("demo-1"), a_job("demo-1"))
 
-    assert "waits for 2 cpu; 0 of 2 cpu are free" in bench.told("demo-1")
+    golden(bench.diagnostician.explain("default", "demo-1").verdict)
     assert bench.asked == ["demo-1"]
 
 
@@ -185,27 +184,27 @@ def test_the_last_words_of_a_failed_trial_are_told(bench: Bench) -> None:
     assert "ValueError: no data" in bench.told("demo-1")
 
 
-def test_the_readings_of_a_running_trial_are_counted_over_all_pages(bench: Bench) -> None:
+def test_the_readings_of_a_running_trial_are_counted_over_all_pages(bench: Bench, golden: Golden) -> None:
     bench.put(make_experiment("demo", condition("Created"), condition("Running")), running("demo-1"))
     bench.log.report("demo-1", [MetricLog(ZERO_TIME, "loss", str(i)) for i in range(70_000)])
 
-    assert "Latest loss is 69999, 70,000 readings so far" in bench.told("demo-1")
+    golden(bench.diagnostician.explain("default", "demo-1").findings)
 
 
-def test_metrics_that_cannot_be_read_do_not_fail_the_answer(database: Database) -> None:
+def test_metrics_that_cannot_be_read_do_not_fail_the_answer(database: Database, golden: Golden) -> None:
     log = FaultyLog()
     log.fault = Fault(UnavailableError("log of demo-1: no answer"))
     bench = Bench(database, log=log)
     bench.put(make_experiment("demo", condition("Created"), condition("Running")), running("demo-1"))
 
-    assert "Its metrics cannot be read now: log of demo-1: no answer." in bench.told("demo-1")
+    golden(bench.diagnostician.explain("default", "demo-1").findings)
 
 
-def test_the_tries_of_a_job_are_counted(bench: Bench) -> None:
+def test_the_tries_of_a_job_are_counted(bench: Bench, golden: Golden) -> None:
     bench.put(make_experiment("demo", condition("Created"), condition("Running")), running("demo-1"))
     bench.put({**a_job("demo-1"), "status": {"active": 1, "failed": 2}})
 
-    assert "This is try 3 of its job." in bench.told("demo-1")
+    golden(bench.diagnostician.explain("default", "demo-1").findings)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from katib.doors.rest.server import Server
 from katib.doors.ui import ui_routes
 from katib.engine.controllers.kinds import CONFIG_MAP
 from katib.engine.runtime.objects import Key
+from tests.support.golden import Golden
 from tests.support.tuning import MemoryTuningService, document
 
 Json = dict[str, Any]
@@ -129,11 +130,11 @@ def test_a_wrong_experiment_is_refused_with_every_reason(http: httpx.Client) -> 
         ("POST", "delete_template", "updatedConfigMapNamespace"),
     ],
 )
-def test_what_is_missing_is_named(http: httpx.Client, method: str, path: str, missing: str) -> None:
+def test_what_is_missing_is_named(http: httpx.Client, method: str, path: str, missing: str, golden: Golden) -> None:
     answer = http.request(method, f"/{path}", json={} if method == "POST" else None)
 
     assert answer.status_code == 400
-    assert answer.json()["detail"] == f"{missing}: is missing; give it"
+    golden(answer.json()["detail"])
 
 
 @pytest.mark.parametrize("name", ["../secrets", "a/b", "A", "x" * 254, "a?b", " "])
@@ -179,7 +180,7 @@ def test_templates_are_added_edited_and_deleted(http: httpx.Client, service: Mem
 
 
 def test_a_config_map_that_is_not_there_or_offers_nothing_is_left_alone(
-    http: httpx.Client, service: MemoryTuningService
+    http: httpx.Client, service: MemoryTuningService, golden: Golden
 ) -> None:
     metadata = {"name": "private", "namespace": "default"}
     service.store.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "secret"}})
@@ -190,7 +191,7 @@ def test_a_config_map_that_is_not_there_or_offers_nothing_is_left_alone(
     ]
 
     assert [answer["origin"] for answer in answers] == ["template-config-map-other", "template-config-map-missing"]
-    assert "put it into the file of an experiment" in answers[1]["remedy"]
+    golden(answers[1]["remedy"])
 
 
 def test_namespaces_are_those_with_experiments(http: httpx.Client, service: MemoryTuningService) -> None:

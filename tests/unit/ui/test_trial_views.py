@@ -21,6 +21,7 @@ from katib.doors.ui.words import trial_sentence
 from katib.model.names import GENERATION_LABEL, PARENT_LABEL
 from katib.model.types import Experiment
 from katib.service.tuning.service import RecordedEvent
+from tests.support.golden import Golden
 from tests.support.tuning import START, Json, condition, make_experiment, make_pod, make_trial, patched
 
 DONE = condition("Succeeded", "TrialSucceeded", "Trial has succeeded")
@@ -50,10 +51,10 @@ def test_a_trial_says_how_far_it_is_from_the_best(loss: str | None, words: str) 
     assert distance_words(make_trial("demo-1", DONE, loss=loss), experiment()) == words
 
 
-def test_the_best_trial_says_so_and_one_alone_is_shown() -> None:
+def test_the_best_trial_says_so_and_one_alone_is_shown(golden: Golden) -> None:
     trial = make_trial("demo-best", DONE, loss="0.2")
 
-    assert distance_words(trial, experiment()) == "the best trial so far"
+    golden(distance_words(trial, experiment()))
     assert trial_summary(trial, experiment())["isBest"]
 
     summary = trial_summary(make_trial("demo-1", DONE, loss="0.25"), None)

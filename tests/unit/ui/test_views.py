@@ -36,6 +36,7 @@ from katib.engine.runtime.objects import Key
 from katib.errors import InvalidError
 from katib.figures.trials import Objective, TrialTable
 from katib.model.types import Experiment
+from tests.support.golden import Golden
 from tests.support.tables import make_table
 from tests.support.tuning import START, condition, make_experiment, make_pareto_experiment, make_trial, patched
 
@@ -74,10 +75,10 @@ def test_a_bar_tells_apart_how_trials_ended() -> None:
     ]
 
 
-def test_the_time_left_follows_from_the_pace_unless_it_ended_or_was_stopped() -> None:
+def test_the_time_left_follows_from_the_pace_unless_it_ended_or_was_stopped(golden: Golden) -> None:
     experiment = make_experiment("demo", condition("Running"), trialsSucceeded=4)
 
-    assert time_words(experiment, NOW) == "running for 100s, about 3m20s left"
+    golden(time_words(experiment, NOW))
     assert time_words(make_experiment("demo", condition("Running")), NOW) == "running for 100s"
     assert time_words(patched(experiment, status=None), NOW) == ""
 
@@ -95,7 +96,7 @@ def test_the_time_left_follows_from_the_pace_unless_it_ended_or_was_stopped() ->
     assert experiment_head(make_experiment(), NOW)["pareto"] == ""
 
 
-def test_a_trial_by_hand_begins_with_the_values_of_the_best_one() -> None:
+def test_a_trial_by_hand_begins_with_the_values_of_the_best_one(golden: Golden) -> None:
     experiment = make_experiment(
         currentOptimalTrial={"bestTrialName": "demo-1", "parameterAssignments": [{"name": "lr", "value": "0.5"}]}
     )
@@ -111,7 +112,8 @@ def test_a_trial_by_hand_begins_with_the_values_of_the_best_one() -> None:
     )
     lr, optimizer = action_fields(experiment)
 
-    assert (lr.value, lr.hint) == ("0.5", "double from 0.1 to 1, step 0.1")
+    assert lr.value == "0.5"
+    golden(lr.hint)
     assert (optimizer.value, optimizer.choices) == ("adam", ("adam", "sgd"))
 
 
@@ -172,7 +174,7 @@ def test_what_needs_the_trials_is_empty_while_they_are_read() -> None:
     assert (found["lost"], found["strategy"]) == (3, "min")
 
 
-def test_the_front_of_several_objectives_grows_and_what_is_feasible_is_counted() -> None:
+def test_the_front_of_several_objectives_grows_and_what_is_feasible_is_counted(golden: Golden) -> None:
     objectives = (Objective("loss", maximize=False), Objective("speed", maximize=True))
     values = [*range(20, 1, -1), 0.5]
     table = make_table(values, more={"speed": list(range(20))}, objectives=objectives)
@@ -184,7 +186,8 @@ def test_the_front_of_several_objectives_grows_and_what_is_feasible_is_counted()
     assert points(found["spark"])[-1] == (WIDTH - 2, 2.0)  # on top
     assert found["change"].startswith("+")
     assert (found["feasible"], found["measured"], found["constraints"]) == (16, 20, "memory <= 8")
-    assert (flat["spark"], flat["change"]) == ("", "no more over the last tenth of the trials")
+    assert flat["spark"] == ""
+    golden(flat["change"])
 
 
 DONE = condition("Succeeded", "TrialSucceeded", "Trial has succeeded")

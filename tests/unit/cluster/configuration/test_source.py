@@ -12,6 +12,7 @@ from katib.engine.runtime.testing import VirtualClock
 from katib.engine.stores.memory import MemoryStore
 from katib.errors import ForbiddenError, KatibError, NotFoundError, UnavailableError
 from katib.places.cluster.configuration.source import ConfigSource
+from tests.support.golden import Golden
 
 
 class File(MemoryStore):
@@ -63,18 +64,16 @@ def test_the_text_is_not_read_at_every_look() -> None:
     assert file.reads == 1
 
 
-def test_a_broken_edit_keeps_the_last_good_one_and_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_edit_keeps_the_last_good_one_and_is_reported_once(
+    caplog: pytest.LogCaptureFixture, golden: Golden
+) -> None:
     file = File(entry("old"))
     file.image()
     file.text = "runtime: {suggestions: [{algorithmName: tpe}]}"
 
     assert [file.image() for _ in range(3)] == ["old"] * 3
     assert caplog.messages == [f"KatibConfig is not usable: {file.source.trouble}"]
-    assert file.source.trouble == (
-        "ConfigMap kubeflow/katib-config katib-config.yaml is not usable, the last good configuration stays in force: "
-        "ConfigMap kubeflow/katib-config katib-config.yaml: runtime.suggestions[0].image: "
-        "missing; name the image of the service, or set address"
-    )
+    golden(file.source.trouble)
 
     for good in ("old", "fixed"):
         file.text = entry(good)

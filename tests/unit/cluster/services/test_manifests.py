@@ -15,6 +15,7 @@ from katib.places.cluster.services.manifests import manifests
 from katib.places.cluster.services.plan import ClusterCatalog, early_stopping_address, plan_for
 from katib.places.cluster.services.trouble import trouble_of
 from tests.support.cluster_services import CONFIG, EARLY
+from tests.support.golden import Golden
 
 UID = "1234"
 
@@ -258,7 +259,7 @@ def test_trouble_is_reported_in_the_words_of_the_cluster(
     assert trouble.may_pass is (expected != "" and not expected.startswith("Deadline"))
 
 
-def test_a_gated_pod_names_its_queue() -> None:
+def test_a_gated_pod_names_its_queue(golden: Golden) -> None:
     condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "non-empty gates"}
     pod = {
         "metadata": {"name": "p0", "labels": {"kueue.x-k8s.io/queue-name": "lq"}},
@@ -266,7 +267,7 @@ def test_a_gated_pod_names_its_queue() -> None:
         "status": {"conditions": [condition]},
     }
 
-    assert trouble_of({}, [pod]).words == "pod p0: waits in Kueue's queue lq"
+    golden(trouble_of({}, [pod]).words)
 
 
 def test_only_the_early_stopping_service_brings_something_to_the_db_manager() -> None:

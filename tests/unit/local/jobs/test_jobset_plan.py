@@ -10,6 +10,7 @@ from katib.places.machine.jobs.jobset.jobset import JobSet
 from katib.places.machine.jobs.kind import ObservedJob, Plan, PodStart
 from katib.places.machine.jobs.networks import NamedWiring
 from katib.places.machine.pods.records import PodPhase
+from tests.support.golden import Golden
 from tests.support.planned_jobs import PlannedJob
 
 
@@ -98,10 +99,10 @@ class TestSuccess:
 
 
 class TestOrder:
-    def test_a_job_waits_until_another_is_complete(self) -> None:
+    def test_a_job_waits_until_another_is_complete(self, golden: Golden) -> None:
         s = started(replicated("data"), replicated("train", depends_on="data:Complete"))
         assert s.roles() == ["data-0-0"]
-        assert s.step().waiting == "replicated job train waits for data to be Complete"
+        golden(s.step().waiting)
 
         s.end("data-0")
 
@@ -125,13 +126,13 @@ class TestOrder:
 
 
 class TestFailure:
-    def test_without_a_policy_the_first_failed_job_fails_it(self) -> None:
+    def test_without_a_policy_the_first_failed_job_fails_it(self, golden: Golden) -> None:
         s = started(replicated("a", 2))
 
         s.end("a-1", 3)
 
         assert s.conditions() == [("Failed", "FailedJobs")]
-        assert s.message().startswith('job a-1 failed (BackoffLimitExceeded): container "main" of pod p1 exited with 3')
+        golden(s.message())
         assert s.status["terminalState"] == "Failed"
         assert s.unstopped == []
 

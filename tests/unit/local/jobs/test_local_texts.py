@@ -19,6 +19,7 @@ from katib.places.machine.jobs.batch.spec import format_indexes, parse_indexes
 from katib.places.machine.pods.environment import ContainerCommand, PodContext, Rewriter, container_command, expand
 from katib.places.machine.pods.references import LocalObjects, PodIdentity
 from katib.places.machine.pods.tokens import Capacity, Lease, Request, Tokens
+from tests.support.golden import Golden
 
 CAPACITY = Capacity(Decimal(4), Decimal(8 * 2**30))
 
@@ -359,7 +360,5 @@ class TestTokens:
         with pytest.raises(ValueError, match=r"0\.5 is not a whole number of GPUs"):
             Request.of_template({"spec": {"containers": [container]}})
 
-    def test_what_the_machine_lacks_is_named(self) -> None:
-        assert Request(cpu=Decimal(8), gpus=1).excess_over(CAPACITY) == (
-            "needs 8 cpu, this machine has 4, needs 1 GPU, this machine has 0"
-        )
+    def test_what_the_machine_lacks_is_named(self, golden: Golden) -> None:
+        golden(Request(cpu=Decimal(8), gpus=1).excess_over(CAPACITY))

@@ -12,6 +12,7 @@ from katib.places.machine.jobs.jobset.runtimes import RUNTIME, SHIPPED, shipped_
 from katib.places.machine.jobs.kinds import JobKinds
 from katib.places.machine.submission import LocalHome
 from tests.support.admission import HOST
+from tests.support.golden import Golden
 from tests.unit.local.jobs.test_train_job_plan import Shelf, own_runtime
 
 SHELL = ["sh", "-c", "echo loss=1"]
@@ -179,15 +180,13 @@ def test_runtimes_that_need_their_images_say_so(name: str) -> None:
     assert error.startswith(f'runtimeRef.name: the runtime "{name}" cannot run on this machine: it ')
 
 
-def test_without_a_trainer_nodes_get_no_addresses_and_a_notice_says_so() -> None:
+def test_without_a_trainer_nodes_get_no_addresses_and_a_notice_says_so(golden: Golden) -> None:
     errors, notices = train_job(shelf_with(own_runtime(command=SHELL)), runtimeRef=OWN, trainer=None)
 
     place = "runtimeRef(mine).spec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0]"
     why = f'"fetch" is not on this machine; install it, use a full path, or {OFFER}'
     assert errors == [f"{place}.command[0]: {why}"]
-    assert notices[:1] == [
-        "trainer: without it the nodes get no addresses of each other, as on a cluster; `trainer: {}` is enough"
-    ]
+    golden(notices[:1])
 
 
 @pytest.mark.parametrize(

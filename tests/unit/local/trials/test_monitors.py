@@ -28,6 +28,7 @@ from katib.places.machine.trials.monitors import METRICS_DIRECTORY, TrialMonitor
 from metrics_collector.reporter import Reporter
 from tests.support.controllers import RecordedEvents
 from tests.support.event_records import scalar, write
+from tests.support.golden import Golden
 from tests.support.observations import MemoryObservationLog
 from tests.support.planning import trial
 from tests.support.scrapes import exporter
@@ -244,13 +245,15 @@ def test_waiting_readings_are_told_of_their_trial_until_it_is_over(bench: Bench,
 # --- other kinds ------------------------------------------------------------------------------------------------------
 
 
-def test_a_damaged_event_file_is_told_although_the_objective_was_found(bench: Bench, tmp_path: Path) -> None:
+def test_a_damaged_event_file_is_told_although_the_objective_was_found(
+    bench: Bench, tmp_path: Path, golden: Golden
+) -> None:
     monitor = opened(bench, tmp_path, directory("TensorFlowEvent"))
     (tmp_path / METRICS_DIRECTORY).mkdir(exist_ok=True)
     events = scalar("loss", 0.5) + b"damage" + scalar("acc", 0.5)
     (tmp_path / METRICS_DIRECTORY / "events.out.tfevents.1").write_bytes(events)
 
-    assert bench.close(monitor) == "event files: 1 damaged place skipped"
+    golden(bench.close(monitor))
     ((_, reason, message),) = bench.events.events
     assert reason == "MetricsMissing"
     assert "1 damaged place" in message
