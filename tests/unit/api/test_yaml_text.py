@@ -9,6 +9,7 @@ from katib.model.configuration import ConfigModel, read_configuration
 from katib.model.templates import render
 from katib.model.types import ConfigMapSource, TrialTemplate
 from katib.model.yaml_text import parse_yaml
+from tests.support.refusals import refused
 
 
 def value_of(text: str) -> Any:
@@ -110,10 +111,10 @@ def test_blocks_keys_aliases_and_merges_are_read_as_written() -> None:
 
 
 def test_anchors_end_with_their_document_and_complex_keys_are_refused() -> None:
-    with pytest.raises(InvalidError, match=r"x.yaml:3:4: \*x refers to nothing above"):
+    with refused("file-syntax"):
         parse_yaml("a: &x 1\n---\nb: *x\n", "x.yaml")
 
-    with pytest.raises(InvalidError, match=r"x\.yaml:1:3: a key is not text; put the key in quotes"):
+    with refused("file-syntax"):
         parse_yaml("? [a]\n: b\n", "x.yaml")
 
 

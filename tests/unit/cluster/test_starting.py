@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import socket
 import subprocess
 import sys
@@ -64,8 +63,8 @@ def test_a_supported_version_is_taken(major: str, minor: str) -> None:
 
 
 @pytest.mark.parametrize("minor", ["20", "31", "31+"])
-def test_an_older_cluster_is_refused_with_the_oldest_supported_version(minor: str) -> None:
-    with pytest.raises(TerminalError, match=rf"runs Kubernetes 1\.{re.escape(minor)}; upgrade it to 1\.32 or newer"):
+def test_an_older_cluster_is_refused_with_the_oldest_supported_version(minor: str, golden: Golden) -> None:
+    with golden.raises(TerminalError):
         supported_version(_Server("1", minor))  # type: ignore[arg-type]
 
 

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from katib.errors import InvalidError, UnavailableError
+from katib.errors import UnavailableError
 from katib.wire.rpc.credentials import DbManagerCredentials, server_credentials
 from katib.wire.rpc.db_manager import DbManagerServer
 from katib.wire.rpc.db_manager_client import DbManagerClient
 from katib.wire.serving.certificates import Issued, issue
 from tests.support.observations import MemoryObservationLog, reading, serving_log
+from tests.support.refusals import refused
 
 NAMES = ("katib-db-manager", "katib-db-manager.kubeflow")
 
@@ -93,5 +94,5 @@ def test_forwarded_ports_find_plain_text_beside_it(server: DbManagerServer) -> N
 
 
 def test_without_files_there_is_nothing_to_serve_with(tmp_path: Path) -> None:
-    with pytest.raises(InvalidError, match="mount the Secret with the certificate there"):
+    with refused("certificate-files"):
         server_credentials(tmp_path)

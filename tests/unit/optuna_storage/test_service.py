@@ -27,13 +27,14 @@ from katib.engine.runtime.clock import SystemClock
 from katib.engine.runtime.objects import Key
 from katib.engine.stores.sql import SqlStore
 from katib.engine.stores.sql.attributes import SqlAttributes
-from katib.errors import ForbiddenError, InvalidError, NotFoundError, TerminalError
+from katib.errors import ForbiddenError, NotFoundError, TerminalError
 from katib.model.names import name_of_title
 from katib.model.types import Experiment, Trial
 from katib.model.validation.metadata import check_metadata
 from katib.places.machine.engine import STATUS_KINDS
 from katib.service.tuning.chosen_trials import ChosenTrials
 from katib.service.tuning.ports import CallersLog
+from tests.support.golden import Golden
 from tests.support.refusals import refused
 from tests.support.tuning import MemoryTuningService
 
@@ -200,11 +201,11 @@ def test_a_waiting_trial_is_started_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("state", [COMPLETE, PRUNED, FAIL])
-def test_a_trial_that_has_ended_takes_nothing_more(world: World, state: int) -> None:
+def test_a_trial_that_has_ended_takes_nothing_more(world: World, state: int, golden: Golden) -> None:
     trial = world.begin(world.study())
     world.turn(trial, state, *([1.0] if state == COMPLETE else []))
 
-    with pytest.raises(Refused, match="FAILED_PRECONDITION: trial 0 has ended"):
+    with golden.raises(Refused):
         world.turn(trial, RUNNING)
     with pytest.raises(Refused, match="FAILED_PRECONDITION"):
         world.choose(trial, "x", 0.5)
@@ -264,12 +265,12 @@ def test_numbers_are_not_given_twice(world: World) -> None:
         world.study()
 
 
-def test_a_study_of_another_kind_is_left_alone(world: World) -> None:
+def test_a_study_of_another_kind_is_left_alone(world: World, golden: Golden) -> None:
     world.store.create(
         {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "s", "namespace": "default"}}
     )
 
-    with pytest.raises(Refused, match='FAILED_PRECONDITION: experiment "s" chooses its parameters itself'):
+    with golden.raises(Refused):
         world.call("GetStudyIdFromName", study_name="s")
 
 
@@ -283,17 +284,17 @@ def test_any_title_stands_for_a_name_of_its_own(world: World, title: str) -> Non
     assert name_of_title(title + "x") != name
 
 
-def test_a_stopped_study_takes_no_trials(world: World) -> None:
+def test_a_stopped_study_takes_no_trials(world: World, golden: Golden) -> None:
     study = world.study()
     stopped = {"metadata": {"annotations": {"katib.kubeflow.org/stopped": "true"}}}
     world.store.patch(world.store.get(EXPERIMENT, Key("default", "s")), stopped)
 
-    with pytest.raises(Refused, match="`katib resume s` resumes it"):
+    with golden.raises(Refused):
         world.begin(study)
 
 
 def test_a_directory_with_a_long_path_is_refused_with_its_length() -> None:
-    with pytest.raises(InvalidError, match=f"a Unix socket may have {LONGEST_PATH}"):
+    with refused("socket-path"):
         socket_path(Path("/" + "d" * LONGEST_PATH))
 
 
@@ -319,7 +320,7 @@ def test_a_client_of_this_account_connects_at_the_socket(world: World) -> None:
     assert not server.path.exists()
 
 
-def test_the_socket_of_a_killed_server_is_replaced_and_a_file_is_not(world: World) -> None:
+def test_the_socket_of_a_killed_server_is_replaced_and_a_file_is_not(world: World, golden: Golden) -> None:
     path = socket_path(world.directory)
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
@@ -328,13 +329,13 @@ def test_the_socket_of_a_killed_server_is_replaced_and_a_file_is_not(world: Worl
     path.write_text("mine")
 
     with (
-        pytest.raises(TerminalError, match="it is not a socket; move it away"),
+        golden.raises(TerminalError),
         StorageServer(world.trials, path.parent),
     ):
         pass
 
 
-def test_the_same_calls_are_answered_by_http_with_a_token(world: World) -> None:
+def test_the_same_calls_are_answered_by_http_with_a_token(world: World, golden: Golden) -> None:
     study = world.study()
     request, reply = CALLS["GetStudyNameFromId"]
     doors = [storage_routes(world.trials)]
@@ -342,7 +343,7 @@ def test_the_same_calls_are_answered_by_http_with_a_token(world: World) -> None:
         with HttpTuningService(server.url, "secret") as client:
             answer = client.exchange("optuna/GetStudyNameFromId", request(study_id=study).SerializeToString())
             assert reply.FromString(answer).study_name == "s"
-            with pytest.raises(NotFoundError, match="no experiment with the number"):
+            with golden.raises(NotFoundError):
                 client.exchange("optuna/GetStudyNameFromId", request(study_id=study + 1).SerializeToString())
             with pytest.raises(NotFoundError, match="has no call Open"):
                 client.exchange("optuna/Open", b"")

@@ -10,6 +10,7 @@ from katib.engine.runtime.manager import Manager
 from katib.engine.runtime.objects import Key, Object
 from katib.errors import UnavailableError
 from tests.support.faulty_store import FaultyStore
+from tests.support.golden import Golden
 from tests.support.stores import GADGET, WIDGET, memory_store, widget
 from tests.support.waiting import eventually
 
@@ -41,7 +42,9 @@ def test_controllers_start_when_every_cache_is_full_and_end_with_all_threads() -
     assert set(threading.enumerate()) <= threads_before
 
 
-def test_a_store_that_stays_away_fails_the_start_and_leaves_no_threads(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_store_that_stays_away_fails_the_start_and_leaves_no_threads(
+    caplog: pytest.LogCaptureFixture, golden: Golden
+) -> None:
     store = FaultyStore(memory_store(), lambda _call: UnavailableError("away"))
     reconciled: list[Key] = []
 
@@ -53,7 +56,7 @@ def test_a_store_that_stays_away_fails_the_start_and_leaves_no_threads(caplog: p
     threads_before = set(threading.enumerate())
     manager = Manager([Informer(store, WIDGET, same)], [controller], sync_timeout_seconds=0.02)
 
-    with pytest.raises(UnavailableError, match=r"list of Widget: no answer from the object store within 0\.02 s"):
+    with golden.raises(UnavailableError):
         manager.start()
 
     assert set(threading.enumerate()) <= threads_before

@@ -41,7 +41,7 @@ def test_a_result_is_printed_as_its_best_trials_or_with_the_reason(golden: Golde
     nothing = result(trials=(FAILED,), nothing="demo: none of 1 trials brought a value", _best=None)
 
     golden(repr(nothing))
-    with pytest.raises(katib.TuneError, match="none of 1 trials brought a value"):
+    with golden.raises(katib.TuneError):
         nothing.best  # noqa: B018 - reading it is the test
 
 

@@ -417,19 +417,19 @@ def test_a_folder_made_for_an_answer_that_was_lost_is_made_anew_for_another_pare
     assert (volume.root / "demo" / other.trial_name / "weights").read_text() == f"of {first[0]}"
 
 
-def test_a_parent_whose_folder_is_gone_is_named(volume: CheckpointVolume) -> None:
+def test_a_parent_whose_folder_is_gone_is_named(volume: CheckpointVolume, golden: Golden) -> None:
     training = Training(volume=volume)
     first = training.first_generation()
     (volume.root / "demo" / first[4]).rename(volume.root / "elsewhere")
 
-    with pytest.raises(NotFoundError, match=f"the checkpoint of trial {first[4]} is gone: there is no folder"):
+    with golden.raises(NotFoundError):
         training.ask()
 
 
-def test_a_volume_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_volume_that_cannot_be_written_is_named(tmp_path: Path, golden: Golden) -> None:
     (tmp_path / "data").write_text("a file where the volume should be")
 
-    with pytest.raises(UnavailableError, match="cannot be made: not a directory"):
+    with golden.raises(UnavailableError):
         Training(volume=CheckpointVolume(tmp_path / "data")).ask()
 
 
@@ -467,7 +467,7 @@ def test_trials_that_keep_checkpoints_in_a_store_of_the_users_need_no_volume(vol
 
 
 def test_a_service_with_a_volume_is_killed_and_its_successor_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
 ) -> None:
     monkeypatch.setenv(CHECKPOINT_ROOT_VARIABLE, str(tmp_path / "data"))
     monkeypatch.setenv(NAMESPACE_VARIABLE, "team")
@@ -487,7 +487,7 @@ def test_a_service_with_a_volume_is_killed_and_its_successor_goes_on(
         assert (tmp_path / "data" / "demo" / child.trial_name / "weights").read_text() == best
 
         shutil.rmtree(tmp_path / "data" / "demo")
-        with pytest.raises(grpc.RpcError, match=f"the checkpoint of trial {best} is gone"):
+        with golden.raises(grpc.RpcError):
             service.ask(experiment, trials)
 
 

@@ -118,8 +118,8 @@ def an_optimization_job(name: str) -> dict[str, Any]:
 ANNOTATE = "`kubectl annotate optimizationjob oj --namespace default katib.kubeflow.org/algorithm=random`"
 
 
-def test_what_is_neither_is_not_found(bench: Bench) -> None:
-    with pytest.raises(NotFoundError, match='neither an experiment nor a trial "ghost"'):
+def test_what_is_neither_is_not_found(bench: Bench, golden: Golden) -> None:
+    with golden.raises(NotFoundError):
         bench.told("ghost")
 
 

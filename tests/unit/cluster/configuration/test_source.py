@@ -95,13 +95,13 @@ def test_a_text_that_cannot_be_read_keeps_the_last_good_one(caplog: pytest.LogCa
 
 
 @pytest.mark.parametrize("why", ["away", "not usable", "it has no key katib-config.yaml"])
-def test_until_a_text_is_good_no_caller_learns_that_nothing_is_offered(why: str) -> None:
+def test_until_a_text_is_good_no_caller_learns_that_nothing_is_offered(why: str, golden: Golden) -> None:
     file = File("]")
     file.error = UnavailableError("away") if why == "away" else None
     if "key" in why:
         file.key = "another"
 
-    with pytest.raises(UnavailableError, match=f"nothing can be started until it can be: .*{why}|{why}, nothing"):
+    with golden.raises(UnavailableError):
         file.source()
 
     file.key, file.text, file.error = "katib-config.yaml", entry("fixed"), None

@@ -388,7 +388,7 @@ class TestNewTries:
         t.advance(600)
         assert not t.is_over
 
-    @pytest.mark.parametrize("succeeds", [False, True], ids=["goes on", "succeeds"])
+    @pytest.mark.parametrize("succeeds", [False, True], ids=["continues", "succeeds"])
     def test_the_failure_of_a_worker_is_final_when_the_master_does_not_fail(
         self, succeeds: bool, golden: Golden
     ) -> None:
