@@ -3,13 +3,15 @@
 Notation: a *value* is an entry of a table's column; its *place* is its position on the axis: the value itself, log10 of
 it on a logarithmic axis, the index of its choice on a categorical one. Trials without a conditional parameter have a
 place of their own below all others.
+
+Source of the outliers: [Tukey1977] Exploratory data analysis, section 2C (outer fences).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,6 +54,8 @@ class Axis:
         absent: The place of trials without a value; None if all have one.
         whole: Whether all values are integers.
         listed: The only values on it, in order, if they are few; empty otherwise.
+        beyond: Number of outliers beyond it.
+        ends: The lowest and the highest place of all values, if some are beyond.
     """
 
     name: str
@@ -62,6 +66,8 @@ class Axis:
     absent: float | None = None
     whole: bool = False
     listed: tuple[float, ...] = ()
+    beyond: int = 0
+    ends: tuple[float, float] | None = None
 
     @property
     def range(self) -> tuple[float, float]:
@@ -139,14 +145,16 @@ def parameter_axis(trials: TrialTable, name: str, rows: Rows) -> Axis:
     return _number_axis(parameter, values, LOG if parameter.log else LINEAR, has_absent=has_absent)
 
 
-def metric_axis(name: str, values: Floats) -> Axis:
-    """Return the axis of a metric, logarithmic if values of one sign differ by orders of magnitude."""
-    found = values[np.isfinite(values)]
-    wide = bool(len(found)) and found.min() > 0 and found.max() / found.min() >= _WIDE
-    has_absent = len(found) < len(values)
-    return _number_axis(
-        ParameterInfo(name, ParameterType.DOUBLE), values, LOG if wide else LINEAR, has_absent=has_absent
-    )
+def metric_axis(name: str, values: Floats, *, maximize: bool | None = None) -> Axis:
+    """Return the axis of a metric, with the scale and without the outliers of `value_axis`."""
+    axis = value_axis(values, maximize=maximize)
+    has_absent = not np.isfinite(values).all()
+    whole = _number_axis(ParameterInfo(name, ParameterType.DOUBLE), values, axis.scale, has_absent=has_absent)
+    if not axis.beyond:
+        return whole
+    low, high, beyond = axis.views[axis.scale]
+    absent = low - _ABSENT_SHARE * (high - low) if has_absent else None
+    return replace(whole, low=low, high=high, absent=absent, beyond=beyond, ends=(whole.low, whole.high))
 
 
 def _number_axis(parameter: ParameterInfo, values: Floats, scale: str, *, has_absent: bool) -> Axis:
@@ -215,17 +223,13 @@ def _log_ticks(low: float, high: float, most: int) -> list[float]:
 
 _FEWEST = 8
 """Minimum number of values to recognize outliers."""
-_LOG_RATIO = 1_000.0
-"""Ratio of positive values from which their axis is logarithmic."""
-_COMMON = (5, 95)
-"""Percentiles of the central range of values."""
-_FENCE = 1.5
-"""Values farther from the central range than this multiple of its length are outliers."""
-_OUTLYING = 4.0
-"""An axis is cut if outliers would make it this many times as long."""
+_FENCE = 3.0
+"""Values farther from the middle half than this multiple of its length are far out [Tukey1977]."""
+_MOST_BEYOND = 0.05
+"""Maximum share of trials beyond an axis: more of them are no outliers."""
+_WORTH_HIDING = 2.0
+"""An axis ends before outliers if they would make it this many times as long."""
 _VALUE_MARGIN = 0.08
-_WORTH_ZOOMING = 1.5
-"""An axis is restricted to the good values if all values would make it this many times as long."""
 _LONG = 1e6
 """The smallest integer of more than six digits."""
 _LARGEST_SINGLE = 1e30
@@ -237,16 +241,66 @@ _UNITS = (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0))
 _FEWEST_OF_A_UNIT = 3.0
 
 
-class ValueAxis(NamedTuple):
+class Ordinary(NamedTuple):
+    """The values of an axis that are no outliers.
+
+    Attributes:
+        low: The lowest place.
+        high: The highest place.
+        beyond: Number of outliers.
+    """
+
+    low: float
+    high: float
+    beyond: int
+
+
+@dataclass(frozen=True, slots=True)
+class ValueAxis:
     """The axis of a figure's values.
 
     Attributes:
-        layout: Plotly's settings.
-        note: The values beyond it, in a sentence; empty if there are none.
+        scale: `linear` or `log`, as it is drawn first.
+        views: The ordinary values for each possible scale, in places.
     """
 
-    layout: dict[str, Any]
-    note: str = ""
+    scale: str
+    views: Mapping[str, Ordinary]
+
+    @property
+    def layout(self) -> dict[str, Any]:
+        """Plotly's settings."""
+        form: dict[str, Any] = {"type": "log", "exponentformat": "power"} if self.scale == LOG else {}
+        return form | ({"range": self.range_of(self.scale)} if self.beyond else {})
+
+    @property
+    def beyond(self) -> int:
+        """Number of values beyond the axis as it is drawn first."""
+        return self.views[self.scale].beyond if self.views else 0
+
+    def range_of(self, scale: str) -> list[float]:
+        """Return the range of a view, in places."""
+        low, high, _ = self.views[scale]
+        margin = _VALUE_MARGIN * (high - low)
+        return [low - margin, high + margin]
+
+    @property
+    def note(self) -> str:
+        """The values beyond it, in a sentence; empty if there are none."""
+        count = self.beyond
+        return f"{count:,} {'values lie' if count != 1 else 'value lies'} beyond the axis" if count else ""
+
+    def meta(self, *axes: str) -> dict[str, Any]:
+        """Return the possible views for the page, an entry of `values` in `layout.meta`.
+
+        Args:
+            axes: Plotly's names of the axes: `yaxis`.
+        """
+        views = {
+            scale: {"beyond": view.beyond, "range": self.range_of(scale) if view.beyond else None}
+            for scale, view in self.views.items()
+        }
+        return {"axes": list(axes), "scale": self.scale, "views": views}
 
 
 class TimeUnit(NamedTuple):
@@ -256,54 +310,48 @@ class TimeUnit(NamedTuple):
     seconds: float
 
 
-def value_axis(values: Floats, *, maximize: bool | None = None) -> ValueAxis:
-    """Return an axis on which values can be distinguished.
+def value_axis(
+    values: Floats, *, maximize: bool | None = None, total: int = 0, scales: Sequence[str] = (LINEAR, LOG)
+) -> ValueAxis:
+    """Return an axis on which values can be distinguished: the rule of all figures.
 
-    A few values far from all others, such as those of diverged trainings, would flatten the rest: the axis ends before
-    them, never on the better side, and the note counts them.
+    Outliers, such as values of diverged trainings, would flatten the rest: the axis ends before them, never on the
+    better side, and the note counts them. It is logarithmic if the other values differ a thousandfold.
 
     Args:
         values: The drawn values; non-finite ones are ignored.
-        maximize: Whether larger is better; None: no direction.
+        maximize: Whether larger is better; None: no direction, and both sides may have outliers.
+        total: Number of trials, if the values are a selection of them.
+        scales: The possible scales.
     """
     finite = values[np.isfinite(values)]
-    if len(finite) < _FEWEST:
-        return ValueAxis({})
-    smallest, largest = float(finite.min()), float(finite.max())
-    if smallest > 0 and largest / smallest >= _LOG_RATIO:
-        return ValueAxis({"type": "log", "exponentformat": "power"})
-    low, high = (float(bound) for bound in np.percentile(finite, _COMMON))
-    fence = _FENCE * (high - low)
-    above = np.inf if maximize is True else high + fence
-    below = -np.inf if maximize is False else low - fence
-    common = finite[(finite >= below) & (finite <= above)]
+    if not len(finite):
+        return ValueAxis(LINEAR, {})
+    views = {LINEAR: _ordinary(finite, maximize, total)}
+    scale = LINEAR
+    if LOG in scales and finite.min() > 0:
+        views[LOG] = _ordinary(np.log10(finite), maximize, total)
+        low, high, _ = views[LINEAR]
+        scale = LOG if high / low >= _WIDE else LINEAR
+    return ValueAxis(scale, views)
+
+
+def _ordinary(places: Floats, maximize: bool | None, total: int) -> Ordinary:
+    """Return the places within the outer fences, unless they leave too many or too little out. Source: [Tukey1977]."""
+    smallest, largest = float(places.min()), float(places.max())
+    everything = Ordinary(smallest, largest, 0)
+    if len(places) < _FEWEST:
+        return everything
+    lower, upper = np.percentile(places, (25, 75))
+    reach = _FENCE * (upper - lower)
+    top = np.inf if maximize is True else upper + reach
+    bottom = -np.inf if maximize is False else lower - reach
+    common = places[(places >= bottom) & (places <= top)]
+    beyond = len(places) - len(common)
     low, high = float(common.min()), float(common.max())
-    if high <= low or largest - smallest <= _OUTLYING * (high - low):
-        return ValueAxis({})
-    beyond = len(finite) - len(common)
-    margin = _VALUE_MARGIN * (high - low)
-    note = f"{beyond:,} {'values lie' if beyond != 1 else 'value lies'} beyond the axis; a double click shows them"
-    return ValueAxis({"range": [low - margin, high + margin]}, note)
-
-
-def good_end(values: Floats, *, maximize: bool) -> tuple[float, float] | None:
-    """Return the range of the good values, in the order of an axis; None if it contains all of them.
-
-    It extends from the best to as far behind the median as the best is before it: trials differ near the best value.
-    It is also None if the rest would take less than a third of the axis.
-    """
-    finite = values[np.isfinite(values)]
-    if len(finite) < _FEWEST:
-        return None
-    sign = -1.0 if maximize else 1.0
-    costs = sign * finite
-    best, worst, median = float(costs.min()), float(costs.max()), float(np.median(costs))
-    last = median + (median - best)
-    if last <= best or worst - best < _WORTH_ZOOMING * (last - best):
-        return None
-    margin = _VALUE_MARGIN * (last - best)
-    low, high = best - margin, last + margin
-    return (low, high) if not maximize else (-high, -low)
+    if beyond > _MOST_BEYOND * max(total, len(places)) or largest - smallest < _WORTH_HIDING * (high - low):
+        return everything
+    return Ordinary(low, high, beyond) if reach and high > low else everything
 
 
 def time_unit(seconds: float) -> TimeUnit:

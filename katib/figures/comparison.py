@@ -49,7 +49,11 @@ def draw_comparison(experiments: Sequence[ExperimentData], choice: FigureOptions
     axis = value_axis(every, maximize=measures[0].maximize)
     [metric] = html_safe([measures[0].name])
     figure = new_figure(title=f"{metric}: best so far", x=title, y=metric)
-    figure.update_layout(yaxis=axis.layout, xaxis={"type": "log", "dtick": 1} if crowded else {})
+    figure.update_layout(
+        yaxis=axis.layout,
+        xaxis={"type": "log", "dtick": 1} if crowded else {},
+        meta={"values": [axis.meta("yaxis")]},
+    )
     for number, line in enumerate(lines):
         _add_line(figure, line, number, unit.seconds if by_time else 1.0)
     absent = [line.name for line in lines if not len(line.x)]

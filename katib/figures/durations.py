@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from katib.figures.axes import TimeUnit, compact, hovered, time_unit, value_axis
+from katib.figures.axes import LINEAR, TimeUnit, compact, hovered, time_unit, value_axis
 from katib.figures.data import ExperimentData, FigureOptions, Measure, measure_of
 from katib.figures.style import (
     GOLDEN,
@@ -47,6 +47,9 @@ def draw_durations(data: ExperimentData, choice: FigureOptions) -> go.Figure:
     for place, state in enumerate(states):
         _add_state(figure, trials, durations, state, place)
     vertical = value_axis(measure.values[measure.drawn], maximize=measure.maximize)
+    long = value_axis(durations, maximize=False, scales=(LINEAR,))
+    from_zero = {"range": [0, long.range_of(LINEAR)[1]]} if long.beyond else {"rangemode": "tozero"}
+    meta = [long.meta("yaxis", "xaxis2")]
     axes: dict[str, Any] = {
         "xaxis": {
             "domain": _LEFT,
@@ -55,17 +58,18 @@ def draw_durations(data: ExperimentData, choice: FigureOptions) -> go.Figure:
             "range": [-0.6, len(states) - 0.4],
             "showgrid": False,
         },
-        "yaxis": {"rangemode": "tozero"},
+        "yaxis": from_zero,
     }
     note = ""
     if (measure.drawn & np.isfinite(durations)).any():
         [title] = html_safe([measure.name])
-        axes["xaxis2"] = {"domain": _RIGHT, "anchor": "y2", "title": {"text": unit.name}, "rangemode": "tozero"}
+        axes["xaxis2"] = {"domain": _RIGHT, "anchor": "y2", "title": {"text": unit.name}, **from_zero}
         axes["yaxis2"] = {"anchor": "x2", "side": "right", "title": {"text": title}, **vertical.layout}
         axes["margin"] = {"r": 70}
+        meta.append(vertical.meta("yaxis2"))
         note = _add_values(figure, trials, measure, durations, unit)
-    figure.update_layout(**axes)
-    add_note(figure, note, vertical.note)
+    figure.update_layout(**axes, meta={"values": meta})
+    add_note(figure, note, vertical.note if len(meta) > 1 else "", long.note)
     return figure
 
 

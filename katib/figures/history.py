@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from katib.figures.axes import compact, good_end, hover_format, hovered, shown, value_axis
+from katib.figures.axes import LOG, ValueAxis, compact, hover_format, hovered, shown, value_axis
 from katib.figures.data import ExperimentData, FigureOptions, Measure, improvements, measure_of
+from katib.figures.marks import add_best
 from katib.figures.style import (
     BLUE,
     GREEN,
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 _STRIP, _VALUES = (0.0, 0.07), (0.13, 1.0)
 """Share of the height: trials without a value are in a strip of their own, not on the axis of values."""
-_EDGE = 0.02
-"""Height of the marks of values beyond the axis, as a share of it."""
 _MOST_NAMED = 1_000
 """Maximum number of marks with the parameters of their trials: more would double the size of a page."""
 _NAMED_PARAMETERS = 6
@@ -59,7 +58,7 @@ def draw_history(data: ExperimentData, choice: FigureOptions) -> go.Figure:
     axis = value_axis(measure.values[measure.drawn], maximize=measure.maximize)
     [title] = html_safe([measure.name])
     figure = new_figure(title=f"{data.name}: history", x="trial", y=title)
-    figure.update_layout(yaxis=axis.layout)
+    figure.update_layout(yaxis=axis.layout, meta={"values": [axis.meta("yaxis")]})
     drawn = fair_rows(places(measure.drawn), MOST_POINTS, improvements(measure.costs)[::-1])
     for state in ("Succeeded", "EarlyStopped"):
         rows = drawn[trials.in_states(state)[drawn]]
@@ -68,57 +67,15 @@ def draw_history(data: ExperimentData, choice: FigureOptions) -> go.Figure:
         _add_marks(figure, trials, measure, rows[~trials.feasible[rows]], state, infeasible=True, named=named)
     if len(drawn) < measure.drawn.sum():
         _add_median(figure, measure)
-    _add_best(figure, measure)
+    _add_best(figure, measure, axis)
     if measure.goal is not None and len(trials):
         add_level(figure, [1, max(len(trials), 2)], [measure.goal, measure.goal], f"goal {measure.goal:g}")
+    if (best := measure.best) is not None:
+        value = float(measure.values[best])
+        add_best(figure, best + 1, value, str(trials.names[best]), text=number_text(value, 4))
     _add_strip(figure, trials, measure)
-    beyond = _zoom(figure, trials, measure, drawn)
-    note = beyond or axis.note
-    add_note(figure, shown_words(len(drawn), int(measure.drawn.sum())), note)
+    add_note(figure, shown_words(len(drawn), int(measure.drawn.sum())), axis.note)
     return figure
-
-
-def _zoom(figure: go.Figure, trials: TrialTable, measure: Measure, drawn: Rows) -> str:
-    """Show the good end of the values, with a mark at the edge for each drawn trial beyond; return the note.
-
-    The marks are on an axis of their own, so that they stay at the edge; a page shows all values if one is clicked.
-    """
-    if measure.maximize is None or measure.best is None:
-        return ""
-    is_log = figure.layout.yaxis.type == "log"
-    values = np.log10(measure.values) if is_log else measure.values
-    span = good_end(values[measure.eligible], maximize=measure.maximize)
-    if span is None:
-        return ""
-    low, high = span
-    axis = {"yaxis": {"range": [low, high], "autorange": False}}
-    with np.errstate(invalid="ignore"):
-        is_beyond = measure.drawn & ((values < low) | (values > high))
-    rows = drawn[is_beyond[drawn]]
-    if not len(rows):
-        figure.update_layout(axis)
-        return ""
-    bad_side = values[rows] > high
-    figure.add_scatter(
-        x=rows + 1,
-        y=np.where(bad_side, 1 - _EDGE, _EDGE),
-        yaxis="y3",
-        mode="markers",
-        name=f"beyond the axis ({int(is_beyond.sum()):,})",
-        marker={
-            "color": GREY,
-            "symbol": ["triangle-up-open" if above else "triangle-down-open" for above in bad_side],
-            "size": 7,
-        },
-        text=[number_text(value) for value in measure.values[rows]],
-        customdata=html_safe(list(trials.names[rows])),
-        hovertemplate="%{customdata}<br>trial %{x}: %{text}<br>a click shows all<extra>beyond the axis</extra>",
-        meta={"kind": "beyond"},
-    )
-    edge = {"range": [0, 1], "overlaying": "y", "visible": False, "fixedrange": True}
-    figure.update_layout(axis, yaxis3=edge)
-    count = int(is_beyond.sum())
-    return f"{count:,} {'values lie' if count != 1 else 'value lies'} beyond the axis; a double click shows them"
 
 
 def _add_marks(
@@ -175,8 +132,11 @@ def _add_median(figure: go.Figure, measure: Measure) -> None:
     )
 
 
-def _add_best(figure: go.Figure, measure: Measure) -> None:
-    """Add the best so far as steps: a corner for each improvement, so that its size does not grow with the trials."""
+def _add_best(figure: go.Figure, measure: Measure, axis: ValueAxis) -> None:
+    """Add the best so far as steps: a corner for each improvement, so that its size does not grow with the trials.
+
+    It begins within the axis. The part before is a line of its own, which the page draws when it shows all values.
+    """
     costs = measure.costs
     improved = improvements(costs)
     if not len(improved):
@@ -184,14 +144,15 @@ def _add_best(figure: go.Figure, measure: Measure) -> None:
     last = len(costs) - 1
     rows = improved if improved[-1] == last else np.append(improved, last)
     values = costs[np.append(improved, improved[-1])[: len(rows)]]
-    figure.add_scatter(
-        x=rows + 1,
-        y=-values if measure.maximize else values,
-        mode="lines",
-        line={"shape": "hv", "color": GREEN, "width": 2},
-        name="best so far",
-        hoverinfo="skip",
-    )
+    values = -values if measure.maximize else values
+    view = axis.views[axis.scale]
+    places = np.log10(values) if axis.scale == LOG else values
+    first = int(np.argmax((places >= view.low) & (places <= view.high))) if view.beyond else 0
+    look = {"mode": "lines", "line": {"shape": "hv", "color": GREEN, "width": 2}, "hoverinfo": "skip"}
+    figure.add_scatter(x=rows[first:] + 1, y=values[first:], name="best so far", **look)
+    if first:
+        hidden = {"showlegend": False, "visible": False, "meta": {"kind": "beyond"}}
+        figure.add_scatter(x=rows[: first + 1] + 1, y=values[: first + 1], name="best before", **look, **hidden)
 
 
 def _add_strip(figure: go.Figure, trials: TrialTable, measure: Measure) -> None:
@@ -227,7 +188,12 @@ def draw_edf(data: ExperimentData, choice: FigureOptions) -> go.Figure:
     [title] = html_safe([measure.name])
     figure = new_figure(title=f"{data.name}: distribution of {title}", x=title, y="share of the trials")
     horizontal = axis.layout | {"hoverformat": hover_format(measure.values[rows])}
-    figure.update_layout(xaxis=horizontal, yaxis={"range": [-0.02, 1.02], "tickformat": ".0%"}, hovermode="x unified")
+    figure.update_layout(
+        xaxis=horizontal,
+        yaxis={"range": [-0.02, 1.02], "tickformat": ".0%"},
+        hovermode="x unified",
+        meta={"values": [axis.meta("xaxis")]},
+    )
     if len(rows) >= _FEWEST_FOR_HALVES:
         middle = len(rows) // 2
         _add_steps(figure, measure.values[rows[:middle]], "first half", GREY, dash="dot", width=2)

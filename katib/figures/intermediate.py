@@ -44,11 +44,12 @@ def draw_intermediate(data: ExperimentData, choice: FigureOptions) -> go.Figure:
     measure = measure_of(data.trials, choice.metric)
     axis = curve_axis(tuple(data.curves.values()), choice.by)
     lines = _lines(data, axis)
-    values = np.concatenate([line.y for line in lines]) if lines else np.empty(0)
-    vertical = value_axis(values, maximize=measure.maximize)
+    worst = np.nanmin if measure.maximize else np.nanmax
+    ends = [worst(line.y) for line in lines if np.isfinite(line.y).any()]
+    vertical = value_axis(np.array(ends), maximize=measure.maximize, total=len(data.trials))
     [title] = html_safe([measure.name])
     figure = new_figure(title=f"{data.name}: intermediate values", x=axis.title, y=title)
-    figure.update_layout(yaxis=vertical.layout, meta={"by": axis.by})
+    figure.update_layout(yaxis=vertical.layout, meta={"by": axis.by, "values": [vertical.meta("yaxis")]})
     best = data.trials.names[measure.best] if measure.best is not None else ""
     for line in sorted(lines, key=lambda line: line.name == best):
         _add_line(figure, line, 0.45 if len(lines) > _FEW else 0.8, is_best=line.name == best)

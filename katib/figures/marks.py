@@ -129,7 +129,9 @@ def add_legend(figure: go.Figure, groups: Iterable[MarkGroup]) -> None:
         )
 
 
-def add_best(figure: go.Figure, x: float, y: float, name: str, *, legend: bool = True, **place: Any) -> None:
+def add_best(
+    figure: go.Figure, x: float, y: float, name: str, *, text: str = "", legend: bool = True, **place: Any
+) -> None:
     """Add the star of the best trial.
 
     Args:
@@ -137,13 +139,16 @@ def add_best(figure: go.Figure, x: float, y: float, name: str, *, legend: bool =
         x: Its horizontal coordinate.
         y: Its vertical coordinate.
         name: The trial.
+        text: Text beside it; empty: none.
         legend: Whether it has a legend entry.
         place: `row` and `col` of a figure with several parts.
     """
     figure.add_scatter(
         x=[x],
         y=[y],
-        mode="markers",
+        mode="markers+text" if text else "markers",
+        text=[text] if text else None,
+        textposition="top center",
         name="best",
         legendgroup="best",
         showlegend=legend,

@@ -6,24 +6,25 @@ the same JSON. `layout.meta` describes the lines and the axes:
 
     {"trials": ["demo-a1b2c3d4", ...],            the drawn ones, in the order of `dimensions[i].values`
      "axes": [                                    one for each of `dimensions`
-       {"name": "state", "of": "state", "scale": "categorical", "choices": ["Succeeded", "EarlyStopped"], ...},
        {"name": "feasible", "of": "feasible", "scale": "categorical", "choices": ["no", "yes"], ...},
        {"name": "lr", "of": "parameter", "type": "double", "scale": "log", "absent": null},
        {"name": "optimizer", "of": "parameter", "type": "categorical", "scale": "categorical",
         "choices": ["adam", "sgd"], "absent": -1.0},
        {"name": "accuracy", "of": "metric", "scale": "linear", ...}],
+     "rows": [17, ...],
      "best": "demo-a1b2c3d4",                     null without one
      "dark": {"coloraxis": {...}}}                changes of the layout on a dark page
 
 Values are places on the axis: log10 of the value if `scale` is `log`, the index of the choice if it is `categorical`,
 otherwise the value itself. `absent` is the place of trials without the parameter; null if all have it. `choices` is
-missing if there are too many to list: such an axis cannot become a condition. The axes `state` and `feasible` exist
-only if the drawn trials differ in them.
+missing if there are too many to list: such an axis cannot become a condition. An axis with outliers has their number,
+`beyond`, and the range of all values, `ends`. The axis `feasible` exists only if the drawn trials differ in it. `rows`
+are the indices of the trials in the order of creation.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from katib.figures.axes import CATEGORICAL, Axis, metric_axis, parameter_axis, s
 from katib.figures.data import ExperimentData, FigureOptions, measure_of
 from katib.figures.style import add_note, html_safe, new_figure
 from katib.figures.targets import Shades, most_telling, sampled, shades_of, target_of
-from katib.figures.trials import STATES, Floats, Rows, TrialTable
+from katib.figures.trials import Floats, Rows, TrialTable
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -44,7 +45,6 @@ _BEST_LINES = 300
 _MOST_AXES = 20
 """Parameters shown by default: more axes leave no room for their names."""
 _MOST_CHOICES = 200
-_STATES = ("Succeeded", "EarlyStopped")
 _FEASIBLE = ("no", "yes")
 
 
@@ -55,7 +55,7 @@ class _ParallelAxis:
     Attributes:
         axis: Its form.
         values: Values of the drawn trials.
-        of: `parameter`, `metric`, `state` or `feasible`.
+        of: `parameter`, `metric` or `feasible`.
         type: Type of a parameter.
     """
 
@@ -94,7 +94,10 @@ def draw_parallel(data: ExperimentData, choice: FigureOptions) -> go.Figure:
         notes.append(f"{len(trials) - measured:,} trials without a value not drawn")
     if len(shown) < len(trials.values):
         notes.append(f"{len(shown)} of {len(trials.values)} parameters shown")
-    add_note(figure, "; ".join(notes))
+    beyond = (
+        f"{one.axis.beyond} values of {one.axis.name} lie beyond the axis" for one in dimensions if one.axis.beyond
+    )
+    add_note(figure, "; ".join(notes), *html_safe(list(beyond)))
     return figure
 
 
@@ -112,22 +115,18 @@ def lines_of(trials: TrialTable, most: int) -> Rows:
 
 
 def _dimensions(trials: TrialTable, names: tuple[str, ...], rows: Rows) -> list[_ParallelAxis]:
-    states = (trials.states[rows] == STATES.index("EarlyStopped")).astype(np.float64)
-    dimensions = _where_they_differ("state", _STATES, states)
-    dimensions += _where_they_differ("feasible", _FEASIBLE, trials.feasible[rows].astype(np.float64))
+    feasible, dimensions = trials.feasible[rows].astype(np.float64), []
+    if 0 < feasible.sum() < len(rows):
+        axis = Axis("feasible", CATEGORICAL, 0.0, 1.0, _FEASIBLE)
+        dimensions.append(_ParallelAxis(axis, feasible, axis.name))
     for name in names:
         axis = parameter_axis(trials, name, rows)
         dimensions.append(_ParallelAxis(axis, trials.values[name][rows], "parameter", trials.parameter(name).type))
     for objective in (*trials.objectives[1:], trials.objective):
         values = trials.metrics[objective.name][rows]
-        dimensions.append(_ParallelAxis(metric_axis(objective.name, values), values, "metric"))
+        axis = metric_axis(objective.name, values, maximize=objective.maximize)
+        dimensions.append(_ParallelAxis(axis, values, "metric"))
     return dimensions
-
-
-def _where_they_differ(name: str, choices: tuple[str, ...], values: Floats) -> list[_ParallelAxis]:
-    if len(np.unique(values)) < len(choices):
-        return []
-    return [_ParallelAxis(Axis(name, CATEGORICAL, 0.0, 1.0, choices), values, name)]
 
 
 def _drawn(dimension: _ParallelAxis) -> dict[str, Any]:
@@ -155,10 +154,13 @@ def _meta(trials: TrialTable, rows: Rows, dimensions: list[_ParallelAxis], shade
             entry["type"] = dimension.type
         if axis.scale == CATEGORICAL and len(axis.choices) <= _MOST_CHOICES:
             entry["choices"] = list(axis.choices)
+        if axis.ends:
+            entry |= {"beyond": axis.beyond, "ends": replace(axis, low=axis.ends[0], high=axis.ends[1]).range}
         axes.append(entry)
     best = measure_of(trials).best
     return {
         "trials": list(trials.names[rows]),
+        "rows": rows.tolist(),
         "axes": axes,
         "best": None if best is None else str(trials.names[best]),
         **shades.meta,

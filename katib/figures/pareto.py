@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from katib.errors import invalid
-from katib.figures.axes import Axis, hovered, metric_axis
+from katib.figures.axes import ValueAxis, hovered, value_axis
 from katib.figures.data import ExperimentData, FigureOptions
 from katib.figures.style import BLUE, GREEN, GREY, RED, add_note, html_safe, new_figure, places, spaced
 from katib.figures.trials import Floats, Objective, Rows, TrialTable
@@ -81,8 +81,7 @@ def draw_pareto(data: ExperimentData, choice: FigureOptions) -> go.Figure:
     figure = new_figure(title=f"{html_safe([data.name])[0]}: Pareto front")
     columns = _columns(trials, objectives)
     axes = [
-        metric_axis(objective.name, column[np.isfinite(column)])
-        for objective, column in zip(objectives, columns.T, strict=True)
+        value_axis(column, maximize=objective.maximize) for objective, column in zip(objectives, columns.T, strict=True)
     ]
     groups = (
         (f"beaten by another ({len(front.beaten):,})", _by_lot(front.beaten), GREY, "circle-open", 6),
@@ -91,11 +90,14 @@ def draw_pareto(data: ExperimentData, choice: FigureOptions) -> go.Figure:
     )
     for name, rows, colour, symbol, size in groups:
         if len(rows):
-            mark = {"color": colour, "symbol": symbol, "size": size if len(axes) < _SPACE else size * 0.6}
-            _add_marks(figure, trials, columns, axes, rows, name, mark)
+            mark = {"color": colour, "symbol": symbol, "size": size if len(objectives) < _SPACE else size * 0.6}
+            _add_marks(figure, trials, objectives, rows, name, mark)
     if len(axes) < _SPACE:
         _add_outline(figure, front, columns)
-        figure.update_layout(xaxis=_titled(axes[0], objectives[0]), yaxis=_titled(axes[1], objectives[1]))
+        titled = {"xaxis": _titled(axes[0], objectives[0]), "yaxis": _titled(axes[1], objectives[1])}
+        figure.update_layout(
+            titled, meta={"values": [axis.meta(name) for axis, name in zip(axes, titled, strict=True)]}
+        )
     else:
         scene = {
             f"{letter}axis": _titled(*pair)
@@ -109,7 +111,11 @@ def draw_pareto(data: ExperimentData, choice: FigureOptions) -> go.Figure:
     notes = [f"{drawn:,} of {total:,} trials drawn"] if drawn < total else []
     if len(objectives) < len(trials.objectives):
         notes.append(f"front of {len(objectives)} of {len(trials.objectives)} objectives")
-    add_note(figure, "; ".join(notes))
+    add_note(
+        figure,
+        "; ".join(notes),
+        *(axis.note and f"{axis.note} of {o.name}" for axis, o in zip(axes, objectives, strict=True)),
+    )
     return figure
 
 
@@ -275,23 +281,24 @@ def _along(costs: Floats, rows: Rows) -> Rows:
 def _add_marks(
     figure: go.Figure,
     trials: TrialTable,
-    columns: Floats,
-    axes: list[Axis],
+    objectives: tuple[Objective, ...],
     rows: Rows,
     name: str,
     mark: dict[str, Any],
 ) -> None:
+    columns = _columns(trials, objectives)
     common: dict[str, Any] = {
         "mode": "markers",
         "name": name,
         "marker": mark,
         "customdata": html_safe(list(trials.names[rows])),
+        "ids": rows.astype(np.int32),
     }
-    parts = zip("xyz", axes, columns[rows].T, strict=False)
-    lines = [f"{html_safe([axis.name])[0]}: {hovered(letter, column)}" for letter, axis, column in parts]
+    parts = zip("xyz", objectives, columns[rows].T, strict=False)
+    lines = [f"{html_safe([one.name])[0]}: {hovered(letter, column)}" for letter, one, column in parts]
     common["hovertemplate"] = "<br>".join(["%{customdata}", *lines]) + "<extra></extra>"
     values = {letter: column[rows] for letter, column in zip("xyz", columns.T, strict=False)}
-    if len(axes) < _SPACE:
+    if len(objectives) < _SPACE:
         figure.add_scatter(**values, **common)
     else:
         figure.add_scatter3d(**values, **common)
@@ -312,6 +319,6 @@ def _add_outline(figure: go.Figure, front: _Front, columns: Floats) -> None:
         )
 
 
-def _titled(axis: Axis, objective: Objective) -> dict[str, Any]:
-    title = f"{html_safe([axis.name])[0]} ({'maximize' if objective.maximize else 'minimize'})"
-    return {"title": {"text": title}, "type": "log" if axis.scale == "log" else "linear", "zeroline": False}
+def _titled(axis: ValueAxis, objective: Objective) -> dict[str, Any]:
+    title = f"{html_safe([objective.name])[0]} ({'maximize' if objective.maximize else 'minimize'})"
+    return {"title": {"text": title}, "zeroline": False, **axis.layout}

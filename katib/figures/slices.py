@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from katib.figures.axes import LINEAR, Axis, metric_axis, parameter_axis, value_axis
+from katib.figures.axes import Axis, parameter_axis, value_axis
 from katib.figures.data import ExperimentData, FigureOptions
 from katib.figures.marks import add_best, add_groups, add_legend, mark_groups, spread_out
 from katib.figures.style import add_note, html_safe, new_figure
@@ -43,26 +43,28 @@ def draw_slices(data: ExperimentData, choice: FigureOptions) -> go.Figure:
         vertical_spacing=0.3 / lines,
         figure=figure,
     )
-    y = metric_axis(target.name, target.values[rows])
+    y = value_axis(target.values[rows], maximize=target.maximize, total=len(target.rows))
     for place, name in enumerate(names):
         row, column = divmod(place, columns)
-        _add_part(figure, trials, target, rows, parameter_axis(trials, name, rows), y, row + 1, column + 1)
-    bounded = value_axis(target.values[rows], maximize=target.maximize)
-    fence = {"range": bounded.layout["range"]} if y.scale == LINEAR and "range" in bounded.layout else {}
+        _add_part(figure, trials, target, rows, parameter_axis(trials, name, rows), row + 1, column + 1)
+    [title] = html_safe([target.name])
     for column in range(1, columns + 1):
-        figure.update_yaxes(y.layout() | fence, col=column)
-        if column > 1:
-            figure.update_yaxes(title_text="", col=column)
+        figure.update_yaxes({"zeroline": False, "title": {"text": "" if column > 1 else title}} | y.layout, col=column)
     add_legend(figure, mark_groups(trials, rows))
+    axes = [f"yaxis{place + 1 if place else ''}" for place in range(lines * columns)]
     bar = {"title": {"text": "trial"}, "thickness": 12}
     figure.update_layout(
         coloraxis={"cmin": 1, "cmax": max(len(trials), 2), "colorbar": bar, "colorscale": scale_of(GOOD_DARK)},
-        meta={"least_width": _PART_WIDTH * columns, "dark": {"coloraxis": {"colorscale": scale_of(GOOD_BRIGHT)}}},
+        meta={
+            "least_width": _PART_WIDTH * columns,
+            "values": [y.meta(*axes)],
+            "dark": {"coloraxis": {"colorscale": scale_of(GOOD_BRIGHT)}},
+        },
         height=_PART_HEIGHT * lines + 130,
         legend_traceorder="reversed",
     )
     sample = f"{len(rows):,} of {len(target.rows):,} measured trials drawn: the best, and of the others by lot"
-    add_note(figure, sample if len(rows) < len(target.rows) else "", bounded.note if fence else "")
+    add_note(figure, sample if len(rows) < len(target.rows) else "", y.note)
     return figure
 
 
@@ -72,7 +74,6 @@ def _add_part(
     target: RankingMetric,
     rows: Rows,
     axis: Axis,
-    y: Axis,
     line: int,
     column: int,
 ) -> None:
@@ -81,7 +82,7 @@ def _add_part(
     add_groups(
         figure,
         mark_groups(trials, rows),
-        (x, y.coordinates(target.values[rows])),
+        (x, target.values[rows]),
         {"size": 6, "opacity": 0.8, "color": (rows + 1).astype(np.int32)},
         html_safe(list(trials.names[rows])),
         "%{customdata}<br>%{y}<extra></extra>",

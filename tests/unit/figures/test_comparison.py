@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from katib.figures.axes import compact, time_unit, value_axis
-from katib.figures.catalogue import compare
+from katib.figures.catalogue import compare, draw, figure_named
 from katib.figures.comparison import MOST_EXPERIMENTS, why_incomparable
-from katib.figures.data import ExperimentData, FigureOptions
-from katib.figures.style import add_note, even_rows, fair_rows, new_figure, thinned_rows
+from katib.figures.data import Curve, ExperimentData, FigureOptions
+from katib.figures.style import add_note, even_rows, fair_rows, new_figure, places, thinned_rows
 from katib.figures.timeline import draw_timeline, nothing_has_started, running_at_once, slots_of
-from katib.figures.trials import STATES
+from katib.figures.trials import STATES, TrialTable
 from katib.model.types import Experiment, ObjectMeta
 from tests.support.golden import Golden
 from tests.support.refusals import refused
@@ -219,6 +219,51 @@ def test_the_better_side_is_never_cut_off(maximize: bool, index: int) -> None:
 
     assert abs(bounds[index]) >= 50
     assert abs(bounds[1 - index]) < 50
+
+
+def axis_ends(name: str, table: TrialTable) -> tuple[float, float]:
+    """Return the range of the axis of values of a figure."""
+    rows = places(table.in_states("Succeeded"))
+    curves = {str(table.names[row]): Curve(table.objective_values[[row, row]], None, np.arange(2.0)) for row in rows}
+    drawn = draw(figure_named(name), make_data(table, curves=curves), FigureOptions())
+    if name == "parallel":
+        return tuple(drawn.data[0].dimensions[-1].range)
+    axis = {"edf": "xaxis", "durations": "yaxis2"}.get(name, "yaxis")
+    return tuple(drawn.layout[axis].range)
+
+
+@pytest.mark.parametrize("name", ["history", "slice", "intermediate", "edf", "durations", "parallel"])
+@pytest.mark.parametrize("maximize", [False, True])
+def test_a_few_diverged_trials_are_beyond_the_axis_of_every_figure(name: str, maximize: bool) -> None:
+    sign = -1.0 if maximize else 1.0
+    values = sign * np.array([*np.linspace(0.1, 1.0, 97), *[1e5] * 3])
+    low, high = sorted(sign * end for end in axis_ends(name, make_table(values.tolist(), maximize=maximize)))
+
+    assert -0.1 < low < 0.1
+    assert 1.0 < high < 1.2
+
+
+@pytest.mark.parametrize("count", [16, 222, 965])
+@pytest.mark.parametrize("seed", range(5))
+def test_ordinary_trials_are_never_beyond_an_axis(count: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    ordinary = {
+        "normal": random.normal(1, 0.2, count),
+        "settling": np.exp(-np.arange(count) / count * 3) + random.uniform(0, 0.1, count),
+        "accuracies": 1 - random.beta(1, 6, count),
+    }
+    for name, values in ordinary.items():
+        assert (name, value_axis(values, maximize=name == "accuracies").beyond) == (name, 0)
+
+
+def test_more_than_one_in_twenty_is_no_outlier_and_each_scale_has_its_own() -> None:
+    values = np.array([*np.linspace(1, 2, 90), *[50.0] * 10])
+    assert value_axis(values, maximize=False).beyond == 0
+
+    axis = value_axis(np.array([*np.geomspace(0.01, 1, 97), *[30.0] * 3]), maximize=False)
+    assert {scale: view.beyond for scale, view in axis.views.items()} == {"linear": 3, "log": 0}
+    assert axis.scale == "linear"
+    assert set(value_axis(np.array([-1.0, 1.0])).views) == {"linear"}
 
 
 def test_a_note_stands_in_lines_and_without_a_text_there_is_none() -> None:

@@ -134,20 +134,19 @@ def test_every_trial_may_be_better_and_an_outlier_does_not_flatten_the_rest(gold
 
 
 @pytest.mark.parametrize("maximize", [False, True])
-def test_the_axis_shows_the_good_end_and_trials_beyond_stand_at_its_edge(maximize: bool, golden: Golden) -> None:
+def test_the_line_of_the_best_begins_within_the_axis_and_the_best_trial_has_a_star_with_its_value(
+    maximize: bool,
+) -> None:
     sign = -1.0 if maximize else 1.0
-    values = sign * np.array([9.0, 8.0, *np.linspace(0.1, 1.0, 30)])
-    figure = draw(values.tolist(), maximize=maximize)
-    low, high = sorted(sign * end for end in figure.layout.yaxis.range)
-    edge = trace(figure, "beyond the axis (2)")
+    figure = draw((sign * np.array([9e4, 8e4, *np.linspace(1.0, 0.1, 60)])).tolist(), maximize=maximize)
+    best, star = trace(figure, "best so far"), trace(figure, "best")
+    before = trace(figure, "best before")
 
-    assert 0 < low < 0.1
-    assert 1.0 < high < 1.5
-    assert list(edge.x) == [1, 2]
-    assert list(edge.text) == [f"{value:.6g}" for value in values[:2]]
-    assert all(y < 0.1 if maximize else y > 0.9 for y in edge.y)
-    assert edge.meta == {"kind": "beyond"}
-    golden(figure.layout.annotations[0].text)
+    assert max(sign * value for value in best.y) == 1.0
+    assert before.visible is False
+    assert [sign * value for value in before.y] == [9e4, 8e4, 1.0]
+    assert (list(star.x), list(star.text)) == ([62], [f"{sign * 0.1:g}"])
+    assert figure.layout.meta["values"][0]["views"]["linear"]["beyond"] == 2
 
 
 def test_a_mark_names_its_parameters_where_there_are_few() -> None:
@@ -164,7 +163,7 @@ def test_a_mark_names_its_parameters_where_there_are_few() -> None:
     figure = draw(list(np.linspace(0, 1, 40)))
 
     assert figure.layout.yaxis.range is None
-    assert not [name for name in names(figure) if name.startswith("beyond")]
+    assert "best before" not in names(figure)
 
     assert draw(list(np.geomspace(1e-4, 10, 30))).layout.yaxis.type == "log"
 

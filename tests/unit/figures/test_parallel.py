@@ -94,7 +94,7 @@ def test_trials_without_a_value_are_not_drawn_and_are_counted(golden: Golden) ->
     golden(figure.layout.annotations[0].text)
 
 
-def test_states_and_constraints_have_axes_where_trials_differ_in_them() -> None:
+def test_constraints_have_an_axis_where_trials_differ_in_them_and_states_have_none() -> None:
     table = a_table(
         {LR: [1e-4, 1e-3, 1e-2]},
         {"loss": [1.0, 0.1, 0.5]},
@@ -103,7 +103,8 @@ def test_states_and_constraints_have_axes_where_trials_differ_in_them() -> None:
     )
     figure = parallel(table)
 
-    assert [axis["name"] for axis in figure.layout.meta["axes"]] == ["state", "feasible", "lr", "loss"]
+    assert [axis["name"] for axis in figure.layout.meta["axes"]] == ["feasible", "lr", "loss"]
+    assert list(figure.layout.meta["rows"]) == [2, 0, 1]
     assert list(figure.layout.meta["trials"]) == ["demo-00002", "demo-00000", "demo-00001"]
     assert figure.data[0].line.color[0] == 0
     assert figure.layout.coloraxis.colorbar.ticktext[0] == "infeasible"

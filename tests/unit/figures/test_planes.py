@@ -108,6 +108,7 @@ def test_equal_trials_have_the_same_rank_and_outlying_values_few_colours() -> No
 
     assert metric_axis("loss", np.array([0.1, 1e5])).scale == "log"
     assert metric_axis("loss", np.array([-0.1, 1e5])).scale == "linear"
+    assert metric_axis("loss", np.array([*np.linspace(0.1, 1, 97), *[1e5] * 3])).ends == pytest.approx((0.1, 1e5))
 
 
 @pytest.mark.parametrize(
