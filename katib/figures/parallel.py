@@ -12,6 +12,7 @@ the same JSON. `layout.meta` describes the lines and the axes:
         "choices": ["adam", "sgd"], "absent": -1.0},
        {"name": "accuracy", "of": "metric", "scale": "linear", ...}],
      "rows": [17, ...],
+     "least_width": 600,                          0 if there are few axes
      "best": "demo-a1b2c3d4",                     null without one
      "dark": {"coloraxis": {...}}}                changes of the layout on a dark page
 
@@ -101,6 +102,15 @@ def draw_parallel(data: ExperimentData, choice: FigureOptions) -> go.Figure:
     return figure
 
 
+_BROAD = 6
+_BROAD_WIDTH = 600
+
+
+def is_broad(axes: int) -> bool:
+    """Return whether so many axes take the full width of a page."""
+    return axes >= _BROAD
+
+
 _SLANTED = 8
 """Number of axes above which their names are written at an angle."""
 
@@ -162,6 +172,7 @@ def _meta(trials: TrialTable, rows: Rows, dimensions: list[_ParallelAxis], shade
         "trials": list(trials.names[rows]),
         "rows": rows.tolist(),
         "axes": axes,
+        "least_width": _BROAD_WIDTH if is_broad(len(dimensions)) else 0,
         "best": None if best is None else str(trials.names[best]),
         **shades.meta,
     }

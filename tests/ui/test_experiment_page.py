@@ -18,9 +18,10 @@ from tests.support.tuning import START, MemoryTuningService, condition, document
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Page, Route
+    from playwright.sync_api import BrowserContext, Page
 
 PAGE = "experiments/default/demo"
+HISTORY = '[data-figure="history"]'
 TRIALS = 30
 
 
@@ -190,12 +191,8 @@ def test_clicking_a_mark_opens_the_trial_beside_and_its_page_from_there(
 ) -> None:
     watched.expected.append("404")
     page.goto(root + PAGE)
-    mark = page.locator('[data-figure="history"] .scatterlayer .point').first
-    mark.wait_for()
-    box = mark.bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    page.locator('[data-figure="history"] .hoverlayer .hovertext').wait_for()
+    to_mark(page, "demo-0020")
+    page.locator('[data-figure="history"] .tip', has_text="demo-0020").wait_for()
     page.mouse.down()
     page.mouse.up()
     beside = page.get_by_role("dialog", name=re.compile("demo-"))
@@ -211,21 +208,45 @@ def test_clicking_a_mark_opens_the_trial_beside_and_its_page_from_there(
     page.wait_for_url("**/trials/default/demo-*")
 
 
-def test_the_history_is_there_before_the_part_that_draws_figures(root: str, page: Page) -> None:
-    held: list[Route] = []
-    page.route("**/plotly.js", lambda route: held.append(route))  # noqa: PLW0108 - a built-in method cannot be one
-    page.goto(root + PAGE)
-    page.locator('[data-figure="history"] .sketch').wait_for()
-    blue = """(canvas) => { const { width, height } = canvas;
-      const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
-      return Array.from({ length: width * height }, (_, i) => data.slice(4 * i, 4 * i + 3).join())
-        .filter((colour) => colour === "0,114,178").length; }"""
+def to_mark(page: Page, trial: str) -> None:
+    """Move the pointer to the mark of a trial in the history."""
+    page.locator(f"{HISTORY} .chart canvas").first.wait_for()
+    box = page.locator(f"{HISTORY} .plot").bounding_box()
+    script = """async ([selector, trial]) => {
+      const { chartOf } = await import(new URL(`${document.body.dataset.assets}/chart.js`, document.baseURI));
+      const chart = chartOf(document.querySelector(selector));
+      return chart.at(...chart.marks.get(trial)); }"""
+    x, y, _ = page.evaluate(script, [HISTORY, trial])
+    assert box is not None
+    page.mouse.move(box["x"] + x, box["y"] + y)
 
-    assert page.locator('[data-figure="history"] .sketch').evaluate(blue) > 20 * 7  # marks of more than twenty trials
-    for route in held:
-        route.continue_()
-    page.locator('[data-figure="history"] .scatterlayer .point').first.wait_for()
-    assert page.locator(".sketch").count() == 0
+
+def colours(page: Page, selector: str) -> set[str]:
+    """Return the frequent colours of a canvas."""
+    script = """(canvas) => { const { width, height } = canvas; const found = {};
+      const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+      for (let i = 0; i < data.length; i += 4) {
+        const key = [...data.slice(i, i + 4)].join();
+        found[key] = (found[key] ?? 0) + 1;
+      }
+      return Object.keys(found).filter((key) => found[key] > 20); }"""
+    return set(page.locator(selector).first.evaluate(script))
+
+
+def test_the_first_screen_is_drawn_without_plotly(root: str, page: Page) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(root + PAGE)
+    page.locator(f"{HISTORY} .chart canvas").first.wait_for()
+    page.locator('[data-figure="parallel"] canvas').first.wait_for()
+    blue = [colour for colour in colours(page, f"{HISTORY} canvas") if colour.startswith("0,114,178")]
+
+    assert blue  # marks
+    assert not [url for url in asked if "plotly" in url]
+
+    page.goto(f"{root}{PAGE}?tab=analysis")
+    page.locator('[data-figure="slice"] .main-svg').first.wait_for()
+    assert [url for url in asked if "plotly" in url]
 
 
 def test_what_happens_appears_while_the_page_is_open(root: str, page: Page, service: MemoryTuningService) -> None:
@@ -483,13 +504,13 @@ def test_a_page_of_which_nothing_has_changed_asks_for_each_figure_once_and_for_n
     page: Page, root: str
 ) -> None:
     page.goto(f"{root}{PAGE}")  # the server has read the trials by the second visit
-    page.locator("[data-figure=history] .main-svg").first.wait_for()
+    page.locator("[data-figure=history] .chart canvas").first.wait_for()
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url.partition("/data/")[2].partition("?")[0]))
 
     page.goto(f"{root}{PAGE}")
     page.locator("body[data-live]").wait_for()
-    page.locator("[data-figure=history] .main-svg").first.wait_for()
+    page.locator("[data-figure=history] .chart canvas").first.wait_for()
 
     parts = [address.removeprefix(PAGE).strip("/") for address in asked if address]
     assert sorted(parts) == ["figures/history", "figures/parallel"]

@@ -57,4 +57,4 @@ def test_a_page_fits_a_phone_and_keeps_nobody_from_using_it(
 def test_the_history_is_drawn(root: str, played: MemoryTuningService, page: Page) -> None:
     page.goto(root + PAGES["experiment"])
 
-    page.locator('[data-figure="history"] .main-svg').first.wait_for()
+    page.locator('[data-figure="history"] .chart canvas').first.wait_for()

@@ -55,7 +55,7 @@ def test_a_thousand_trials_are_a_small_file(thousand: Path) -> None:
 def test_figures_and_the_table_are_drawn_without_a_network(page: Page, thousand: Path, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # mypy widens the literal
     page.goto(thousand.as_uri())
-    page.locator("#figure-history .main-svg").first.wait_for()
+    page.locator("#figure-history .chart canvas").first.wait_for()
     page.locator("#figure-parallel canvas").first.wait_for()
     page.get_by_text("1,000 trials", exact=True).wait_for()
 
@@ -96,7 +96,7 @@ def test_a_brush_filters_the_table(page: Page, thousand: Path) -> None:
 def test_a_phone_reads_it_without_sideways_scrolling(page: Page, thousand: Path) -> None:
     page.set_viewport_size({"width": WIDTHS["phone"], "height": 780})
     page.goto(thousand.as_uri())
-    page.locator("#figure-history .main-svg").first.wait_for()
+    page.locator("#figure-history .chart canvas").first.wait_for()
 
     assert sideways_scroll(page) == 0
 
@@ -105,6 +105,6 @@ def test_no_script_of_others_runs(page: Page, tmp_path: Path) -> None:
     page.goto(write(hostile_service(), tmp_path / "demo.html"))
     page.locator("#table tbody tr").first.wait_for()
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-    page.locator(".main-svg, .parallel").first.wait_for()
+    page.locator(".main-svg, .parallel, .chart").first.wait_for()
 
     assert page.evaluate("window.hacked") is None

@@ -20,6 +20,7 @@ from katib.doors.ui.trial_table_routes import Asked
 from katib.doors.ui.views import action_fields, experiment_head
 from katib.errors import InvalidError, NotFoundError, UnavailableError
 from katib.figures.catalogue import FIGURES, FigureKind, figure_named
+from katib.figures.parallel import is_broad
 from katib.figures.trials import STATES, TrialTable
 from katib.model.types import Experiment, Suggestion
 from katib.model.yaml_text import dump_yaml
@@ -67,6 +68,7 @@ def experiment_pages(tables: Tables) -> APIRouter:
             "figures": head_figures(experiment, _all_of(snapshot), now),
             "analysis": _figures_of(experiment),
             "overview": _overview_of(experiment),
+            "wide": is_broad(len(experiment.spec.parameters) + 1),
         }
         if tab in ("overview", "trials"):
             given = set(request.query_params)

@@ -25,6 +25,7 @@ from katib.doors.ui.downloads import values_of
 from katib.doors.ui.rendering import fragment
 from katib.doors.ui.trial_columns import NAME, NUMBER, ColumnGroup, columns_of, first_columns
 from katib.figures.data import ExperimentData, measure_of
+from katib.figures.parallel import is_broad
 from katib.figures.pictures import Picture
 from katib.figures.trials import TrialTable, objectives_of
 from katib.model.types import Experiment
@@ -47,7 +48,7 @@ from katib.service.tuning.reading import (
     texts_of,
 )
 
-SCRIPTS = ("parallel.js", "sketch.js", "figures.js", "report.js")
+SCRIPTS = ("parallel.js", "chart.js", "figures.js", "report.js")
 """Modules of the page that are bundled into one script, each after the modules that it imports."""
 
 _OVERVIEW = ("history", "parallel")
@@ -97,6 +98,7 @@ def report_html(
         "report.html",
         title=", ".join(data.name for data in experiments),
         heads=[_head(data.experiment) for data in experiments],
+        wide=trials is not None and is_broad(len(trials.values) + 1),
         first=[one for name, one in drawn.items() if trials is not None and name in _OVERVIEW],
         drawn=[one for name, one in drawn.items() if trials is None or name not in _OVERVIEW],
         left_out=[picture for picture in pictures if picture.figure is None],

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import re
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -183,6 +184,7 @@ class TablePage:
         total: Number of all trials.
         pages: Number of pages, one at least.
         has_front: Whether there are several objectives, so that the best trials are those of the Pareto front.
+        selected: The matching trials for scripts, a bit each in Base64; empty if all match.
     """
 
     query: TableQuery
@@ -194,6 +196,7 @@ class TablePage:
     total: int
     pages: int = field(default=1)
     has_front: bool = False
+    selected: str = ""
 
     @property
     def first(self) -> int:
@@ -259,7 +262,15 @@ def page_of(table: TrialTable, query: TableQuery) -> TablePage:
         total=len(table),
         pages=pages,
         has_front=has_front,
+        selected=_bits(rows, len(table)) if len(rows) < len(table) else "",
     )
+
+
+def _bits(rows: Rows, count: int) -> str:
+    """Return which of so many trials are among some, a bit each, the first one lowest, as Base64."""
+    mask = np.zeros(count, dtype=np.bool_)
+    mask[rows] = True
+    return b64encode(np.packbits(mask, bitorder="little").tobytes()).decode()
 
 
 def chosen_rows(table: TrialTable, query: TableQuery) -> tuple[Rows, tuple[TableColumn, ...]]:

@@ -3,7 +3,7 @@
 import { actions } from "./actions.js";
 import { refreshBeside, showBeside } from "./beside.js";
 import { atMostEvery, fetchHtml, fetchJson, follow, onKey, showGone, swap, withMarksShown } from "./core.js";
-import { drawFigure, expectPlotly, sayDrawnBy, whenColoursChange } from "./figures.js";
+import { drawFigure, expectPlotly, sayDrawnBy, whenColoursChange, whenPrinted } from "./figures.js";
 import { Linked } from "./linked.js";
 import { marking } from "./marks.js";
 import { Part } from "./part.js";
@@ -68,6 +68,7 @@ async function explain() {
 
 // --- figures
 
+const PRINT_MILLISECONDS = 3000; // after which figures that are not seen are drawn, too, for a print
 const figures = [...root.querySelectorAll("[data-figure]")];
 const visible = new Set();
 const chosen = (figure) => new URLSearchParams(
@@ -77,12 +78,6 @@ const chosen = (figure) => new URLSearchParams(
 let linked = null;
 const open = (trial) => showBeside(namespace, trial);
 
-/** Show the values beyond the axis, and no marks of them at its edge; a double click does so, too, and goes back. */
-function showAllValues(element) {
-  globalThis.Plotly.update(element, { visible: "legendonly" }, { "yaxis.autorange": true },
-    element.data.flatMap(({ meta }, i) => (meta?.kind === "beyond" ? [i] : [])));
-}
-
 async function draw(element) {
   const figure = element.dataset.figure;
   const asked = version;
@@ -90,12 +85,11 @@ async function draw(element) {
   const drawn = await drawFigure(element, `${data}/figures/${figure}?${chosen(figure)}`);
   element.drawing = false;
   if (complete && version !== asked && version > element.version) drawSoon(); // changed while it was drawn
-  if (drawn && figure === "parallel") linked?.drawn(drawn);
+  if (drawn) linked?.drawn(element, drawn);
   if (drawn) sayDrawnBy(root.querySelector(`form[data-for="${figure}"]`), drawn.layout);
   if (drawn && element.on && !element.opens) {
     element.opens = true;
-    element.on("plotly_click", ({ points }) => { // a mark that names a trial opens it, one at the edge shows all values
-      if (points[0]?.data.meta?.kind === "beyond") { showAllValues(element); return; }
+    element.on("plotly_click", ({ points }) => { // a mark that names a trial opens it
       const named = [points[0]?.customdata].flat()[0];
       if (/^[a-z0-9][a-z0-9.-]*$/.test(named ?? "")) open(named);
     });
@@ -117,6 +111,13 @@ root.addEventListener("change", (event) => {
 });
 root.addEventListener("submit", (event) => { if (event.target.matches("form[data-for]")) event.preventDefault(); });
 
+/** Draw the figures that were not seen yet, one after the other. */
+async function drawRest() {
+  for (const element of figures) if (element.version === undefined && !element.drawing) await draw(element);
+}
+whenPrinted(figures, drawRest);
+addEventListener("load", () => setTimeout(drawRest, PRINT_MILLISECONDS));
+
 let version = Number(root.dataset.version); // of the trials that the page shows; 0 until all are read
 let complete = version > 0;
 const drawSoon = atMostEvery(1000, () => {
@@ -132,7 +133,7 @@ if (table) {
     element: table, form: document.getElementById("filters"), data: `${data}/table`, page, query: table.dataset.query,
     kept: { tab },
   });
-  linked = new Linked({ part, root, open, parallel: figures.find((element) => element.dataset.figure === "parallel") });
+  linked = new Linked({ part, root, open, figures });
   picking(part, namespace);
   if ("missing" in table.dataset) part.refresh();
 }

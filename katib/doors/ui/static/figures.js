@@ -1,7 +1,7 @@
-// Figures of the server, drawn by Plotly in the colours of the page.
+// Figures of the server in the colours of the page: those of the first screen on a canvas, the others by Plotly.
 
-import { drawParallel } from "./parallel.js";
-import { sketch } from "./sketch.js";
+import { canDraw, chartOf, drawChart } from "./chart.js";
+import { drawParallel, highlight, plain, selectLines } from "./parallel.js";
 
 let loading = null;
 
@@ -23,6 +23,9 @@ function plotly() {
 }
 
 const DARK = matchMedia("(prefers-color-scheme: dark)");
+const OWN = new Set(["history", "pareto", "hypervolume"]); // figures of points and lines that are drawn without Plotly
+let printing = false;
+const isDark = () => DARK.matches && !printing;
 
 function colour(name) {
   const probe = document.createElement("span");
@@ -35,7 +38,7 @@ function colour(name) {
 
 /** On a dark page the blue of most marks is too dark. */
 function coloured(data) {
-  return DARK.matches ? JSON.parse(JSON.stringify(data).replaceAll("#0072B2", "#5B9BFF")) : data;
+  return isDark() ? JSON.parse(JSON.stringify(data).replaceAll("#0072B2", "#5B9BFF")) : data;
 }
 
 /** The note below a figure in lines that fit: 6 pixels a character, 14 a line. */
@@ -53,7 +56,7 @@ function withNote(layout, width) {
 
 /** The layout of the server with the page's colours and without the title, which the page shows itself. */
 function fitted(given) {
-  const layout = DARK.matches ? merged(given, given.meta?.dark ?? {}) : given;
+  const layout = isDark() ? merged(given, given.meta?.dark ?? {}) : given;
   const [text, line, quiet] = [colour("--text"), colour("--line"), colour("--quiet")];
   const axis = { gridcolor: line, zeroline: false, linecolor: line };
   const result = {
@@ -62,9 +65,9 @@ function fitted(given) {
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { ...layout.font, color: text, family: "system-ui, sans-serif" },
-    margin: { ...layout.margin, t: 40 },
+    margin: { ...layout.margin, t: 40, b: (layout.margin?.b ?? 60) + TOOLS },
     modebar: { orientation: "v", bgcolor: "rgba(0,0,0,0)", color: quiet, activecolor: text }, // beside the legend, not over it
-    uirevision: "kept", // zoom and hidden traces survive an update
+    uirevision: JSON.stringify(given.look ?? {}), // zoom and hidden traces survive an update
   };
   for (const key of Object.keys(layout)) {
     if (/^[xy]axis\d*$/.test(key)) result[key] = { ...layout[key], ...axis };
@@ -91,7 +94,7 @@ const BROAD = 560; // pixels of a figure that do not fit beside another one
 /** Whether a figure takes the width of the page, where figures stand in two columns. */
 export const isBroad = ({ meta, height }) => Math.max(meta?.least_width ?? 0, height ?? 0) > BROAD;
 
-const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
+const CONFIG = { responsive: true, displaylogo: false, doubleClick: "reset", modeBarButtonsToRemove: ["select2d", "lasso2d", "toImage", "autoScale2d"] };
 const NARROW = matchMedia("(max-width: 40rem)"); // there the toolbar would stand over the legend, and fingers zoom
 
 /**
@@ -112,7 +115,7 @@ export async function drawFigure(element, address) {
     }
     await showFigure(element, figure);
   } catch (error) {
-    if (!element.querySelector(".main-svg, .parallel")) showProblem(element, error.message); // the last one stays
+    if (!element.querySelector(".main-svg, .parallel, .chart")) showProblem(element, error.message); // the last one stays
     return null;
   }
   return figure;
@@ -128,18 +131,120 @@ export function sayDrawnBy(area, layout) {
   if (said.textContent !== words) said.textContent = words;
 }
 
+const TOOLS = 28; // pixels below a figure
+const BEYOND = "beyond the axis"; // in the sentence of a note that the chip replaces
+
+/** What a reader chose: a layout with another scale, or with all values. */
+function looked(layout, look) {
+  const result = { ...layout, look };
+  const hidden = beyond(layout, look);
+  for (const { axes, scale, views } of layout.meta?.values ?? []) {
+    const chosen = look.scale in views ? look.scale : scale;
+    if (chosen === scale && !look.all) continue;
+    const range = (!look.all && views[chosen]?.range) || undefined;
+    for (const axis of axes) result[axis] = { ...layout[axis], type: chosen, range, autorange: !range, ...(chosen === "log" && { exponentformat: "power" }) };
+  }
+  const rest = (note) => ({ ...note, text: note.text.replaceAll("<br>", " ").split(". ").filter((sentence) => !sentence.includes(BEYOND)).join(". ") });
+  result.annotations = layout.annotations?.map((note) => (note.name === "note" ? rest(note) : note)).filter(({ text }) => text);
+  return { layout: result, hidden };
+}
+
+/** The number of values beyond the axes. */
+function beyond({ meta = {} }, { scale: chosen, all }) {
+  const counts = [...(meta.values ?? []).map(({ scale, views }) => (views[chosen] ?? views[scale])?.beyond ?? 0), ...(Array.isArray(meta.axes) ? meta.axes : []).map((axis) => axis.beyond ?? 0)];
+  return all ? 0 : counts.reduce((sum, count) => sum + count, 0);
+}
+
+/** The buttons below a figure: all values, another scale, an image. */
+function showTools(element, figure) {
+  const { layout } = figure;
+  const look = element.look;
+  const again = (change) => { element.look = { ...look, ...change }; showFigure(element, figure); };
+  const tool = (text, title, run) => {
+    const button = Object.assign(document.createElement("button"), { type: "button", textContent: text, title });
+    button.addEventListener("click", run);
+    return button;
+  };
+  const [hidden, count] = [beyond(layout, look), beyond(layout, { ...look, all: false })];
+  const words = `${count.toLocaleString("en")} beyond`;
+  const values = layout.meta?.values?.filter(({ views }) => "log" in views) ?? [];
+  const bar = Object.assign(document.createElement("div"), { className: "tools" });
+  if (hidden) bar.append(tool(`${words} · show`, "Values far from most others are beyond the axis", () => again({ all: true })));
+  else if (count) bar.append(tool("all shown · hide outliers", `${words} the axis otherwise`, () => again({ all: false })));
+  if (values.length) {
+    const scale = look.scale ?? values[0].scale;
+    const other = scale === "log" ? "linear" : "log";
+    bar.append(tool(scale === "log" ? "linear" : "log", `Show the values on a ${other === "log" ? "logarithmic" : "linear"} axis`, () => again({ scale: other })));
+  }
+  bar.append(tool("PNG", "Save the figure as an image", () => savePicture(element, figure)));
+  const focused = element.querySelector(":scope > .tools :focus")?.textContent;
+  element.querySelector(":scope > .tools")?.remove();
+  element.append(bar);
+  if (focused) bar.querySelector("button").focus();
+}
+
+/** Save an image of a figure, as it is shown. */
+async function savePicture(element, { layout }) {
+  const title = layout.title?.text ?? "figure";
+  const save = (address) => Object.assign(document.createElement("a"), { href: address, download: `${plain(title).replaceAll(/[^\w.-]+/g, "-")}.png` }).click();
+  const [back, scale, head] = [getComputedStyle(element).backgroundColor, 2, 30];
+  if (element.data) {
+    const given = { ...element.layout, paper_bgcolor: back, title: { text: title }, width: element.clientWidth, height: element.clientHeight };
+    save(await globalThis.Plotly.toImage({ data: element.data, layout: given }, { format: "png", scale, width: given.width, height: given.height }));
+    return;
+  }
+  const box = element.getBoundingClientRect();
+  const canvas = Object.assign(document.createElement("canvas"), { width: box.width * scale, height: (box.height - TOOLS + head) * scale });
+  const pen = canvas.getContext("2d");
+  pen.scale(scale, scale);
+  pen.fillStyle = back;
+  pen.fillRect(0, 0, box.width, box.height + head);
+  [pen.fillStyle, pen.font] = [getComputedStyle(element).color, "600 14px system-ui, sans-serif"];
+  pen.fillText(plain(title), 14, 20);
+  for (const part of element.querySelectorAll("canvas, svg")) {
+    const at = part.getBoundingClientRect();
+    pen.drawImage(part.matches("svg") ? await imageOf(part) : part, at.left - box.left, at.top - box.top + head, at.width, at.height);
+  }
+  save(canvas.toDataURL("image/png"));
+}
+
+/** An image of lines and texts that the styles of the page colour. */
+async function imageOf(drawing) {
+  const copy = drawing.cloneNode(true);
+  const copies = copy.querySelectorAll("*");
+  drawing.querySelectorAll("*").forEach((part, i) => {
+    const style = getComputedStyle(part);
+    for (const name of ["fill", "fill-opacity", "stroke", "stroke-width", "paint-order", "font"]) copies[i].style.setProperty(name, style.getPropertyValue(name));
+  });
+  const { width, height } = drawing.getBoundingClientRect();
+  for (const [name, value] of Object.entries({ width, height, xmlns: "http://www.w3.org/2000/svg" })) copy.setAttribute(name, value);
+  const image = new Image();
+  image.src = `data:image/svg+xml,${encodeURIComponent(new XMLSerializer().serializeToString(copy))}`;
+  await image.decode();
+  return image;
+}
+
 /** Draw a figure that is here already. */
-export async function showFigure(element, { data, layout }) {
-  element.closest(".analysis")?.classList.toggle("broad", isBroad(layout));
+export async function showFigure(element, figure) {
+  element.figure = figure;
+  element.look ??= {};
+  element.closest(".analysis")?.classList.toggle("broad", isBroad(figure.layout));
+  const { layout, hidden } = looked(figure.layout, element.look);
   const shown = fitted(withNote(layout, element.clientWidth));
+  const data = figure.data.map((trace) => (trace.meta?.kind === "beyond" ? { ...trace, visible: !hidden } : trace));
+  await draw(element, data, shown);
+  if (!element.querySelector(":scope > .problem")) showTools(element, figure);
+}
+
+async function draw(element, data, shown) {
   if (data[0]?.type === "parcoords") {
     drawParallel(element, data[0], shown);
     return;
   }
   const [marks, room] = [coloured(data), () => giveRoom(element, shown)];
-  if (!globalThis.Plotly && !element.data) {
-    room();
-    if (sketch(element, marks, shown)) await new Promise((done) => requestAnimationFrame(() => setTimeout(done))); // painted
+  if (OWN.has(element.dataset.figure) && canDraw(data)) {
+    drawChart(element, marks, shown);
+    return;
   }
   const Plotly = await plotly();
   if (data.some(({ type }) => type === "scatter3d") && !hasWebGL()) {
@@ -155,6 +260,7 @@ export async function showFigure(element, { data, layout }) {
 
 /** Make room for a figure of several parts: as high as it says, and wider than a phone, which then scrolls. */
 function giveRoom(element, layout) {
+  if (layout.height) layout.height += TOOLS;
   element.style.height = layout.height ? `${layout.height + 2}px` : "";
   if (layout.meta?.least_width > element.clientWidth) layout.width = layout.meta.least_width;
 }
@@ -162,6 +268,31 @@ function giveRoom(element, layout) {
 function showProblem(element, sentence) {
   if (element.data) globalThis.Plotly.purge(element);
   element.replaceChildren(Object.assign(document.createElement("p"), { className: "problem", textContent: sentence }));
+}
+
+const PRINTED = 700; // pixels: a page of A4 within its margins
+
+/**
+ * Have figures printed as wide as paper, in the colours of paper. What is not drawn yet is drawn by Ctrl-P before the
+ * browser prints, and soon after the visible figures for its menu, which cannot wait.
+ */
+export function whenPrinted(elements, drawRest) {
+  const fit = (on) => {
+    printing = on;
+    document.body.classList.toggle("printing", on);
+    for (const element of elements.filter(({ figure }) => figure)) {
+      if (element.data) globalThis.Plotly.relayout(element, { width: on ? Math.min(element.clientWidth, PRINTED) : undefined, autosize: !on });
+      if (!element.data || DARK.matches) showFigure(element, element.figure);
+    }
+  };
+  addEventListener("beforeprint", () => fit(true));
+  addEventListener("afterprint", () => fit(false));
+  addEventListener("keydown", async (event) => {
+    if (!(event.ctrlKey || event.metaKey) || event.key !== "p") return;
+    event.preventDefault();
+    await drawRest();
+    print();
+  });
 }
 
 let webGL = null;
@@ -174,4 +305,36 @@ function hasWebGL() {
 /** Run a function when the system turns light or dark. */
 export function whenColoursChange(run) {
   DARK.addEventListener("change", run);
+}
+
+/** Show only the trials for whose row a function is true in full colour, in all figures; null: all. */
+export function dimOthers(elements, passes) {
+  for (const element of elements) {
+    chartOf(element)?.select(passes);
+    selectLines(element, passes);
+  }
+}
+
+/** Have a trial that is pointed at, in a figure or a row of a table, stand out in all of them; a click opens it. */
+export function pointing(elements, table, open) {
+  const point = (trial, source) => {
+    for (const element of elements) {
+      if (element === source) continue;
+      chartOf(element)?.highlight(trial);
+      highlight(element, trial);
+    }
+    const rows = [...table.querySelectorAll("tbody tr[data-trial]")];
+    const found = rows.some((row) => row.dataset.trial === trial);
+    for (const row of rows) row.classList.toggle("pointed", found && row.dataset.trial === trial);
+    table.classList.toggle("pointing", found && source !== "focus");
+  };
+  const rowOf = (event) => event.target.closest("tr[data-trial]")?.dataset.trial ?? null;
+  table.addEventListener("mouseover", (event) => point(rowOf(event)));
+  table.addEventListener("mouseleave", () => point(null));
+  table.addEventListener("focusin", (event) => point(rowOf(event), "focus"));
+  table.addEventListener("focusout", () => point(null));
+  for (const element of elements) {
+    element.addEventListener("point", ({ detail }) => point(detail.trial, element));
+    element.addEventListener("pick", ({ detail }) => open?.(detail.trial));
+  }
 }

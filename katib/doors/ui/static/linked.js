@@ -1,35 +1,37 @@
-// The table of trials linked with the parallel coordinates: brushes filter it, and a row shows its line.
+// The table of trials linked with the figures: brushes filter it, its filters dim the other trials in the figures, and a
+// trial that is pointed at stands out in all of them.
 
-import { highlight, setBrushes } from "./parallel.js";
+import { dimOthers, pointing } from "./figures.js";
+import { setBrushes } from "./parallel.js";
 
 const escaped = (value) => value.replaceAll("\\", "\\\\").replaceAll("|", "\\|");
-const rounded = (value) => String(Number.isSafeInteger(value) ? value : Number(value.toPrecision(6)));
+const rounded = (value) => (Number.isFinite(value) ? String(Number.isSafeInteger(value) ? value : Number(value.toPrecision(6))) : ""); // an open end
 
 const ABSENT = { range: "none", value: "\\-" }; // how a filter writes that a trial does not have the column
 
 export class Linked {
   #said = null; // the filters that the brushes show
 
-  /** `part` is the table, `root` the page, `parallel` the element of the figure, if there is one. */
-  constructor({ part, root, parallel, open }) {
+  /** `part` is the table, `root` the page, `figures` the elements of figures. */
+  constructor({ part, root, figures, open }) {
     this.part = part;
-    this.parallel = parallel;
+    this.figures = figures;
+    const parallel = this.parallel = figures.find((element) => element.dataset.figure === "parallel");
     this.columns = [...root.querySelectorAll("[data-filter-column] option")].map((option) => ({
       key: option.value, ...option.dataset, choices: JSON.parse(option.dataset.choices),
     }));
     this.#buildFilters(root.querySelector("#add-filter"));
     if (!parallel) return;
     parallel.addEventListener("brush", ({ detail }) => this.#askBrushes(detail.conditions));
-    parallel.addEventListener("pick", ({ detail }) => open(detail.trial));
-    part.element.addEventListener("shown", () => this.#followFilters());
-    for (const name of ["mouseover", "focusin"]) {
-      part.element.addEventListener(name, (event) => this.#highlight(event.target.closest("tr[data-trial]")));
-    }
-    for (const name of ["mouseleave", "focusout"]) part.element.addEventListener(name, () => this.#highlight(null));
+    part.element.addEventListener("shown", () => { this.#followFilters(); this.#dim(); });
+    pointing(figures, part.element, open);
   }
 
-  #highlight(row) {
-    if (this.parallel.querySelector(".parallel")) highlight(this.parallel, row?.dataset.trial ?? null);
+  /** Show the trials that the table is not filtered to in faint colour. */
+  #dim() {
+    const text = this.part.element.querySelector("[data-selected]")?.dataset.selected;
+    const bits = text && Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+    dimOthers(this.figures, bits ? (row) => Boolean((bits[row >> 3] >> (row & 7)) & 1) : null);
   }
 
   #keyOf({ of, name }) {
@@ -62,10 +64,13 @@ export class Linked {
     this.part.ask(query, { page: null });
   }
 
-  /** The parallel coordinates were drawn. */
-  drawn(figure) {
-    this.axes = figure.layout.meta.axes;
-    this.#followFilters();
+  /** A figure was drawn. */
+  drawn(element, figure) {
+    if (element === this.parallel) {
+      this.axes = figure.layout.meta.axes;
+      this.#followFilters();
+    }
+    this.#dim();
   }
 
   /** Show as brushes what the table is filtered by, where that did not come from them. */

@@ -1,8 +1,7 @@
 // A page in one file: figures and a table of trials from the data that it holds. It asks no machine for anything.
 // `katib/doors/ui/report.py` puts it behind the modules that it imports from.
 
-import { highlight } from "./parallel.js";
-import { isBroad, showFigure, whenColoursChange } from "./figures.js";
+import { dimOthers, isBroad, pointing, showFigure, whenColoursChange, whenPrinted } from "./figures.js";
 
 const ROWS = 200; // of the table that are shown at once
 const COMPARISON = /^([^<>=]+)(<=|>=|=|<|>)(.+)$/;
@@ -83,11 +82,19 @@ class Trials {
     this.#ask();
   }
 
-  /** Have pointing at a row show its line in the parallel coordinates. */
-  link(element) {
-    const point = (event) => highlight(element, event.target.closest("tr")?.dataset.trial ?? null);
-    for (const name of ["mouseover", "focusin"]) this.table.addEventListener(name, point);
-    this.table.addEventListener("mouseleave", () => highlight(element, null));
+  /** Link the table with figures: they dim what it is filtered by, and show what is pointed at. */
+  link(elements) {
+    this.figures = elements;
+    pointing(elements, this.table);
+  }
+
+  showAll() {
+    this.#limit = Infinity;
+    this.show();
+  }
+
+  dim() {
+    dimOthers(this.figures ?? [], this.found && ((row) => this.found.has(row)));
   }
 
   #ask() {
@@ -151,6 +158,8 @@ class Trials {
 
   show() {
     const rows = this.#rows();
+    this.found = rows.length < this.count ? new Set(rows) : null;
+    this.dim();
     const columns = this.columns.filter(({ shown }) => shown || this.form.elements.all.checked);
     const heads = columns.map(({ key, title, kind }) => {
       const chosen = this.sort.key === key;
@@ -198,14 +207,15 @@ class Trials {
 }
 
 /** Draw figures as they come into view, all of them for a printer, and again when the system turns light or dark. */
-async function drawAll(figures) {
+async function drawAll(figures, table) {
   if (Object.keys(figures).length) document.head.append(made("script", { textContent: await unpacked("plotly") }));
   const waiting = new Set(document.querySelectorAll("[data-figure]"));
   const drawn = new Set();
-  const draw = (element) => {
+  const draw = async (element) => {
     waiting.delete(element);
     drawn.add(element);
-    return showFigure(element, figures[element.dataset.figure]);
+    await showFigure(element, figures[element.dataset.figure]);
+    table?.dim();
   };
   const seen = new IntersectionObserver((entries) => {
     for (const { target } of entries.filter(({ isIntersecting }) => isIntersecting)) {
@@ -218,7 +228,10 @@ async function drawAll(figures) {
     element.closest(".analysis")?.classList.toggle("broad", isBroad(layout));
     seen.observe(element);
   }
-  addEventListener("beforeprint", () => waiting.forEach(draw));
+  const drawRest = () => Promise.all([...waiting].map(draw));
+  setTimeout(drawRest, 2000);
+  whenPrinted([...document.querySelectorAll("[data-figure]")], drawRest);
+  addEventListener("beforeprint", () => { drawRest(); table?.showAll(); });
   whenColoursChange(() => drawn.forEach(draw));
 }
 
@@ -236,15 +249,12 @@ async function begin() {
     document.getElementById("copied").textContent = document.execCommand("copy") ? "Copied." : "The browser did not let the page copy.";
   });
   const { figures, trials } = JSON.parse(await unpacked("data"));
-  const lines = document.getElementById("figure-parallel");
-  if (trials) {
-    const table = new Trials(trials);
-    if (lines) {
-      lines.addEventListener("brush", ({ detail }) => table.brush(detail.conditions));
-      table.link(lines);
-    }
+  const table = trials && new Trials(trials);
+  if (table) {
+    document.getElementById("figure-parallel")?.addEventListener("brush", ({ detail }) => table.brush(detail.conditions));
+    table.link([...document.querySelectorAll("[data-figure]")]);
   }
-  await drawAll(figures);
+  await drawAll(figures, table);
 }
 
 begin();
