@@ -181,7 +181,7 @@ def number(value: float) -> str:
     if abs(value) >= 10 * thousand and abs(value) < most and value % thousand == 0:
         return f"{value / thousand:.0f}k"
     text = f"{value:.4g}"
-    return text if float(text) == value or not math.isfinite(value) else number_text(value, 4)
+    return text if "e+" not in text and (float(text) == value or not math.isfinite(value)) else number_text(value, 4)
 
 
 def single(values: Floats) -> Floats | npt.NDArray[np.float32]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import math
 import re
 from collections.abc import Iterable, Sequence
 
@@ -53,9 +52,10 @@ def _outline(value: object, depth: int = 0) -> object:
 
 
 def number_text(value: float, digits: int = 6) -> str:
-    """Return a number as text: exact whole numbers in full, others with `digits` significant digits."""
-    is_exact = value == round(value) and abs(value) <= _LARGEST_EXACT if math.isfinite(value) else False
-    return str(int(value)) if is_exact else f"{value:.{digits}g}"
+    """Return a number as text: whole numbers in full, others with `digits` significant digits, or their whole part."""
+    size = abs(value)
+    is_whole = size <= _LARGEST_EXACT and (value == round(value) or size >= 10**digits)
+    return str(round(value)) if is_whole else f"{value:.{digits}g}"
 
 
 def either(names: Sequence[str]) -> str:

@@ -43,7 +43,7 @@ def test_two_trials_stand_side_by_side_and_one_can_be_removed(root: str, two: Me
     row = page.locator("tbody tr").filter(has=page.locator("th", has_text=re.compile("^x ")))
 
     assert row.get_by_role("cell").all_inner_texts() == ["0.5", "0.4"]
-    page.get_by_role("link", name="Leave first-0000 out").click()
+    page.get_by_role("link", name="Remove first-0000").click()
     page.wait_for_url("**/compare?trial=default/second-0001")
     assert page.get_by_role("row").filter(has_text="Experiment").get_by_role("cell").all_inner_texts() == ["second"]
 

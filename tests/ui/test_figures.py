@@ -175,7 +175,9 @@ def test_a_trial_that_is_pointed_at_stands_out_everywhere(root: str, page: Page)
     opened(page, root)
     row = page.locator("#trials tbody tr").nth(2)
     row.locator("th").hover()
-    faint = f"[...document.querySelectorAll('{HISTORY} canvas, {PARALLEL} canvas')].filter((c) => c.style.opacity).length"
+    faint = (
+        f"[...document.querySelectorAll('{HISTORY} canvas, {PARALLEL} canvas')].filter((c) => c.style.opacity).length"
+    )
     page.wait_for_function(f"() => {faint} === 2")
     assert page.locator("#trials .pointed").get_attribute("data-trial") == row.get_attribute("data-trial")
 
@@ -218,7 +220,8 @@ def test_a_print_has_every_figure_and_no_controls(root: str, page: Page, tmp_pat
     page.emulate_media(media="print")
     page.set_viewport_size({"width": 718, "height": 1000})
 
-    wide = "[...document.querySelectorAll('[data-figure] svg.main-svg, table')].filter((one) => one.getBoundingClientRect().right > 718).length"
+    wide = """[...document.querySelectorAll("[data-figure] svg.main-svg, table")]
+      .filter((one) => one.getBoundingClientRect().right > 718).length"""
     assert page.evaluate(wide) == 0
     assert not page.locator("nav").first.is_visible()
     assert not page.locator(".tools").first.is_visible()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from katib.doors.ui.numbers import shown_number
+from katib.doors.ui.numbers import told_apart
 from katib.doors.ui.trial_views import experiment_name
 from katib.doors.ui.words import trial_sentence
 from katib.engine.runtime.objects import Key
@@ -181,7 +181,9 @@ def _row(title: str, objects: Sequence[T], read: Callable[[T], str]) -> Compared
 
 
 def _row_of(title: str, texts: Sequence[str | None]) -> ComparedRow:
-    shown = [shown_number(text) if text and is_usable(text) else shortened(text or _ABSENT, _LONGEST) for text in texts]
+    numbers = [text for text in texts if text and is_usable(text)]
+    apart = dict(zip(numbers, told_apart(numbers), strict=True))
+    shown = [apart.get(text or "") or shortened(text or _ABSENT, _LONGEST) for text in texts]
     cells = tuple(ComparedCell(one, text or "") for one, text in zip(shown, texts, strict=True))
     return ComparedRow(title, cells, differs=len(set(texts)) > 1)
 

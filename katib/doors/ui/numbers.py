@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 _DIGITS = 4
-_LARGEST_PLAIN = 1e9
+_MOST_DIGITS = 17
+_LARGEST_PLAIN = 1e12
 """Larger numbers are shown with an exponent, unless they are integers that a float holds exactly."""
 _LARGEST_EXACT = 2**53
 _SMALLEST_PLAIN = 1e-4
@@ -24,6 +26,21 @@ def four_digits(value: float) -> str:
         text = f"{value:.{_DIGITS}g}"
         return text if "e" not in text else f"{value:.0f}"
     return f"{value:.{_DIGITS - 1}e}" if value else "0"
+
+
+def told_apart(texts: Sequence[str]) -> list[str]:
+    """Return numbers with four significant digits, or with as many as distinguish different ones."""
+    shown = list(map(shown_number, texts))
+    for digits in range(_DIGITS + 1, _MOST_DIGITS + 1):
+        alike = {
+            one
+            for one in shown
+            if len({float(text) for text, other in zip(texts, shown, strict=True) if other == one}) > 1
+        }
+        if not alike:
+            break
+        shown = [f"{float(text):.{digits}g}" if one in alike else one for text, one in zip(texts, shown, strict=True)]
+    return shown
 
 
 def shown_number(value: str | float) -> str:

@@ -17,6 +17,7 @@ from katib.model.job_kinds import suspend_field
 from katib.model.marks import marks_of
 from katib.model.names import EXPERIMENT_LABEL, GENERATION_LABEL, PARENT_LABEL
 from katib.model.types import Experiment, Trial
+from katib.model.wording import number_text
 from katib.service.explaining.replicas import trouble_of
 from katib.service.tuning.reading import (
     assignments_of,
@@ -45,6 +46,8 @@ from katib.service.tuning.service import Json, RecordedEvent
 
 NO_VALUE = "unavailable"
 MOST_EVENTS = 200
+_CLEAR_RATIO = 1.1
+"""Smaller ratios of two values are shown in percent."""
 
 
 def experiment_name(trial: Trial) -> str:
@@ -151,14 +154,22 @@ def cell(value: str | None) -> dict[str, str]:
 
 
 def _change(value: str | None, other: str | None) -> str:
-    """Return the difference of a value from the best trial's: larger, smaller, another one, only one of both has it."""
+    """Return the difference of a value from the best trial's in words: how much higher or lower, or which has it."""
     if value is None or other is None:
-        return "only here" if other is None else "not here"
+        return "only here" if other is None else "only in the best"
     try:
         number, best = float(value), float(other)
     except ValueError:
         return "different"
-    return "larger" if number > best else "smaller" if number < best else "different"
+    if number == best or not (math.isfinite(number) and math.isfinite(best)):
+        return "different"
+    side = "higher" if number > best else "lower"
+    if number * best <= 0:
+        return f"{number_text(abs(number - best), 3)} {side}"
+    ratio = max(number / best, best / number)
+    if ratio < _CLEAR_RATIO:
+        return f"{abs(number / best - 1):.1%} {side}"
+    return f"{number_text(ratio, 2)} \u00d7 {side}"
 
 
 def metric_names(trial: Trial, seen: Iterable[str]) -> list[str]:

@@ -49,6 +49,7 @@ _LONG_NUMBER = 8
 """Numbers up to this length are shown as they were written."""
 _LONG_TEXT = 40
 _WHOLE = re.compile(r"[+-]?[0-9]+")
+_POWER = re.compile(r"[0-9][eE]\+?[0-9]")
 """Such numbers are shown in full: seeds and identifiers differ in their last digits."""
 """Other text up to this length is shown whole in little room: architectures have hundreds of characters."""
 
@@ -411,7 +412,7 @@ def message_of(trial: Trial) -> str:
 
 def short(text: str, longest: int = _LONG_TEXT) -> str:
     """Return a number with the digits that a person compares, and other text without the middle when it is long."""
-    if len(text) <= _LONG_NUMBER:
+    if len(text) <= _LONG_NUMBER and not _POWER.search(text):
         return text
     try:
         return shortened(text, longest) if _WHOLE.fullmatch(text) else number_text(float(text))

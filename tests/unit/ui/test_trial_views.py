@@ -68,12 +68,12 @@ def test_parameters_that_differ_from_the_best_are_told_apart_in_words() -> None:
     rows = parameter_rows(trial, experiment(lr="0.01", layers="4", optimizer="sgd", same="5", other="2"))
 
     assert {row["name"]: row["change"] for row in rows} == {
-        "lr": "larger",
-        "layers": "smaller",
+        "lr": "10 \u00d7 higher",
+        "layers": "1.3 \u00d7 lower",
         "optimizer": "different",
         "only": "only here",
         "same": "",
-        "other": "not here",
+        "other": "only in the best",
     }
     assert [row["name"] for row in rows if not row["differs"]] == ["same"]
 

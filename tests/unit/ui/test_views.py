@@ -23,6 +23,7 @@ from katib.doors.ui.compare_views import (
     why_no_history,
 )
 from katib.doors.ui.head import HEIGHT, WIDTH, head_figures
+from katib.doors.ui.numbers import told_apart
 from katib.doors.ui.report import bundled_script, trials_json
 from katib.doors.ui.views import (
     action_fields,
@@ -191,6 +192,11 @@ def test_the_front_of_several_objectives_grows_and_what_is_feasible_is_counted(g
 
 
 DONE = condition("Succeeded", "TrialSucceeded", "Trial has succeeded")
+
+
+def test_compared_numbers_have_as_many_digits_as_tell_them_apart() -> None:
+    assert told_apart(["0.98134", "0.98127", "12345.678"]) == ["0.98134", "0.98127", "12,346"]
+    assert told_apart(["0.5", "0.5000", "1e9"]) == ["0.5", "0.5", "1000000000"]
 
 
 def rows(groups: list[ComparedGroup]) -> dict[str, ComparedRow]:

@@ -1,6 +1,7 @@
 // A trial beside what is shown: its head, parameters and metrics, and the way to its own page.
 
-import { duration, fetchHtml, showTimes } from "./core.js";
+import { duration, fetchHtml, fetchJson, showTimes } from "./core.js";
+import { showFigure } from "./figures.js";
 
 const PARTS = ["head", "why", "parameters", "observed"];
 
@@ -43,8 +44,22 @@ export async function showBeside(namespace, name, { again = false } = {}) {
   }
   showTimes(panel);
   if (!panel.open) panel.show();
+  showCurve(address, parts.find((part) => part.matches?.(".scroll")));
   panel.scrollTop = 0;
   if (!again) link.focus({ preventScroll: true });
+}
+
+/** Show the curve of the objective above the parameters, if there is one. */
+async function showCurve(address, before) {
+  const named = shown;
+  const { figures: [first] } = await fetchJson(`data/${address}/curves`).catch(() => ({ figures: [] }));
+  const readings = first?.figure.data.find(({ meta }) => meta?.kind === "readings");
+  if (named !== shown || !(readings?.y.length > 1)) return;
+  const figure = Object.assign(document.createElement("div"), { className: "figure" });
+  figure.dataset.figure = "curve";
+  if (before) before.before(figure);
+  else panel.append(figure);
+  showFigure(figure, first.figure);
 }
 
 function dialog() {

@@ -200,6 +200,7 @@ class Chart {
   legend(pen) {
     let [x, y] = [this.left, 20];
     pen.textAlign = "left";
+    if (this.layout.showlegend === false) return 0;
     for (const trace of this.traces.filter(({ name, showlegend }) => name && showlegend !== false)) {
       const name = plain(trace.name);
       const width = 26 + pen.measureText(name).width + 14;
@@ -264,7 +265,7 @@ class Chart {
   }
 
   mark(pen, trace, points, alpha, symbol = trace.symbol) {
-    const { color = this.layout.font.color, opacity = 1, line } = trace.marker ?? {};
+    const { color = trace.line?.color ?? this.layout.font.color, opacity = 1, line } = trace.marker ?? {};
     pen.globalAlpha = alpha * opacity;
     pen.fillStyle = pen.strokeStyle = color;
     pen.lineWidth = 1.5;

@@ -23,7 +23,7 @@ function plotly() {
 }
 
 const DARK = matchMedia("(prefers-color-scheme: dark)");
-const OWN = new Set(["history", "pareto", "hypervolume"]); // figures of points and lines that are drawn without Plotly
+const OWN = new Set(["history", "pareto", "hypervolume", "curve"]); // figures of points and lines that are drawn without Plotly
 let printing = false;
 const isDark = () => DARK.matches && !printing;
 
@@ -279,7 +279,7 @@ const PRINTED = 700; // pixels: a page of A4 within its margins
 export function whenPrinted(elements, drawRest) {
   const fit = (on) => {
     printing = on;
-    document.body.classList.toggle("printing", on);
+    document.documentElement.classList.toggle("printing", on);
     for (const element of elements.filter(({ figure }) => figure)) {
       if (element.data) globalThis.Plotly.relayout(element, { width: on ? Math.min(element.clientWidth, PRINTED) : undefined, autosize: !on });
       if (!element.data || DARK.matches) showFigure(element, element.figure);

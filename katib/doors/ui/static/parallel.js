@@ -135,7 +135,7 @@ class Parallel {
     this.colours = Array.from(shades, scale);
     const names = new Set(this.dimensions.map(({ name }) => name));
     for (const name of this.brushes.keys()) if (!names.has(name)) this.brushes.delete(name);
-    this.note.textContent = (layout.annotations ?? []).map(({ text }) => plain(text.replaceAll("<br>", " "))).join(" ");
+    this.told = (layout.annotations ?? []).map(({ text }) => plain(text.replaceAll("<br>", " "))).join(" ");
     this.lines.setAttribute("aria-label", `Parallel coordinates of ${this.meta.trials.length} trials`);
     this.arrange();
   }
@@ -229,6 +229,8 @@ class Parallel {
       [part.style.width, part.style.height] = [`${this.width}px`, `${this.height}px`];
     }
     const focused = this.axes.querySelector(":focus")?.dataset.axis;
+    const away = this.dimensions.length - this.visible.length;
+    this.note.textContent = [this.told, away && `${away} more ${away > 1 ? "axes" : "axis"}: scroll sideways.`].filter(Boolean).join(". ");
     this.axes.replaceChildren(this.bar(), ...this.visible.map((dimension) => this.axis(dimension)));
     if (focused) [...this.axes.querySelectorAll("[data-axis]")].find(({ dataset }) => dataset.axis === focused)?.focus();
     this.showBrushes();
