@@ -408,7 +408,7 @@ class Parallel {
       const above = ranges.filter(([, high]) => absent === null || high >= absent + 1e-9);
       const lowest = absent === null ? -Infinity : this.lowest(dimension);
       const value = (place) => (scale === "log" ? 10 ** Math.max(place, lowest) : Math.max(place, lowest));
-      const values = above.map(([low, high]) => [low <= dimension.range[0] && lowest === -Infinity ? -Infinity : value(low), high >= dimension.range[1] ? Infinity : value(high)]);
+      const values = above.map(([low, high]) => [low <= dimension.range[0] && dimension.ends ? -Infinity : value(low), high >= dimension.range[1] && dimension.ends ? Infinity : value(high)]);
       return { ...condition, ranges: values };
     });
   }
