@@ -19,7 +19,7 @@ from katib.errors import FieldError
 from katib.model.algorithms import SEED
 from katib.model.conditions import has_ended
 from katib.model.defaults import default_algorithm, with_defaults
-from katib.model.names import LEARNS_FROM_ANNOTATION, NOTHING
+from katib.model.names import CONFIRMS_LABEL, LEARNS_FROM_ANNOTATION, NOTHING
 from katib.model.types import Experiment, ParameterAssignment, ParameterSpec
 
 MOST_FOUND = 5
@@ -76,6 +76,8 @@ def _is_alike(experiment: Experiment, other: Experiment, check_point: CheckPoint
     if other.name == experiment.name or not has_ended(status.conditions) or not LEAST_ENDED <= measured <= MOST_ENDED:
         return False
     wanted, sought = experiment.spec.objective, spec.objective
+    if CONFIRMS_LABEL in other.metadata.labels:  # its trials repeat a few points
+        return False
     if wanted is None or sought is None or sought.objectives or other.metadata.deletion_timestamp is not None:
         return False
     if (sought.objective_metric_name, sought.type) != (wanted.objective_metric_name, wanted.type):

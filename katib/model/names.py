@@ -130,6 +130,14 @@ EARLY_STOPPING_SETTINGS_ANNOTATION = "katib.kubeflow.org/early-stopping-settings
 OPTIMIZATION_JOB_LABEL = "katib.kubeflow.org/optimization-job"
 """On an Experiment: the OptimizationJob that it was created from."""
 
+CONFIRMS_LABEL = "katib.kubeflow.org/confirms"
+"""On an Experiment that runs the best configurations of another one again: the name of that one."""
+
+CONFIRMED_ANNOTATION = "katib.kubeflow.org/confirmed-trials"
+"""On the same: the configurations with the trials and values of the other one, as JSON."""
+
+_CONFIRMATION = "-confirm"
+
 STOPPED_ANNOTATION = "katib.kubeflow.org/stopped"
 HELD_WORDS = "its experiment is stopped"
 """End of the waiting message of a trial that had not begun when its experiment was stopped."""
@@ -201,6 +209,15 @@ def trial_name(namespace: str, experiment: str, index: int | str, taken: Contain
 def trial_seed(namespace: str, trial: str) -> int:
     """Return the seed of a trial's random numbers, 1 to 2**31 - 1: a hash of its name, so a restart keeps it."""
     return int.from_bytes(hashlib.sha256(f"seed of {namespace}/{trial}".encode()).digest()) % (2**31 - 1) + 1
+
+
+def confirmation_name(experiment: str) -> str:
+    """Return the name of the Experiment that confirms another one."""
+    room = MAX_EXPERIMENT_NAME - len(_CONFIRMATION)
+    if len(experiment) <= room:
+        return experiment + _CONFIRMATION
+    digest = hashlib.sha256(experiment.encode()).hexdigest()[:_SUFFIX_LENGTH]
+    return f"{experiment[: room - 1 - _SUFFIX_LENGTH].rstrip('-')}-{digest}{_CONFIRMATION}"
 
 
 def name_of_title(title: str) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from katib.errors import KatibError
+from katib.model.leases import is_asked
 from katib.model.metrics import parse_value
 from katib.model.types import Experiment, Trial
 from katib.model.wording import number_text
@@ -25,7 +28,7 @@ from katib.service.tuning.reading import (
     pareto_trials,
     state_of,
 )
-from katib.service.tuning.service import TuningService
+from katib.service.tuning.service import Confirmation, TuningService
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 
 _PAGE = 1000
 _FAILURES = ("Failed", "MetricsUnavailable")
+_LOOK_SECONDS = 0.25
 _ROWS = 5
 """Trials in the table of a result: the best ones."""
 
@@ -124,6 +128,34 @@ class TuneResult:
     def plot(self) -> ResultPlots:
         """The same as `plots`."""
         return self.plots
+
+    def confirm(self, *, top: int = 3, repeats: int = 5, parallel: int | None = None) -> Confirmation:
+        """Run the best configurations again, each with other seeds, and return what is known of them then.
+
+        The runs are trials of an experiment of its own, NAME-confirm. The same call continues an interrupted one; a
+        larger number adds runs. If callers evaluate its trials, it returns at once, and they are asked for as those of
+        any experiment.
+
+        Args:
+            top: Number of configurations, the best ones by the search.
+            repeats: Runs of each.
+            parallel: Runs at once; by default as in the search.
+
+        Raises:
+            InvalidError: No trial succeeded with a value, it still runs, or its trials cannot be run again.
+        """
+        from katib.sdk.homes import open_home
+
+        place, name = self.place.namespace, self.name
+        with closing(open_home(self.place)) as home:
+            found = home.first_call(
+                lambda service: service.confirm(place, name, top=top, repeats=repeats, parallel=parallel)
+            )
+            runs = home.call(lambda service: service.get(Experiment, place, found.confirmed_by))
+            while found.runs < found.budget and found.state != "Failed" and not is_asked(runs):
+                time.sleep(_LOOK_SECONDS)
+                found = home.call(lambda service: service.confirmation(place, name)) or found
+        return found
 
     def dataframe(self) -> pd.DataFrame:
         """Return the trials as a table of pandas, oldest first.

@@ -22,7 +22,7 @@ from katib.engine.controllers.kinds import EXPERIMENT
 from katib.engine.runtime.objects import Key
 from katib.errors import AlreadyExistsError, ExpiredError, InvalidError, NotFoundError, UnavailableError
 from katib.model.marks import Marks, marks_of
-from katib.model.names import STOPPED, STOPPED_ANNOTATION
+from katib.model.names import CONFIRMS_LABEL, STOPPED, STOPPED_ANNOTATION
 from katib.model.types import Experiment, Trial
 from katib.places.machine import open_engine
 from katib.service.tuning.reading import assignments_of, is_completed, objective_value, state_of
@@ -267,6 +267,8 @@ def test_the_given_namespace_is_used_when_the_document_names_none(world: World) 
         pytest.param(lambda s: s.events("Experiment", NS, "ghost"), id="events"),
         pytest.param(lambda s: list(s.changes(NS, "ghost", timeout_seconds=1)), id="changes"),
         pytest.param(lambda s: s.why(NS, "ghost"), id="why"),
+        pytest.param(lambda s: s.confirmation(NS, "ghost"), id="confirmation"),
+        pytest.param(lambda s: s.confirm(NS, "ghost"), id="confirm"),
         pytest.param(lambda s: s.delete(NS, "ghost"), id="delete"),
     ],
 )
@@ -425,6 +427,38 @@ def test_a_trial_by_hand_needs_an_experiment_that_goes_on(world: World) -> None:
     world.finish("demo")
     with pytest.raises(InvalidError, match="it has ended"):
         world.service.add_trial(NS, "demo", chosen_values({"x": "0.5"}))
+
+
+def test_the_best_configurations_become_an_experiment_of_their_own(finished: TuningService) -> None:
+    before = finished.confirmation(NS, "demo")
+    made = finished.confirm(NS, "demo", top=2, repeats=3, parallel=5, command="katib confirm demo")
+    again = finished.confirm(NS, "demo", top=2, repeats=3)
+    confirming = finished.get(Experiment, NS, "demo-confirm")
+    best = finished.trials(NS, "demo", order="objective").items[:2]
+
+    assert (before, again, finished.confirmation(NS, "demo-confirm")) == (None, made, made)
+    assert (made.experiment, made.confirmed_by, made.runs, made.budget) == ("demo", "demo-confirm", 0, 6)
+    assert [row.trial for row in made.configurations] == [trial.name for trial in best]
+    assert made.best == ""
+    assert confirming.metadata.labels[CONFIRMS_LABEL] == "demo"
+    assert confirming.spec.trial_template == finished.get(Experiment, NS, "demo").spec.trial_template
+    assert (confirming.spec.max_trial_count, confirming.spec.parallel_trial_count) == (6, 5)
+    points = [{a.name: a.value for a in one.parameter_assignments} for one in confirming.spec.initial_trials]
+    assert points == [assignments_of(trial) for trial in best] * 3
+    with refused("confirm-itself"):
+        finished.confirm(NS, "demo-confirm")
+
+
+def test_an_experiment_without_a_value_or_an_end_is_not_confirmed(world: World) -> None:
+    world.service.submit(document("demo"), source="demo.yaml")
+
+    with refused("confirm-running"):
+        world.service.confirm(NS, "demo")
+
+    world.service.edit(NS, "demo", stopped=True)
+    with pytest.raises(InvalidError) as caught:
+        world.service.confirm(NS, "demo")
+    assert {error.origin for error in caught.value.errors} <= {"confirm-nothing", "confirm-running"}
 
 
 def test_a_preview_fills_the_template_and_stores_nothing(world: World) -> None:

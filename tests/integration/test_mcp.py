@@ -28,8 +28,10 @@ pytestmark = [
 ]
 # The client takes a second to import: each test does, so that processes that run none of them do not.
 
-READING = {"experiments", "experiment", "trials", "trial", "why", "compare", "figure", "watch", "algorithms"}
-WRITING = {"start", "submit", "ask", "report", "tell", "stop", "pause"}
+READING = {"experiments", "experiment", "trials", "trial", "why", "compare", "figure", "watch", "algorithms"} | {
+    "confirmation"
+}
+WRITING = {"start", "submit", "ask", "report", "tell", "stop", "pause", "confirm"}
 MOST_TOKENS = 6_000
 
 

@@ -83,6 +83,7 @@ ADDING = ("POST", "/api/v1/namespaces/{namespace}/experiments/{name}/trials")
 EDITING = ("PATCH", "/api/v1/namespaces/{namespace}/experiments/{name}")
 SUSPENDING = ("PATCH", "/api/v1/namespaces/{namespace}/trials/{name}")
 PAUSING = ("POST", "/api/v1/namespaces/{namespace}/experiments/{name}/pause")
+CONFIRMING = ("POST", "/api/v1/namespaces/{namespace}/experiments/{name}/confirmation")
 """These are what an experiment that ran to its end refuses to everybody."""
 OF_CALLERS: dict[tuple[str, str], Json] = {
     ("POST", "/api/v1/namespaces/{namespace}/experiments/{name}/ask"): {"requestId": "ask-1"},
@@ -119,6 +120,8 @@ def request_of(method: str, path: str, *, namespace: str = TEAM, name: str = "de
         content = {"json": {"suspended": True}}
     elif (method, path) == PAUSING:
         content = {"json": {"paused": True}}
+    elif (method, path) == CONFIRMING:
+        content = {"json": {"top": 1}}
     elif (method, path) in OF_CALLERS:
         content = {"json": OF_CALLERS[method, path]}
     elif method == "POST":

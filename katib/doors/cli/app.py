@@ -34,6 +34,7 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
         "init": _Entry("katib.doors.cli.init", "Write an experiment file from five answers."),
         "run": _Entry("katib.doors.cli.run.command", "Run an experiment here, to its end."),
         "tune": _Entry("katib.doors.cli.tune", "Tune a program from one line, without a file."),
+        "confirm": _Entry("katib.doors.cli.confirm", "Run the best configurations again: how sure is the result?"),
         "watch": _Entry("katib.doors.cli.watch", "Follow a running experiment."),
         "serve": _Entry("katib.doors.cli.serve", "Run experiments here as a server."),
         "kubeconfig": _Entry("katib.doors.cli.about", "Print the line that points kubectl to a server here."),

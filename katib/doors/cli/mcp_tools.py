@@ -24,6 +24,7 @@ from mcp.types import ToolAnnotations
 from msgspec import structs
 
 from katib.doors.cli import columns
+from katib.doors.cli.confirm import sentences, table_lines
 from katib.doors.cli.explaining import diagnosis_lines, parameter_lines
 from katib.errors import KatibError, NotFoundError, one_line
 from katib.model.algorithms import AlgorithmInfo
@@ -49,7 +50,10 @@ from katib.service.tuning.reading import (
     with_comparison,
 )
 from katib.service.tuning.service import (
+    Confirm,
+    Confirmation,
     ExplainObject,
+    GetConfirmation,
     Json,
     ListAlgorithms,
     Pause,
@@ -371,9 +375,17 @@ def _paused_lines(answer: PausedExperiment) -> list[str]:
     return [_progress(answer.experiment), f"{len(answer.trials)} trials with it"]
 
 
+def _confirmation_lines(found: Confirmation | None) -> Iterable[str]:
+    if found is None:
+        return ["not confirmed: the tool confirm runs its best configurations again"]
+    return [f"{found.confirmed_by} {found.state}", *table_lines(found), *sentences(found)]
+
+
 _VERBS: Mapping[type[Verb[Any]], Callable[[Any], Iterable[str]]] = {
     ExplainObject: diagnosis_lines,
     ListAlgorithms: _algorithm_lines,
+    GetConfirmation: _confirmation_lines,
+    Confirm: _confirmation_lines,
     Pause: _paused_lines,
 }
 """Verbs that become tools unchanged, with the lines of their answers."""

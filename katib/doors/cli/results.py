@@ -48,7 +48,8 @@ def best(
 ) -> int:
     """Show the best trial of an experiment so far: its metrics and its parameters.
 
-    With several objectives, these are the trials of the Pareto set: no other one is better in all objectives.
+    With several objectives, these are the trials of the Pareto set: no other one is better in all objectives. Once
+    `katib confirm` has run the best ones again, it is the one of the best mean.
 
     The default is the newest experiment.
     """
@@ -57,7 +58,7 @@ def best(
     with connect(target, read_only=True) as (service, namespace):
         name = experiment_meant(service, namespace, name)
         experiment = service.get(Experiment, namespace, name)
-        best = service.best(namespace, name)
+        best, confirmation = service.best(namespace, name), service.confirmation(namespace, name)
     if best is None:
         cause = infeasible_words(experiment) or f"no trial of {name} has a usable objective value yet"
         click.echo(f"error: {cause}; `katib why {name}` says why", err=True)
@@ -74,7 +75,12 @@ def best(
     else:
         for line in pareto_lines(experiment) if chosen else best_lines(best):
             click.echo(line)
-        if compared := compared_words(experiment):
+        if confirmation is not None:
+            from katib.doors.cli.confirm import sentences
+
+            for line in sentences(confirmation):
+                click.echo(line)
+        elif compared := compared_words(experiment):
             click.echo(f"Compared: {compared}")
     return 0
 

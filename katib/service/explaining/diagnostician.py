@@ -24,7 +24,8 @@ from katib.service.explaining.optimization_job import diagnose_optimization_job
 from katib.service.explaining.trial import diagnose_trial
 from katib.service.tuning.ports import Records
 from katib.service.tuning.reading import is_completed, metric_of, state_of, stops_early
-from katib.service.tuning.service import Diagnosis, RecordedEvent
+from katib.service.tuning.service import Confirmation, Diagnosis, RecordedEvent
+from katib.service.tuning.stored_reading import CONFIRMATION, confirming_experiment
 
 _SAMPLE = 50
 """Sample size of ended trials; counts come from the experiment's status."""
@@ -120,8 +121,13 @@ class Diagnostician:
             readings_error=readings.error,
             controllers_running=self._facts.is_at_work(),
             disk_is_full=self._facts.disk_is_full(),
+            confirmation=self._confirmation(experiment),
             place=self._facts.place,
         )
+
+    def _confirmation(self, experiment: Experiment | None) -> Confirmation | None:
+        confirming = None if experiment is None else confirming_experiment(self._store, experiment)
+        return None if confirming is None else CONFIRMATION.load()(self._store, confirming)
 
     def _saved_share(self, experiment: Experiment, sample: _Sample) -> float | None:
         """Return the share of readings saved by early stopping; None if unknown."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from katib.model.metrics import MetricLog
 from katib.model.types import Experiment, Suggestion, Trial
-from katib.service.tuning.service import DEFAULT_NAMESPACE, Json, RecordedEvent
+from katib.service.tuning.service import DEFAULT_NAMESPACE, Confirmation, Json, RecordedEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +157,7 @@ class Evidence:
         readings_error: Why readings are unavailable; empty if they are available.
         controllers_running: False if no controller works on the objects.
         disk_is_full: Whether the disk is full.
+        confirmation: Findings about its best configurations, run again; None without any.
         place: Terms and remedies of the place of the experiment.
     """
 
@@ -174,4 +175,5 @@ class Evidence:
     readings_error: str = ""
     controllers_running: bool = True
     disk_is_full: bool = False
+    confirmation: Confirmation | None = None
     place: HomeTerms = LOCAL

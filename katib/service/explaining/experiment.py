@@ -36,7 +36,7 @@ from katib.service.tuning.reading import (
     running_condition,
     state_of,
 )
-from katib.service.tuning.service import Diagnosis
+from katib.service.tuning.service import Confirmation, Diagnosis
 
 _SHOWN_TRIALS = 3
 _STORAGE_REASONS = frozenset({"DiskFull", "DatabaseUnavailable", "StoreUnavailable", "ObservationLogUnavailable"})
@@ -73,12 +73,23 @@ def diagnose_experiment(experiment: Experiment, evidence: Evidence) -> Diagnosis
     ended = is_completed(experiment)
     experiment = experiment if ended else _counted(experiment, evidence)
     answer = explain_ended(experiment, evidence) if ended else _explain_unfinished(experiment, evidence)
-    if evidence.suggestion is not None and evidence.suggestion.status.explanation:
+    if (confirmation := evidence.confirmation) is not None:
+        _add_confirmation(answer, experiment, confirmation)
+    elif evidence.suggestion is not None and evidence.suggestion.status.explanation:
         answer.findings.append(evidence.suggestion.status.explanation)
     said = _SAID_BY_CONDITIONS | (_SAID_BY_THE_END if ended else frozenset())
     events = [event for event in evidence.events if event.reason not in said]
     answer.findings.extend(map(finding_of_event, pick_warnings(events)))
     return answer.diagnosis("Experiment", experiment.name, state_of(experiment))
+
+
+def _add_confirmation(answer: DiagnosisDraft, experiment: Experiment, found: Confirmation) -> None:
+    """Add the findings about configurations that were run again; of that run itself they are the answer."""
+    answer.findings += [found.verdict, *found.notes]
+    if experiment.name == found.confirmed_by and state_of(experiment) == "Succeeded":
+        answer.verdict = f"{experiment.name} succeeded: {found.verdict}"
+        answer.findings[:] = [one for one in answer.findings if one != found.verdict]
+        answer.remedies[:] = [f"`katib confirm {found.experiment} --repeats N` with a larger N runs each more often."]
 
 
 def _counted(experiment: Experiment, evidence: Evidence) -> Experiment:

@@ -189,6 +189,11 @@ class Repeating:
             self._repeats.undisturbed(key, lambda: self._repeats.note_command(key, command))
         return outcome
 
+    def retry_failed(self, experiment: Experiment) -> None:
+        """Continue an experiment with its failed trials, which run again with their assignments."""
+        key, program = key_of(experiment), self._repeats.program_of(experiment)
+        self._repeats.undisturbed(key, lambda: self._repeats.run_again(key, program, failed=True))
+
     def _submit(self, wanted: Wanted) -> RunExperiment:
         try:
             submission = self._submitted(wanted)

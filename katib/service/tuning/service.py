@@ -37,6 +37,8 @@ else:
 # --- limits -----------------------------------------------------------------------------------------------------------
 
 DEFAULT_NAMESPACE = "default"
+INTERVAL_LEVEL = 0.9
+"""Probability with which the interval of a confirmed mean holds the true one."""
 DEFAULT_LEASE_SECONDS = 60.0
 """How long a caller keeps a trial after each sign of life, by default."""
 SHORTEST_LEASE_SECONDS, LONGEST_LEASE_SECONDS = 1.0, 7 * 86_400.0
@@ -324,6 +326,66 @@ class CallerAnswer(Struct, frozen=True, rename="camel"):
     stop: Annotated[str, _said("Why to stop; empty while the trial continues.")] = ""
 
 
+class ConfirmedConfiguration(Struct, frozen=True, rename="camel"):
+    """A configuration that is run again, with the mean of its runs.
+
+    Attributes:
+        trial: The trial of the search that had it.
+        parameters: Text by name.
+        search_value: Value of that trial.
+        values: Values of its further runs.
+        lost: Names of the runs that ended without a value.
+        mean: Mean of the values; None without any.
+        low: Lower bound of the interval that holds the true mean with a probability of 90 %; None if unknown.
+        high: Upper bound.
+        probability: Probability that it is the best of the configurations; None if unknown.
+        behind: Probability that the configuration of the best mean is truly better; None if unknown.
+    """
+
+    trial: str
+    parameters: Mapping[str, str]
+    search_value: float
+    values: tuple[float, ...] = ()
+    lost: tuple[str, ...] = ()
+    mean: float | None = None
+    low: float | None = None
+    high: float | None = None
+    probability: float | None = None
+    behind: float | None = None
+
+
+class Confirmation(Struct, frozen=True, rename="camel"):
+    """The best configurations of an experiment, run again with other seeds.
+
+    Attributes:
+        experiment: The experiment whose configurations these are.
+        confirmed_by: The experiment that runs them again.
+        state: State of that one.
+        metric: The objective, the first of several.
+        direction: `minimize` or `maximize`.
+        runs: Number of runs that have ended.
+        budget: Number of all runs.
+        configurations: The best mean first, those without a value last.
+        best: Trial of the configuration with the best mean; empty if that is unknown.
+        optimism: How much better the best value of the search was than the mean of its configuration; None if unknown.
+        verdict: The result in one sentence.
+        notes: Further sentences.
+    """
+
+    experiment: str
+    confirmed_by: str
+    state: str
+    metric: str
+    direction: str
+    runs: int
+    budget: int
+    configurations: tuple[ConfirmedConfiguration, ...]
+    best: str
+    optimism: float | None
+    verdict: str
+    notes: tuple[str, ...] = ()
+
+
 BOOKMARK = "BOOKMARK"
 NOW = "now"
 """Cursor behind the newest reading: only later ones are wanted."""
@@ -522,7 +584,10 @@ class ListTrials(Named[TrialPage], frozen=True, kw_only=True):
 
 
 class GetBestTrial(Named[Trial | None], frozen=True):
-    """Return the best Trial so far; None while no trial has a usable objective value."""
+    """Return the best Trial so far; None while no trial has a usable objective value.
+
+    Once the experiment is confirmed, the trial of the configuration with the best mean.
+    """
 
     rest = _get(Way("get_best_trial", f"{_EXPERIMENT}/best"))
 
@@ -534,6 +599,15 @@ class GetParetoSet(Named[Annotated[Json, stored("ParetoSet")] | None], frozen=Tr
     """
 
     rest = _get(Way("get_pareto_set", f"{_EXPERIMENT}/pareto"))
+
+
+class GetConfirmation(Named[Confirmation | None], frozen=True):
+    """Return what a confirmation of an experiment found so far; None if there is none.
+
+    The name may be that of the experiment which runs the configurations again, too.
+    """
+
+    rest = _get(Way("get_confirmation", f"{_EXPERIMENT}/confirmation"))
 
 
 class ListMetrics(Named[tuple[MetricLog, ...]], frozen=True, kw_only=True):
@@ -669,6 +743,26 @@ class AddTrial(Named[int], frozen=True):
     rest = _post(
         Way("add_trial", f"{_EXPERIMENT}/trials"), body="ChosenTrial", status=202, holds="before", answer="AddedTrial"
     )
+
+
+class Confirm(Named[Confirmation], frozen=True, kw_only=True):
+    """Run the best configurations of an experiment again, each with other seeds, and return what is known of them.
+
+    They are trials of an experiment of its own, NAME-confirm. The same request again continues it; a larger number of
+    configurations or of runs extends it.
+
+    Raises:
+        InvalidError: No trial succeeded with a value, the experiment still runs, or its trials cannot be run again.
+    """
+
+    top: Annotated[int, _said("How many configurations, the best ones by the search.", ge=1, le=50)] = 3
+    repeats: Annotated[int, _said("Runs of each.", ge=1, le=200)] = 5
+    parallel: Annotated[int, _said("Runs at once; as in the search if absent.", ge=1, le=MAX_INT)] | None = None
+    retry_failed: Annotated[bool, _said("Run those that ended without a value again.")] = False
+    command: Annotated[
+        str, _said("What a user types to run it, for later explanations.", max_length=LONGEST_COMMAND)
+    ] = ""
+    rest = _post(Way("confirm_experiment", f"{_EXPERIMENT}/confirmation"), body="ConfirmationRequest")
 
 
 Count = Annotated[int, Meta(ge=1, le=MAX_INT)] | None
@@ -834,6 +928,7 @@ class TuningService:
     trials = Method(ListTrials)
     best = Method(GetBestTrial)
     pareto = Method(GetParetoSet)
+    confirmation = Method(GetConfirmation)
     metrics = Method(ListMetrics)
     readings = Method(ListReadings)
     pods = Method(ListPods)
@@ -842,6 +937,7 @@ class TuningService:
     changes = Method(FollowChanges)
     why = Method(ExplainObject)
     add_trial = Method(AddTrial)
+    confirm = Method(Confirm)
     edit = Method(EditExperiment)
     edit_trial = Method(EditTrial)
     pause = Method(Pause)

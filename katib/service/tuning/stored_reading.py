@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from katib.engine.controllers.kinds import EXPERIMENT, TRIAL
 from katib.engine.runtime.clock import Clock
-from katib.engine.runtime.objects import Key, Kind, Object
+from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.errors import NotFoundError, invalid
 from katib.model import types
+from katib.model.loadable import Loadable
 from katib.model.metrics import BEFORE_THE_LAST, MetricLog, trial_of_log
-from katib.model.names import EXPERIMENT_LABEL, TRIAL_LABEL
+from katib.model.names import CONFIRMS_LABEL, EXPERIMENT_LABEL, TRIAL_LABEL, confirmation_name
 from katib.model.trials import ACTIVE, trial_state
 from katib.model.types import API_VERSION
 from katib.service.tuning.changes import stream_changes
@@ -26,10 +27,12 @@ from katib.service.tuning.service import (
     NOW,
     ArrivedReadings,
     Change,
+    Confirmation,
     Diagnosis,
     ExplainObject,
     FollowChanges,
     GetBestTrial,
+    GetConfirmation,
     GetObject,
     GetParetoSet,
     Json,
@@ -52,6 +55,14 @@ from katib.service.tuning.verbs import A, Verb
 if TYPE_CHECKING:
     from katib.model.algorithms import AlgorithmCatalog, AlgorithmInfo
     from katib.model.types import Experiment, Trial
+
+
+_CONFIRMED_BEST: Final[Loadable[Callable[..., Trial | None]]] = Loadable(
+    "katib.service.tuning.confirmations:confirmed_best"
+)
+CONFIRMATION: Final[Loadable[Callable[..., Confirmation]]] = Loadable(
+    "katib.service.tuning.confirmations:confirmation_by"
+)
 
 
 class ObjectReadingService(TuningService):
@@ -106,6 +117,9 @@ class ObjectReadingService(TuningService):
 
     def _on_best(self, request: GetBestTrial) -> Trial | None:
         experiment = self.get(types.Experiment, request.namespace, request.name)
+        confirming = confirming_experiment(self._store, experiment)
+        if confirming is not None and (best := _CONFIRMED_BEST.load()(self._store, confirming)) is not None:
+            return best
         name = experiment.status.current_optimal_trial.best_trial_name
         found = self._find(TRIAL, Key(request.namespace, name)) if name else None
         return None if found is None else types.Trial.read(found)
@@ -113,6 +127,12 @@ class ObjectReadingService(TuningService):
     def _on_pareto(self, request: GetParetoSet) -> Json | None:
         experiment = self.get_object(request.namespace, request.name, EXPERIMENT.kind)
         return (experiment.get("status") or {}).get("paretoSet") or None
+
+    def _on_confirmation(self, request: GetConfirmation) -> Confirmation | None:
+        self._settle()
+        experiment = self.get(types.Experiment, request.namespace, request.name)
+        confirming = confirming_experiment(self._store, experiment)
+        return None if confirming is None else CONFIRMATION.load()(self._store, confirming)
 
     def _on_metrics(self, request: ListMetrics) -> tuple[MetricLog, ...]:
         """Return readings of a trial, or of an earlier try of it; the whole curve of one metric if points are given."""
@@ -193,6 +213,17 @@ class ObjectReadingService(TuningService):
 def key_in(request: Named[Any] | ListPods | ListEvents) -> Key:
     """Return the key of the object that a request is about."""
     return Key(request.namespace, request.name)
+
+
+def confirming_experiment(store: ObjectStore, experiment: Experiment) -> Experiment | None:
+    """Return the experiment that runs the best configurations of another one again, itself if it does; else None."""
+    if CONFIRMS_LABEL in experiment.metadata.labels:
+        return experiment
+    with suppress(NotFoundError):
+        key = Key(experiment.namespace, confirmation_name(experiment.name))
+        found = types.Experiment.read(store.get(EXPERIMENT, key))
+        return found if found.metadata.labels.get(CONFIRMS_LABEL) == experiment.name else None
+    return None
 
 
 _MOST_DIGITS = 18

@@ -16,6 +16,7 @@ from katib.engine.controllers.kinds import EXPERIMENT, NAMESPACE, TRIAL, key_of
 from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.objects import Key, Kind, Object, WholeWrites
 from katib.errors import AlreadyExistsError, Backoff, ForbiddenError, InvalidError, NotFoundError, invalid
+from katib.model import types
 from katib.model.conditions import has_ended
 from katib.model.decoding import decode_stored
 from katib.model.defaults import with_defaults
@@ -40,6 +41,8 @@ from katib.service.tuning.service import (
     Ask,
     CallerAnswer,
     Choice,
+    Confirm,
+    Confirmation,
     Delete,
     Document,
     EditExperiment,
@@ -78,6 +81,7 @@ _ADD_TRIAL: Final[Loadable[Callable[..., int]]] = Loadable("katib.service.tuning
 _ADD_ENDED_TRIALS: Final[Loadable[Callable[..., int]]] = Loadable("katib.service.tuning.ended_trials:add_ended_trials")
 _ASK_PAUSES: Final[Loadable[Backoff]] = Loadable("katib.service.tuning.asking:ASK_PAUSES")
 _CALLERS: Final[Loadable[type[CallersTrials]]] = Loadable("katib.service.tuning.asking:CallersTrials")
+_CONFIRM: Final[Loadable[Callable[..., Confirmation]]] = Loadable("katib.service.tuning.confirming:confirm")
 _DELETION: Final[Loadable[type[Deletion]]] = Loadable("katib.service.tuning.deletion:Deletion")
 _EDIT: Final[Loadable[Callable[..., Object]]] = Loadable("katib.service.tuning.editing:edit_experiment")
 _EDITED: Final[Loadable[Callable[..., Experiment]]] = Loadable("katib.service.tuning.editing:edited_experiment")
@@ -295,6 +299,21 @@ class ObjectTuningService(ObjectReadingService):
     def _on_add_trial(self, request: AddTrial) -> int:
         values = {one.name: one.value for one in request.parameter_assignments}
         return _ADD_TRIAL.load()(self._namespaces.store_of(request.namespace), key_in(request), values)
+
+    def _on_confirm(self, request: Confirm) -> Confirmation:
+        self._require(EXPERIMENT, key_in(request))
+
+        def create(document: str) -> SubmittedExperiment:
+            source = f"confirmation of {request.name}"
+            return self.take(self.load(document, source=source, namespace=request.namespace))
+
+        return _CONFIRM.load()(self._namespaces.store_of(request.namespace), request, create, self._retry_failed)
+
+    def _retry_failed(self, key: Key) -> None:
+        if self._repeating is None:
+            cause, remedy = "failed trials of a cluster are not run again", "ask for more repeats"
+            raise invalid(f"experiment {key.name}", cause, remedy, "choice-of-a-cluster")
+        self._repeating.retry_failed(self.get(types.Experiment, *key))
 
     def _on_edit(self, request: EditExperiment) -> Experiment:
         return _EDITED.load()(self._namespaces.store_of(request.namespace), request)

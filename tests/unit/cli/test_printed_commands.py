@@ -37,6 +37,8 @@ EXAMPLES = {
     "katib db-manager --key-file": "katib db-manager --key-file key.json",
     "katib db-manager-key": "katib db-manager-key --output key.json",
     "katib delete {}{}": "katib delete demo --context c",
+    "katib confirm {} --repeats N": "katib confirm demo --repeats 9",
+    "katib delete {}": "katib delete demo-confirm",
     "katib get -A": "katib get -A",
     "katib init FILE": "katib init job.yaml",
     "katib get trial {} -o json": "katib get trial demo-1 -o json",

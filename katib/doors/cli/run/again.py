@@ -26,6 +26,7 @@ from katib.service.tuning.repeating import changed_words, ways_on
 from katib.service.tuning.service import NO_CHOICE, Choice, RunExperiment, SubmittedExperiment, WaysOnward
 
 if TYPE_CHECKING:
+    from katib.doors.cli.run.following import Run
     from katib.places.machine import Engine
     from katib.service.tuning.service import TuningService
     from katib.service.tuning.submission import Candidate
@@ -71,6 +72,7 @@ class Wanted:
         form: Output format of the final object; None prints lines.
         quiet: Whether to print the result only.
         drafted: Whether there is no file to run again.
+        tells_ways: Whether to name the ways to run an experiment again that had ended.
     """
 
     file: FileText
@@ -79,11 +81,52 @@ class Wanted:
     form: str | None
     quiet: bool
     drafted: bool = False
+    tells_ways: bool = True
 
     @property
     def may_ask(self) -> bool:
         """Whether the user can be asked: at a terminal that shows more than a result."""
         return not self.quiet and self.form is None and sys.stdin.isatty() and sys.stderr.isatty()
+
+    def admitted_first(self, engine: Engine, directory: Path) -> Candidate | None:
+        """Return the experiment of the file, admitted before an engine opens: an invalid file leaves no data directory.
+
+        None if the data directory exists: the meaning of the file depends on the experiments in it.
+
+        Raises:
+            InvalidError: The file is invalid.
+        """
+        file = self.file
+        return None if directory.exists() else engine.admit(file, source=file.source, namespace=self.namespace)
+
+    def submit_here(self, engine: Engine, admitted: Candidate | None, /) -> Submitted:
+        """Submit the file to an engine that is open, and not started; otherwise as `submit_at`.
+
+        Args:
+            engine: The engine.
+            admitted: The experiment if admitted before.
+        """
+        file = self.file
+        candidate = admitted or engine.service.load(file, source=file.source, namespace=self.namespace)
+        run = functools.partial(engine.service.repeat, candidate, source=file.source, command=options.typed_line())
+        return submit(run, self.choice, may_ask=self.may_ask)
+
+    def submit_at(self, service: TuningService) -> Submitted:
+        """Submit the file to a server.
+
+        Raises:
+            InvalidError: The document is invalid, or the choice is impossible.
+        """
+        return submit(submitter(service, self), self.choice, may_ask=self.may_ask)
+
+    def submit_in_cluster(self, service: TuningService, namespace: str) -> Submitted:
+        """Submit the file in a cluster; otherwise as `submit_at`."""
+        file = self.file
+        return Submitted(service.submit(file, source=file.source, namespace=self.namespace or namespace))
+
+    def report(self, run: Run, place: str, /) -> int:
+        """Print how a run ended; return the exit code."""
+        return run.report(place)
 
     def note(self, *sentences: str) -> None:
         """Print notes, unless quiet."""
@@ -172,36 +215,6 @@ def submit(run: Submitter, choice: Choice = NO_CHOICE, *, may_ask: bool = False)
         click.echo(f"error: {_summary(experiment, ways)}; {_ways(ways)}", err=True)
         return Submitted(None, CHOICE_NEEDED)
     return Submitted(outcome, notes=outcome.notes)
-
-
-def admitted_first(engine: Engine, wanted: Wanted, directory: Path) -> Candidate | None:
-    """Return the experiment of a file, admitted before an engine opens: an invalid file leaves no data directory.
-
-    None if the data directory exists: the meaning of the file depends on the experiments in it.
-
-    Raises:
-        InvalidError: The file is invalid.
-    """
-    file = wanted.file
-    return None if directory.exists() else engine.admit(file, source=file.source, namespace=wanted.namespace)
-
-
-def submit_to(engine: Engine, wanted: Wanted, admitted: Candidate | None, *, may_ask: bool = False) -> Submitted:
-    """Submit a file to an engine that is open, and not started.
-
-    Args:
-        engine: The engine.
-        wanted: The experiment file, and the choice for an existing experiment.
-        admitted: Its experiment if admitted before.
-        may_ask: Whether there is a terminal to ask at.
-
-    Raises:
-        InvalidError: The document is invalid, or the choice is impossible.
-    """
-    file = wanted.file
-    candidate = admitted or engine.service.load(file, source=file.source, namespace=wanted.namespace)
-    run = functools.partial(engine.service.repeat, candidate, source=file.source, command=options.typed_line())
-    return submit(run, wanted.choice, may_ask=may_ask)
 
 
 def _summary(experiment: Experiment, ways: WaysOnward) -> str:

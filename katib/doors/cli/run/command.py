@@ -198,6 +198,11 @@ def run_anywhere(wanted: again.Wanted, target: options.Target, here: again.Here)
         check_runs_by_itself(wanted.file)
     except InvalidError as error:
         return again.wrong(error, wanted.file.source)
+    return run_wanted(wanted, target, here)
+
+
+def run_wanted(wanted: again.Wanted, target: options.Target, here: again.Here) -> int:
+    """Run what is wanted in a cluster, at a server, or on this machine; return the exit code."""
     if target.cluster:
         return _run_in_cluster(wanted, target.cluster)
     return run_here(wanted, here) if target.server is None else _run_at_server(target.server, target, wanted)
@@ -221,7 +226,7 @@ def run_here(wanted: again.Wanted, here: again.Here) -> int:
 
         options.refuse_beside("the server that runs there", *_OF_AN_ENGINE)
         with HttpTuningService(note.url, note.token) as service:
-            return _run_at(service, note.url, wanted, data)
+            return run_at(service, note.url, wanted, data)
     from katib.places.machine import open_engine
 
     if not data and works_elsewhere(options.DEFAULT_SERVER, directory):
@@ -243,7 +248,7 @@ def _run_at_server(url: str, target: options.Target, wanted: again.Wanted) -> in
 
     options.refuse_beside("a server", "detach", *_OF_AN_ENGINE)
     with connect(target, read_only=False) as opened:
-        return _run_at(opened.service, url, wanted, f" --server {url}")
+        return run_at(opened.service, url, wanted, f" --server {url}")
 
 
 def _run_in(engine: Engine, wanted: again.Wanted, directory: Path, data: str) -> int:
@@ -268,10 +273,10 @@ def _run_in(engine: Engine, wanted: again.Wanted, directory: Path, data: str) ->
         ways = "--data-dir with another one runs it at once, and `katib serve` runs many at once"
         wanted.note(f"{waiting}, which works in {directory}; {ways}")
 
-    admitted = again.admitted_first(engine, wanted, directory)
+    admitted = wanted.admitted_first(engine, directory)
     with ExitStack() as opened:
         in_turn(partial(opened.enter_context, engine), say, pause)
-        submitted = again.submit_to(engine, wanted, admitted, may_ask=wanted.may_ask)
+        submitted = wanted.submit_here(engine, admitted)
         submission = submitted.submission
         if submission is None:
             return submitted.code
@@ -295,7 +300,7 @@ def _run_in(engine: Engine, wanted: again.Wanted, directory: Path, data: str) ->
         return code
 
 
-def _run_at(service: TuningService, url: str, wanted: again.Wanted, place: str) -> int:
+def run_at(service: TuningService, url: str, wanted: again.Wanted, place: str) -> int:
     """Run an experiment on a server, and watch it from here; return the exit code.
 
     Args:
@@ -308,7 +313,7 @@ def _run_at(service: TuningService, url: str, wanted: again.Wanted, place: str) 
 
     interrupt, file = Interrupt(), wanted.file
     try:
-        submitted = again.submit(again.submitter(service, wanted), wanted.choice, may_ask=wanted.may_ask)
+        submitted = wanted.submit_at(service)
     except InvalidError as error:
         return again.wrong(error, file.source)
     submission = submitted.submission
@@ -329,11 +334,13 @@ def _run_in_cluster(wanted: again.Wanted, cluster: options.Cluster) -> int:
     interrupt, file = Interrupt(), wanted.file
     with open_cluster(cluster) as opened:
         try:
-            namespace = wanted.namespace or opened.namespace
-            submission = opened.service.submit(file, source=file.source, namespace=namespace)
+            submitted = wanted.submit_in_cluster(opened.service, opened.namespace)
         except InvalidError as error:
             return again.wrong(error, file.source)
-        wanted.note(*submission.notices)
+        submission = submitted.submission
+        if submission is None:
+            return submitted.code
+        wanted.note(*submitted.notes, *submission.notices)
         run = Run(opened.service, submission.experiment, interrupt, form=wanted.form, quiet=wanted.quiet)
         run.follow()
         return _end(
@@ -369,7 +376,7 @@ def _end(
     if run.is_interrupted:
         click.echo(left(experiment, where), err=True)
         return INTERRUPTED
-    code = run.report(where)
-    if run.was_over and not wanted.quiet:
+    code = wanted.report(run, where)
+    if run.was_over and wanted.tells_ways and not wanted.quiet:
         click.echo(had_ended(experiment, where), err=wanted.form is not None)
     return code

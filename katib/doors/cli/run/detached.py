@@ -33,7 +33,8 @@ def run_detached(wanted: again.Wanted, here: again.Here) -> int:
     wanted.note(*submitted.notes)
     experiment = submitted.submission.experiment
     if is_completed(experiment):
-        click.echo(again.had_ended(experiment), err=True)
+        if wanted.tells_ways:
+            click.echo(again.had_ended(experiment), err=True)
         return 0
     from katib.doors.rest.client import HttpTuningService
 
@@ -55,7 +56,7 @@ def _submit_to(note: Note, wanted: again.Wanted) -> again.Submitted:
     from katib.doors.rest.client import HttpTuningService
 
     with HttpTuningService(note.url, note.token) as service:
-        return again.submit(again.submitter(service, wanted), wanted.choice)
+        return wanted.submit_at(service)
 
 
 def _store(wanted: again.Wanted, here: again.Here) -> again.Submitted:
@@ -63,9 +64,9 @@ def _store(wanted: again.Wanted, here: again.Here) -> again.Submitted:
     from katib.places.machine import open_engine
 
     engine = open_engine(data_dir=here.directory, config=here.config, containers=here.containers)
-    admitted = again.admitted_first(engine, wanted, here.directory)
+    admitted = wanted.admitted_first(engine, here.directory)
     with engine:
-        return again.submit_to(engine, wanted, admitted)
+        return wanted.submit_here(engine, admitted)
 
 
 def _started(here: again.Here) -> Note:

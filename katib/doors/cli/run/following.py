@@ -75,13 +75,14 @@ class Run:
     """One run from its submission to its end.
 
     Attributes:
+        service: Its service.
         was_over: Whether the experiment had ended before, so that nothing was run.
     """
 
     def __init__(
         self, service: TuningService, experiment: Experiment, interrupt: Interrupt, *, form: str | None, quiet: bool
     ) -> None:
-        self._service = service
+        self.service = service
         self._interrupt = interrupt
         self._form = form
         self._quiet = quiet
@@ -110,7 +111,7 @@ class Run:
                 if isinstance(change, Exception):
                     raise change
                 for moment in () if change is None else self.progress.observe(change):
-                    display.tell(with_remedy(moment, self._service))
+                    display.tell(with_remedy(moment, self.service))
                     if logs is not None and isinstance(moment, TrialEnded):
                         logs.add(moment.trial)
                 display.tick()
@@ -138,7 +139,7 @@ class Run:
 
         experiment, problems = self.progress.experiment, queue.SimpleQueue[str]()
         logs = LiveLogs(
-            self._service,
+            self.service,
             experiment,
             [partial(open_log, experiment, form, place) for form, place in places],
             problems.put,
@@ -153,7 +154,7 @@ class Run:
     def _read_changes(self, changes: queue.SimpleQueue[Change | Exception]) -> None:
         while True:
             try:
-                for change in self._service.changes(self._namespace, self._name):
+                for change in self.service.changes(self._namespace, self._name):
                     changes.put(change)
                 changes.put(UnavailableError(f"{self._name} was deleted while it was running"))
             except ExpiredError:  # too far behind: start over; known changes are not shown twice
@@ -174,7 +175,7 @@ class Run:
             return EventLines(self.progress, stream)
         from katib.doors.cli.run.live import LiveTable
 
-        return LiveTable(self.progress, self._service, console)
+        return LiveTable(self.progress, self.service, console)
 
     def report(self, place: str) -> int:
         """Print the ending and return the exit code.
@@ -184,17 +185,17 @@ class Run:
         """
         if self.progress.deleted:
             raise UnavailableError(f"{self._name} was deleted while it was running")
-        experiment = self._service.get(Experiment, self._namespace, self._name)
+        experiment = self.service.get(Experiment, self._namespace, self._name)
         has_failed = condition_of(experiment, "Failed") is not None
         if self._form:
             print_object(experiment.encode(), self._form)
         elif has_failed or not self._quiet:
-            best = self._service.best(self._namespace, self._name)
-            lost = self._service.trials(
+            best = self.service.best(self._namespace, self._name)
+            lost = self.service.trials(
                 self._namespace, self._name, states=("Failed", "MetricsUnavailable"), limit=_SHOWN_LOST_TRIALS
             ).items
             seconds = time.monotonic() - self._began
-            savings = savings_of(self._service, experiment)
+            savings = savings_of(self.service, experiment)
             last_line = self._last_line(lost[0]) if best is None and lost else ""
             lines = _ENDED_LINES.load()(
                 experiment, best, lost, seconds=seconds, place=place, savings=savings, last_line=last_line
@@ -206,7 +207,7 @@ class Run:
     def _last_line(self, trial: Trial) -> str:
         """Return the last line that a trial printed; empty if there is none, or it cannot be read."""
         try:
-            output = b"".join(self._service.logs(self._namespace, trial.name, tail_lines=_LOOKED_AT_LINES))
+            output = b"".join(self.service.logs(self._namespace, trial.name, tail_lines=_LOOKED_AT_LINES))
         except KatibError:
             return ""
         return shortened(last_line(output), _LONGEST_LINE)

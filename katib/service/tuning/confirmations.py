@@ -1,0 +1,212 @@
+"""Findings of a confirmation: the means of configurations that were run again, computed from their trials."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from msgspec import Struct, convert, structs
+
+from katib.engine.controllers.kinds import TRIAL, key_of
+from katib.engine.runtime.objects import Key, ObjectStore
+from katib.errors import NotFoundError
+from katib.model.metrics import is_usable
+from katib.model.names import CONFIRMED_ANNOTATION, CONFIRMS_LABEL, EXPERIMENT_LABEL
+from katib.model.trials import cost, metric_text
+from katib.model.types import Experiment, ObjectiveSpec, Trial, TrialState
+from katib.model.wording import counted, number_text
+from katib.service.tuning.certainty import MeanEstimate, estimates
+from katib.service.tuning.reading import assignments_of, completed_count, is_completed, state_of
+from katib.service.tuning.service import INTERVAL_LEVEL, Confirmation, ConfirmedConfiguration
+
+CLEAR: Final = 0.9
+"""Probability from which one configuration is called better than another."""
+
+_DIGITS = 4
+_RARE = 0.005
+
+
+Point: TypeAlias = frozenset[tuple[str, str]]
+"""A configuration: each parameter with its text."""
+
+
+def point_of(parameters: Mapping[str, str]) -> Point:
+    return frozenset(parameters.items())
+
+
+class SearchedTrial(Struct, frozen=True):
+    """A trial of the search whose configuration is run again."""
+
+    trial: str
+    value: float
+    parameters: Mapping[str, str]
+
+
+class ConfirmedTrials(Struct, frozen=True):
+    """The content of the annotation: the trials, the best first, and the uid of their experiment."""
+
+    uid: str
+    trials: tuple[SearchedTrial, ...]
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> ConfirmedTrials:
+        """Return those of an experiment that confirms another one."""
+        return convert(
+            json.loads(experiment.metadata.annotations.get(CONFIRMED_ANNOTATION, '{"uid":"","trials":[]}')), cls
+        )
+
+
+def trials_of(store: ObjectStore, key: Key) -> Iterator[Trial]:
+    """Yield the trials of an experiment."""
+    for page in store.pages(TRIAL, key.namespace, labels={EXPERIMENT_LABEL: key.name}):
+        yield from map(Trial.read, page.items)
+
+
+def cost_of(objective: ObjectiveSpec, trial: Trial) -> float | None:
+    """Return the value of a successful trial, negated if maximized; the first of several; None if it has none."""
+    term = objective.terms[0]
+    text = metric_text(objective, trial.status.observation, term.name)
+    usable = state_of(trial) == TrialState.SUCCEEDED and text is not None and is_usable(text)
+    return cost(term, float(text)) if usable and text is not None else None
+
+
+def confirmation_by(store: ObjectStore, confirming: Experiment) -> Confirmation:
+    """Return the findings so far of an experiment that confirms another one."""
+    return found_by(confirming, trials_of(store, key_of(confirming)))
+
+
+def confirmed_best(store: ObjectStore, confirming: Experiment) -> Trial | None:
+    """Return the trial of the configuration with the best mean, or one of its runs if that is gone; None if unknown."""
+    found = confirmation_by(store, confirming)
+    if not found.best:
+        return None
+    try:
+        return Trial.read(store.get(TRIAL, Key(confirming.namespace, found.best)))
+    except NotFoundError:
+        chosen = found.configurations[0].parameters
+        return next((trial for trial in trials_of(store, key_of(confirming)) if assignments_of(trial) == chosen), None)
+
+
+def found_by(confirming: Experiment, trials: Iterable[Trial]) -> Confirmation:
+    """Return the findings of an experiment that confirms another one, from its trials."""
+    objective = confirming.spec.objective or ObjectiveSpec()
+    term, searched = objective.terms[0], ConfirmedTrials.of(confirming).trials
+    costs, lost = _costs(objective, trials)
+    points = [point_of(one.parameters) for one in searched]
+    measured = [point for point in points if point in costs]
+    found = estimates([costs[point] for point in measured]) if measured else []
+    means = dict(zip(measured, found, strict=True))
+    order = sorted(range(len(points)), key=lambda i: means[points[i]].mean if points[i] in means else math.inf)
+    rows = []
+    for one, point in ((searched[i], points[i]) for i in order):
+        row = ConfirmedConfiguration(one.trial, one.parameters, one.value, lost=tuple(lost[point]))
+        if point in means:
+            values = tuple(cost(term, value) for value in costs[point])
+            row = structs.replace(row, values=values, **_signed(means[point], maximized=cost(term, 1.0) < 0))
+        rows.append(row)
+    first = means.get(points[0]) if points else None
+    answer = Confirmation(
+        experiment=confirming.metadata.labels.get(CONFIRMS_LABEL, ""),
+        confirmed_by=confirming.name,
+        state=state_of(confirming),
+        metric=term.name,
+        direction=term.type,
+        runs=completed_count(confirming),
+        budget=confirming.spec.max_trial_count or 0,
+        configurations=tuple(rows),
+        best=rows[0].trial if rows and rows[0].probability is not None else "",
+        optimism=None if first is None else first.mean - cost(term, searched[0].value),
+        verdict="",
+    )
+    several = [f"Of several objectives, {term.name} decides."] if objective.has_several else []
+    notes = (*_notes(answer, searched), *several)
+    return structs.replace(answer, verdict=_verdict(answer), notes=notes)
+
+
+def _costs(
+    objective: ObjectiveSpec, trials: Iterable[Trial]
+) -> tuple[Mapping[Point, list[float]], Mapping[Point, list[str]]]:
+    """Return the costs of each configuration, and the names of its runs that ended without a value."""
+    costs: dict[Point, list[float]] = defaultdict(list)
+    lost: dict[Point, list[str]] = defaultdict(list)
+    for trial in trials:
+        point, value = point_of(assignments_of(trial)), cost_of(objective, trial)
+        if value is not None:
+            costs[point].append(value)
+        elif is_completed(trial):
+            lost[point].append(trial.name)
+    return costs, lost
+
+
+def _signed(mean: MeanEstimate, *, maximized: bool) -> dict[str, float | None]:
+    """Return an estimate as the fields of a configuration."""
+    low, high = (mean.low, mean.high) if not maximized else (_negated(mean.high), _negated(mean.low))
+    value = -mean.mean if maximized else mean.mean
+    return {"mean": value, "low": low, "high": high, "probability": mean.probability, "behind": mean.behind}
+
+
+def _negated(value: float | None) -> float | None:
+    return None if value is None else -value
+
+
+# --- sentences --------------------------------------------------------------------------------------------------------
+
+
+def text_of(value: float) -> str:
+    """Return a value of a mean as text."""
+    return number_text(value, _DIGITS)
+
+
+def share_text(share: float) -> str:
+    """Return a probability in percent; one that is neither 0 nor 1 does not look so."""
+    if 0 < share < _RARE or 1 - _RARE < share < 1:
+        return "below 1%" if share < _RARE else "over 99%"
+    return f"{share:.0%}"
+
+
+def interval_text(row: ConfirmedConfiguration) -> str:
+    """Return the interval of a mean, such as `0.29 to 0.33`; empty if it is unknown."""
+    return "" if row.low is None or row.high is None else f"{text_of(row.low)} to {text_of(row.high)}"
+
+
+def _verdict(found: Confirmation) -> str:
+    count, runs = len(found.configurations), counted(found.budget, "run")
+    some = f"{found.runs} of {runs}" if found.runs < found.budget else runs
+    of = f"{'' if count == 1 else f'{count} '}best configuration{'s' * (count != 1)} of {found.experiment}"
+    first = found.configurations[0] if count else None
+    if first is None or first.mean is None:
+        return f"In {some} of the {of}, none has a value."
+    mean = f"{found.metric}={text_of(first.mean)}"
+    if first.probability is None:
+        unsure = "one run of each cannot tell how sure that is"
+        return f"In {some} of the {of}, {first.trial} has the best mean, {mean}; {unsure}."
+    mean = f"{mean} ({INTERVAL_LEVEL:.0%} interval {interval_text(first)})"
+    if count == 1:
+        return f"In {some} of the {of}, the mean of {first.trial} is {mean}."
+    best = f"is the best with probability {share_text(first.probability)}"
+    return f"In {some} of the {of}, {first.trial} has the best mean, {mean}, and {best}."
+
+
+def _notes(found: Confirmation, searched: Sequence[SearchedTrial]) -> Iterator[str]:
+    measured = [row for row in found.configurations if row.mean is not None]
+    close = [row.trial for row in measured[1:] if row.behind is not None and row.behind < CLEAR]
+    if close:
+        yield f"{measured[0].trial} cannot be told from {_listed(close)}; more runs may decide."
+    if found.optimism is not None:
+        value, trial = text_of(searched[0].value), searched[0].trial
+        mean = next(text_of(row.mean) for row in measured if row.trial == trial and row.mean is not None)
+        how = f"{text_of(found.optimism)} too good" if found.optimism > 0 else "not too good"
+        yield f"The best value of the search, {value} of {trial}, was {how}: the mean of its further runs is {mean}."
+    repeated = [row for row in measured if len(row.values) > 1]
+    if repeated and all(len(set(row.values)) == 1 for row in repeated):
+        yield "All runs of a configuration have the same value: the program has no noise, or does not use KATIB_SEED."
+    for row in found.configurations:
+        if row.lost:
+            yield f"{counted(len(row.lost), 'run')} of {row.trial} ended without a value: {_listed(row.lost)}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,172 @@
+"""`katib confirm`: the best configurations of a search, run again with other seeds."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import katib as product
+from tests.support.cli import KATIB, environment, katib_here, katib_json
+from tests.support.processes import Launch
+from tests.support.waiting import eventually
+
+# The noise of x=1 is small, so that the order of the means is that of the squares; seeds of every third run may fail.
+TRAIN = """
+import os, pathlib, random, sys
+x, seed = float(sys.argv[1]), int(sys.argv[2])
+with open("seeds", "a") as file:
+    file.write(f"{os.environ['KATIB_TRIAL_NAME']} {seed}\\n")
+if pathlib.Path("hangs").exists():
+    __import__("time").sleep(600)
+if pathlib.Path("fails").exists() and seed % 3 == 0:
+    sys.exit("boom")
+random.seed(seed)
+print(f"loss={(x - 1) ** 2 + random.gauss(5, 0.01)} other={x}")
+"""
+COMMAND = ("--", sys.executable, "train.py", "{x}", "{seed}")
+SEARCH = ("tune", "-q", "-p", "x=1,3,7,9", "--minimize", "loss", "--trials", "4", "--algorithm", "grid", *COMMAND)
+
+
+@pytest.fixture
+def searched(tmp_path: Path) -> Path:
+    """A directory in which the search `train` ended."""
+    (tmp_path / "train.py").write_text(TRAIN)
+    done = katib_here(*SEARCH, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    return tmp_path
+
+
+def confirmed(directory: Path, *options: str) -> Any:
+    done = katib_here("confirm", "train", "-q", "-o", "json", *options, cwd=directory)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def configurations(found: Any) -> dict[str, Any]:
+    return {row["parameters"]["x"]: row for row in found["configurations"]}
+
+
+def test_each_configuration_runs_with_seeds_of_its_own_and_the_best_mean_is_named(searched: Path) -> None:
+    found = confirmed(searched, "--top", "3", "--repeats", "3")
+    rows = configurations(found)
+    seeds = [line.split()[1] for line in (searched / "seeds").read_text().splitlines()]
+    best = katib_here("best", "train", cwd=searched)
+    named = katib_json("best", "train", cwd=searched)
+    table = katib_here("confirm", "train", "--repeats", "3", cwd=searched)
+
+    assert list(rows) == ["1", "3", "7"]
+    assert [len(row["values"]) for row in rows.values()] == [3, 3, 3]
+    assert len(set(seeds)) == len(seeds) == 4 + 9
+    assert rows["1"]["low"] < rows["1"]["mean"] < rows["1"]["high"]
+    assert rows["1"]["probability"] > 0.99
+    assert rows["7"]["behind"] > 0.99
+    assert found["best"] == rows["1"]["trial"] == named["metadata"]["name"]
+    assert found["optimism"] == pytest.approx(rows["1"]["mean"] - rows["1"]["searchValue"])
+    assert found["verdict"] in best.stdout
+    assert found["verdict"] in table.stdout
+    assert [line.split()[0] for line in table.stdout.splitlines() if "x=" in line] == [
+        row["trial"] for row in found["configurations"]
+    ]
+
+
+@pytest.mark.parametrize(("name", "place"), [("train", "findings"), ("train-confirm", "verdict")])
+def test_why_tells_what_it_found(searched: Path, name: str, place: str) -> None:
+    found = confirmed(searched, "--top", "2", "--repeats", "2")
+
+    assert found["verdict"] in str(katib_json("why", name, cwd=searched)[place])
+
+
+def test_more_runs_and_configurations_are_added_to_those_that_are_there(searched: Path) -> None:
+    confirmed(searched, "--top", "2", "--repeats", "2")
+    before = katib_json("trials", "train-confirm", cwd=searched)["items"]
+    rows = configurations(confirmed(searched, "--top", "3", "--repeats", "3"))
+    after = katib_json("trials", "train-confirm", cwd=searched)["items"]
+
+    assert {x: len(row["values"]) for x, row in rows.items()} == {"1": 3, "3": 3, "7": 3}
+    assert [one["metadata"]["uid"] for one in after[:4]] == [one["metadata"]["uid"] for one in before]
+
+
+def test_one_run_of_each_tells_no_probability_and_a_program_without_noise_is_noticed(searched: Path) -> None:
+    once = confirmed(searched, "--top", "2", "--repeats", "1")
+    (searched / "train.py").write_text("import sys\nprint(f'loss={float(sys.argv[1])}')")
+    katib_here("delete", "train-confirm", cwd=searched)
+    same = confirmed(searched, "--top", "2", "--repeats", "2")
+
+    assert (once["best"], [row["probability"] for row in once["configurations"]]) == ("", [None, None])
+    assert [row["probability"] for row in same["configurations"]] == [1.0, 0.0]
+    assert any("KATIB_SEED" in note for note in same["notes"])
+
+
+def test_runs_without_a_value_are_named_and_run_again_when_that_is_wanted(searched: Path) -> None:
+    (searched / "fails").touch()
+    found = confirmed(searched, "--top", "2", "--repeats", "6")
+    lost = [name for row in found["configurations"] for name in row["lost"]]
+    (searched / "fails").unlink()
+    whole = confirmed(searched, "--top", "2", "--repeats", "6", "--retry-failed")
+    seeds = [tuple(line.split()) for line in (searched / "seeds").read_text().splitlines()]
+
+    assert 0 < len(lost) < 12
+    assert all(name in " ".join(found["notes"]) for name in lost)
+    assert [len(row["values"]) for row in whole["configurations"]] == [6, 6]
+    assert len(set(seeds)) == len(seeds) - len(lost)  # they kept their seeds
+
+
+def test_an_interrupted_confirmation_continues(searched: Path, launch: Launch) -> None:
+    (searched / "hangs").touch()
+    words = ["confirm", "train", "--top", "2", "--repeats", "2"]
+    running = launch([*KATIB, *words], cwd=searched, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    eventually(lambda: len((searched / "seeds").read_text().splitlines()) > 4)
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=60)
+    (searched / "hangs").unlink()
+    rows = confirmed(searched, "--top", "2", "--repeats", "2")["configurations"]
+
+    assert running.returncode == 130
+    assert b"`katib confirm train --top 2 --repeats 2`" in err
+    assert [len(row["values"]) for row in rows] == [2, 2]
+
+
+def test_what_cannot_be_confirmed_is_one_line(searched: Path) -> None:
+    def refusal(*words: str) -> str:
+        done = katib_here("confirm", *words, cwd=searched)
+        assert done.returncode == 2
+        return done.stderr
+
+    (searched / "fails.py").write_text("raise SystemExit(1)")
+    line = ("tune", "-q", "-p", "x=0.0..1.0", "--minimize", "loss", "--trials", "3", "--name", "none")
+    katib_here(*line, "--", sys.executable, "fails.py", "{x}", cwd=searched)
+    nothing = refusal("none")
+    many = refusal("train", "--top", "50", "--repeats", "200")
+    confirmed(searched, "--top", "1", "--repeats", "1")
+    itself = refusal("train-confirm")
+    katib_here(SEARCH[0], "--restart", *SEARCH[1:], cwd=searched)
+    earlier = refusal("train")
+    unknown = refusal("nobody")
+
+    assert all(text.count("\n") == 1 for text in (nothing, many, itself, earlier, unknown))
+    assert "no trial succeeded with a value" in nothing
+    assert "confirm train" in itself
+    assert "katib delete train-confirm" in earlier
+    assert "nobody" in unknown
+
+
+def test_of_several_objectives_the_first_one_decides(searched: Path) -> None:
+    line = ("tune", "-q", "-p", "x=1,3,7,9", "--minimize", "loss", "--minimize", "other", "--trials", "4")
+    katib_here(*line, "--algorithm", "grid", "--name", "two", *COMMAND, cwd=searched)
+    found = json.loads(katib_here("confirm", "two", "--repeats", "2", "-q", "-o", "json", cwd=searched).stdout)
+
+    assert list(configurations(found)) == ["1", "3", "7"]
+    assert "Of several objectives, loss decides." in found["notes"]
+
+
+def test_a_result_in_python_confirms_itself(searched: Path) -> None:
+    found = product.open("train", data_dir=searched / ".katib").confirm(top=2, repeats=2)
+
+    assert (found.runs, found.state, len(found.configurations)) == (4, "Succeeded", 2)
+    assert product.open("train", data_dir=searched / ".katib").best.name == found.best
