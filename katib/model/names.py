@@ -32,6 +32,9 @@ GENERATION_LABEL = "pbt.suggestion.katib.kubeflow.org/generation"
 PARENT_LABEL = "pbt.suggestion.katib.kubeflow.org/parent"
 """On the same: the trial whose checkpoint it starts from; absent if there is none."""
 
+STOPPED_AT_LABEL = "katib.kubeflow.org/stopped-at"
+"""On a trial as suggestion services see it: the step, or number of the reading, after which early stopping ended it."""
+
 MEMBER_LABEL = "pbt.suggestion.katib.kubeflow.org/member"
 STEP_LABEL = "pbt.suggestion.katib.kubeflow.org/step"
 """Ours, in addition to Katib's generation and parent: a member that copies another one has the same parent as the next

@@ -17,6 +17,7 @@ and lie within the bounds.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 
 ACTIVE = (TrialState.RUNNING, TrialState.PENDING)
+_STOPPED_AT = re.compile(r"\b(?:at|up to) (?:step|reading) (\d+)\b")
 ELIGIBLE = frozenset({TrialState.SUCCEEDED, TrialState.EARLY_STOPPED})
 """States of trials that may be the best one."""
 
@@ -106,6 +108,12 @@ def may_be_best(trial: Trial, state: TrialState) -> bool:
     if state is not TrialState.EARLY_STOPPED or objective is None:
         return state in ELIGIBLE
     return all(objective.strategy_of(name) != MetricStrategy.MEAN for name in objective.objective_names)
+
+
+def stopped_at(message: str) -> str:
+    """Return the step, or number of the reading, in a sentence on a trial that was stopped early; empty if unknown."""
+    found = _STOPPED_AT.search(message)
+    return found[1] if found else ""
 
 
 def objective_number(objective: ObjectiveSpec | None, observation: Observation | None) -> float | None:

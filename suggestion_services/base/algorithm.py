@@ -61,6 +61,7 @@ class PastTrial:
         labels: Those that the algorithm assigned to the trial.
         start_time: RFC 3339; empty if it has not started.
         is_earlier: Whether it is from another experiment or a file.
+        stopped_at: Step after which early stopping ended it; None if it was not stopped, or if that is unknown.
     """
 
     name: str
@@ -73,6 +74,7 @@ class PastTrial:
     labels: Mapping[str, str] = field(default_factory=dict)
     start_time: str = ""
     is_earlier: bool = False
+    stopped_at: int | None = None
 
     @property
     def source(self) -> str:

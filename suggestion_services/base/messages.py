@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from katib.errors import InvalidError, invalid
 from katib.model.metrics import parse_value
+from katib.model.names import STOPPED_AT_LABEL
 from katib.model.types import (
     AlgorithmSetting,
     AlgorithmSpec,
@@ -186,7 +187,13 @@ def past_trial(message: api_pb2.Trial, objective: ObjectiveSpec, *, is_earlier: 
         dict(message.spec.labels),
         message.status.start_time,
         is_earlier,
+        _stopped_at(message),
     )
+
+
+def _stopped_at(message: api_pb2.Trial) -> int | None:
+    text = message.spec.labels.get(STOPPED_AT_LABEL, "")
+    return int(text) if text.isdecimal() and message.status.condition == _STATUS.EARLYSTOPPED else None
 
 
 def _violation(bounds: MetricConstraint, value: float) -> float:

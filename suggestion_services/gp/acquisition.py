@@ -6,6 +6,11 @@ a search from there makes progress. Source: [Ament2023] Unexpected Improvements 
 Optimization, NeurIPS 36, section 4.1: log h in pieces without cancellation. Constraints as in [Gardner2014] Bayesian
 Optimization with Inequality Constraints, ICML: one model each, their probabilities multiplied. The cost of a point is
 subtracted if requested, see `cost`.
+
+With noise of variance n the best score is a lucky one. So `of_means` improves on the least mean at a trial, and s is
+the deviation s^2 / sqrt(s^2 + n) of the mean after one more trial there: a well-known point gains nothing. Source:
+[Picheny2013] Quantile-Based Optimization of Noisy Computer Experiments with Tunable Precision, Technometrics 55(1), at
+the quantile 1/2. It trusts the model, which may take a narrow valley for noise; the best score as a goal does not.
 """
 
 from __future__ import annotations
@@ -19,13 +24,14 @@ from scipy.special import erfcx, log_ndtr, ndtr
 
 from suggestion_services.gp.cost import Cost
 from suggestion_services.gp.model import GaussianModel
-from suggestion_services.gp.optimize import FloatArray
+from suggestion_services.gp.optimize import BoolArray, FloatArray
 from suggestion_services.gp.transfer import Posterior
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 _HALF_LOG_HALF_PI = 0.5 * math.log(0.5 * math.pi)
 _SAME = 1e-12  # squared distances below it are rounding errors
 _CAUTION = 2.0  # power of the probability of a constraint; with 1, two of three trials at a bound break it
+_NOISY = 0.01  # variance of noise from which it is the problem's; below, it is what the kernel cannot express
 _CROWD = 4  # running trials that may be close to each other; further ones are moved away
 _NEAR, _FAR = -1.0, -1e3  # between them the middle piece, below _FAR its limit
 
@@ -85,6 +91,7 @@ class Acquisition:
         constraints: Models of the constraints, below 0 if met.
         cost: The log cost of points; None if it does not count.
         crowded: Running trials with a penalty around them; None if there are none.
+        noise: Variance of the noise of scores; 0 if they are taken for exact.
     """
 
     objective: Posterior
@@ -92,6 +99,20 @@ class Acquisition:
     constraints: Sequence[GaussianModel] = ()
     cost: Cost | None = None
     crowded: CrowdingPenalty | None = None
+    noise: float = 0.0
+
+    def of_means(self) -> Acquisition:
+        """Return the acquisition that improves on the least mean at a feasible trial; the same without noise."""
+        model = self.objective
+        if model.noise < _NOISY:
+            return self
+        means = model.means[self._feasible(model.x)]
+        return replace(self, best=float(np.min(means)), noise=model.noise) if len(means) else self
+
+    def _feasible(self, x: FloatArray) -> BoolArray:
+        """Return whether the constraints are expected to be met, (q,) at columns (q, c)."""
+        kept = [model.predict(x)[0] < 0 for model in self.constraints]
+        return np.all(kept, axis=0) if kept else np.ones(len(x), dtype=bool)
 
     def believing(self, x: FloatArray, reach: FloatArray) -> Acquisition:
         """Return the acquisition if trials at columns (m, c) end as the models predict; see `Model.believing`.
@@ -102,8 +123,7 @@ class Acquisition:
         """
         if not len(x):
             return self
-        kept = np.all([model.predict(x)[0] < 0 for model in self.constraints], axis=0)
-        reached = self.objective.predict(x)[0][np.broadcast_to(kept, len(x))]
+        reached = self.objective.predict(x)[0][self._feasible(x)]
         best = min([self.best, *reached.tolist()])
         constraints = [model.believing(x) for model in self.constraints]
         return replace(
@@ -117,7 +137,7 @@ class Acquisition:
     def __call__(self, x: FloatArray) -> FloatArray:
         """Return the values (q,) of columns (q, c)."""
         mean, variance = self.objective.predict(x)
-        deviation = np.sqrt(variance)
+        deviation = variance / np.sqrt(variance + self.noise)
         total = log_h((self.best - mean) / deviation)[0] + np.log(deviation)
         for model in self.constraints:
             mean, variance = model.predict(x)
@@ -128,12 +148,12 @@ class Acquisition:
 
     def with_slopes(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the values (q,) and their gradients (q, c) by the columns."""
-        u, deviation, by_u, by_deviation = _standardized(self.objective, x, self.best)
+        u, deviation, by_u, by_deviation = _standardized(self.objective, x, self.best, self.noise)
         values, slope = log_h(u)
         total = values + np.log(deviation)
         slopes = slope[:, None] * by_u + by_deviation / deviation[:, None]
         for model in self.constraints:
-            u, _, by_u, _ = _standardized(model, x, 0.0)
+            u, _, by_u, _ = _standardized(model, x, 0.0, 0.0)
             values = _CAUTION * log_ndtr(u)
             total += values
             slopes += _CAUTION * np.exp(-0.5 * u * u - _HALF_LOG_TWO_PI - values / _CAUTION)[:, None] * by_u
@@ -146,12 +166,19 @@ class Acquisition:
         return total, slopes
 
 
+def truncated_mean(mean: FloatArray, deviation: FloatArray, least: float) -> FloatArray:
+    """Return the means (q,) of normal distributions cut off below a number."""
+    u = (mean - least) / deviation
+    return np.maximum(mean + deviation * np.exp(-0.5 * u * u - _HALF_LOG_TWO_PI - log_ndtr(u)), least)
+
+
 def _standardized(
-    model: Posterior, x: FloatArray, level: float
+    model: Posterior, x: FloatArray, level: float, noise: float
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return u = (level - mean) / deviation, the deviations (q,), and the gradients (q, c) of both."""
     mean, variance, by_mean, by_variance = model.predict_with_slopes(x)
-    deviation = np.sqrt(variance)
-    by_deviation = by_variance / (2.0 * deviation[:, None])
+    total = variance + noise
+    deviation = variance / np.sqrt(total)
+    by_deviation = by_variance * ((0.5 * variance + noise) / total**1.5)[:, None]
     u = (level - mean) / deviation
     return u, deviation, -(by_mean + u[:, None] * by_deviation) / deviation[:, None], by_deviation

@@ -3,7 +3,8 @@
 Each suggestion is computed from scratch from all known trials, so it depends only on the history and its number:
 
 1. the first points fill the space (`design`);
-2. values become scores that are nearly normal (`history`, `warping`); while no trial meets the constraints, their
+2. values become scores that are nearly normal (`history`, `warping`), and those of trials that were stopped early
+   expected final ones (`steps`); while no trial meets the constraints, their
    violation replaces the value. Failed trials have no score: a model of failures weighs the acquisition as a constraint
    does, and its noise tells failures by chance from those of a region;
 3. a Gaussian process is fitted to them: a trend and a Matern kernel with a length scale per parameter, inputs warped
@@ -12,7 +13,8 @@ Each suggestion is computed from scratch from all known trials, so it depends on
    they guide the search, even instead of the design, except for points beside tried ones (`_chosen`). No trial is spent
    on testing them, and without their guidance the search is unchanged;
 5. running trials are believed to end as the model predicts, which leaves nothing to learn beside them, and the row with
-   the largest log expected improvement is searched (`acquisition`, `search`), per duration if requested (`cost`).
+   the largest log expected improvement is searched (`acquisition`, `search`), per duration if requested (`cost`). With
+   noise, two of three suggestions improve on the best mean, since the best score is a lucky one.
 
 With several objectives each suggestion weighs them at random and minimizes one combined value (`History.scalarized`);
 it is a model of this experiment alone, without earlier ones.
@@ -45,6 +47,7 @@ from suggestion_services.gp.likelihood import ThetaLayout
 from suggestion_services.gp.model import fit, subset
 from suggestion_services.gp.optimize import FloatArray, IntArray
 from suggestion_services.gp.search import AcquisitionSearch, is_among, trust_region
+from suggestion_services.gp.steps import final_scores
 from suggestion_services.gp.transfer import (
     LEAST_OWN,
     LEAST_TRIALS,
@@ -67,6 +70,7 @@ _TRIED_ENOUGH = ((0.02, 1), (0.1, 5))  # distances within which this many trials
 _MOST_SOURCES = 10  # earlier experiments to learn from, those with most trials
 _MOST_OF_SOURCE = 200  # trials in the model of one
 _REACH = 0.05  # of running trials, in length scales: nearer points are redundant
+_BOLD = 3  # with noise, one suggestion of this many seeks to improve on the best score; the others on the best mean
 _DRAWS = 100  # random rows tried before the design repeats a point
 
 
@@ -210,6 +214,10 @@ class GaussianProcess(Algorithm):
         self, history: ModelHistory, sources: Sequence[_EarlierExperiment]
     ) -> tuple[Acquisition, Acquisition | None]:
         """Return the acquisition of this experiment alone, and with its sources; None if they are uninformative."""
+        if not history.seeks_feasible:
+            columns = self._encoding.columns(history.measured)
+            final = final_scores(columns, history.scores, history.steps, self._layout)
+            history = history if final is history.scores else replace(history, values=final)
         rows, scores = history.measured, history.scores
         kept = subset(rows, scores, _MOST_TRIALS)
         columns, minimized = self._encoding.columns(rows[kept]), history.minimized
@@ -254,6 +262,7 @@ class GaussianProcess(Algorithm):
         self, history: ModelHistory, promise: Acquisition, believed: Sequence[FloatArray], taken: FloatArray, k: int
     ) -> FloatArray:
         encoding = self._encoding
+        promise = promise.of_means() if k % _BOLD else promise
         running = np.reshape(believed, (len(believed), encoding.count))[-_MOST_RUNNING:]
         random = np.random.default_rng(self.problem.seed_of(k))
         centers = history.measured[self._order(history)]

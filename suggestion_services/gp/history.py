@@ -32,6 +32,7 @@ class ModelHistory:
             beyond, NaN if unread.
         objectives: With several of them, the values of all (n, o), lower is better; (n, 0) with one.
         seconds: Durations of the measured trials (n,); NaN if unknown.
+        steps: Steps at which measured trials were stopped early (n,); NaN for all others.
     """
 
     measured: FloatArray
@@ -42,6 +43,7 @@ class ModelHistory:
     violations: FloatArray
     objectives: FloatArray
     seconds: FloatArray
+    steps: FloatArray
 
     @property
     def taken(self) -> FloatArray:
@@ -142,7 +144,7 @@ class HistoryReader:
         """Return the history of one experiment's trials."""
         old, self._known = self._known, {}
         rows: dict[TrialOutcome, list[FloatArray]] = {outcome: [] for outcome in TrialOutcome}
-        values, violations, objectives, seconds = [], [], [], []
+        values, violations, objectives, seconds, steps = [], [], [], [], []
         for trial in trials:
             known = old.get(trial.name)
             if known is None or (known[0] is not trial and known[0] != trial):
@@ -160,6 +162,7 @@ class HistoryReader:
                 objectives.append(lower if len(self._directions) > 1 else [])
                 violations.append(trial.violations)
                 seconds.append(trial.seconds)
+                steps.append(np.nan if trial.stopped_at is None else trial.stopped_at)
         n_constraints = len(self._problem.constraints)
         matrix = [[*v, *[np.nan] * n_constraints][:n_constraints] for v in violations]
         stacked = {outcome: np.reshape(some, (len(some), self._encoding.count)) for outcome, some in rows.items()}
@@ -172,6 +175,7 @@ class HistoryReader:
             np.reshape(np.array(matrix, dtype=np.float64), (len(values), n_constraints)).T,
             np.reshape(np.array(objectives, dtype=np.float64), (len(values), -1 if values else 0)),
             np.array(seconds, dtype=np.float64),
+            np.array(steps, dtype=np.float64),
         )
 
     def _row(self, trial: PastTrial) -> FloatArray | None:

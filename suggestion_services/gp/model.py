@@ -35,6 +35,9 @@ class GaussianModel:
         layout: Of columns and theta.
         theta: Hyperparameters, shape (t,).
         loss: The negative logarithm of their density given the scores, up to a constant; NaN if unknown.
+
+    Attributes:
+        noise: Variance of the noise of scores.
     """
 
     def __init__(
@@ -42,13 +45,13 @@ class GaussianModel:
     ) -> None:
         self.x, self.y, self.layout, self.theta, self.loss = x, y, layout, theta, loss
         self._weights = np.exp(-layout.lengths(theta)[layout.groups])
-        self._matern, self._noise, *self._trends = layout.variances(theta).tolist()
+        self._matern, self.noise, *self._trends = layout.variances(theta).tolist()
         self._z = self._scaled(x)[0]
         self._bases = trend_bases(x, layout)
         covariance = self._matern * matern(squared_distances(self._z, self._z))[0]
         for variance, basis in zip(self._trends, self._bases, strict=True):
             covariance += variance * (basis @ basis.T)
-        covariance[np.diag_indices(len(x))] += self._noise + JITTER * self._matern
+        covariance[np.diag_indices(len(x))] += self.noise + JITTER * self._matern
         self._inverse = _safe_inverse(covariance)
         self._alpha = self._inverse @ y
 
@@ -65,6 +68,11 @@ class GaussianModel:
         k, prior = self._with_trend(k, trend_bases(x, self.layout))
         variances = prior - np.einsum("ij,ij->i", k @ self._inverse, k)
         return k @ self._alpha, np.maximum(variances, _LEAST_VARIANCE * prior)
+
+    @property
+    def means(self) -> FloatArray:
+        """The means (n,) at its own columns: the scores without their noise."""
+        return np.asarray(self.y - (self.noise + JITTER * self._matern) * self._alpha)
 
     def _with_trend(self, k: FloatArray, bases: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
         """Return covariances (q, n) with the trend's added, and the prior variances (q,)."""

@@ -20,7 +20,8 @@ from katib.model.algorithms import Feature
 from katib.model.conditions import current_type, find_condition, is_true
 from katib.model.failure_text import has_outside_cause
 from katib.model.metrics import MetricLog, format_timestamp, is_usable, parse_time
-from katib.model.trials import metric_text, missing_objective
+from katib.model.names import STOPPED_AT_LABEL
+from katib.model.trials import metric_text, missing_objective, stopped_at
 from katib.model.types import (
     AlgorithmSpec,
     CollectorKind,
@@ -207,8 +208,9 @@ def trial_message(trial: Trial) -> pb.Trial:
     objective = trial.spec.objective or ObjectiveSpec()
     if condition in _JUDGED_BY_OBJECTIVE and all(m.name != objective.objective_metric_name for m in observed):
         condition = pb.TrialStatus.FAILED
-    if condition == pb.TrialStatus.FAILED and has_outside_cause(_failure(trial)):
+    if condition == pb.TrialStatus.FAILED and has_outside_cause(_end(trial, TrialCondition.FAILED)):
         condition = pb.TrialStatus.KILLED
+    stopped = stopped_at(_end(trial, TrialCondition.EARLY_STOPPED))
     return pb.Trial(
         name=trial.name,
         spec=pb.TrialSpec(
@@ -218,7 +220,7 @@ def trial_message(trial: Trial) -> pb.Trial:
                     pb.ParameterAssignment(name=a.name, value=a.value) for a in trial.spec.parameter_assignments
                 ]
             ),
-            labels=trial.spec.labels,
+            labels={**trial.spec.labels, STOPPED_AT_LABEL: stopped} if stopped else trial.spec.labels,
         ),
         status=pb.TrialStatus(
             start_time=format_time(status.start_time) if status.start_time else "",
@@ -229,9 +231,10 @@ def trial_message(trial: Trial) -> pb.Trial:
     )
 
 
-def _failure(trial: Trial) -> str:
-    failed = find_condition(trial.status.conditions, TrialCondition.FAILED)
-    return "" if failed is None else failed.message
+def _end(trial: Trial, condition: str) -> str:
+    """Return the message of a trial's end; empty if it has not ended this way."""
+    found = find_condition(trial.status.conditions, condition)
+    return "" if found is None else found.message
 
 
 def unmeasured_message(trial: Trial) -> pb.Trial:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from katib.model.names import STOPPED_AT_LABEL
 from katib.model.types import (
     Condition,
     EarlyStoppingRule,
@@ -20,6 +21,7 @@ from katib.model.types import (
 )
 from katib.wire.rpc import convert
 from katib.wire.rpc._generated import api_pb2 as pb
+from suggestion_services.base.messages import past_trial
 from tests.support.experiments import a_choice, a_double, an_experiment, an_int
 
 STARTED = datetime(2024, 5, 1, 10, 0, 0, tzinfo=UTC)
@@ -212,6 +214,20 @@ def test_a_failure_with_an_outside_cause_is_sent_as_killed(message: str, expecte
     status = structs.replace(trial.status, conditions=(*trial.status.conditions[:-1], failed))
 
     assert convert.trial_message(structs.replace(trial, status=status)).status.condition == expected
+
+
+def test_a_stopped_trial_is_sent_with_its_step() -> None:
+    trial = a_trial("EarlyStopped")
+    stopped = structs.replace(
+        trial.status.conditions[-1], message="Trial is early stopped: loss 2 at best up to step 9"
+    )
+    status = structs.replace(trial.status, conditions=(*trial.status.conditions[:-1], stopped))
+
+    sent = convert.trial_message(structs.replace(trial, status=status))
+
+    assert sent.spec.labels[STOPPED_AT_LABEL] == "9"
+    assert past_trial(sent, ObjectiveSpec()).stopped_at == 9
+    assert past_trial(convert.trial_message(trial), ObjectiveSpec()).stopped_at is None
 
 
 def test_a_trial_without_conditions_is_created() -> None:

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from katib.errors import InvalidError
+from katib.model.trials import stopped_at
 from suggestion_services.early_stopping import CostCurve
 from suggestion_services.early_stopping.algorithm import StaticRule
 from suggestion_services.early_stopping.hyperband import BracketScheme
@@ -19,6 +20,7 @@ NAN = math.nan
 def reason(name: str, *curves: CostCurve, maximize: bool = False, **settings: object) -> str:
     """Return why the only stopped trial is stopped."""
     (verdict,) = an_algorithm(name, maximize=maximize, **settings).judge(curves)
+    assert stopped_at(verdict.reason) == str(verdict.resource)
     return verdict.reason
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from suggestion_services.gp.likelihood import ThetaLayout
 from suggestion_services.gp.model import GaussianModel, subset
 from suggestion_services.gp.optimize import FloatArray, IntArray, minimize
 from suggestion_services.gp.search import trust_region
+from suggestion_services.gp.steps import final_scores
 from suggestion_services.gp.warping import fit_transform
 from tests.support.searches import problem_for
 from tests.support.suggestion import a_parameter
@@ -98,20 +100,27 @@ def test_log_h_stays_finite_and_its_derivative_exact_far_out() -> None:
     assert slopes == pytest.approx((log_h(u + step)[0] - log_h(u - step)[0]) / (2 * step), rel=1e-3)
 
 
-def promise_of(*, constrained: bool) -> Acquisition:
+def promise_of(*, constrained: bool, noise: float = -9.0) -> Acquisition:
     random = np.random.default_rng(0)
     layout = ThetaLayout(groups=np.arange(2), warped=np.arange(2), numbers=np.arange(2))
     x = random.random((8, 2))
-    theta = layout.expand(-0.5, 0.0, -9.0, -2.0, 0.1)
+    theta = layout.expand(-0.5, 0.0, noise, -2.0, 0.1)
     models = [GaussianModel(x, random.normal(size=8), layout, theta) for _ in range(3)]
     if not constrained:
         return Acquisition(models[0], -0.5)
     return Acquisition(models[0], -0.5, models[1:2], Cost(models[2], 0.7))
 
 
-@pytest.mark.parametrize("constrained", [False, True], ids=["alone", "constrained, with a cost"])
-def test_the_slope_of_the_promise_is_exact(*, constrained: bool) -> None:
-    promise, x = promise_of(constrained=constrained), 0.1 + 0.8 * np.random.default_rng(1).random((6, 2))
+@pytest.mark.parametrize(
+    "promise",
+    [
+        pytest.param(promise_of(constrained=False), id="alone"),
+        pytest.param(promise_of(constrained=True), id="constrained, with a cost"),
+        pytest.param(promise_of(constrained=True, noise=-1.0).of_means(), id="noisy"),
+    ],
+)
+def test_the_slope_of_the_promise_is_exact(promise: Acquisition) -> None:
+    x = 0.1 + 0.8 * np.random.default_rng(1).random((6, 2))
 
     values, slopes = promise.with_slopes(x)
 
@@ -119,6 +128,23 @@ def test_the_slope_of_the_promise_is_exact(*, constrained: bool) -> None:
     for column in range(2):
         step = 1e-6 * np.eye(2)[column]
         assert slopes[:, column] == pytest.approx((promise(x + step) - promise(x - step)) / 2e-6, rel=1e-4, abs=1e-5)
+
+
+def test_noise_makes_the_best_mean_the_goal() -> None:
+    exact, noisy = promise_of(constrained=False), promise_of(constrained=False, noise=-1.0)
+
+    assert exact.of_means() is exact
+    assert noisy.of_means().best == pytest.approx(np.min(noisy.objective.predict(noisy.objective.x)[0]))
+
+
+def test_a_well_known_point_of_a_noisy_problem_is_not_repeated_to_no_end() -> None:
+    noisy = promise_of(constrained=False, noise=-1.0).of_means()
+    point = np.array([[0.4, 0.6]])
+
+    known = noisy.believing(np.repeat(point, 50, axis=0), np.full(2, 1e-9))
+
+    assert known(point)[0] < noisy(point)[0] - 2
+    assert known(point)[0] < replace(known, noise=0.0)(point)[0] - 1
 
 
 def test_a_running_trial_takes_the_promise_of_its_place() -> None:
@@ -261,3 +287,22 @@ def test_a_trust_region_shrinks_as_it_fills_and_is_the_whole_space_where_dimensi
 
     assert side(crowd[:3]) > side(crowd)
     assert trust_region(few, crowd[:, :2], center[:2], lengths[:2]).low == pytest.approx([0.0, 0.0])
+
+
+def test_a_stopped_trial_is_as_bad_as_others_that_ran_to_their_end_and_no_better_than_its_value() -> None:
+    layout = ThetaLayout(groups=np.arange(1), warped=np.arange(0), numbers=np.arange(1))
+    x = np.linspace(0.0, 1.0, 12)[:, None]
+    final = 4.0 * (x[:, 0] - 0.3) ** 2 - 1.0
+    steps = np.where(np.arange(12) % 3 == 0, np.nan, 1.0)
+    scores = np.where(np.isnan(steps), final, final + 2.0)
+    scores[7], steps[7] = -1.5, 9.0
+
+    found = final_scores(x, scores, steps, layout)
+
+    stopped = np.flatnonzero(steps == 1.0)
+    assert found[7] == -1.5
+    assert np.array_equal(found[np.isnan(steps)], scores[np.isnan(steps)])
+    assert np.all(found[stopped] >= np.median(scores[np.isnan(steps)]))
+    assert np.all(found[stopped] < scores[stopped])
+    assert final_scores(x, scores, np.full(12, np.nan), layout) is scores
+    assert final_scores(x, scores, np.ones(12), layout) is scores
