@@ -25,7 +25,7 @@ from scipy.special import erfcx, log_ndtr, ndtr
 from suggestion_services.gp.cost import Cost
 from suggestion_services.gp.model import GaussianModel
 from suggestion_services.gp.optimize import BoolArray, FloatArray
-from suggestion_services.gp.transfer import Posterior
+from suggestion_services.gp.transfer import GuidedModel, Posterior
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 _HALF_LOG_HALF_PI = 0.5 * math.log(0.5 * math.pi)
@@ -104,7 +104,7 @@ class Acquisition:
     def of_means(self) -> Acquisition:
         """Return the acquisition that improves on the least mean at a feasible trial; the same without noise."""
         model = self.objective
-        if model.noise < _NOISY:
+        if isinstance(model, GuidedModel) or model.noise < _NOISY:
             return self
         means = model.means[self._feasible(model.x)]
         return replace(self, best=float(np.min(means)), noise=model.noise) if len(means) else self
@@ -137,7 +137,7 @@ class Acquisition:
     def __call__(self, x: FloatArray) -> FloatArray:
         """Return the values (q,) of columns (q, c)."""
         mean, variance = self.objective.predict(x)
-        deviation = variance / np.sqrt(variance + self.noise)
+        deviation = np.sqrt(variance) * np.sqrt(variance / (variance + self.noise))
         total = log_h((self.best - mean) / deviation)[0] + np.log(deviation)
         for model in self.constraints:
             mean, variance = model.predict(x)
@@ -169,7 +169,8 @@ class Acquisition:
 def truncated_mean(mean: FloatArray, deviation: FloatArray, least: float) -> FloatArray:
     """Return the means (q,) of normal distributions cut off below a number."""
     u = (mean - least) / deviation
-    return np.maximum(mean + deviation * np.exp(-0.5 * u * u - _HALF_LOG_TWO_PI - log_ndtr(u)), least)
+    expected = mean + deviation * np.exp(-0.5 * u * u - _HALF_LOG_TWO_PI - log_ndtr(u))
+    return np.asarray(np.maximum(expected, least))  # far below it the sum has no digits
 
 
 def _standardized(
@@ -177,8 +178,8 @@ def _standardized(
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return u = (level - mean) / deviation, the deviations (q,), and the gradients (q, c) of both."""
     mean, variance, by_mean, by_variance = model.predict_with_slopes(x)
-    total = variance + noise
-    deviation = variance / np.sqrt(total)
-    by_deviation = by_variance * ((0.5 * variance + noise) / total**1.5)[:, None]
+    share = variance / (variance + noise)
+    root, gain = np.sqrt(variance), np.sqrt(share)
+    deviation, by_deviation = root * gain, by_variance / (2.0 * root[:, None]) * (gain * (2.0 - share))[:, None]
     u = (level - mean) / deviation
     return u, deviation, -(by_mean + u[:, None] * by_deviation) / deviation[:, None], by_deviation

@@ -95,21 +95,6 @@ class GuidedModel:
         """The hyperparameters of this experiment's own part."""
         return self.rest.theta
 
-    @property
-    def x(self) -> FloatArray:
-        """The columns (n, c) of this experiment's trials."""
-        return self.rest.x
-
-    @property
-    def noise(self) -> float:
-        """Variance of the noise of scores."""
-        return float(self.scale**2 * self.rest.noise)
-
-    @property
-    def means(self) -> FloatArray:
-        """The means (n,) at its own columns."""
-        return self.predict(self.x)[0]
-
     def predict(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return means and variances (q,) at columns (q, c)."""
         means, variances = self.rest.predict(x)
