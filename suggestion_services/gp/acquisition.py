@@ -137,7 +137,7 @@ class Acquisition:
     def __call__(self, x: FloatArray) -> FloatArray:
         """Return the values (q,) of columns (q, c)."""
         mean, variance = self.objective.predict(x)
-        deviation = np.sqrt(variance) * np.sqrt(variance / (variance + self.noise))
+        deviation: FloatArray = np.sqrt(variance) * np.sqrt(variance / (variance + self.noise))
         total = log_h((self.best - mean) / deviation)[0] + np.log(deviation)
         for model in self.constraints:
             mean, variance = model.predict(x)
