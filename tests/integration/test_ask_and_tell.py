@@ -29,6 +29,8 @@ from katib.places.machine import open_engine
 from katib.service.tuning.reading import assignments_of, is_completed
 from tests.support.cli import environment
 from tests.support.experiments import an_experiment
+from tests.support.golden import Golden
+from tests.support.refusals import refused
 from tests.support.waiting import eventually
 
 SPACE = {"x": katib.search.double(-1, 1)}
@@ -96,7 +98,7 @@ def test_all_of_it_again_keeps_what_was_found_under_a_name_with_a_number(home: d
     with create(home, max_trials=2) as experiment:
         for trial in experiment.ask_until_done():
             trial.tell(7)
-    with pytest.raises(InvalidError, match=r"or restart=True: the old one is kept under a name with a number"):
+    with refused("update-immutable"):
         create(home, direction="maximize")
     for trials in (1, 3):
         with create(home, max_trials=trials, direction="maximize", restart=True) as experiment:
@@ -175,12 +177,12 @@ def test_early_stopping_raises_in_the_report_and_ends_the_trial(home: dict[str, 
     assert states == ["Succeeded"] * good + ["EarlyStopped"]
 
 
-def test_a_program_of_optuna_is_told_our_words_and_reports_as_it_does(home: dict[str, Any]) -> None:
+def test_a_program_of_optuna_is_told_our_words_and_reports_as_it_does(home: dict[str, Any], golden: Golden) -> None:
     with create(home) as experiment:
         trial = experiment.ask()
         assert trial is not None
         foreign: Any = trial
-        with pytest.raises(AttributeError, match=r'suggest_float.*in the search space, and trial.parameters\["x"\]'):
+        with golden.raises(AttributeError):
             foreign.suggest_float("lr", 0, 1)
         trial.report(0.5, 4)
         trial.tell()

@@ -30,6 +30,7 @@ from katib.service.tuning.service import TuningService
 from suggestion_services.pbt.population import MEMBER_LABEL, STEP_LABEL
 from tests.support.cli import a_server, katib, katib_here, katib_json
 from tests.support.experiments import an_experiment
+from tests.support.golden import Golden
 from tests.support.modes import bound_by_modes
 from tests.support.waiting import eventually
 
@@ -167,7 +168,7 @@ def test_a_trial_whose_parents_folder_is_gone_fails_with_the_reason(tmp_path: Pa
         failed = [trial for trial in trials.values() if state_of(trial) == "Failed"]
         assert failed
         parent = label(failed[0], PARENT_LABEL)
-        assert f"the checkpoint of trial {parent} is gone: there is no folder" in failure_of(failed[0])
+        assert f" of trial {parent} is gone: " in failure_of(failed[0])
 
 
 def test_a_template_that_does_not_mention_the_directory_is_told_of_the_variable(tmp_path: Path) -> None:
@@ -315,7 +316,7 @@ def test_two_that_want_the_same_folder_take_turns(origin: Path) -> None:
     assert (own / "weights").stat().st_size == 10_000
 
 
-def test_a_disk_that_takes_no_more_is_named_and_leaves_nothing(origin: Path) -> None:
+def test_a_disk_that_takes_no_more_is_named_and_leaves_nothing(origin: Path, golden: Golden) -> None:
     own, note = origin.parent / "own", origin.parent / "note"
     command = [sys.executable, "-I", "-S", checkpoint_folders.__file__, str(own), str(note), str(origin)]
     limit = 5_000  # of the size of a file: what a full disk does, within reach of a test
@@ -329,9 +330,7 @@ def test_a_disk_that_takes_no_more_is_named_and_leaves_nothing(origin: Path) -> 
     )
 
     assert done.returncode == 1
-    assert done.stderr == (
-        f"checkpoint folder {own} cannot be copied from {origin}: file too large; free space or change its rights\n"
-    )
+    golden(done.stderr)
     assert sorted(path.name for path in origin.parent.iterdir()) == ["note.lock", "parent"]
 
 
@@ -381,19 +380,19 @@ def test_a_crash_between_any_two_steps_is_made_good(origin: Path, monkeypatch: p
     assert {path.name for path in origin.parent.iterdir()} == {"note", "own", "parent"}
 
 
-def test_an_origin_that_is_gone_is_told_apart(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointGoneError, match="the checkpoint of trial parent is gone"):
+def test_an_origin_that_is_gone_is_told_apart(tmp_path: Path, golden: Golden) -> None:
+    with golden.raises(CheckpointGoneError):
         provide_checkpoint(tmp_path / "own", tmp_path / "note", tmp_path / "parent")
 
     assert not list(tmp_path.iterdir())
 
 
-def test_an_error_without_words_is_still_told(origin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_without_words_is_still_told(origin: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden) -> None:
     def fails(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(checkpoint_folders.shutil, "copy2", fails)
-    with pytest.raises(CheckpointError, match="no space left on device; free space"):
+    with golden.raises(CheckpointError):
         provide_checkpoint(origin.parent / "own", origin.parent / "note", origin)
 
 

@@ -81,5 +81,5 @@ def test_a_card_that_cdi_does_not_know_fails_the_trial_and_says_what_to_do(boxed
     end = boxed.run(wanting(1, "unknown"))
 
     assert end["type"] == "Failed"
-    assert 'podman cannot give its GPUs to image "localhost/katib-tests:1"' in end["message"]
+    assert ' GPUs to image "localhost/katib-tests:1"' in end["message"]
     assert "nvidia-ctk cdi generate" in end["message"]

@@ -22,6 +22,8 @@ from katib.service.tuning.reading import assignments_of, is_completed, last_cond
 from katib.service.tuning.service import Change, SubmittedExperiment, TuningService
 from tests.support.engines import working
 from tests.support.experiments import a_job, a_template, an_experiment
+from tests.support.golden import Golden
+from tests.support.refusals import refused
 from tests.support.waiting import eventually
 
 NS = "default"
@@ -110,9 +112,9 @@ def test_an_engine_may_be_stopped_before_it_was_started_and_twice(tmp_path: Path
         engine.stop()
 
 
-def test_two_engines_never_work_on_one_directory(tmp_path: Path) -> None:
+def test_two_engines_never_work_on_one_directory(tmp_path: Path, golden: Golden) -> None:
     with working(tmp_path) as service:
-        with pytest.raises(TerminalError, match="another engine of this process"), open_engine(tmp_path):
+        with golden.raises(TerminalError), open_engine(tmp_path):
             pass
         submit(service, an_experiment())
         assert last_condition(ended(service)).type == "Succeeded"
@@ -384,6 +386,6 @@ def test_a_wrong_file_leaves_no_new_directory_though_images_would_be_run(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     raw = an_experiment(warmStart={"experiments": ["earlier"]}, algorithm={"algorithmName": "tpe"})
 
-    with pytest.raises(InvalidError, match='there is no experiment "earlier" in namespace default'):
+    with refused("warm-start-experiment"):
         open_engine(tmp_path / "new", containers="podman").admit(yaml.safe_dump(raw), source="demo.yaml")
     assert not (tmp_path / "new").exists()

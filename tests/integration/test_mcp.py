@@ -105,7 +105,7 @@ def test_an_assistant_tunes_by_ask_and_tell_and_reads_few_words(tmp_path: Path) 
         assert names[0] in watched
         assert (await assistant.call("trial", name=names[0])).startswith(f"{names[0]} Succeeded")
         assert len((await assistant.call("compare", trials=names)).splitlines()) == 4
-        assert "all 30 trials of its budget are done" in await assistant.call("why", name="mine")
+        assert "all 30 trials" in await assistant.call("why", name="mine")
         assert await assistant.call("experiments") != "0 experiments"
         await assistant.call("algorithms")
         assert assistant.tokens <= MOST_TOKENS
@@ -132,8 +132,8 @@ def test_an_assistant_runs_a_command_and_mistakes_say_what_to_do(tmp_path: Path)
         assert (await assistant.call("trial", name=best[1])).splitlines()[-2] == "a file of the assistant's directory"
         assert "it has ended" in await assistant.refused("stop", experiment="cat")
         assert "its job evaluates it" in await assistant.refused("tell", trial=best[1])
-        assert "it is missing; write apiVersion" in await assistant.refused("submit", yaml="kind: Experiment")
-        assert "is not in namespace default" in await assistant.refused("ask", experiment="other")
+        assert "write apiVersion" in await assistant.refused("submit", yaml="kind: Experiment")
+        assert '"other"' in await assistant.refused("ask", experiment="other")
         if not why_not():
             result = await assistant.client.call_tool("figure", {"experiment": "cat"})
             (content,) = result.content

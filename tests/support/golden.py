@@ -14,10 +14,15 @@ from pathlib import Path
 
 import pytest
 
+from katib.errors import FieldError, InvalidError
+
 _WRITES = os.environ.get("GOLDEN") == "write"
 _SECTION = re.compile(r"^# (test_\w+(?:\[.*\])?)$", re.MULTILINE)
 _TIME = re.compile(r"\b\d\d:\d\d:\d\d\b|(?<=\()(\d+[dhms] ?)+(?=\)$)", re.MULTILINE)  # of day, or how long a run took
 _written: dict[Path, dict[str, str]] = {}
+
+
+Message = str | FieldError | BaseException
 
 
 class Golden:
@@ -28,9 +33,9 @@ class Golden:
         self.expected = expected
         self._directory = directory
 
-    def __call__(self, *messages: str | Iterable[str]) -> None:
+    def __call__(self, *messages: Message | Iterable[Message]) -> None:
         """Compare messages, each of one or more lines, with the next ones of the file; times are left out."""
-        texts = [text for message in messages for text in ([message] if isinstance(message, str) else message)]
+        texts = [text for message in messages for text in _texts(message)]
         lines = _TIME.sub("TIME", "\n".join(texts).replace(self._directory, "DIRECTORY")).split("\n")
         lines = [line.rstrip() for line in lines if line.strip()]
         begin = len(self.shown)
@@ -43,7 +48,18 @@ class Golden:
         """Expect an exception of this class, and compare its message."""
         with pytest.raises(error) as caught:
             yield
-        self(str(caught.value))
+        self(caught.value)
+
+
+def _texts(message: Message | Iterable[Message]) -> Iterator[str]:
+    """Yield the text of a message; a field error ends with its origin."""
+    if isinstance(message, FieldError):
+        yield f"{message} ({message.origin})"
+    elif isinstance(message, (str, BaseException)) and not isinstance(message, InvalidError):
+        yield str(message)
+    else:
+        for part in message.errors if isinstance(message, InvalidError) else message:
+            yield from _texts(part)
 
 
 def sections_of(path: Path) -> dict[str, str]:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.experiments import a_choice, a_double, a_job, a_template, an_experiment, an_int
 from tests.support.gate import broken_rules, errors_of
+from tests.support.golden import Golden
 
 METRICS_FORMAT = r"([\w|-]+)\s*=\s*([+-]?\d*(\.\d+)?([Ee][+-]?\d+)?)"
 CONFIG_MAP = {"configMapName": "templates", "configMapNamespace": "default", "templatePath": "job.yaml"}
@@ -730,12 +731,10 @@ def test_generate_name_takes_the_place_of_a_name() -> None:
 
 
 @pytest.mark.parametrize("kind", ["PrometheusMetric", "TensorFlowEvent", "Custom"])
-def test_v46_a_collector_that_cannot_run_here_is_refused(kind: str) -> None:
+def test_v46_a_collector_that_cannot_run_here_is_refused(kind: str, golden: Golden) -> None:
     raw = a_collector(kind, customCollector={"name": "c"})
 
     [error] = errors_of(raw, collectors=("StdOut", "File"))
 
-    assert str(error) == (
-        f"spec.metricsCollectorSpec.collector.kind: {kind} is not available here; use one of File, StdOut"
-    )
+    golden(error)
     assert error.origin == "collector-not-offered"

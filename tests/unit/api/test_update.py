@@ -16,6 +16,7 @@ from katib.model.types import Condition, Experiment
 from katib.model.validation import admit_update, awaits_restart, describe_changes, is_restartable, validate_update
 from katib.model.validation.update import changed_counts
 from tests.support.experiments import a_double, a_job, a_template, an_experiment
+from tests.support.golden import Golden
 
 MAX_TRIALS = ("Succeeded", "ExperimentMaxTrialsReached")
 GOAL = ("Succeeded", "ExperimentGoalReached")
@@ -137,14 +138,12 @@ ENDS = {
 
 
 @pytest.mark.parametrize(("ended", "policy", "cause"), ENDS.values(), ids=ENDS)
-def test_v7_an_end_for_good_is_explained(ended: tuple[str, str], policy: str, cause: str) -> None:
+def test_v7_an_end_for_good_is_explained(ended: tuple[str, str], policy: str, cause: str, golden: Golden) -> None:
     old = stored(trials=10, ended=ended, resumePolicy=policy)
     new = with_defaults(Experiment.decode(an_experiment(maxTrialCount=20, resumePolicy=policy)))
 
     assert not is_restartable(old)
-    assert [str(error) for error in validate_update(old, new)] == [
-        f"spec.resumePolicy: the experiment {cause}; delete it first, or submit it under another name"
-    ]
+    golden(validate_update(old, new))
 
 
 def test_a_policy_cannot_be_changed_after_the_end() -> None:
@@ -156,7 +155,7 @@ def test_a_policy_cannot_be_changed_after_the_end() -> None:
     ]
 
 
-def test_changes_are_named_field_by_field() -> None:
+def test_changes_are_named_field_by_field(golden: Golden) -> None:
     old = stored(parameters=[a_double("lr", high="0.5"), a_double("momentum")])
     command = "train --lr ${trialParameters.learningRate}"
     new = with_defaults(
@@ -170,38 +169,23 @@ def test_changes_are_named_field_by_field() -> None:
         )
     )
 
-    assert [str(change) for change in describe_changes(old, new)] == [
-        'spec.parameters[0].feasibleSpace.max: changed from "0.5" to "0.9"',
-        'spec.parameters[1]: removed {"name": "momentum", "parameterType": "double", "feasible...',
-        (
-            "spec.trialTemplate.trialSpec.spec.template.spec.containers[0].command[2]: "
-            'changed from "echo loss=${trialParameters.learningRate}" to "train --lr ${trialParameters.learningRate}"'
-        ),
-        "spec.trialTemplate.trialSpec.spec.backoffLimit: added 0",
-        "spec.maxTrialCount: changed from 10 to 20",
-        'spec.earlyStopping: added {"algorithmName": "medianstop"}',
-    ]
+    golden(str(change) for change in describe_changes(old, new))
 
 
-def test_many_changes_are_counted_at_the_end() -> None:
+def test_many_changes_are_counted_at_the_end(golden: Golden) -> None:
     errors = validate_update(
         stored(parameters=[a_double(f"p{i}") for i in range(20)]),
         stored(parameters=[a_double(f"q{i}") for i in range(20)]),
     )
 
     assert len(errors) == 11
-    assert (
-        str(errors[-1])
-        == "spec: 10 more fields changed; undo it, delete the experiment first, or submit it under another name"
-    )
+    golden(errors[-1])
 
 
-def test_a_truth_value_is_not_a_number() -> None:
+def test_a_truth_value_is_not_a_number(golden: Golden) -> None:
     old, new = (stored(trialTemplate=a_template(trialSpec=a_job(suspend=value))) for value in (1, True))
 
-    assert [str(change) for change in describe_changes(old, new)] == [
-        "spec.trialTemplate.trialSpec.spec.suspend: changed from 1 to true"
-    ]
+    golden(str(change) for change in describe_changes(old, new))
 
 
 def test_an_update_that_is_admitted_has_defaults_and_one_that_is_not_all_its_errors() -> None:

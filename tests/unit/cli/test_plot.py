@@ -49,7 +49,7 @@ def without_kaleido(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_it_writes_a_report_of_all_figures_that_apply_beside_those_that_do_not(
-    katib: Katib, ended: MemoryTuningService, tmp_path: Path, golden: Golden
+    katib: Katib, ended: MemoryTuningService, tmp_path: Path
 ) -> None:
     code, out, _ = katib("plot", "demo")
 

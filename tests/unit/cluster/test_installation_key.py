@@ -22,6 +22,7 @@ from katib.places.cluster.installation_key import (
     write_keys,
 )
 from katib.wire.rpc.tokens import CallerRole, TokenClaims, TokenSigner
+from tests.support.golden import Golden
 
 PLACE = Key("kubeflow", SECRET_NAME)
 CLAIMS = TokenClaims(CallerRole.TRIAL, "team", "a")
@@ -76,15 +77,12 @@ def test_a_key_that_is_taken_out_is_replaced_and_the_previous_one_still_accepted
     assert tokens.token_of(CLAIMS) != running
 
 
-def test_a_key_that_is_none_is_refused_and_not_shown(store: MemoryStore) -> None:
+def test_a_key_that_is_none_is_refused_and_not_shown(store: MemoryStore, golden: Golden) -> None:
     put(store, key=b"short")
 
     with pytest.raises(InvalidError) as caught:
         ensure_keys(store, PLACE)
-    assert str(caught.value) == (
-        "Secret kubeflow/katib-db-manager-key: data.key: no key of at least 16 bytes; "
-        "remove it and restart the DB manager, which makes one"
-    )
+    golden(caught.value)
 
 
 def test_a_reader_makes_no_key(store: MemoryStore) -> None:

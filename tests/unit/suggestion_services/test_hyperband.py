@@ -296,10 +296,10 @@ def test_a_wrong_setting_is_refused(settings: dict[str, object], expected: str) 
     assert refused(**settings) == expected
 
 
-def test_a_categorical_resource_is_refused() -> None:
+def test_a_categorical_resource_is_refused(golden: Golden) -> None:
     space = [a_parameter("x"), a_parameter("c", pb.CATEGORICAL, list=["a", "b"])]
 
-    assert refused(space, resource_name="c") == "resource_name c must be a parameter of numbers"
+    golden(refused(space, resource_name="c"))
 
 
 def test_a_resource_that_is_no_parameter_gets_suggestions_all_the_same() -> None:

@@ -8,6 +8,7 @@ from katib.model.algorithms import AlgorithmInfo, check_settings
 from katib.model.types import AlgorithmSetting
 from suggestion_services.algorithms import ENTRIES
 from suggestion_services.base.settings import read_settings
+from tests.support.golden import Golden
 from tests.support.refusals import refused
 
 SEARCHES = [entry.info for entry in ENTRIES if not entry.info.early_stopping]
@@ -25,12 +26,10 @@ def test_every_algorithm_has_a_seed(info: AlgorithmInfo) -> None:
     assert read_settings(info, settings(seed=3)).get("seed") == 3
 
 
-def test_two_seeds_that_differ_are_refused_in_both_places() -> None:
+def test_two_seeds_that_differ_are_refused_in_both_places(golden: Golden) -> None:
     info, both = SEARCHES[0], settings(seed=3, random_state=4)
 
-    assert [str(error) for error in check_settings(info, both, "spec.algorithm.algorithmSettings")] == [
-        "spec.algorithm.algorithmSettings: seed and random_state are the same option and differ; keep one of them"
-    ]
+    golden(check_settings(info, both, "spec.algorithm.algorithmSettings"))
     with refused("setting-conflict"):
         read_settings(info, both)
 

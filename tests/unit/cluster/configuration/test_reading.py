@@ -203,8 +203,8 @@ def test_an_error_names_file_field_cause_and_remedy(golden: Golden) -> None:
     (no_port,) = errors_of("init: {controller: {webhookPort: many}}")
     (misspelt,) = errors_of("init: {controler: {}}")
 
-    golden(str(no_port))
-    assert str(misspelt).startswith("katib-config.yaml: init.controler: unknown field; did you mean controller?")
+    golden(no_port)
+    golden(misspelt)
 
 
 @pytest.mark.parametrize(

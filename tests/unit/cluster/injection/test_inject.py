@@ -15,6 +15,7 @@ from katib.places.cluster.configuration.models import MetricsCollectorConfig
 from katib.places.cluster.injection import InjectionSettings, VolumeClaim, inject, missing_primary_container
 from katib.wire.rpc.credentials import DbManagerCredentials
 from metrics_collector.pod_settings import PodSettings
+from tests.support.golden import Golden
 from tests.support.pods import (
     DB_MANAGER,
     RULES,
@@ -548,14 +549,11 @@ def origins(*arguments: Any) -> list[str]:
     return [error.origin for error in caught.value.errors]
 
 
-def test_an_image_that_runs_its_entrypoint_is_refused_with_the_remedy() -> None:
+def test_an_image_that_runs_its_entrypoint_is_refused_with_the_remedy(golden: Golden) -> None:
     with pytest.raises(InvalidError) as caught:
         inject(pod(), injected_trial(), injection_settings())
 
-    assert str(caught.value) == (
-        "spec.containers[0].command: it is missing, and what 'training:1' runs by itself is not known here; "
-        "write the image's entrypoint as command in the trial template"
-    )
+    golden(caught.value)
 
 
 def test_what_cannot_work_is_refused() -> None:

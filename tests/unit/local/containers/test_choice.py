@@ -32,13 +32,13 @@ def test_the_command_line_wins_over_the_configuration_and_nothing_means_never() 
     assert chosen(None, ServicesConfig()) is RuntimeChoice.NEVER
 
 
-def test_a_word_that_is_none_of_them_is_refused_in_the_configuration() -> None:
+def test_a_word_that_is_none_of_them_is_refused_in_the_configuration(golden: Golden) -> None:
     with pytest.raises(InvalidError) as caught:
         read_configuration(ServicesConfig, "containers: lxc", "katib.yaml")
 
     (error,) = caught.value.errors
     assert error.origin == "config-containers"
-    assert str(error).endswith('"lxc" is not a way to run images; use auto, never, podman or docker')
+    golden(error)
 
 
 def test_never_asks_no_runtime(tmp_path: Path) -> None:

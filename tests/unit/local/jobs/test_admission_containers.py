@@ -28,24 +28,13 @@ ROOT = dataclasses.replace(HOST, user_id=0, group_id=0)
 CONTAINER = "spec.template.spec.containers[0]"
 
 
-def test_a_container_without_command_is_refused() -> None:
-    assert errors_of(a_job(command=None, args=["--lr=1"])) == [
-        (
-            f"{CONTAINER}.command: it is missing, and the entry point of the image is unknown because images "
-            "are not run here; give the command with its full path or name, or run the image with --containers auto "
-            "where podman or docker is installed"
-        )
-    ]
+def test_a_container_without_command_is_refused(golden: Golden) -> None:
+    golden(errors_of(a_job(command=None, args=["--lr=1"])))
 
 
 @pytest.mark.parametrize("program", ["no-such-program", "/opt/no/such/program"])
-def test_a_command_that_this_machine_lacks_is_refused(program: str) -> None:
-    assert errors_of(a_job(command=[program])) == [
-        (
-            f'{CONTAINER}.command[0]: "{program}" is not on this machine; '
-            "install it, use a full path, or run the image with --containers auto where podman or docker is installed"
-        )
-    ]
+def test_a_command_that_this_machine_lacks_is_refused(program: str, golden: Golden) -> None:
+    golden(errors_of(a_job(command=[program])))
 
 
 @pytest.mark.parametrize(
@@ -107,49 +96,30 @@ def test_the_path_of_the_container_counts(tmp_path: Path) -> None:
     assert places_of(a_job(command=["train"])) == [(f"{CONTAINER}.command[0]", "command-not-found")]
 
 
-def test_a_file_that_is_not_executable_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_executable_is_refused(tmp_path: Path, golden: Golden) -> None:
     (tmp_path / "train it.sh").write_text("echo\n")
     (tmp_path / "train it.sh").chmod(0o644)
 
-    assert errors_of(a_job(command=["./train it.sh"], workingDir=str(tmp_path))) == [
-        (
-            f'{CONTAINER}.command[0]: "./train it.sh" is not executable; '
-            "chmod +x './train it.sh', or start it with its interpreter"
-        )
-    ]
+    golden(errors_of(a_job(command=["./train it.sh"], workingDir=str(tmp_path))))
 
 
-def test_a_line_in_place_of_words_is_refused() -> None:
-    assert errors_of(a_job(command=["python train.py"])) == [
-        (
-            f'{CONTAINER}.command[0]: "python train.py" is not on this machine; '
-            "write each of its words as an element, or [sh, -c] and the line"
-        )
-    ]
+def test_a_line_in_place_of_words_is_refused(golden: Golden) -> None:
+    golden(errors_of(a_job(command=["python train.py"])))
 
 
 @pytest.mark.parametrize(
-    ("command", "args", "place"),
+    ("command", "args"),
     [
-        (["python3", "/opt/mnist/mnist.py"], [], "command[1]"),
-        (["python3", "-u"], ["/opt/mnist/mnist.py", "--lr=1"], "args[0]"),
-        (["python"], ["mnist.py"], "args[0]"),
+        (["python3", "/opt/mnist/mnist.py"], []),
+        (["python3", "-u"], ["/opt/mnist/mnist.py", "--lr=1"]),
+        (["python"], ["mnist.py"]),
     ],
     ids=["command", "args", "relative"],
 )
 def test_a_script_that_only_the_image_has_is_refused(
-    command: list[str], args: list[str], place: str, tmp_path: Path
+    command: list[str], args: list[str], tmp_path: Path, golden: Golden
 ) -> None:
-    script = (command[1:] + args)[0] if args == [] else args[0]
-    cause = "is not on this machine" if script[0] == "/" else f"is not in {tmp_path}, in which the command starts"
-
-    assert errors_of(a_job(command=command, args=args, workingDir=str(tmp_path))) == [
-        (
-            f'{CONTAINER}.{place}: "{script}" {cause}; '
-            "copy it here, use the path it has on this machine, or run the image with --containers auto "
-            "where podman or docker is installed"
-        )
-    ]
+    golden(errors_of(a_job(command=command, args=args, workingDir=str(tmp_path))))
 
 
 @pytest.mark.parametrize(("folder", "remedy"), [("", "write ../train.py"), ("work/src", "write src/train.py")])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.admission import HOST, a_job, a_job_with_volume, check, errors_of, places_of
+from tests.support.golden import Golden
 
 IMAGES = dataclasses.replace(HOST, runs_images=True, limits=frozenset({"cpu", "memory"}))
 CONTAINER = "spec.template.spec.containers[0]"
@@ -44,10 +45,8 @@ def test_a_volume_needs_no_mention_where_it_is_mounted() -> None:
     assert notices(a_job_with_volume({"emptyDir": {}}, [mount], {"image": "i"})) == []
 
 
-def test_an_image_is_needed() -> None:
-    assert errors_of(a_job(), IMAGES) == [
-        f"{CONTAINER}.image: it is missing; name an image: containers run in their images here"
-    ]
+def test_an_image_is_needed(golden: Golden) -> None:
+    golden(errors_of(a_job(), IMAGES))
 
 
 @pytest.mark.parametrize(
@@ -64,10 +63,10 @@ def test_a_user_that_the_runtime_cannot_take_is_refused(rights: dict[str, Any], 
     assert places_of(job, IMAGES) == [(f"{CONTAINER}.securityContext.{field}", "pod-rights")]
 
 
-def test_limits_that_the_account_cannot_set_are_a_notice() -> None:
+def test_limits_that_the_account_cannot_set_are_a_notice(golden: Golden) -> None:
     host = dataclasses.replace(IMAGES, limits=frozenset({"memory"}))
     job = a_job(image="i", resources={"limits": {"cpu": "1", "memory": "1Gi"}})
 
     (notice,) = notices(job, host)
 
-    assert notice.endswith("resources.limits.cpu: limits are not enforced on containers by this account")
+    golden(notice)

@@ -58,11 +58,11 @@ def test_a_plain_train_job_and_a_plain_jobset_run_without_a_word() -> None:
 @pytest.mark.parametrize(
     "name", ["torch-distributed", "jax-distributed", "xgboost-distributed", "deepspeed-distributed"]
 )
-def test_each_shipped_runtime_needs_only_a_command(name: str) -> None:
+def test_each_shipped_runtime_needs_only_a_command(name: str, golden: Golden) -> None:
     [error] = train_job(runtimeRef={"name": name}, trainer={})[0]
 
     assert train_job(runtimeRef={"name": name}) == ([], [])
-    assert error.startswith("trainer.command: it is missing, and the entry point of the image is unknown")
+    golden(error)
 
 
 @pytest.mark.parametrize(
@@ -167,17 +167,17 @@ def test_what_cannot_run_here_is_an_error_of_one_line(spec: dict[str, Any], erro
         ),
     ],
 )
-def test_an_override_names_a_job_of_the_runtime(spec: dict[str, Any], path: str) -> None:
+def test_an_override_names_a_job_of_the_runtime(spec: dict[str, Any], path: str, golden: Golden) -> None:
     errors, _ = train_job(**spec)
 
-    assert any(error.startswith(f'{path}: there is no replicated job "nod"; did you mean node?') for error in errors)
+    golden(errors)
 
 
 @pytest.mark.parametrize("name", ["mlx-distributed", "torchtune-llama3.2-1b"])
-def test_runtimes_that_need_their_images_say_so(name: str) -> None:
+def test_runtimes_that_need_their_images_say_so(name: str, golden: Golden) -> None:
     [error] = train_job(runtimeRef={"name": name})[0]
 
-    assert error.startswith(f'runtimeRef.name: the runtime "{name}" cannot run on this machine: it ')
+    golden(error)
 
 
 def test_without_a_trainer_nodes_get_no_addresses_and_a_notice_says_so(golden: Golden) -> None:

@@ -10,6 +10,7 @@ import pytest
 from katib.places.machine.admission import HostCapacity, check_job
 from katib.places.machine.jobs.replicated.frameworks import JAXJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob
 from katib.places.machine.jobs.replicated.training_kind import TrainingKind
+from tests.support.golden import Golden
 from tests.support.training_jobs import replica, training_job
 
 PYTORCH, TF, XGBOOST, PADDLE, JAX = PyTorchJob(), TFJob(), XGBoostJob(), PaddleJob(), JAXJob()
@@ -159,12 +160,12 @@ def test_a_master_that_is_twice_wrong_has_two_errors() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_names_of_peers_are_found_and_the_way_out_is_named(fields: dict[str, Any], place: str) -> None:
+def test_names_of_peers_are_found_and_the_way_out_is_named(fields: dict[str, Any], place: str, golden: Golden) -> None:
     errors = errors_of(job(PYTORCH, Worker=replica(2, container(PYTORCH, **fields))))
 
     [error] = [error for error in errors if "name of a replica" in error]
     assert error.startswith(f"t.spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].{place}: ")
-    assert error.endswith("read the address from MASTER_ADDR and MASTER_PORT, which works in both places")
+    golden(error)
 
 
 @pytest.mark.parametrize(
