@@ -37,24 +37,20 @@ BETWEEN = AlgorithmInfo(
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    "given",
     [
-        pytest.param({"high": "3"}, 'settings[0].value: "3" is not above low, which is 3; raise it or leave it out'),
-        pytest.param(
-            {"low": "9", "high": "4"}, 'settings[1].value: "4" is not above low, which is 9; raise it or leave it out'
-        ),
-        pytest.param(
-            {"low": "x", "high": "1"}, 'settings[0].value: "x" is not a whole number; give low a whole number'
-        ),
-        pytest.param({"low": "4", "high": "5"}, ""),
-        pytest.param({"low": "4"}, ""),
+        pytest.param({"high": "3"}),
+        pytest.param({"low": "9", "high": "4"}),
+        pytest.param({"low": "x", "high": "1"}),
+        pytest.param({"low": "4", "high": "5"}),
+        pytest.param({"low": "4"}),
     ],
     ids=["default", "given", "unreadable", "in order", "left out"],
 )
-def test_one_setting_may_have_to_be_above_another(given: dict[str, str], expected: str) -> None:
+def test_one_setting_may_have_to_be_above_another(given: dict[str, str], golden: Golden) -> None:
     settings = [AlgorithmSetting(name=name, value=value) for name, value in given.items()]
 
-    assert "; ".join(map(str, check_settings(BETWEEN, settings, "settings"))) == expected
+    golden("; ".join(map(str, check_settings(BETWEEN, settings, "settings"))))
 
 
 @pytest.mark.parametrize("name", ["asha", "hyperband"])
@@ -210,25 +206,22 @@ def named(name: str, *settings: str, early_stopping: bool = False) -> AlgorithmI
 
 
 @pytest.mark.parametrize(
-    ("setting", "expected"),
+    "setting",
     [
-        ("sigma", 'settings[0].name: "sigma" is not a setting of tpe, but of cmaes; remove it, or use cmaes'),
-        (
-            "seed",
-            'settings[0].name: "seed" is not a setting of tpe, but of cmaes and pbt; remove it, or use one of these',
-        ),
-        ("gama", 'settings[0].name: "gama" is not a setting of tpe; did you mean gamma? use gamma'),
-        ("grace", 'settings[0].name: "grace" is not a setting of tpe; use gamma'),
+        "sigma",
+        "seed",
+        "gama",
+        "grace",
     ],
     ids=["of-one-other", "of-several", "misspelled", "of-early-stopping"],
 )
-def test_a_setting_of_another_algorithm_is_called_by_its_owner(setting: str, expected: str) -> None:
+def test_a_setting_of_another_algorithm_is_called_by_its_owner(setting: str, golden: Golden) -> None:
     own = named("tpe", "gamma")
     others = [own, named("cmaes", "sigma", "seed"), named("pbt", "seed"), named("asha", "grace", early_stopping=True)]
 
     [error] = check_settings(own, [AlgorithmSetting(name=setting, value="1")], "settings", others)
 
-    assert str(error) == expected
+    golden(error)
 
 
 def a_spec(algorithm: str, *types: str) -> ExperimentSpec:

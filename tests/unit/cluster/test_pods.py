@@ -87,76 +87,61 @@ def test_why_a_pod_waits(status: dict[str, Any], waiting: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gates", "waiting"),
+    "gates",
     [
-        (["kueue.x-k8s.io/admission"], "pod demo-1-x waits in Kueue's queue lq"),
-        (
-            ["example.com/a", "example.com/b"],
-            "pod demo-1-x is held by 2 scheduling gates: example.com/a, example.com/b",
-        ),
+        ["kueue.x-k8s.io/admission"],
+        ["example.com/a", "example.com/b"],
     ],
 )
-def test_what_a_gated_pod_waits_for(gates: list[str], waiting: str) -> None:
+def test_what_a_gated_pod_waits_for(gates: list[str], golden: Golden) -> None:
     condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "non-empty gates"}
     gated = pod(conditions=[condition], phase="Pending")
     gated["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "lq"
 
-    assert facts_of({**gated, "spec": {"schedulingGates": [{"name": name} for name in gates]}}).waiting == waiting
+    golden(facts_of({**gated, "spec": {"schedulingGates": [{"name": name} for name in gates]}}).waiting)
 
 
 @pytest.mark.parametrize(
-    ("status", "failure"),
+    "status",
     [
-        ({"containerStatuses": [container(**terminated(0, "Completed"))]}, ""),
-        ({"containerStatuses": [container(**terminated(2))]}, "Container main in pod demo-1-x ended with exit code 2"),
-        (
-            {"containerStatuses": [container(**terminated(137, "OOMKilled"))]},
-            "Container main in pod demo-1-x was killed because it ran out of memory; raise its memory limit",
-        ),
-        ({"containerStatuses": [container("metrics-logger-and-collector", **terminated(1))]}, ""),
-        ({"phase": "Failed", "reason": "Evicted", "message": "disk"}, "Pod demo-1-x failed: Evicted: disk"),
+        {"containerStatuses": [container(**terminated(0, "Completed"))]},
+        {"containerStatuses": [container(**terminated(2))]},
+        {"containerStatuses": [container(**terminated(137, "OOMKilled"))]},
+        {"containerStatuses": [container("metrics-logger-and-collector", **terminated(1))]},
+        {"phase": "Failed", "reason": "Evicted", "message": "disk"},
     ],
 )
-def test_how_a_pod_failed(status: dict[str, Any], failure: str) -> None:
-    assert facts_of(pod(**status)).failure == failure
+def test_how_a_pod_failed(status: dict[str, Any], golden: Golden) -> None:
+    golden(facts_of(pod(**status)).failure)
 
 
 COLLECTOR = "metrics-logger-and-collector"
 
 
 @pytest.mark.parametrize(
-    ("ended", "incomplete", "report"),
+    ("ended", "report"),
     [
-        (terminated(0, "Completed"), "", ""),
-        (terminated(0, "Completed", message="all readings are stored"), "", ""),
-        (terminated(137, message="all readings are stored\nnone matched"), "", "none matched"),
-        (terminated(0, "Completed", message="3 lines, none matched"), "", "3 lines, none matched"),
+        (terminated(0, "Completed"), ""),
+        (terminated(0, "Completed", message="all readings are stored"), ""),
+        (terminated(137, message="all readings are stored\nnone matched"), "none matched"),
+        (terminated(0, "Completed", message="3 lines, none matched"), "3 lines, none matched"),
         (
             terminated(0, "Completed", message="not all readings are stored: 2 were refused\nlast output: x"),
-            f"not all readings are stored: 2 were refused (container {COLLECTOR} in pod demo-1-x)",
             "last output: x",
         ),
-        (
-            terminated(137, "OOMKilled"),
-            f"container {COLLECTOR} in pod demo-1-x was killed because it ran out of memory; raise its memory limit",
-            "",
-        ),
-        (terminated(137), f"container {COLLECTOR} in pod demo-1-x ended with exit code 137", ""),
-        (
-            terminated(2, message="-t: missing"),
-            f"container {COLLECTOR} in pod demo-1-x ended with exit code 2: -t: missing",
-            "-t: missing",
-        ),
+        (terminated(137, "OOMKilled"), ""),
+        (terminated(137), ""),
+        (terminated(2, message="-t: missing"), "-t: missing"),
     ],
     ids=["katib's", "stored", "stored-and-killed", "told", "not-stored", "memory", "killed", "refused"],
 )
 @pytest.mark.parametrize("where", ["initContainerStatuses", "containerStatuses"], ids=["native", "ordinary"])
 def test_a_collector_that_has_not_stored_everything_says_so_or_was_killed(
-    where: str, ended: dict[str, Any], incomplete: str, report: str
+    where: str, ended: dict[str, Any], golden: Golden, report: str
 ) -> None:
     facts = facts_of(pod(phase="Succeeded", **{where: [container(COLLECTOR, **ended)]}))
 
-    assert facts.incomplete == incomplete
+    golden(facts.incomplete)
     assert facts.report == report
     assert facts.collecting == ""
 
@@ -450,26 +435,21 @@ def test_a_pod_runs_while_a_container_of_the_job_does(status: dict[str, Any], ru
 
 
 @pytest.mark.parametrize(
-    ("said", "ended", "cause"),
+    ("said", "ended"),
     [
-        pytest.param("last output: KeyError: 3", terminated(1), "KeyError: 3 (exit code 1)", id="an exception"),
-        pytest.param("", terminated(1, ""), "its program ended with exit code 1", id="no output"),
-        pytest.param(
-            "last output: epoch 7",
-            terminated(137, "OOMKilled"),
-            "its program was killed because it ran out of memory; raise its memory limit; last output: epoch 7",
-            id="out of memory",
-        ),
+        pytest.param("last output: KeyError: 3", terminated(1), id="an exception"),
+        pytest.param("", terminated(1, ""), id="no output"),
+        pytest.param("last output: epoch 7", terminated(137, "OOMKilled"), id="out of memory"),
     ],
 )
 def test_the_cause_of_a_failure_comes_before_how_the_container_ended(
-    said: str, ended: dict[str, Any], cause: str
+    said: str, ended: dict[str, Any], golden: Golden
 ) -> None:
     collectors = [container(COLLECTOR, **terminated(0, message=said))] if said else []
 
     facts = facts_of(pod(containerStatuses=[container(**ended), *collectors]))
 
-    assert failure_cause(facts.failure) == cause
+    golden(failure_cause(facts.failure))
     assert facts.report == ""
 
 

@@ -10,6 +10,7 @@ import pytest
 from katib.errors import InvalidError
 from katib.service.drafting.batch_scripts import Batch, batch_notes, batch_of
 from katib.service.drafting.experiments import Metrics, command_template, parse_parameter
+from tests.support.golden import Golden
 from tests.support.refusals import refused
 
 SCRIPT = """#!/bin/bash -l
@@ -109,25 +110,19 @@ def test_other_commands_are_none_of_slurm(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    "line",
     [
-        ("sbatch", "command: sbatch submits no script; write it behind sbatch, as train.sh"),
-        ("sbatch missing.sh", "command: missing.sh cannot be read; write the path of a batch script"),
-        ("sbatch -p", "command: --partition has no value; write --partition=VALUE"),
-        ("sbatch -y x.sh", 'command: "-y" is not an option of sbatch; write its long name'),
-        ("./open.sh", "open.sh:1: no closing quotation; close the quotation"),
-        ("sh odd.sh", 'odd.sh:2: "more" is not an option of sbatch; remove it'),
-        (
-            "sbatch array.sh",
-            (
-                "command: array.sh picks its values by $SLURM_ARRAY_TASK_ID, which no trial has; "
-                "let it take them as arguments, as `array.sh {lr}`"
-            ),
-        ),
+        "sbatch",
+        "sbatch missing.sh",
+        "sbatch -p",
+        "sbatch -y x.sh",
+        "./open.sh",
+        "sh odd.sh",
+        "sbatch array.sh",
     ],
 )
-def test_what_sbatch_would_not_take_is_refused(line: str, message: str) -> None:
+def test_what_sbatch_would_not_take_is_refused(line: str, golden: Golden) -> None:
     with pytest.raises(InvalidError) as error:
         batch_of(line.split())
 
-    assert str(error.value).removeprefix("./") == message
+    golden(str(error.value).removeprefix("./"))

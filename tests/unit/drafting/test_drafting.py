@@ -94,37 +94,37 @@ OPTIONS = "use :log, :step=NUMBER above 0, :default=VALUE, :int or :double"
 
 
 @pytest.mark.parametrize(
-    ("text", "error"),
+    "text",
     [
-        ("lr", "-p lr: has no values; write NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C"),
-        ("lr=0.1..0.01", "-p lr: goes from 0.1 down to 0.01; write 0.01..0.1"),
-        ("lr=0..1:log", "-p lr: cannot be logarithmic from 0; start above 0"),
-        ("lr=a..b", "-p lr: 'a' is not a number; write NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C"),
-        ("lr=0..nan", "-p lr: 'nan' is not a number; write NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C"),
-        ("lr=1..2:many", f"-p lr: :many is not an option of a range; {OPTIONS}"),
-        ("lr=1..2:step=-1", f"-p lr: :step=-1 is not an option of a range; {OPTIONS}"),
-        ("lr=1..2:step=0", f"-p lr: :step=0 is not an option of a range; {OPTIONS}"),
-        ("lr=0.5..2:int", f"-p lr: :int is not an option of a range; {OPTIONS}"),
-        ("lr=1..2:default=", f"-p lr: :default= is not an option of a range; {OPTIONS}"),
-        ("amp=flag:log", "-p amp: 'flag:log' is not a flag; write flag, or flag:default=on or :default=off"),
-        ("lr=1e-3-1e-1", "-p lr: '1e-3-1e-1' is one value; for a range, write 1e-3..1e-1"),
-        ("lr=1\u20262", "-p lr: '1\u20262' is one value; for a range, write 1..2"),
-        ("lr=1\u20132", "-p lr: '1\u20132' is one value; for a range, write 1..2"),
-        ("lr=0.001:0.1:log", "-p lr: '0.001:0.1:log' is one value; for a range, write 0.001..0.1:log"),
-        ("lr=uniform(0.1,1)", f"-p lr: 'uniform(0.1,1)' is neither a range nor a list of values; {SYNTAX}"),
-        ("a=1,1", "-p a: 1 is there twice; name each value once"),
-        ("a=1,,2", "-p a: has an empty value; write NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C"),
-        ("a=[1,2]", f"-p a: '[1,2]' is neither a range nor a list of values; {SYNTAX}"),
-        ("a=1,2:log", f"-p a: '1,2:log' is neither a range nor a list of values; {SYNTAX}"),
-        ("2x=1..2", "-p 2x: '2x' is not a name; use letters, digits, _ and -"),
-        ("trial=1..2", "-p trial: {trial} has a meaning of its own; choose another name"),
+        "lr",
+        "lr=0.1..0.01",
+        "lr=0..1:log",
+        "lr=a..b",
+        "lr=0..nan",
+        "lr=1..2:many",
+        "lr=1..2:step=-1",
+        "lr=1..2:step=0",
+        "lr=0.5..2:int",
+        "lr=1..2:default=",
+        "amp=flag:log",
+        "lr=1e-3-1e-1",
+        "lr=1\u20262",
+        "lr=1\u20132",
+        "lr=0.001:0.1:log",
+        "lr=uniform(0.1,1)",
+        "a=1,1",
+        "a=1,,2",
+        "a=[1,2]",
+        "a=1,2:log",
+        "2x=1..2",
+        "trial=1..2",
     ],
 )
-def test_a_wrong_parameter_gets_one_line(text: str, error: str) -> None:
+def test_a_wrong_parameter_gets_one_line(text: str, golden: Golden) -> None:
     with pytest.raises(InvalidError) as refused:
         parse_parameter(text)
 
-    assert [str(e) for e in refused.value.errors] == [error]
+    golden(refused.value.errors)
 
 
 def a_template(*command: str, metrics: Metrics = STDOUT) -> CommandTemplate:
@@ -208,20 +208,20 @@ def test_metrics_are_read_where_the_command_writes_them(
 
 
 @pytest.mark.parametrize(
-    ("command", "error"),
+    "command",
     [
-        ((), "command: is missing; write it behind --, as `-- python train.py --lr {lr}`"),
-        (("cd", "src", "&&", "t"), f'command: "&&" is for a shell; {ONE_ARGUMENT}'),
-        (("cd", "src"), f'command: "cd" is for a shell; {ONE_ARGUMENT}'),
-        (("t", "{lrr}"), "command: {lrr} is not a parameter; did you mean {lr}?"),
-        (("t", "{zzz}"), "command: {zzz} is not a parameter; add -p zzz=…, or write {{zzz}} to pass it on"),
+        (),
+        ("cd", "src", "&&", "t"),
+        ("cd", "src"),
+        ("t", "{lrr}"),
+        ("t", "{zzz}"),
     ],
 )
-def test_a_wrong_command_gets_one_line(command: tuple[str, ...], error: str) -> None:
+def test_a_wrong_command_gets_one_line(command: tuple[str, ...], golden: Golden) -> None:
     with pytest.raises(InvalidError) as refused:
         a_template(*command)
 
-    assert [str(e) for e in refused.value.errors] == [error]
+    golden(refused.value.errors)
 
 
 def test_variables_before_a_command_are_as_in_a_shell() -> None:

@@ -150,19 +150,19 @@ def test_a_whole_q_makes_whole_numbers_all_multiples_of_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("q", "message"),
+    "q",
     [
-        (0, "parameters.width.q: 0 is not a number above 0; write one"),
-        (-1, "parameters.width.q: -1 is not a number above 0; write one"),
-        ("ten", "parameters.width.q: 'ten' is not a number above 0; write one"),
-        (10, "parameters.width: no multiple of 10 is between 3 and 4; use a smaller q"),
+        0,
+        -1,
+        "ten",
+        10,
     ],
 )
-def test_a_q_of_which_nothing_is_a_multiple_is_refused(q: Any, message: str) -> None:
+def test_a_q_of_which_nothing_is_a_multiple_is_refused(q: Any, golden: Golden) -> None:
     with pytest.raises(InvalidError) as refused:
         sweep_of(parameters={"width": {"distribution": "q_uniform", "q": q, "min": 3, "max": 4}})
 
-    assert str(refused.value) == message
+    golden(refused.value)
 
 
 def test_a_grid_without_a_cap_ends_with_its_last_point() -> None:

@@ -28,31 +28,24 @@ def diagnose(*conditions: Json, facts: JobFacts | None = None, **evidence: Any) 
 
 
 @pytest.mark.parametrize(
-    ("facts", "expected"),
+    "facts",
     [
-        pytest.param(None, "t waits for its job to be created.", id="no-job"),
-        pytest.param(JobFacts(job={}), "t has a job that has not started yet.", id="not-started"),
+        pytest.param(None, id="no-job"),
+        pytest.param(JobFacts(job={}), id="not-started"),
+        pytest.param(JobFacts(job={}, waiting="its job waits for 8000000000 bytes of memory"), id="memory"),
         pytest.param(
-            JobFacts(job={}, waiting="its job waits for 8000000000 bytes of memory"),
-            "t has to wait: its job waits for 8000000000 bytes of memory.",
-            id="memory",
-        ),
-        pytest.param(
-            JobFacts(job={"apiVersion": "batch/v1", "kind": "Job", "spec": {"suspend": True}}),
-            "t waits because its job is suspended (spec.suspend is true).",
-            id="suspended",
+            JobFacts(job={"apiVersion": "batch/v1", "kind": "Job", "spec": {"suspend": True}}), id="suspended"
         ),
         pytest.param(
             JobFacts(
                 job={"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": {"runPolicy": {"suspend": True}}}
             ),
-            "t waits because its job is suspended (spec.runPolicy.suspend is true).",
             id="suspended-training-job",
         ),
     ],
 )
-def test_a_trial_that_waits_says_for_what(facts: JobFacts | None, expected: str) -> None:
-    assert diagnose(CREATED, facts=facts).verdict == expected
+def test_a_trial_that_waits_says_for_what(facts: JobFacts | None, golden: Golden) -> None:
+    golden(diagnose(CREATED, facts=facts).verdict)
 
 
 def test_what_holds_a_job_back_brings_its_own_remedy(golden: Golden) -> None:
@@ -131,25 +124,22 @@ def test_without_an_engine_nothing_matters_and_commands_name_their_namespace(gol
 
 
 @pytest.mark.parametrize(
-    ("facts", "message", "expected"),
+    ("facts", "message"),
     [
-        pytest.param(JobFacts(exit_code=2), "", "t failed: its process ended with exit code 2.", id="exit-code"),
-        pytest.param(
-            JobFacts(exit_code=127), "", "t failed: its command was not found (exit code 127).", id="command-not-found"
-        ),
-        pytest.param(JobFacts(signal="SIGSEGV"), "", "t failed: its process was ended by SIGSEGV.", id="signal"),
+        pytest.param(JobFacts(exit_code=2), "", id="exit-code"),
+        pytest.param(JobFacts(exit_code=127), "", id="command-not-found"),
+        pytest.param(JobFacts(signal="SIGSEGV"), "", id="signal"),
         pytest.param(
             JobFacts(job={"status": {"conditions": [condition("Failed", "DeadlineExceeded")]}}, signal="SIGTERM"),
             "",
-            "t failed: its job ran longer than activeDeadlineSeconds.",
             id="deadline",
         ),
-        pytest.param(None, "Trial has failed.", "t failed: Trial has failed.", id="message-only"),
-        pytest.param(None, "", "t failed: Failed.", id="nothing-known"),
+        pytest.param(None, "Trial has failed.", id="message-only"),
+        pytest.param(None, "", id="nothing-known"),
     ],
 )
-def test_a_failed_trial_names_the_cause(facts: JobFacts | None, message: str, expected: str) -> None:
-    assert diagnose(condition("Failed", message=message), facts=facts).verdict == expected
+def test_a_failed_trial_names_the_cause(facts: JobFacts | None, message: str, golden: Golden) -> None:
+    golden(diagnose(condition("Failed", message=message), facts=facts).verdict)
 
 
 def test_a_failed_trial_shows_the_end_of_its_output() -> None:
@@ -200,15 +190,15 @@ def test_a_stopped_and_a_succeeded_trial_say_how_far_they_came(golden: Golden) -
 
 
 @pytest.mark.parametrize(
-    ("message", "expected"),
+    "message",
     [
-        ("the goal was reached.", "t was stopped: the goal was reached."),
-        ("", "t was stopped before it ended by itself."),
+        "the goal was reached.",
+        "",
     ],
     ids=["reason", "no-reason"],
 )
-def test_a_killed_trial_says_why(message: str, expected: str) -> None:
-    assert diagnose(condition("Killed", message=message)).verdict == expected
+def test_a_killed_trial_says_why(message: str, golden: Golden) -> None:
+    golden(diagnose(condition("Killed", message=message)).verdict)
 
 
 def test_a_trial_whose_pods_or_collectors_were_refused_is_not_blamed(golden: Golden) -> None:

@@ -99,20 +99,20 @@ def test_each_has_a_name_of_its_own_and_chooses_what_there_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "line"),
+    "choice",
     [
-        (FigureOptions(parameters=("lr", "beta")), 'parameters: demo has no parameter "beta"; choose of lr'),
-        (FigureOptions(metric="accuracy"), 'metric: demo has no metric "accuracy"; choose of loss'),
-        (FigureOptions(objectives=("x", "loss")), 'objectives: demo has no objective "x"; choose of loss'),
-        (FigureOptions(by="epoch"), 'by: there is no axis "epoch"; choose of step, time'),
+        FigureOptions(parameters=("lr", "beta")),
+        FigureOptions(metric="accuracy"),
+        FigureOptions(objectives=("x", "loss")),
+        FigureOptions(by="epoch"),
     ],
     ids=["parameter", "metric", "objective", "axis"],
 )
-def test_a_choice_of_what_is_not_there_is_one_line(choice: FigureOptions, line: str) -> None:
+def test_a_choice_of_what_is_not_there_is_one_line(choice: FigureOptions, golden: Golden) -> None:
     with pytest.raises(InvalidError) as caught:
         draw(FIGURES[0], make_data(make_table([1.0])), choice)
 
-    assert str(caught.value) == line
+    golden(caught.value)
 
 
 def test_what_cannot_be_drawn_is_said_with_what_can(golden: Golden) -> None:

@@ -61,30 +61,24 @@ def test_without_clock_a_reading_keeps_the_zero_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "expected"),
+    "data",
     [
-        pytest.param("", 'no output; looked for "loss"', id="nothing"),
-        pytest.param(
-            "x\n" * 213 + "Loss: 0.21\n", '214 lines, none matched "loss"; nearest: "Loss: 0.21"', id="spelling"
-        ),
-        pytest.param("loss 0.21", '1 line, none matched "loss"; nearest: "loss 0.21"', id="no sign between"),
-        pytest.param(
-            "epoch 3 val-loss -> 1e-3\n", '1 line, none matched "loss"; nearest: "val-loss -> 1e-3"', id="arrow"
-        ),
-        pytest.param("Train Loss: 3", '1 line, none matched "loss"; nearest: "Train Loss: 3"', id="two words"),
-        pytest.param("a\nTypeError: no\n", '2 lines, none matched "loss"; last line: "TypeError: no"', id="a crash"),
-        pytest.param(b"\x00\xff\x1b[0m", '1 line, none matched "loss"; last line: "\ufffd\ufffd"', id="junk"),
-        pytest.param("\n\n", '2 lines, none matched "loss"', id="only blank lines"),
-        pytest.param("loss=", '1 line, none matched "loss"; last line: "loss="', id="an empty value"),
-        pytest.param(
-            "loss=nan\nloss=inf\n", '2 lines, "loss" read 2 times, only as NaN or infinity; last value: "inf"', id="NaN"
-        ),
-        pytest.param("loss=0.3\n", "", id="found"),
-        pytest.param("loss=0.3\nloss=nan\n", "", id="found and diverged"),
+        pytest.param("", id="nothing"),
+        pytest.param("x\n" * 213 + "Loss: 0.21\n", id="spelling"),
+        pytest.param("loss 0.21", id="no sign between"),
+        pytest.param("epoch 3 val-loss -> 1e-3\n", id="arrow"),
+        pytest.param("Train Loss: 3", id="two words"),
+        pytest.param("a\nTypeError: no\n", id="a crash"),
+        pytest.param(b"\x00\xff\x1b[0m", id="junk"),
+        pytest.param("\n\n", id="only blank lines"),
+        pytest.param("loss=", id="an empty value"),
+        pytest.param("loss=nan\nloss=inf\n", id="NaN"),
+        pytest.param("loss=0.3\n", id="found"),
+        pytest.param("loss=0.3\nloss=nan\n", id="found and diverged"),
     ],
 )
-def test_a_missing_objective_is_explained_in_one_sentence(data: str | bytes, expected: str) -> None:
-    assert collected(data).explanation().partition(REMEDY)[0] == expected
+def test_a_missing_objective_is_explained_in_one_sentence(data: str | bytes, golden: Golden) -> None:
+    golden(collected(data).explanation().partition(REMEDY)[0])
 
 
 def test_a_metric_that_never_was_a_number_is_explained() -> None:

@@ -270,30 +270,21 @@ def refused(parameters: Any = SPACE, **settings: object) -> str:
 
 
 @pytest.mark.parametrize(
-    ("settings", "expected"),
+    "settings",
     [
-        ({"r_l": None}, "r_l and resource_name must be set."),
-        ({"resource_name": None}, "r_l and resource_name must be set."),
-        ({"resource_name": "--num-epochs"}, "value of resource_name setting must be in parameters."),
-        ({"r_l": "-1"}, "r_l should be great than zero"),
-        ({"r_l": "many"}, "failed to validate r_l(many): could not convert string to float: 'many'"),
-        ({"eta": "1"}, "eta should be great than 1"),
-        (
-            {"r_l": "1"},
-            (
-                "r_l 1 is less than eta times 1, the least value of epochs: there is nothing to halve; "
-                "raise r_l to 3 or more"
-            ),
-        ),
-        (
-            {"eta": "1.01"},
-            "r_l 9 with eta 1.01 makes 221 rungs; at most 51 rungs and 100000 trials per bracket are possible",
-        ),
+        {"r_l": None},
+        {"resource_name": None},
+        {"resource_name": "--num-epochs"},
+        {"r_l": "-1"},
+        {"r_l": "many"},
+        {"eta": "1"},
+        {"r_l": "1"},
+        {"eta": "1.01"},
     ],
     ids=["no-r_l", "no-resource", "no-such-parameter", "negative", "text", "eta", "no-room", "too-many"],
 )
-def test_a_wrong_setting_is_refused(settings: dict[str, object], expected: str) -> None:
-    assert refused(**settings) == expected
+def test_a_wrong_setting_is_refused(settings: dict[str, object], golden: Golden) -> None:
+    golden(refused(**settings))
 
 
 def test_a_categorical_resource_is_refused(golden: Golden) -> None:

@@ -19,6 +19,7 @@ from katib.model.types import (
 from suggestion_services.algorithms import ENTRIES, find_entry
 from suggestion_services.base import Problem
 from suggestion_services.base.settings import read_settings
+from tests.support.golden import Golden
 from tests.support.suggestion import REQUIRED
 
 SPACE = (
@@ -45,42 +46,32 @@ def refusal(algorithm: str, *settings: tuple[str, str]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "name", "value", "expected"),
+    ("algorithm", "name", "value"),
     [
-        ("tpe", "gama", "0.5", "unknown setting gama for algorithm tpe"),
-        ("random", "gamma", "0.5", "unknown setting gamma for algorithm random"),
-        ("bayesianoptimization", "kappa", "1", "unknown setting kappa for algorithm bayesianoptimization"),
-        ("tpe", "gamma", "1.5", "gamma should be in the range of (0, 1)"),
-        ("tpe", "gamma", "0", "gamma should be in the range of (0, 1)"),
-        ("tpe", "prior_weight", "-1", "prior_weight should be great than zero"),
-        ("tpe", "n_EI_candidates", "0", "n_EI_candidates should be great than zero"),
-        ("tpe", "random_state", "-1", "random_state should be great or equal than zero"),
-        ("random", "random_state", "-1", "random_state should be great or equal than zero"),
-        ("bayesianoptimization", "random_state", "-1", "random_state should be great or equal than zero"),
-        ("bayesianoptimization", "n_initial_points", "-1", "n_initial_points should be great or equal than zero"),
-        ("bayesianoptimization", "acq_func", "UCB", "acq_func UCB is not supported in Bayesian optimization"),
-        ("bayesianoptimization", "base_estimator", "gp", "base_estimator gp is not supported in Bayesian optimization"),
-        (
-            "bayesianoptimization",
-            "acq_optimizer",
-            "adam",
-            "acq_optimizer adam is not supported in Bayesian optimization",
-        ),
-        ("tpe", "gamma", "x", "failed to validate gamma(x): could not convert string to float: 'x'"),
-        (
-            "random",
-            "random_state",
-            "1.5",
-            "failed to validate random_state(1.5): invalid literal for int() with base 10: '1.5'",
-        ),
-        ("tpe", "prior_weight", "inf", "failed to validate prior_weight(inf): not a finite number"),
-        ("tpe", "n_startup_trials", "-1", "n_startup_trials should be great or equal than zero"),
-        ("multivariate-tpe", "n_ei_candidate", "1", "unknown setting n_ei_candidate for algorithm multivariate-tpe"),
-        ("tpe", "n_ei_candidates", "9999999", "n_ei_candidates should be less or equal than 100000"),
+        ("tpe", "gama", "0.5"),
+        ("random", "gamma", "0.5"),
+        ("bayesianoptimization", "kappa", "1"),
+        ("tpe", "gamma", "1.5"),
+        ("tpe", "gamma", "0"),
+        ("tpe", "prior_weight", "-1"),
+        ("tpe", "n_EI_candidates", "0"),
+        ("tpe", "random_state", "-1"),
+        ("random", "random_state", "-1"),
+        ("bayesianoptimization", "random_state", "-1"),
+        ("bayesianoptimization", "n_initial_points", "-1"),
+        ("bayesianoptimization", "acq_func", "UCB"),
+        ("bayesianoptimization", "base_estimator", "gp"),
+        ("bayesianoptimization", "acq_optimizer", "adam"),
+        ("tpe", "gamma", "x"),
+        ("random", "random_state", "1.5"),
+        ("tpe", "prior_weight", "inf"),
+        ("tpe", "n_startup_trials", "-1"),
+        ("multivariate-tpe", "n_ei_candidate", "1"),
+        ("tpe", "n_ei_candidates", "9999999"),
     ],
 )
-def test_a_wrong_setting_is_refused_literally(algorithm: str, name: str, value: str, expected: str) -> None:
-    assert refusal(algorithm, (name, value)) == expected
+def test_a_wrong_setting_is_refused_literally(algorithm: str, name: str, value: str, golden: Golden) -> None:
+    golden(refusal(algorithm, (name, value)))
 
 
 def test_all_wrong_settings_are_named_at_once() -> None:

@@ -184,48 +184,31 @@ def test_a_first_process_that_cannot_become_the_program_has_started_in_vain() ->
 
 
 @pytest.mark.parametrize(
-    ("program", "output", "message"),
+    ("program", "output"),
     [
         pytest.param(
             PODMAN,
             "Trying to pull train:1...\nError: initializing source docker://x/train:1: pinging container registry x\n",
-            'image "train:1" cannot be pulled: initializing source docker://x/train:1: pinging container registry x; '
-            "see that its registry can be reached, or load it with podman load",
             id="podman, no registry",
         ),
         pytest.param(
             DOCKER,
             "Error response from daemon: pull access denied for train, repository does not exist\n",
-            'image "train:1" cannot be pulled: pull access denied for train, repository does not exist; '
-            "check its name, build it here, or log in first (docker login)",
             id="docker, no such image",
         ),
         pytest.param(
             DOCKER,
             "Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?\n",
-            "docker does not answer: Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?; "
-            "start it (systemctl start docker) and see that this account may use it",
             id="docker, no service",
         ),
-        pytest.param(
-            PODMAN,
-            "Error: writing blob: no space left on device\n",
-            'image "train:1" cannot be pulled: writing blob: no space left on device; '
-            "try it by hand: podman pull train:1",
-            id="something else",
-        ),
-        pytest.param(
-            PODMAN,
-            "",
-            'image "train:1" cannot be pulled: no word; try it by hand: podman pull train:1',
-            id="nothing at all",
-        ),
+        pytest.param(PODMAN, "Error: writing blob: no space left on device\n", id="something else"),
+        pytest.param(PODMAN, "", id="nothing at all"),
     ],
 )
 def test_an_image_that_cannot_be_pulled_is_named_with_what_the_client_says(
-    program: RuntimeProgram, output: str, message: str
+    program: RuntimeProgram, output: str, golden: Golden
 ) -> None:
-    assert str(pull_failure(program, RUN, output)) == message
+    golden(str(pull_failure(program, RUN, output)))
 
 
 def test_an_image_that_is_here_and_is_always_asked_for_is_said_to_be_here(golden: Golden) -> None:

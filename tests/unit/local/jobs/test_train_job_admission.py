@@ -66,89 +66,31 @@ def test_each_shipped_runtime_needs_only_a_command(name: str, golden: Golden) ->
 
 
 @pytest.mark.parametrize(
-    ("spec", "error"),
+    "spec",
     [
-        (
-            {"runtimeRef": {"name": "torch-distributd"}},
-            'runtimeRef.name: there is no ClusterTrainingRuntime "torch-distributd"; did you mean torch-distributed?',
-        ),
-        (
-            {"runtimeRef": {"name": "other"}},
-            ('runtimeRef.name: there is no ClusterTrainingRuntime "other"; use one of torch-distributed, '
-            "jax-distributed, xgboost-distributed, deepspeed-distributed, or add a ClusterTrainingRuntime of this name "
-            "to the file"),
-        ),
-        (
-            {"runtimeRef": {"name": "torch-distributed", "kind": "Runtime"}},
-            'runtimeRef.kind: "Runtime" is not known; write ClusterTrainingRuntime or TrainingRuntime',
-        ),
-        (
-            {"runtimeRef": {}},
-            "runtimeRef.name: it is missing; name a runtime, such as torch-distributed",
-        ),
-        (
-            {"managedBy": "kueue.x-k8s.io/multikueue"},
-            ('managedBy: "kueue.x-k8s.io/multikueue" does not run on this machine, so nothing would run the TrainJob; '
-            "remove it, or submit the experiment to Kubernetes"),
-        ),
-        (
-            {"trainer": {"command": SHELL, "env": [{"name": "PET_NNODES", "value": "2"}]}},
-            "trainer.env[0].name: PET_NNODES is set for each node by the policy torch; remove it",
-        ),
-        (
-            {"trainer": {"command": SHELL, "numNodes": 0}},
-            "trainer.numNodes: 0 is less than 1; give 1 or more",
-        ),
-        (
-            {"trainer": {"command": SHELL, "numProcPerNode": "many"}},
-            'trainer.numProcPerNode: "many" is not a number of processes; give a whole number, or auto',
-        ),
-        (
-            {"trainer": {"command": ["no-such-program"]}},
-            f'trainer.command[0]: "no-such-program" is not on this machine; install it, use a full path, or {OFFER}',
-        ),
-        (
-            {"trainer": {"command": ["tune", "run"]}},
-            "trainer.command: the arguments of torchtune are not generated here; write the whole command out",
-        ),
-        (
-            {"trainer": {"command": SHELL, "args": ["--peer=${trialSpec.Name}-node-0-1:29500"]}},
-            ('trainer.args: the host name of a node, as in "node-0-1", leads nowhere on this machine; '
-            "use $(PET_MASTER_ADDR)"),
-        ),
-        (
-            {"trainer": {"command": SHELL, "resourcesPerNode": {"limits": {"nvidia.com/gpu": 1}}, "numNodes": 2}},
-            ("needs 2 GPU for all its pods together, this machine has 1; request less, or submit the experiment to "
-            "Kubernetes"),
-        ),
-        (
-            {"trainer": {"command": SHELL, "nodes": 2}},
-            "trainer.nodes: unknown field; did you mean numNodes",
-        ),
-        (
-            {"trainr": {}},
-            "trainr: unknown field; did you mean trainer",
-        ),
-        (
-            {"initializer": {"dataset": {"storageUri": "hf://x"}}},
-            ("initializer.dataset: the runtime torch-distributed has no replicated job with a container "
-            "dataset-initializer; use a runtime that has one, or fetch the data in the trainer"),
-        ),
-        (
-            {"podSpecOverrides": [{"containers": [{"name": "node", "env": [{"name": "A", "value": "1"}]}]}]},
-            ('podSpecOverrides[0].containers[0].env: variables of the container "node" cannot be patched; '
-            "give them in trainer.env"),
-        ),
-        (
-            {"activeDeadlineSeconds": 0},
-            "activeDeadlineSeconds: 0 is less than 1; give 1 or more",
-        ),
+        {"runtimeRef": {"name": "torch-distributd"}},
+        {"runtimeRef": {"name": "other"}},
+        {"runtimeRef": {"name": "torch-distributed", "kind": "Runtime"}},
+        {"runtimeRef": {}},
+        {"managedBy": "kueue.x-k8s.io/multikueue"},
+        {"trainer": {"command": SHELL, "env": [{"name": "PET_NNODES", "value": "2"}]}},
+        {"trainer": {"command": SHELL, "numNodes": 0}},
+        {"trainer": {"command": SHELL, "numProcPerNode": "many"}},
+        {"trainer": {"command": ["no-such-program"]}},
+        {"trainer": {"command": ["tune", "run"]}},
+        {"trainer": {"command": SHELL, "args": ["--peer=${trialSpec.Name}-node-0-1:29500"]}},
+        {"trainer": {"command": SHELL, "resourcesPerNode": {"limits": {"nvidia.com/gpu": 1}}, "numNodes": 2}},
+        {"trainer": {"command": SHELL, "nodes": 2}},
+        {"trainr": {}},
+        {"initializer": {"dataset": {"storageUri": "hf://x"}}},
+        {"podSpecOverrides": [{"containers": [{"name": "node", "env": [{"name": "A", "value": "1"}]}]}]},
+        {"activeDeadlineSeconds": 0},
     ],
 )  # fmt: skip
-def test_what_cannot_run_here_is_an_error_of_one_line(spec: dict[str, Any], error: str) -> None:
+def test_what_cannot_run_here_is_an_error_of_one_line(spec: dict[str, Any], golden: Golden) -> None:
     errors = [text.removeprefix("T.spec: ") for text in train_job(**spec)[0]]
 
-    assert errors[:1] == [error]
+    golden(errors[:1])
     assert len(errors) == 1 or spec.get("trainer", {}).get("command") == ["tune", "run"]  # which is not here, either
 
 
