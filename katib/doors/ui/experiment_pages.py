@@ -24,7 +24,8 @@ from katib.figures.parallel import is_broad
 from katib.figures.trials import STATES, TrialTable
 from katib.model.types import Experiment, Suggestion
 from katib.model.yaml_text import dump_yaml
-from katib.service.tuning.reading import has_several_objectives, stops_early
+from katib.service.tuning.reading import has_several_objectives, is_completed, stops_early
+from katib.service.tuning.service import Confirmation
 
 TABS = {"overview": "Overview", "trials": "Trials", "analysis": "Analysis", "events": "Events", "yaml": "YAML"}
 Tab = Annotated[str, Query(max_length=20)]
@@ -66,6 +67,7 @@ def experiment_pages(tables: Tables) -> APIRouter:
             "early_stopping": stops_early(experiment),
             "expected": experiment.status.trials,
             "figures": head_figures(experiment, _all_of(snapshot), now),
+            "confirmed": _confirmation(service, experiment),
             "analysis": _figures_of(experiment),
             "overview": _overview_of(experiment),
             "wide": is_broad(len(experiment.spec.parameters) + 1),
@@ -96,7 +98,9 @@ def experiment_pages(tables: Tables) -> APIRouter:
         trials = _all_of(_snapshot(tables.table(service, user, namespace, name)))
         figures = head_figures(experiment, trials, now)
         head = experiment_head(experiment, now)
-        return render(request, "parts/experiment_head.html", experiment=head, figures=figures, tab=tab)
+        confirmed = _confirmation(service, experiment)
+        values = {"experiment": head, "figures": figures, "confirmed": confirmed, "tab": tab}
+        return render(request, "parts/experiment_head.html", **values)
 
     @router.get(f"{data}/events")
     def show_events(request: Request, service: Service, namespace: Namespace, name: Name) -> HTMLResponse:
@@ -110,6 +114,11 @@ def experiment_pages(tables: Tables) -> APIRouter:
         return Response(text, media_type="application/yaml", headers=headers)
 
     return router
+
+
+def _confirmation(service: Service, experiment: Experiment) -> Confirmation | None:
+    """Return the findings about the best configurations of an ended experiment, if they were run again."""
+    return service.confirmation(experiment.namespace, experiment.name) if is_completed(experiment) else None
 
 
 def _snapshot(live: LiveTable) -> Snapshot | None:

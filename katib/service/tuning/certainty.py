@@ -40,7 +40,8 @@ class MeanEstimate:
         low: Lower bound of the interval; None if unknown.
         high: Upper bound.
         probability: Probability that no other configuration has a lower true mean; None if unknown.
-        behind: Probability that the configuration of the lowest mean is truly lower; None if unknown.
+        behind: Probability that the configuration of the lowest mean is truly lower; None for that one itself, and if
+            unknown.
     """
 
     mean: float
@@ -76,11 +77,16 @@ def estimates(runs: Sequence[Sequence[float]]) -> list[MeanEstimate]:
         best = np.bincount(drawn.argmin(axis=1), minlength=len(means)) / len(drawn)
         behind = (drawn[:, [means.argmin()]] < drawn).mean(axis=0)
     half = stdtrit(degrees, (1 + INTERVAL_LEVEL) / 2) * np.sqrt(v)
+    first = int(means.argmin())
     return [
         MeanEstimate(
-            float(mean * largest), float((mean - width) * largest), float((mean + width) * largest), float(p), float(q)
+            float(means[i] * largest),
+            float((means[i] - half[i]) * largest),
+            float((means[i] + half[i]) * largest),
+            float(best[i]),
+            None if i == first else float(behind[i]),
         )
-        for mean, width, p, q in zip(means, half, best, behind, strict=True)
+        for i in range(len(means))
     ]
 
 

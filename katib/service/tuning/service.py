@@ -339,7 +339,8 @@ class ConfirmedConfiguration(Struct, frozen=True, rename="camel"):
         low: Lower bound of the interval that holds the true mean with a probability of 90 %; None if unknown.
         high: Upper bound.
         probability: Probability that it is the best of the configurations; None if unknown.
-        behind: Probability that the configuration of the best mean is truly better; None if unknown.
+        behind: Probability that the configuration of the best mean is truly better; None for that one itself, and if
+            unknown.
     """
 
     trial: str

@@ -37,7 +37,7 @@ def test_one_run_of_one_borrows_the_noise_of_the_others() -> None:
 def test_without_noise_only_equal_means_leave_a_doubt() -> None:
     assert [one.probability for one in estimates([[1.0, 1.0], [2.0, 2.0]])] == [1.0, 0.0]
     assert [one.probability for one in estimates([[1.0, 1.0], [1.0, 1.0], [3.0, 3.0]])] == [0.5, 0.5, 0.0]
-    assert [one.behind for one in estimates([[0.0, 0.0], [0.0, 0.0]])] == [0.5, 0.5]
+    assert [one.behind for one in estimates([[0.0, 0.0], [0.0, 0.0]])] == [None, 0.5]
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1.0, 1e300])

@@ -205,3 +205,17 @@ def test_with_several_objectives_the_front_is_on_the_overview_and_with_one_nowhe
     assert found["one", "overview"] == ["history", "parallel"]
     assert found["several", "overview"] == ["pareto", "hypervolume", "parallel"]
     assert set(found["several", "analysis"]) - set(found["one", "analysis"]) == {"pareto", "hypervolume"}
+
+
+def test_an_experiment_that_was_confirmed_shows_what_was_found() -> None:
+    service = MemoryTuningService()
+    service.submit(document("demo"), source="demo.yaml")
+    service.play("default", "demo")
+    found = service.confirm("default", "demo")
+    with (
+        Server(service, host="127.0.0.1", port=0, ui=ui_routes) as server,
+        httpx.Client(base_url=f"{server.url}/katib/", trust_env=False) as client,
+    ):
+        pages = [html.unescape(client.get(path).text) for path in (DEMO, f"data/{DEMO}/head")]
+
+    assert all(found.verdict in page and 'href="experiments/default/demo-confirm"' in page for page in pages)

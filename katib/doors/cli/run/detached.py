@@ -33,8 +33,8 @@ def run_detached(wanted: again.Wanted, here: again.Here) -> int:
     wanted.note(*submitted.notes)
     experiment = submitted.submission.experiment
     if is_completed(experiment):
-        if wanted.tells_ways:
-            click.echo(again.had_ended(experiment), err=True)
+        over = f"{experiment.name} had ended before, so nothing was run now"
+        click.echo(again.had_ended(experiment) if wanted.tells_ways else over, err=True)
         return 0
     from katib.doors.rest.client import HttpTuningService
 
