@@ -20,6 +20,7 @@ _FEATURES = {
     Feature.CONSTRAINTS: "constraints",
     Feature.CONDITIONAL_PARAMETERS: "conditions",
     Feature.EARLIER_TRIALS: "warm start",
+    Feature.PRIORS: "priors",
 }
 _BEGIN, _END = "<!-- begin: written by tools.algorithm_page -->", "<!-- end -->"
 _TABLE = re.compile(r"^\| setting \|.*?(?=\n[^|]|\n\n|\Z)", re.MULTILINE | re.DOTALL)

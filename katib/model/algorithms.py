@@ -80,6 +80,7 @@ class Feature(StrEnum):
     CONSTRAINTS = "constraints"
     CONDITIONAL_PARAMETERS = "conditional parameters"
     EARLIER_TRIALS = "a warm start"
+    PRIORS = "priors"
 
 
 SEED = SettingSpec("seed", "int", "", "Another name of random_state, which every algorithm has.", at_least=0)
@@ -376,11 +377,12 @@ _WITHOUT = {
     Feature.CONSTRAINTS: "makes no use of constraints",
     Feature.CONDITIONAL_PARAMETERS: "does not know conditional parameters",
     Feature.EARLIER_TRIALS: "does not learn from earlier trials",
+    Feature.PRIORS: "ignores priors",
 }
 
 
 def required_features(spec: ExperimentSpec) -> Iterator[Feature]:
-    """Yield the features that an experiment requires. Constraints never are: they can be checked after any search."""
+    """Yield the features that an experiment requires. Constraints and priors never are: a search can ignore them."""
     if spec.objective is not None and len(spec.objective.terms) > 1:
         yield Feature.SEVERAL_OBJECTIVES
     if any(parameter.when is not None for parameter in spec.parameters):

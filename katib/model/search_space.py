@@ -14,6 +14,7 @@ from decimal import Decimal
 from katib.errors import FieldError
 from katib.model.conditional_parameters import check_conditions
 from katib.model.metrics import is_usable
+from katib.model.parameter_priors import check_priors
 from katib.model.types import Distribution, ExperimentSpec, FeasibleSpace, ParameterSpec, ParameterType
 from katib.model.wording import did_you_mean, one_of, shown
 
@@ -34,12 +35,16 @@ def check_search_space(spec: ExperimentSpec) -> Iterator[FieldError]:
         yield FieldError("spec", "it has both parameters and nasConfig", "keep one of them", "search-space-both")
     yield from check_parameters(spec.parameters, "spec.parameters")
     yield from check_conditions(spec.parameters, "spec.parameters")
+    yield from check_priors(spec.parameters, "spec.parameters")
     for i, operation in enumerate(spec.nas_config.operations if spec.nas_config else ()):
         path = f"spec.nasConfig.operations[{i}].parameters"
         yield from check_parameters(operation.parameters, path)
         for j in (j for j, parameter in enumerate(operation.parameters) if parameter.when is not None):
             cause = "a parameter of an operation cannot be conditional"
             yield FieldError(f"{path}[{j}].when", cause, "remove it, or use two operations", "condition-of-operation")
+        for j in (j for j, parameter in enumerate(operation.parameters) if parameter.prior is not None):
+            cause = "a parameter of an operation has no prior"
+            yield FieldError(f"{path}[{j}].prior", cause, "remove it", "prior-of-operation")
 
 
 def find_odd_values(parameters: Sequence[ParameterSpec]) -> Iterator[FieldError]:

@@ -8,8 +8,8 @@ One may depend on another: {"momentum": search.double(0, 1).when("optimizer", "s
 from __future__ import annotations
 
 import builtins
-from collections.abc import Container, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +20,7 @@ from katib.service.drafting import missing_attribute, takes_its_arguments
 ParameterType = Literal["double", "int", "categorical", "discrete"]
 _LOG_UNIFORM = "logUniform"
 _UNKNOWN: Any = ...  # None may be a choice
+NumberPrior = float | Mapping[Literal["center", "factor", "width"], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Parameter:
         condition: Name of the parameter that decides whether this one has a value, and its deciding values; None for a
             parameter that always has one.
         default: Text of the value in use today; None if unknown.
+        prior: Belief about the best value, as in an Experiment; empty if there is none.
     """
 
     type: ParameterType
@@ -40,6 +42,7 @@ class Parameter:
     choices: tuple[Any, ...] = ()
     condition: tuple[str, tuple[str, ...]] | None = None
     default: str | None = None
+    prior: Mapping[str, Any] = field(default_factory=dict)
 
     def when(self, parameter: str, *values: Any) -> Parameter:
         """Return this parameter as one that is present only for certain values of another one.
@@ -60,6 +63,8 @@ class Parameter:
             spec["when"] = {"parameter": parameter, "values": list(values)}
         if self.default is not None:
             spec["default"] = self.default
+        if self.prior:
+            spec["prior"] = dict(self.prior)
         return spec
 
     def value(self, text: str) -> Any:
@@ -79,6 +84,7 @@ def double(
     step: float | None = None,
     log: bool = False,
     default: float | None = None,
+    prior: NumberPrior | None = None,
 ) -> Parameter:
     """Return a real parameter between two bounds, both included.
 
@@ -88,8 +94,10 @@ def double(
         step: Distance between values; None for any value.
         log: Spread values evenly over orders of magnitude; `min` must be positive.
         default: The value in use today; the first trial has the defaults of all parameters.
+        prior: The value that is probably best, or a mapping: `{"center": 3e-4, "factor": 10}` on a logarithmic scale,
+            `{"center": 0.9, "width": 0.05}` on a linear one.
     """
-    return _number("double", min, max, step, log, default)
+    return replace(_number("double", min, max, step, log, default), prior=_belief(prior))
 
 
 @takes_its_arguments
@@ -100,29 +108,36 @@ def int(  # noqa: A001 - Katib's name
     step: builtins.int = 1,
     log: bool = False,
     default: builtins.int | None = None,
+    prior: NumberPrior | None = None,
 ) -> Parameter:
     """Return an integer parameter between two bounds, both included."""
-    return _number("int", _whole(min), _whole(max), None if step == 1 else _whole(step), log, _whole(default))
+    number = _number("int", _whole(min), _whole(max), None if step == 1 else _whole(step), log, _whole(default))
+    return replace(number, prior=_belief(prior))
 
 
 @takes_its_arguments
-def categorical(choices: Iterable[Any], *, default: Any = _UNKNOWN) -> Parameter:
+def categorical(
+    choices: Iterable[Any], *, default: Any = _UNKNOWN, prior: Mapping[Any, float] | None = None
+) -> Parameter:
     """Return a parameter with one of some values of any type, unordered.
 
     Args:
         choices: The values.
         default: The value in use today, one of them.
+        prior: How likely values are to be best, relative to each other: `{"adam": 3, "sgd": 1}`.
 
     Raises:
         InvalidError: Two of them have the same text, such as 1 and "1".
     """
-    return _choice("categorical", choices, default)
+    return _choice("categorical", choices, default, prior)
 
 
 @takes_its_arguments
-def discrete(choices: Iterable[float], *, default: float | None = None) -> Parameter:
+def discrete(
+    choices: Iterable[float], *, default: float | None = None, prior: Mapping[float, float] | None = None
+) -> Parameter:
     """Return a parameter with one of some numbers."""
-    return _choice("discrete", choices, _UNKNOWN if default is None else default)
+    return _choice("discrete", choices, _UNKNOWN if default is None else default, prior)
 
 
 if not TYPE_CHECKING:  # type checkers know all names
@@ -147,7 +162,13 @@ def _number(
     return Parameter(kind, space, default=None if default is None else str(default))
 
 
-def _choice(kind: ParameterType, choices: Any, default: Any) -> Parameter:
+def _belief(prior: NumberPrior | None) -> dict[str, str]:
+    if prior is None:
+        return {}
+    return {key: str(value) for key, value in (prior if isinstance(prior, Mapping) else {"center": prior}).items()}
+
+
+def _choice(kind: ParameterType, choices: Any, default: Any, prior: Any) -> Parameter:
     if isinstance(choices, str) or not isinstance(choices, Iterable):
         cause = f"{choices!r} is {'one text' if isinstance(choices, str) else 'not a list'}"
         remedy = f"write [{choices!r}, ...]"
@@ -161,8 +182,16 @@ def _choice(kind: ParameterType, choices: Any, default: Any) -> Parameter:
             cause = f"{values[text]!r} and {value!r} are the same text in an experiment"
             raise invalid("choices", cause, "keep one of them, or spell one differently", "choice-text")
         values[text] = value
-    chosen = None if default is _UNKNOWN else next((t for t, v in values.items() if v is default), str(default))
-    return Parameter(kind, {"list": list(values)}, tuple(values.values()), default=chosen)
+
+    def text_of(value: Any) -> str:
+        return next((text for text, other in values.items() if other is value), str(value))
+
+    chosen = None if default is _UNKNOWN else text_of(default)
+    belief: dict[str, Any] = {}
+    if prior is not None:
+        is_weighted = isinstance(prior, Mapping)
+        belief = {"weights": {text_of(v): w for v, w in prior.items()}} if is_weighted else {"center": text_of(prior)}
+    return Parameter(kind, {"list": list(values)}, tuple(values.values()), default=chosen, prior=belief)
 
 
 def _text(value: Any, others: Container[str]) -> str:

@@ -97,7 +97,8 @@ class Asha(Hyperband):
                 )
                 at = f"{self._resource.name}={value}" if value else "a rung"
                 parts.append(f"{len(members)} at {at}" + (f" ({running} running)" if running else ""))
-        return f"{name} has trials at its rungs: {', '.join(parts)}" if parts else ""
+        at_rungs = f"{name} has trials at its rungs: {', '.join(parts)}" if parts else ""
+        return "; ".join(filter(None, (at_rungs, self._guide.words(name))))
 
     @override
     def reply_settings(self) -> Mapping[str, str]:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing_extensions import override
 
 from katib.errors import FieldError, NotFoundError
+from katib.model.algorithms import Feature
 from katib.model.space import Point
 from suggestion_services import algorithms
 from suggestion_services.auto.choice import AlgorithmChoice, ChoiceInputs, candidates
@@ -63,7 +64,9 @@ class Auto(Algorithm):
         if self._chosen is None:
             return ""
         name, algorithm = self._chosen
-        return " ".join(filter(None, (f"auto uses {name}, since {self._reason}.", algorithm.explain())))
+        ignores = self.problem.space.priors and Feature.PRIORS not in algorithms.find_entry(name).info.features
+        further = f"{name} ignores the priors" if ignores else algorithm.explain()
+        return " ".join(filter(None, (f"auto uses {name}, since {self._reason}.", further)))
 
     def _choose(self, facts: ChoiceInputs) -> Algorithm:
         for choice in candidates(facts):

@@ -26,6 +26,7 @@ from katib.model.types import (
     ObjectiveTerm,
     Operation,
     ParameterCondition,
+    ParameterPrior,
     ParameterSpec,
 )
 from katib.wire.rpc._generated import api_pb2
@@ -141,7 +142,13 @@ def _parameter_spec(message: api_pb2.ParameterSpec, path: str) -> ParameterSpec:
         when=ParameterCondition(parameter=message.when.parameter, values=tuple(message.when.values))
         if message.HasField("when")
         else None,
+        prior=_prior(message.prior) if message.HasField("prior") else None,
     )
+
+
+def _prior(message: api_pb2.ParameterPrior) -> ParameterPrior:
+    weights = {value: message.weights[value] for value in sorted(message.weights)}
+    return ParameterPrior(center=message.center, factor=message.factor, width=message.width, weights=weights)
 
 
 def _whole_step(text: str) -> str:

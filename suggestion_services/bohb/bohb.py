@@ -70,9 +70,10 @@ class Bohb(Hyperband):
     @override
     def prepare(self, trials: Sequence[PastTrial]) -> None:
         """Collect the model's data: all configurations, by the largest resource that enough trials had."""
+        super().prepare(trials)
         by_amount: dict[float, list[PastTrial]] = {}
         for trial in trials:
-            amount = self._amount(trial)
+            amount = self.amount(trial)
             if trial.outcome in _ENDED and amount is not None:
                 by_amount.setdefault(amount, []).append(trial)
         amounts = [
@@ -88,7 +89,7 @@ class Bohb(Hyperband):
     @override
     def draw(self, k: int) -> Point:
         random = self.problem.random(k)
-        point = self.problem.space.sample(random)
+        point = self.sampled(random)
         if self._model is None or not self._known or random.random() < self._random_fraction:
             return point
         suggested = next(iter(self._model.suggest(self._known, first=k, count=1)), None)
@@ -98,12 +99,3 @@ class Bohb(Hyperband):
     def noted(self, k: int, point: Point) -> None:
         if self._known:
             self._known.append(PastTrial(f"/{k}", TrialOutcome.PENDING, self.problem.space.format(point)))
-
-    def _amount(self, trial: PastTrial) -> float | None:
-        """Return the resource of a trial; None if unknown."""
-        if self._parameter is None:
-            return 0.0
-        try:
-            return float(self._parameter.nearest(trial.assignments.get(self._parameter.name, "")))
-        except ValueError:
-            return None

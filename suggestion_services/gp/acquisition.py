@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import erfcx, log_ndtr, ndtr
 
+from suggestion_services.gp.beliefs import BeliefTerm
 from suggestion_services.gp.cost import Cost
 from suggestion_services.gp.model import GaussianModel
 from suggestion_services.gp.optimize import BoolArray, FloatArray
@@ -92,6 +93,8 @@ class Acquisition:
         cost: The log cost of points; None if it does not count.
         crowded: Running trials with a penalty around them; None if there are none.
         noise: Variance of the noise of scores; 0 if they are taken for exact.
+        beliefs: Priors of the user; None if there are none.
+        beliefs: Priors of the user; None if there are none.
     """
 
     objective: Posterior
@@ -100,6 +103,7 @@ class Acquisition:
     cost: Cost | None = None
     crowded: CrowdingPenalty | None = None
     noise: float = 0.0
+    beliefs: BeliefTerm | None = None
 
     def of_means(self) -> Acquisition:
         """Return the acquisition that improves on the least mean at a feasible trial; the same without noise."""
@@ -144,7 +148,7 @@ class Acquisition:
             total += _CAUTION * log_ndtr(-mean / np.sqrt(variance))
         if self.cost is not None:
             total -= self.cost(x)
-        return total if self.crowded is None else total + self.crowded(x)[0]
+        return total + sum(term(x)[0] for term in (self.crowded, self.beliefs) if term is not None)
 
     def with_slopes(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the values (q,) and their gradients (q, c) by the columns."""
@@ -160,9 +164,10 @@ class Acquisition:
         if self.cost is not None:
             values, slope = self.cost.with_slopes(x)
             total, slopes = total - values, slopes - slope
-        if self.crowded is not None:
-            values, slope = self.crowded(x)
-            total, slopes = total + values, slopes + slope
+        for term in (self.crowded, self.beliefs):
+            if term is not None:
+                values, slope = term(x)
+                total, slopes = total + values, slopes + slope
         return total, slopes
 
 

@@ -48,18 +48,18 @@ class Encoding:
         for i, size in enumerate(self.categories):
             columns += [len(numbers) + i] * size
         self.groups: IntArray = np.array(columns, dtype=np.intp)
-        self._conditions = [(self._place(c.parameter), *self._test(c)) for c in space.conditions]
+        self._conditions = [(self.place(c.parameter), *self._test(c)) for c in space.conditions]
         self._parents = [condition.parent for condition in space.conditions]
         self._children = [condition.parameter for condition in space.conditions]
         self._middle = self.row({p.name: p.from_unit(0.5) for p in self._free})
 
-    def _place(self, name: str) -> int:
+    def place(self, name: str) -> int:
         """Return the index of a parameter in a row; -1 if it has only one value."""
         return next((i for i, p in enumerate(self._free) if p.name == name), -1)
 
     def _test(self, condition: ParentCondition) -> tuple[int, FloatArray]:
         """Return the index of the parent and its values, as in a row, for which the child is present."""
-        place = self._place(condition.parent)
+        place = self.place(condition.parent)
         if place < 0:  # its one value either allows the child or never does
             return place, np.array([0.0] if self._fixed[condition.parent] in condition.values else [])
         return place, np.array([self._number(place, value) for value in condition.values])
@@ -132,6 +132,18 @@ class Encoding:
                 middle = (levels[1:] + levels[:-1]) / 2
                 snapped[:, i] = levels[np.searchsorted(middle, rows[:, i])]
         return self.settle(snapped)
+
+    def edges(self, i: int) -> tuple[float, float]:
+        """Return the positions in [0, 1] of a number's first and last value."""
+        return self._edges[i]
+
+    def rows(self, columns: FloatArray) -> FloatArray:
+        """Return the rows (q, d) of columns (q, c); see `columns`."""
+        parts, at = [columns[:, : self.n_numbers]], self.n_numbers
+        for size in self.categories:
+            parts.append(np.argmax(columns[:, at : at + size], axis=1)[:, None].astype(np.float64))
+            at += size
+        return np.concatenate(parts, axis=1)
 
     def columns(self, rows: FloatArray) -> FloatArray:
         """Return the columns (q, c) of rows (q, d)."""

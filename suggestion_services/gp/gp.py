@@ -38,8 +38,10 @@ from typing_extensions import override
 
 from katib.model.space import Point
 from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem
+from suggestion_services.base.priors import PriorGuide
 from suggestion_services.base.shared_context import one_thread
 from suggestion_services.gp.acquisition import Acquisition
+from suggestion_services.gp.beliefs import BeliefTerm, believed_row
 from suggestion_services.gp.cost import Cost, fit_cost, share_of_cost
 from suggestion_services.gp.design import design_point
 from suggestion_services.gp.encoding import Encoding
@@ -110,6 +112,7 @@ class GaussianProcess(Algorithm):
         self._weights: dict[str, float] = {}
         self._ignores_earlier = self._has_enough = False
         self._cost_share = 0.0
+        self._guide = PriorGuide(problem.space)
         self._n_startup = problem.settings.whole("n_startup_trials", STARTUP)
         levels = self._encoding.levels
         warped = [i for i, places in enumerate(levels) if places is None or len(places) >= _WARPED_LEVELS]
@@ -146,14 +149,15 @@ class GaussianProcess(Algorithm):
     @override
     def explain(self) -> str:
         if self._ignores_earlier:
-            return "gp does not learn from earlier trials with several objectives; nsga2 does"
+            ignored = "gp does not learn from earlier trials with several objectives; nsga2 does"
+            return "; ".join(filter(None, (ignored, self._guide.words("gp"))))
         costs = f"gp weighs a trial's expected improvement against its duration to the power of {self._cost_share:.2f}"
         learned = learned_words("gp", self._weights)
         if learned and self._has_enough:
             learned = (
                 f"gp learned from earlier trials of {', '.join(name or 'the file' for name in self._weights)} at first"
             )
-        return "; ".join(filter(None, (learned, costs if self._cost_share else "")))
+        return "; ".join(filter(None, (learned, costs if self._cost_share else "", self._guide.words("gp"))))
 
     def _read_sources(self, trials: Sequence[PastTrial]) -> list[_EarlierExperiment]:
         """Return the earlier experiments with trials to learn from, those with most first; a file counts as one."""
@@ -182,6 +186,8 @@ class GaussianProcess(Algorithm):
         block, seed = max(self._n_startup - 1, 1), self.problem.seed_of(0)
         unit = design_point(k, self._encoding.count, block, seed)
         row = self._encoding.from_units(unit[None])[0]
+        if self._guide and k % 2 == 0:
+            row = believed_row(row, unit, self._encoding, self._guide)
         random = np.random.default_rng(self.problem.seed_of(k))
         for _ in range(_DRAWS):
             if not is_among(row, taken):
@@ -237,10 +243,20 @@ class GaussianProcess(Algorithm):
             labels = history.failure_labels
             kept = subset(history.known, labels, _MOST_TRIALS)
             constraints.append(fit(self._encoding.columns(history.known[kept]), labels[kept], self._layout))
-        own = Acquisition(learned.own, float(scores[best[0]]), tuple(constraints), self._cost_of(history))
+        beliefs = self._beliefs_of(history)
+        own = Acquisition(
+            learned.own, float(scores[best[0]]), tuple(constraints), self._cost_of(history), beliefs=beliefs
+        )
         if learned.guided is None:
             return own, None
         return own, replace(own, objective=learned.guided, best=float(learned.transform(minimized[best])[0]))
+
+    def _beliefs_of(self, history: ModelHistory) -> BeliefTerm | None:
+        """Return the term of the priors, with trust in those that the best trials support."""
+        if not self._guide:
+            return None
+        self._guide.learn(list(history.measured[self._order(history)]), self._encoding.point)
+        return BeliefTerm.of(self._encoding, self._guide, len(history.known))
 
     def _cost_of(self, history: ModelHistory) -> Cost | None:
         """Return the cost of points, if the setting `cost_aware` is on."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 
 from typing_extensions import override
 
@@ -22,8 +23,9 @@ from katib.model.space import Point
 from katib.model.wording import counted
 from suggestion_services.base.algorithm import Algorithm, AwaitingTrials, PastTrial, Problem, Proposal
 from suggestion_services.base.checkpoint_volume import CheckpointVolume, check_place
+from suggestion_services.base.priors import PriorGuide
 from suggestion_services.base.settings import LiteralError
-from suggestion_services.hyperband.rungs import Bracket, Brackets, Labels, RungMember
+from suggestion_services.hyperband.rungs import Bracket, Brackets, Labels, RungMember, rank_of
 from suggestion_services.hyperband.schedule import (
     MAX_RUNGS,
     MAX_STARTING,
@@ -84,6 +86,7 @@ class Hyperband(Algorithm):
         rounds = problem.settings.whole("rounds", self.rounds)
         self._most = rounds * len(self._plans) or None
         self._brackets = self._empty()
+        self._guide = PriorGuide(problem.space)
         self._waits = self._gave_up = False
         self._newest: tuple[Bracket, int] | None = None
         place = problem.settings.text(TRIAL_DIRECTORY_SETTING, "")
@@ -177,10 +180,30 @@ class Hyperband(Algorithm):
 
     def prepare(self, trials: Sequence[PastTrial]) -> None:
         """Process the history before configurations are drawn."""
+        if self._guide:
+            self._guide.learn_from(trials, self._rank)
+
+    def _rank(self, trial: PastTrial) -> tuple[float, ...] | None:
+        """Return the sort key of a trial, lower is better: those that reached a higher rung come first."""
+        amount, rank = self.amount(trial), rank_of(trial, maximize=self.problem.maximize)
+        return None if trial.is_earlier or rank is None or amount is None else (-amount, *rank)
+
+    def amount(self, trial: PastTrial) -> float | None:
+        """Return the resource of a trial; None if unknown."""
+        if self._parameter is None:
+            return 0.0
+        try:
+            return float(self._parameter.nearest(trial.assignments.get(self._parameter.name, "")))
+        except ValueError:
+            return None
 
     def draw(self, k: int) -> Point:
         """Return a new configuration for the k-th suggestion; its resource is ignored."""
-        return self.problem.space.sample(self.problem.random(k))
+        return self.sampled(self.problem.random(k))
+
+    def sampled(self, random: Random) -> Point:
+        """Return a random configuration: from the mix of the priors if there are any."""
+        return self._guide.draw(random) if self._guide else self.problem.space.sample(random)
 
     def noted(self, k: int, point: Point) -> None:
         """Record a new configuration as pending."""
@@ -262,6 +285,10 @@ class Hyperband(Algorithm):
 
     @override
     def explain(self) -> str:
+        name = self.labels.prefix.partition(".")[0]
+        return "; ".join(filter(None, (self._progress(name), self._guide.words(name))))
+
+    def _progress(self, name: str) -> str:
         if self._gave_up:
             return "more trials than the brackets have ended without information, so the search was given up"
         current = self._current()
@@ -273,9 +300,9 @@ class Hyperband(Algorithm):
             where += f" ({self._parameter.name}={self._parameter.format(value)})"
         if self._waits:
             pending = len(bracket.pending())
-            return f"{self.labels.prefix.partition('.')[0]} waits for {counted(pending, 'trial')} of {where}"
+            return f"{name} waits for {counted(pending, 'trial')} of {where}"
         size = bracket.plan.rungs[rung].size
-        return f"{self.labels.prefix.partition('.')[0]} is at {where}: {len(bracket.rungs[rung])} of {size} trials"
+        return f"{name} is at {where}: {len(bracket.rungs[rung])} of {size} trials"
 
     @override
     def reply_settings(self) -> Mapping[str, str]:

@@ -118,10 +118,10 @@ class HistoryStorage(InMemoryStorage):
         Args:
             gamma: Number of good trials among ended ones. If fewer have values, failed trials fill up.
         """
-        if self._split is None or self._split[0] != gamma(self._n_ended):
-            n_good = gamma(self._n_ended)
+        if self._split is None or self._split[0] != gamma(self.n_ended):
+            n_good = gamma(self.n_ended)
             good = np.zeros(len(self._history), dtype=bool)
-            good[np.argsort(self._costs, kind="stable")[: min(n_good, self._n_ended)]] = True
+            good[np.argsort(self._costs, kind="stable")[: min(n_good, self.n_ended)]] = True
             self._split = n_good, np.flatnonzero(good), np.flatnonzero(~good)
         return self._split[1:]
 
@@ -132,5 +132,6 @@ class HistoryStorage(InMemoryStorage):
         return np.array([_COSTS[t.state] if t.value is None else sign * t.value for t in self._history], dtype=float)
 
     @cached_property
-    def _n_ended(self) -> int:
+    def n_ended(self) -> int:
+        """Number of trials that ended, with a value or without."""
         return int(np.count_nonzero(~np.isnan(self._costs)))

@@ -32,6 +32,7 @@ from katib.model.pareto import Point as Costs
 from katib.model.pareto import front, hypervolume, spread
 from katib.model.space import Point
 from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem, TrialOutcome
+from suggestion_services.base.priors import MOST_GOOD, PriorGuide
 from suggestion_services.base.rules import TpeRules
 from suggestion_services.base.settings import Settings
 from suggestion_services.base.shared_context import quiet
@@ -55,12 +56,14 @@ _MOST_PROMISED = 3  # of ten that would be drawn at random
 _MEASURED = 3  # objectives up to which the hypervolume is exact and cheap
 _TINY = 1e-12
 _CANDIDATES = 24
+_GUIDED = 0.5  # of the later points from the priors, times the trust in them
 _DRAWS = 20  # the second half of them without the model: in a nearly exhausted space only chance finds the rest
 
 
 class Tpe(TpeRules, Algorithm):
     """The algorithm `tpe`."""
 
+    name = "tpe"
     multivariate = False
 
     def __init__(self, problem: Problem) -> None:
@@ -70,7 +73,10 @@ class Tpe(TpeRules, Algorithm):
         self._branches = Branches(problem.space, self._dimensions)
         self._options = sampler_options(problem.settings, multivariate=self.multivariate)
         self._known: dict[str, tuple[PastTrial, KnownTrial | None]] = {}
+        self._counted: Mapping[str, float] = {}
         self._ranks = EarlierRanks(problem)
+        self._guide = PriorGuide(problem.space)
+        self._n_startup = int(self._options["n_startup_trials"])
 
     @property
     def maximizes(self) -> bool:
@@ -83,7 +89,7 @@ class Tpe(TpeRules, Algorithm):
 
     @override
     def explain(self) -> str:
-        return learned_words("multivariate-tpe" if self.multivariate else "tpe", self._ranks.weights)
+        return "; ".join(filter(None, (learned_words(self.name, self._ranks.weights), self._guide.words(self.name))))
 
     def promised(self, trials: Sequence[PastTrial]) -> Sequence[Point]:
         """Return the points to try first, from earlier trials."""
@@ -92,6 +98,8 @@ class Tpe(TpeRules, Algorithm):
     @override
     def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Point]:
         known = self._frozen(trials)
+        if self._guide:
+            self._guide.learn_from((t for t in trials if not t.is_earlier), self._rank)
         history = HistoryStorage(self.problem.experiment, known, maximize=self.maximizes)
         study = Study(self.problem.experiment, history)
         untried = UntriedPoints(self.problem.space, trials)
@@ -109,7 +117,13 @@ class Tpe(TpeRules, Algorithm):
         more running trial, which pushes the next further away.
         """
         random = self.problem.random(k)
+        guided = self._guide and (history.n_ended < self._n_startup or random.random() < _GUIDED * self._guide.trust)
         for attempt in range(_DRAWS):
+            if guided:
+                point = self._guide.draw(random)
+                if point in untried:
+                    break
+                continue
             seed = random.getrandbits(32)
             options = self._options if attempt < _DRAWS // 2 else {**self._options, "n_startup_trials": sys.maxsize}
             study.sampler = _TpeSampler(self._branches, history, options, seed)
@@ -124,6 +138,11 @@ class Tpe(TpeRules, Algorithm):
                 break
         return untried.take(point, random)
 
+    def _rank(self, trial: PastTrial) -> float | None:
+        """Return the sort key of a trial, lower is better; None if it has no value."""
+        value = self._counted.get(trial.name, trial.objective)
+        return None if trial.outcome is not TrialOutcome.MEASURED else -value if self.maximizes else value
+
     def _frozen(self, trials: Sequence[PastTrial]) -> list[KnownTrial]:
         """Convert the trials to Optuna's, only those that are new or changed."""
         old = self._known
@@ -133,7 +152,7 @@ class Tpe(TpeRules, Algorithm):
             if known is None or (known[0] is not trial and known[0] != trial):
                 known = trial, self._freeze(trial)
             self._known[trial.name] = known
-        counted = self.counted(trials)
+        self._counted = counted = self.counted(trials)
         sources = {trial.source for trial in trials if trial.is_earlier and trial.name in counted}
         found = []
         for trial, frozen in self._known.values():
@@ -160,11 +179,14 @@ class Tpe(TpeRules, Algorithm):
 class MultivariateTpe(Tpe):
     """The algorithm `multivariate-tpe`."""
 
+    name = "multivariate-tpe"
     multivariate = True
 
 
 class Motpe(Tpe):
     """The algorithm `motpe`."""
+
+    name = "motpe"
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
@@ -187,7 +209,7 @@ class Motpe(Tpe):
             for trial in measured
         ]
         n_ended = sum(trial.outcome in (TrialOutcome.MEASURED, TrialOutcome.BAD) for trial in trials)
-        order = best_first(points, _good_count_of_fronts(n_ended))
+        order = best_first(points, max(_good_count_of_fronts(n_ended), MOST_GOOD if self._guide else 0))
         return {measured[i].name: float(place) for place, i in enumerate(order)}
 
 

@@ -26,6 +26,7 @@ _FEATURES = {
     Feature.CONSTRAINTS: "constraints",
     Feature.CONDITIONAL_PARAMETERS: "conditional parameters",
     Feature.EARLIER_TRIALS: "warm start",
+    Feature.PRIORS: "priors",
 }
 _LIBRARIES = ("optuna", "scikit-optimize", "cmaes", "grpcio", "sqlalchemy", "kubernetes", "plotly")
 _MOST_EXPLAINED = 12

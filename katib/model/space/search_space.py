@@ -14,6 +14,7 @@ from katib.model.space.build import build_parameter
 from katib.model.space.conditions import ParentCondition, absent_parameters, build_conditions
 from katib.model.space.counting import CountedSpace
 from katib.model.space.parameters import Parameter, Value
+from katib.model.space.priors import Prior, build_priors
 from katib.model.types import ParameterSpec
 
 Point = Mapping[str, Value]
@@ -32,10 +33,12 @@ class SearchSpace:
     Attributes:
         parameters: All of them, absent or not.
         conditions: For each parameter that may be absent, the values with which it is present; parents first.
+        priors: Beliefs about the best values of some parameters.
     """
 
     parameters: tuple[Parameter, ...]
     conditions: tuple[ParentCondition, ...] = ()
+    priors: tuple[Prior, ...] = ()
     _counting: CountedSpace | None = field(init=False, repr=False, compare=False)
     _by_name: Mapping[str, Parameter] = field(init=False, repr=False, compare=False)
     _parents: frozenset[str] = field(init=False, repr=False, compare=False)
@@ -67,7 +70,7 @@ class SearchSpace:
             conditions = build_conditions(specs, parameters)
         except ValueError as error:  # not covered by `check_conditions`, since the parent's specification is unusual
             raise invalid(path, str(error), "list values of that parameter", "condition-value-unknown") from error
-        return cls(tuple(parameters.values()), conditions)
+        return cls(tuple(parameters.values()), conditions, build_priors(specs, parameters))
 
     @property
     def size(self) -> int | None:

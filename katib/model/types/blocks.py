@@ -32,6 +32,18 @@ class ParameterCondition(Model, frozen=True):
     values: tuple[PlainText, ...] = ()
 
 
+class ParameterPrior(Model, frozen=True):
+    """A belief about the best value of a parameter: a center with a distance, or weights of listed values."""
+
+    center: DecimalText = ""
+    factor: DecimalText = ""
+    width: DecimalText = ""
+    weights: dict[str, Number] = field(default_factory=dict)
+
+    def __hash__(self) -> int:  # of a parameter, which is a key of a cache
+        return hash((self.center, self.factor, self.width, *self.weights.items()))
+
+
 class ParameterSpec(Model, frozen=True):
     """One parameter of the search space."""
 
@@ -41,6 +53,7 @@ class ParameterSpec(Model, frozen=True):
     when: ParameterCondition | None = None
     default: DecimalText | None = None
     """The value in use today, without the search."""
+    prior: ParameterPrior | None = None
 
 
 class GraphConfig(Model, frozen=True):

@@ -52,7 +52,8 @@ _INTEGER = re.compile(r"[+-]?\d+\Z")
 _RANGE = re.compile(r"(?P<low>[^.:]*(?:\.[^.:]+)?)\.\.(?P<high>[^:]*)(?P<options>(?::.*)?)\Z")
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _OTHER_RANGE = re.compile(rf"(?P<low>{_NUMBER})\s*[-\u2013:;\u2026 ]\s*(?P<high>{_NUMBER})(?P<log>:log)?\Z")
-_LIST_OPTION = re.compile(r":(?=default=|(?:categorical|discrete)(?::|\Z))")
+_LIST_OPTION = re.compile(r":(?=(?:default|prior)=|(?:categorical|discrete)(?::|\Z))")
+_PRIOR_WORDS = {"prior": "center", "factor": "factor", "width": "width"}
 _SYNTAX = "write NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C"
 
 
@@ -63,6 +64,7 @@ def parse_parameter(text: str) -> Json:
     `:step=0.5` gives their distance, `:double` and `:int` the type. `16,32,64` are numbers in their order, `adam,sgd`
     are choices without one, as are numbers with `:categorical`. `flag` is an option without a value, such as `--amp`
     for `amp=flag`, that is present or absent. `:default=VALUE` is the value in use today, `on` or `off` for a flag.
+    `:prior=VALUE` is the value believed to be best, `:factor=3` or `:width=0.1` how far off it may be.
 
     Raises:
         InvalidError: The text has another form.
@@ -141,6 +143,8 @@ def _range(where: str, found: re.Match[str]) -> Json:
             space["step"] = value
         elif word == "default" and value:
             further["default"] = value
+        elif word in _PRIOR_WORDS and value:
+            further.setdefault("prior", {})[_PRIOR_WORDS[word]] = value
         elif word in ("double", "float"):
             kind = "double"
         elif word == "int" and low == int(low) and high == int(high):
@@ -149,7 +153,7 @@ def _range(where: str, found: re.Match[str]) -> Json:
             raise invalid(
                 where,
                 f":{option} is not an option of a range",
-                "use :log, :step=NUMBER above 0, :default=VALUE, :int or :double",
+                "use :log, :step=NUMBER above 0, :default=VALUE, :prior=VALUE, :int or :double",
                 "option",
             )
     return {"parameterType": kind, "feasibleSpace": space, **further}
@@ -157,7 +161,9 @@ def _range(where: str, found: re.Match[str]) -> Json:
 
 def _list(where: str, values: str) -> Json:
     text, *options = _LIST_OPTION.split(values)
-    further = dict(option.split("=", 1) for option in options if "=" in option)
+    further: Json = dict(option.split("=", 1) for option in options if "=" in option)
+    if "prior" in further:
+        further["prior"] = {"center": further["prior"]}
     kind = next((option for option in options if "=" not in option), None)
     word = text.rpartition(":")[2]
     choices = [choice.strip() for choice in text.split(",")]

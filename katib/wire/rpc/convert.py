@@ -65,6 +65,7 @@ FEATURES: dict[Feature, pb.ValidateAlgorithmSettingsReply.Feature] = {
     Feature.CONSTRAINTS: pb.ValidateAlgorithmSettingsReply.CONSTRAINTS,
     Feature.CONDITIONAL_PARAMETERS: pb.ValidateAlgorithmSettingsReply.CONDITIONAL_PARAMETERS,
     Feature.EARLIER_TRIALS: pb.ValidateAlgorithmSettingsReply.EARLIER_TRIALS,
+    Feature.PRIORS: pb.ValidateAlgorithmSettingsReply.PRIORS,
 }
 _CONDITIONS: dict[str, pb.TrialStatus.TrialConditionType] = {
     "": pb.TrialStatus.CREATED,
@@ -152,7 +153,7 @@ def _objective(objective: ObjectiveSpec | None) -> pb.ObjectiveSpec:
 
 
 def _parameter(parameter: ParameterSpec) -> pb.ParameterSpec:
-    space, when = parameter.feasible_space, parameter.when
+    space, when, prior = parameter.feasible_space, parameter.when, parameter.prior
     return pb.ParameterSpec(
         name=parameter.name,
         parameter_type=PARAMETER_TYPES.get(parameter.parameter_type, pb.UNKNOWN_TYPE),
@@ -164,6 +165,9 @@ def _parameter(parameter: ParameterSpec) -> pb.ParameterSpec:
             distribution=DISTRIBUTIONS.get(space.distribution, pb.DISTRIBUTION_UNSPECIFIED),
         ),
         when=None if when is None else pb.ParameterCondition(parameter=when.parameter, values=when.values),
+        prior=None
+        if prior is None
+        else pb.ParameterPrior(center=prior.center, factor=prior.factor, width=prior.width, weights=prior.weights),
     )
 
 

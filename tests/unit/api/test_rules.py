@@ -123,7 +123,56 @@ A_POINT = {"lr": "0.05"}
 OBJECTIVE, TERMS, BOUNDS = "spec.objective", "spec.objective.objectives", "spec.objective.constraints"
 NAME, SETTINGS = "spec.algorithm.algorithmName", "spec.algorithm.algorithmSettings"
 
+
+def with_prior(*, lr: dict[str, Any] | None = None, listed: str = "", **prior: Any) -> dict[str, Any]:
+    space = {"list": listed.split()} if listed else {"min": "1e-5", "max": "0.1", "distribution": "logUniform"}
+    kind = "categorical" if listed else "double"
+    return with_parameter({"parameterType": kind, "feasibleSpace": {**space, **(lr or {})}, "prior": prior})
+
+
+PRIOR = "spec.parameters[0].prior"
+
 REJECTED: dict[str, tuple[Any, ...]] = {
+    "prior out of bounds": bad(f"{PRIOR}.center", "prior-center-range", with_prior(center="3")),
+    "prior of no number": bad(f"{PRIOR}.center", "prior-center-number", with_prior(center="fast")),
+    "prior of nothing": bad(PRIOR, "prior-form", with_prior()),
+    "prior of two forms": bad(PRIOR, "prior-form", with_prior(center="1e-3", weights={"1e-3": 1})),
+    "prior with a factor of 1": bad(f"{PRIOR}.factor", "prior-factor", with_prior(center="1e-3", factor=1)),
+    "prior with an infinite factor": bad(f"{PRIOR}.factor", "prior-factor", with_prior(center="1e-3", factor="inf")),
+    "prior with a width on a logarithmic scale": bad(
+        f"{PRIOR}.width", "prior-distance-scale", with_prior(center="1e-3", width=0.1)
+    ),
+    "prior without width": bad(
+        f"{PRIOR}.width", "prior-width", with_prior(lr={"distribution": "uniform"}, center="1e-3", width=0)
+    ),
+    "prior with a factor for a list": bad(
+        f"{PRIOR}.factor", "prior-distance-listed", with_prior(listed="adam sgd", center="adam", factor=2)
+    ),
+    "prior of a single value": bad(
+        PRIOR, "prior-single-value", with_prior(lr={"min": "0.1", "distribution": "uniform"}, center="0.1")
+    ),
+    "prior of a single choice": bad(PRIOR, "prior-single-value", with_prior(listed="adam", center="adam")),
+    "prior beside a normal distribution": bad(
+        PRIOR, "prior-distribution", with_prior(lr={"distribution": "logNormal"}, center="1e-3")
+    ),
+    "weights of a number": bad(f"{PRIOR}.weights", "prior-weights", with_prior(weights={"1e-3": 1})),
+    "weight of an unknown choice": bad(
+        f"{PRIOR}.weights", "prior-unknown-value", with_prior(listed="adam sgd", weights={"adam": 3, "lion": 1})
+    ),
+    "center of an unknown choice": bad(
+        f"{PRIOR}.center", "prior-unknown-value", with_prior(listed="adam sgd", center="adm")
+    ),
+    "negative weight": bad(
+        f"{PRIOR}.weights", "prior-weight-range", with_prior(listed="adam sgd", weights={"adam": 3, "sgd": -1})
+    ),
+    "weights of zero": bad(
+        f"{PRIOR}.weights", "prior-weights-zero", with_prior(listed="adam sgd", weights={"adam": 0, "sgd": 0})
+    ),
+    "prior of an operation's parameter": bad(
+        "spec.nasConfig.operations[0].parameters[0].prior",
+        "prior-of-operation",
+        an_architecture_search({**a_choice("size", ["3", "5"]), "prior": {"center": "3"}}),
+    ),
     "default out of bounds": bad("spec.parameters[0].default", "default-infeasible", with_default("3")),
     "default of no number": bad("spec.parameters[0].default", "default-infeasible", with_default("fast")),
     "no room for the defaults": bad(INITIAL, "initial-trials-budget", with_default("0.01", count=1)),

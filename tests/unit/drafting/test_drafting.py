@@ -88,9 +88,22 @@ def test_the_value_in_use_today_follows_the_values(text: str, default: str, spac
     assert (found["default"], found["feasibleSpace"]) == (default, space)
 
 
+@pytest.mark.parametrize(
+    ("text", "prior"),
+    [
+        ("lr=1e-5..1e-1:log:prior=3e-4", {"center": "3e-4"}),
+        ("lr=1e-5..1e-1:prior=3e-4:log:factor=10:default=1e-3", {"center": "3e-4", "factor": "10"}),
+        ("x=0..1:double:prior=0.5:width=0.1", {"center": "0.5", "width": "0.1"}),
+        ("opt=adam,sgd:default=sgd:prior=adam", {"center": "adam"}),
+    ],
+)
+def test_a_belief_follows_the_values(text: str, prior: dict[str, str]) -> None:
+    assert parse_parameter(text)["prior"] == prior
+
+
 SYNTAX = "write NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C"
 ONE_ARGUMENT = "write the whole line in one argument, as `-- 'cd src && python train.py --lr {lr}'`"
-OPTIONS = "use :log, :step=NUMBER above 0, :default=VALUE, :int or :double"
+OPTIONS = "use :log, :step=NUMBER above 0, :default=VALUE, :prior=VALUE, :int or :double"
 
 
 @pytest.mark.parametrize(

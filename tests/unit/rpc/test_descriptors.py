@@ -74,7 +74,7 @@ MESSAGES = {
 
 FIRST_OF_OURS = 1001
 OUR_FIELDS = {
-    "ParameterSpec": "when=1001:ParameterCondition",
+    "ParameterSpec": "when=1001:ParameterCondition prior=1002:ParameterPrior",
     "ObjectiveSpec": "objectives=1001:ObjectiveTerm* constraints=1002:MetricConstraint*",
     "GetSuggestionsRequest": "earlier_trials=1001:Trial* unmeasured_trials=1002:Trial* takes_fewer=1003:bool",
     "GetSuggestionsReply": "explanation=1001:string",
@@ -82,6 +82,8 @@ OUR_FIELDS = {
 }
 OUR_MESSAGES = {
     "ParameterCondition": "parameter=1:string values=2:string*",
+    "ParameterPrior": "center=1:string factor=2:string width=3:string weights=4:ParameterPrior.WeightsEntry*",
+    "ParameterPrior.WeightsEntry": "key=1:string value=2:double",
     "ObjectiveTerm": "name=1:string type=2:ObjectiveType goal=3:double",
     "MetricConstraint": "metric_name=1:string min=2:double max=3:double",
 }

@@ -84,16 +84,37 @@ class ExperimentSpec(_message.Message):
     def __init__(self, parameter_specs: _Optional[_Union[ExperimentSpec.ParameterSpecs, _Mapping]] = ..., objective: _Optional[_Union[ObjectiveSpec, _Mapping]] = ..., algorithm: _Optional[_Union[AlgorithmSpec, _Mapping]] = ..., early_stopping: _Optional[_Union[EarlyStoppingSpec, _Mapping]] = ..., parallel_trial_count: _Optional[int] = ..., max_trial_count: _Optional[int] = ..., nas_config: _Optional[_Union[NasConfig, _Mapping]] = ...) -> None: ...
 
 class ParameterSpec(_message.Message):
-    __slots__ = ("name", "parameter_type", "feasible_space", "when")
+    __slots__ = ("name", "parameter_type", "feasible_space", "when", "prior")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARAMETER_TYPE_FIELD_NUMBER: _ClassVar[int]
     FEASIBLE_SPACE_FIELD_NUMBER: _ClassVar[int]
     WHEN_FIELD_NUMBER: _ClassVar[int]
+    PRIOR_FIELD_NUMBER: _ClassVar[int]
     name: str
     parameter_type: ParameterType
     feasible_space: FeasibleSpace
     when: ParameterCondition
-    def __init__(self, name: _Optional[str] = ..., parameter_type: _Optional[_Union[ParameterType, str]] = ..., feasible_space: _Optional[_Union[FeasibleSpace, _Mapping]] = ..., when: _Optional[_Union[ParameterCondition, _Mapping]] = ...) -> None: ...
+    prior: ParameterPrior
+    def __init__(self, name: _Optional[str] = ..., parameter_type: _Optional[_Union[ParameterType, str]] = ..., feasible_space: _Optional[_Union[FeasibleSpace, _Mapping]] = ..., when: _Optional[_Union[ParameterCondition, _Mapping]] = ..., prior: _Optional[_Union[ParameterPrior, _Mapping]] = ...) -> None: ...
+
+class ParameterPrior(_message.Message):
+    __slots__ = ("center", "factor", "width", "weights")
+    class WeightsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    CENTER_FIELD_NUMBER: _ClassVar[int]
+    FACTOR_FIELD_NUMBER: _ClassVar[int]
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_FIELD_NUMBER: _ClassVar[int]
+    center: str
+    factor: str
+    width: str
+    weights: _containers.ScalarMap[str, float]
+    def __init__(self, center: _Optional[str] = ..., factor: _Optional[str] = ..., width: _Optional[str] = ..., weights: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class ParameterCondition(_message.Message):
     __slots__ = ("parameter", "values")
@@ -420,11 +441,13 @@ class ValidateAlgorithmSettingsReply(_message.Message):
         CONSTRAINTS: _ClassVar[ValidateAlgorithmSettingsReply.Feature]
         CONDITIONAL_PARAMETERS: _ClassVar[ValidateAlgorithmSettingsReply.Feature]
         EARLIER_TRIALS: _ClassVar[ValidateAlgorithmSettingsReply.Feature]
+        PRIORS: _ClassVar[ValidateAlgorithmSettingsReply.Feature]
     UNKNOWN: ValidateAlgorithmSettingsReply.Feature
     SEVERAL_OBJECTIVES: ValidateAlgorithmSettingsReply.Feature
     CONSTRAINTS: ValidateAlgorithmSettingsReply.Feature
     CONDITIONAL_PARAMETERS: ValidateAlgorithmSettingsReply.Feature
     EARLIER_TRIALS: ValidateAlgorithmSettingsReply.Feature
+    PRIORS: ValidateAlgorithmSettingsReply.Feature
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     features: _containers.RepeatedScalarFieldContainer[ValidateAlgorithmSettingsReply.Feature]
     def __init__(self, features: _Optional[_Iterable[_Union[ValidateAlgorithmSettingsReply.Feature, str]]] = ...) -> None: ...
