@@ -3,8 +3,7 @@
 Notation: q_j(u) the density of the belief about parameter j, u its position in [0, 1], see `katib.model.space.priors`.
 
 The support of a belief is the mean of q_j over the best trials, weighted by rank: 1 by chance. The trust t_j in [0, 1]
-falls if the support is below 1, and if it is below the mean over all trials: that of points drawn near the belief is high
-in any case.
+falls if the support is below 1, and if it is below the mean of all trials, since many were drawn near the belief.
 Source: [Mallik2023] PriorBand: Practical Hyperparameter Optimization in the Age of Deep Learning, NeurIPS 36.
 Differs from the paper: trust is per parameter, not for all together, since a user may be right about one and wrong
 about another, and a good belief is compared with chance, not with the neighborhood of the best trial.

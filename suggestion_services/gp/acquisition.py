@@ -94,7 +94,6 @@ class Acquisition:
         crowded: Running trials with a penalty around them; None if there are none.
         noise: Variance of the noise of scores; 0 if they are taken for exact.
         beliefs: Priors of the user; None if there are none.
-        beliefs: Priors of the user; None if there are none.
     """
 
     objective: Posterior

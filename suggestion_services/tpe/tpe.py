@@ -56,7 +56,7 @@ _MOST_PROMISED = 3  # of ten that would be drawn at random
 _MEASURED = 3  # objectives up to which the hypervolume is exact and cheap
 _TINY = 1e-12
 _CANDIDATES = 24
-_GUIDED = 0.5  # of the later points from the priors, times the trust in them
+_GUIDED = 0.2  # of the later points from the priors, times the trust in them
 _DRAWS = 20  # the second half of them without the model: in a nearly exhausted space only chance finds the rest
 
 
