@@ -165,6 +165,24 @@ def test_of_several_objectives_the_first_one_decides(searched: Path) -> None:
     assert "Of several objectives, loss decides." in found["notes"]
 
 
+def test_callers_evaluate_the_runs_of_what_they_evaluated(tmp_path: Path) -> None:
+    def loss(trial: product.sdk.AskedTrial) -> float:
+        return float(trial.parameters["x"]) + trial.seed / 2**31 / 100
+
+    with product.create("mine", {"x": product.search.double(0, 1)}, data_dir=tmp_path, max_trials=3) as search:
+        for trial in search.ask_until_done():
+            trial.tell(loss(trial))
+    begun = product.open("mine", data_dir=tmp_path).confirm(top=2, repeats=2)
+    with product.open(begun.confirmed_by, data_dir=tmp_path).resume() as runs:
+        for trial in runs.ask_until_done():
+            trial.tell(loss(trial))
+    found = product.open("mine", data_dir=tmp_path).confirm(top=2, repeats=2)
+
+    assert (begun.runs, begun.best, found.runs) == (0, "", 4)
+    assert [len(set(row.values)) for row in found.configurations] == [2, 2]
+    assert product.open("mine", data_dir=tmp_path).best.name == found.best
+
+
 def test_a_result_in_python_confirms_itself(searched: Path) -> None:
     found = product.open("train", data_dir=searched / ".katib").confirm(top=2, repeats=2)
 

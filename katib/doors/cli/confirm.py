@@ -17,7 +17,7 @@ from katib.errors import NotFoundError
 from katib.model.leases import is_asked
 from katib.model.loading import FileText
 from katib.model.types import Experiment
-from katib.service.tuning.reading import short
+from katib.service.tuning.reading import is_completed, short
 from katib.service.tuning.service import INTERVAL_LEVEL, NO_CHOICE, Confirmation, SubmittedExperiment, TuningService
 from katib.service.tuning.titles import name_meant, namespace_in_use
 
@@ -133,7 +133,7 @@ class _Wanted(again.Wanted):
             command=options.typed_line(),
         )
         experiment = service.get(Experiment, namespace, found.confirmed_by)
-        if is_asked(experiment):
+        if is_asked(experiment) and not is_completed(experiment):
             click.echo(f"callers evaluate its runs: `katib ask {experiment.name}` gives the next one", err=True)
             return again.Submitted(None)
         return again.Submitted(SubmittedExperiment(experiment.encode(), "created"))

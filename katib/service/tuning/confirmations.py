@@ -174,9 +174,11 @@ def interval_text(row: ConfirmedConfiguration) -> str:
 
 def _verdict(found: Confirmation) -> str:
     count, runs = len(found.configurations), counted(found.budget, "run")
-    some = f"{found.runs} of {runs}" if found.runs < found.budget else runs
+    some = f"{found.runs} of {runs}" if 0 < found.runs < found.budget else runs
     of = f"{'' if count == 1 else f'{count} '}best configuration{'s' * (count != 1)} of {found.experiment}"
     first = found.configurations[0] if count else None
+    if not found.runs:
+        return f"None of {some} of the {of} has ended."
     if first is None or first.mean is None:
         return f"In {some} of the {of}, none has a value."
     mean = f"{found.metric}={text_of(first.mean)}"

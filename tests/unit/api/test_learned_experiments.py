@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from katib.model.learned_experiments import found_experiments, learned_experiments, looks_for_experiments
-from katib.model.names import LEARNS_FROM_ANNOTATION
+from katib.model.names import CONFIRMS_LABEL, LEARNS_FROM_ANNOTATION
 from katib.model.space import check_assignments
 from katib.model.types import Experiment
 from tests.support.experiments import a_double, an_experiment, an_int
@@ -52,6 +52,7 @@ def test_the_newest_that_have_ended_are_found() -> None:
         pytest.param(ended("old", lr="0.5"), id="other bounds"),
         pytest.param(ended("old", objective={"type": "maximize", "objectiveMetricName": "loss"}), id="direction"),
         pytest.param(ended("old", objective={"type": "minimize", "objectiveMetricName": "cost"}), id="metric"),
+        pytest.param({**ended("old"), "metadata": {"name": "old", "labels": {CONFIRMS_LABEL: "e"}}}, id="confirms"),
         pytest.param({**ended("old"), "spec": {"parameters": 3}}, id="cannot be read"),
     ],
 )
