@@ -18,6 +18,7 @@ from katib.figures.intermediate import curves_are_missing, draw_intermediate
 from katib.figures.parallel import draw_parallel
 from katib.figures.pareto import draw_hypervolume, draw_pareto, hypervolume_obstacle, pareto_obstacle
 from katib.figures.rank import draw_rank
+from katib.figures.scatter import draw_scatter, scatter_columns, scatter_obstacle
 from katib.figures.slices import draw_slices
 from katib.figures.stopping import draw_stopping, nothing_was_stopped
 from katib.figures.timeline import draw_timeline, nothing_has_started
@@ -146,6 +147,15 @@ FIGURES: tuple[FigureKind, ...] = (
         chooses=("parameters", "metric"),
     ),
     FigureKind(
+        "scatter",
+        "Scatter plot",
+        "Any two of parameters, metrics and the duration against each other, with a third as colour. A metric against "
+        "the duration shows the cost of a good value.",
+        draw_scatter,
+        scatter_obstacle,
+        chooses=("axes",),
+    ),
+    FigureKind(
         "contour",
         "Contour",
         "What was reached over two parameters together, guessed between the trials. A slanted valley or ridge says "
@@ -252,6 +262,11 @@ def check_choice(data: ExperimentData, choice: FigureOptions) -> None:
     if choice.metric and choice.metric not in data.trials.metrics:
         remedy = f"choose of {', '.join(data.trials.metrics)}"
         raise invalid("metric", f'{data.name} has no metric "{choice.metric}"', remedy, "figure-metric")
+    columns = scatter_columns(data.trials)
+    for name in choice.axes:
+        if name not in columns:
+            cause = f'{data.name} has no parameter or metric "{name}"'
+            raise invalid("axes", cause, f"choose of {', '.join(columns)}", "figure-scatter-axis")
     known = tuple(objective.name for objective in data.trials.objectives)
     for name in choice.objectives:
         if name not in known:

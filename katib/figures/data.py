@@ -67,12 +67,14 @@ class FigureOptions:
         metric: Metric to show; empty: the objective.
         by: Unit of the horizontal axis: `step` (of a training, or in a comparison the trials) or `time`.
         objectives: Axes of a Pareto front, two or three; empty: the first ones.
+        axes: Horizontal axis, vertical axis and colour of a scatter plot; empty: the most telling ones.
     """
 
     parameters: tuple[str, ...] = ()
     metric: str = ""
     by: str = "step"
     objectives: tuple[str, ...] = ()
+    axes: tuple[str, ...] = ()
 
 
 _MOST_CORNERS = 1_000

@@ -28,6 +28,11 @@ ARGUMENTS = {
     "metric": ("str", "", "A metric in place of the objective."),
     "by": ('Literal["step", "time"]', "step", "What progress is counted in: steps (a comparison: trials) or time."),
     "objectives": ("Sequence[str]", (), "Axes, two or three; none: the first objectives."),
+    "axes": (
+        "Sequence[str]",
+        (),
+        "Horizontal axis, vertical axis and colour: parameters, metrics, `duration`, `trial`.",
+    ),
 }
 """Options of figures: type, default, and meaning."""
 PLACE = {

@@ -98,6 +98,18 @@ def test_figures_of_plotly_have_the_same_chip_and_a_double_click_hides_nothing_m
     assert "beyond the axis" not in shown.inner_text()
 
 
+def test_any_two_quantities_are_shown_against_each_other(root: str, page: Page) -> None:
+    page.goto(f"{root}{PAGE}?tab=analysis")
+    scatter = page.locator("#figure-scatter")
+    scatter.scroll_into_view_if_needed()
+    scatter.get_by_label("Across").select_option("duration")
+    page.wait_for_function(
+        "() => document.querySelector('[data-figure=scatter]').layout?.xaxis.title.text.startsWith('duration')"
+    )
+    scatter.get_by_role("button", name="log y").click()
+    page.wait_for_function("() => document.querySelector('[data-figure=scatter]').layout.yaxis.type === 'log'")
+
+
 @pytest.mark.parametrize("width", [1440, 1024])
 def test_parallel_coordinates_of_six_parameters_have_room(
     root: str, service: MemoryTuningService, page: Page, tmp_path: Path, width: int

@@ -33,6 +33,7 @@ from katib.errors import invalid
 @click.option("--metric", default="", metavar="NAME", help="This metric instead of the objective.")
 @click.option("--parameters", default="", metavar="NAME,NAME", help="Parameters to show, in this order.")
 @click.option("--objectives", default="", metavar="NAME,NAME", help="Axes of a Pareto front.")
+@click.option("--axes", default="", metavar="X,Y,COLOUR", help="Columns of a scatter plot.")
 @click.option(
     "--by",
     type=click.Choice(("step", "time")),
@@ -48,6 +49,7 @@ def plot(
     metric: str,
     parameters: str,
     objectives: str,
+    axes: str,
     by: str,
     target: options.Target,
 ) -> None:
@@ -63,7 +65,7 @@ def plot(
     from katib.figures.reading import read_experiment
 
     form = "html" if file is None else form_of(file)
-    choice = FigureOptions(_names(parameters), metric, by, _names(objectives))
+    choice = FigureOptions(_names(parameters), metric, by, _names(objectives), _names(axes))
     wanted = _wanted(names, figures, form)
     with connect(target, read_only=True) as (service, namespace):
         names = names or (experiment_meant(service, namespace, None),)

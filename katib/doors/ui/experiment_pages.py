@@ -21,6 +21,7 @@ from katib.doors.ui.views import action_fields, experiment_head
 from katib.errors import InvalidError, NotFoundError, UnavailableError
 from katib.figures.catalogue import FIGURES, FigureKind, figure_named
 from katib.figures.parallel import is_broad
+from katib.figures.scatter import DURATION, scatter_columns
 from katib.figures.trials import STATES, TrialTable
 from katib.model.types import Experiment, Suggestion
 from katib.model.yaml_text import dump_yaml
@@ -80,6 +81,8 @@ def experiment_pages(tables: Tables) -> APIRouter:
             empty = TrialTable.of(experiment, ())
             values["parameters"] = [axis.name for axis in empty.parameters]
             values["metrics"] = list(empty.metrics)
+            values["columns"] = scatter_columns(empty)
+            values["axes"] = [*values["parameters"][:1], empty.objective.name, DURATION]
             values["objectives"] = [objective.name for objective in empty.objectives]
         elif tab == "events":
             values |= _newest_events(service, namespace, name)

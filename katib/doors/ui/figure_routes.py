@@ -101,9 +101,12 @@ def figure_routes(tables: Tables) -> APIRouter:
         metric: str = "",
         by: str = "step",
         objective: Annotated[list[str], Query()] = [],  # noqa: B006 - as above
+        axis: Annotated[list[str], Query()] = [],  # noqa: B006 - as above
     ) -> Response:
         kind = figure_named(figure)
-        choice = FigureOptions(parameters=tuple(parameter), metric=metric, by=by, objectives=tuple(objective))
+        choice = FigureOptions(
+            parameters=tuple(parameter), metric=metric, by=by, objectives=tuple(objective), axes=tuple(axis)
+        )
         snapshot = tables.table(service, user, namespace, name).snapshot(wait_seconds=_PATIENCE_SECONDS)
         data, version = ExperimentData(snapshot.experiment, snapshot.trials, now=time.time()), snapshot.version
         check_choice(data, choice)

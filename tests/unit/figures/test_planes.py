@@ -165,3 +165,25 @@ def test_every_figure_is_drawn_or_says_why_not(name: str, table: TrialTable) -> 
 
 def test_names_of_figures_are_told_once() -> None:
     assert len({figure.name for figure in FIGURES}) == len(FIGURES)
+
+
+def test_a_scatter_plot_shows_any_two_quantities_with_a_third_as_colour() -> None:
+    table = a_table(
+        {LR: [1e-4, 1e-3, 1e-2, 1e-1], OPTIMIZER: [0, 1, 0, 1]},
+        {"loss": [1.0, 2.0, 3.0, NAN], "size": [9.0, 8.0, 7.0, 6.0]},
+    )
+    figure = draw(figure_named("scatter"), data_of(table), FigureOptions(axes=("size", "loss", "lr")))
+    marks = figure.data[0]
+
+    assert (list(marks.x), list(marks.y)) == ([9, 8, 7], [1, 2, 3])
+    assert list(marks.marker.color) == pytest.approx([-4, -3, -2])
+    assert figure.layout.coloraxis.colorbar.ticktext[0] == "0.0001"
+    assert [entry["axes"] for entry in figure.layout.meta["values"]] == [["xaxis"], ["yaxis"]]
+
+    figure = draw(figure_named("scatter"), data_of(table), FigureOptions(axes=("lr", "loss", "optimizer")))
+    assert list(figure.layout.coloraxis.colorbar.ticktext)[:2] == ["adam", "sgd"]
+    assert figure.layout.xaxis.type == "log"
+
+    with pytest.raises(InvalidError) as caught:
+        draw(figure_named("scatter"), data_of(table), FigureOptions(axes=("depth",)))
+    assert caught.value.errors[0].origin == "figure-scatter-axis"

@@ -193,7 +193,7 @@ class Chart {
     for (const trace of this.traces) this.trace(pen, trace);
     pen.restore();
     this.highlight(this.pointed ?? null);
-    this.base.dataset.selected = this.count ?? "";
+    this.base.dataset.drawn = this.marks.size;
   }
 
   /** The names of traces in lines that fit; returns their height. */

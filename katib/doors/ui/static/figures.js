@@ -138,8 +138,8 @@ const BEYOND = "beyond the axis"; // in the sentence of a note that the chip rep
 function looked(layout, look) {
   const result = { ...layout, look };
   const hidden = beyond(layout, look);
-  for (const { axes, scale, views } of layout.meta?.values ?? []) {
-    const chosen = look.scale in views ? look.scale : scale;
+  for (const [i, { axes, scale, views }] of (layout.meta?.values ?? []).entries()) {
+    const chosen = look.scales?.[i] in views ? look.scales[i] : scale;
     if (chosen === scale && !look.all) continue;
     const range = (!look.all && views[chosen]?.range) || undefined;
     for (const axis of axes) result[axis] = { ...layout[axis], type: chosen, range, autorange: !range, ...(chosen === "log" && { exponentformat: "power" }) };
@@ -150,8 +150,8 @@ function looked(layout, look) {
 }
 
 /** The number of values beyond the axes. */
-function beyond({ meta = {} }, { scale: chosen, all }) {
-  const counts = [...(meta.values ?? []).map(({ scale, views }) => (views[chosen] ?? views[scale])?.beyond ?? 0), ...(Array.isArray(meta.axes) ? meta.axes : []).map((axis) => axis.beyond ?? 0)];
+function beyond({ meta = {} }, { scales, all }) {
+  const counts = [...(meta.values ?? []).map(({ scale, views }, i) => (views[scales?.[i]] ?? views[scale])?.beyond ?? 0), ...(Array.isArray(meta.axes) ? meta.axes : []).map((axis) => axis.beyond ?? 0)];
   return all ? 0 : counts.reduce((sum, count) => sum + count, 0);
 }
 
@@ -167,14 +167,14 @@ function showTools(element, figure) {
   };
   const [hidden, count] = [beyond(layout, look), beyond(layout, { ...look, all: false })];
   const words = `${count.toLocaleString("en")} beyond`;
-  const values = layout.meta?.values?.filter(({ views }) => "log" in views) ?? [];
   const bar = Object.assign(document.createElement("div"), { className: "tools" });
   if (hidden) bar.append(tool(`${words} · show`, "Values far from most others are beyond the axis", () => again({ all: true })));
   else if (count) bar.append(tool("all shown · hide outliers", `${words} the axis otherwise`, () => again({ all: false })));
-  if (values.length) {
-    const scale = look.scale ?? values[0].scale;
-    const other = scale === "log" ? "linear" : "log";
-    bar.append(tool(scale === "log" ? "linear" : "log", `Show the values on a ${other === "log" ? "logarithmic" : "linear"} axis`, () => again({ scale: other })));
+  const values = [...(layout.meta?.values ?? []).entries()].filter(([, { views }]) => "log" in views);
+  for (const [i, { axes, scale }] of values) {
+    const other = (look.scales?.[i] ?? scale) === "log" ? "linear" : "log";
+    const words = other === "log" ? "a logarithmic" : "a linear";
+    bar.append(tool(values.length > 1 ? `${other} ${axes[0][0]}` : other, `Show the values on ${words} axis`, () => again({ scales: { ...look.scales, [i]: other } })));
   }
   bar.append(tool("PNG", "Save the figure as an image", () => savePicture(element, figure)));
   const focused = element.querySelector(":scope > .tools :focus")?.textContent;
