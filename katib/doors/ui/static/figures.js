@@ -142,7 +142,7 @@ function looked(layout, look) {
     const chosen = look.scales?.[i] in views ? look.scales[i] : scale;
     if (chosen === scale && !look.all) continue;
     const range = (!look.all && views[chosen]?.range) || undefined;
-    for (const axis of axes) result[axis] = { ...layout[axis], type: chosen, range, autorange: !range, ...(chosen === "log" && { exponentformat: "power" }) };
+    for (const axis of axes) result[axis] = { ...layout[axis], type: chosen, range, autorange: !range, ...(chosen !== scale && { dtick: undefined }), ...(chosen === "log" && { exponentformat: "power" }) };
   }
   const rest = (note) => ({ ...note, text: note.text.replaceAll("<br>", " ").split(". ").filter((sentence) => !sentence.includes(BEYOND)).join(". ") });
   result.annotations = layout.annotations?.map((note) => (note.name === "note" ? rest(note) : note)).filter(({ text }) => text);
