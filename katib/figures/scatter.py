@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
-from katib.figures.axes import CATEGORICAL, LINEAR, LOG, Axis, ValueAxis, number, parameter_axis, value_axis
+from katib.figures.axes import CATEGORICAL, LINEAR, LOG, Axis, Ordinary, ValueAxis, number, parameter_axis, value_axis
 from katib.figures.data import ExperimentData, FigureOptions, measure_of
 from katib.figures.marks import add_best, add_groups, add_legend, mark_groups, spread_out
 from katib.figures.style import MOST_POINTS, add_note, fair_rows, html_safe, new_figure, places, shown_words
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 DURATION, TRIAL = "duration", "trial"
 _BAR_STEPS = 5
+_NOTHING = Ordinary(0.0, 1.0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +52,7 @@ def draw_scatter(data: ExperimentData, choice: FigureOptions) -> go.Figure:
     """Draw a mark per ended trial: the objective by the most telling parameter, coloured by duration, by default."""
     trials = data.trials
     names = [*choice.axes, *_default_axes(trials)[len(choice.axes) :]][:3]
-    known = np.logical_and.reduce([np.isfinite(_values(trials, name)) for name in names])
-    known &= trials.in_states("Succeeded", "EarlyStopped")
+    known = _known(trials, names)
     best = measure_of(trials).best
     rows = fair_rows(places(known), MOST_POINTS, places(known & (np.arange(len(trials)) == best)))
     x, y, third = (_column(trials, name, rows) for name in names)
@@ -86,8 +88,15 @@ def scatter_obstacle(data: ExperimentData) -> str:
     """Return an obstacle if no trial has a value, or none has a parameter."""
     if not data.trials.values:
         return "The trials have no parameters."
-    measured = measure_of(data.trials).drawn & np.isfinite(data.trials.durations)
-    return "" if measured.any() else "No trial has ended with a value yet."
+    known = _known(data.trials, _default_axes(data.trials))
+    return "" if known.any() else "No trial has ended with a value yet."
+
+
+def _known(trials: TrialTable, names: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Return the mask of trials that have ended with all of these quantities."""
+    columns = [np.isfinite(_values(trials, name)) for name in names]
+    found: npt.NDArray[np.bool_] = np.logical_and.reduce([*columns, trials.in_states("Succeeded", "EarlyStopped")])
+    return found
 
 
 def _default_axes(trials: TrialTable) -> tuple[str, str, str]:
@@ -134,7 +143,7 @@ def _colours(column: _Column) -> tuple[Floats, dict[str, Any]]:
         low, high = 0.0, max(column.parameter.high, 1.0)
     else:
         values = np.log10(values) if scale == LOG else values
-        low, high, _ = column.axis.views[scale]
+        low, high, _ = column.axis.views.get(scale, _NOTHING)
         ticks = list(np.linspace(low, high, _BAR_STEPS))
         texts = [number(float(10**tick if scale == LOG else tick)) for tick in ticks]
     form = {"cmin": low, "cmax": high if high > low else low + 1, "colorscale": scale_of(GOOD_DARK)}

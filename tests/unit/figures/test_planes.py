@@ -184,6 +184,9 @@ def test_a_scatter_plot_shows_any_two_quantities_with_a_third_as_colour() -> Non
     assert list(figure.layout.coloraxis.colorbar.ticktext)[:2] == ["adam", "sgd"]
     assert figure.layout.xaxis.type == "log"
 
+    empty = a_table({LR: [1e-4, 1e-3]}, {"loss": [1.0, 2.0], "size": [NAN, NAN]})
+    assert draw(figure_named("scatter"), data_of(empty), FigureOptions(axes=("lr", "loss", "size"))).to_json()
+
     with pytest.raises(InvalidError) as caught:
         draw(figure_named("scatter"), data_of(table), FigureOptions(axes=("depth",)))
     assert caught.value.errors[0].origin == "figure-scatter-axis"
