@@ -8,6 +8,7 @@ metric its value at the best reading of the objective.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -35,6 +36,7 @@ from katib.service.tuning.reading import (
     TRIAL_STATES,
     assignments_of,
     extreme_of,
+    failure_of,
     shown_text,
     state_of,
 )
@@ -111,6 +113,7 @@ class TrialTable:
         objectives: The objectives, the primary one first.
         marks: Marks of trials, by the names of those that have any.
         strategies: Strategy of each metric's column, in a word or two by its name: `max`, `at the best`.
+        failures: Causes of the failures of trials, by their names.
     """
 
     names: npt.NDArray[np.object_]
@@ -126,6 +129,7 @@ class TrialTable:
     objectives: tuple[Objective, ...]
     strategies: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     marks: Mapping[str, Marks] = field(default_factory=lambda: MappingProxyType({}))
+    failures: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -218,6 +222,7 @@ class TrialRows:
     _axes: dict[str, ParameterInfo] = field(default_factory=dict)
     _choices: dict[str, dict[str, int]] = field(default_factory=dict)
     _marks: dict[str, Marks] = field(default_factory=dict)
+    _failures: dict[str, str] = field(default_factory=dict)
     _capacity: int = _FIRST_CAPACITY
     _end: int = 0
 
@@ -261,6 +266,9 @@ class TrialRows:
         self._marks.pop(name, None)
         if has_marks(trial.metadata.annotations):
             self._marks[name] = marks_of(trial.metadata.annotations)
+        self._failures.pop(name, None)
+        if failure := failure_of(trial):
+            self._failures[name] = sys.intern(failure)  # many fail for one reason
         for parameter, text in assignments_of(trial).items():
             self._put_value(parameter, text, row)
         for metric in observation.metrics if observation is not None else ():
@@ -271,6 +279,7 @@ class TrialRows:
         """Remove a trial."""
         self._rows.pop(name, None)
         self._marks.pop(name, None)
+        self._failures.pop(name, None)
 
     def table(self) -> TrialTable:
         """Return the present table, which no later call changes."""
@@ -294,6 +303,7 @@ class TrialRows:
             objectives_of(self.experiment),
             {name: strategy_words(self.experiment, name) for name in self._metrics},
             dict(self._marks),
+            dict(self._failures),
         )
 
     def _add_axis(self, parameter: ParameterInfo) -> None:

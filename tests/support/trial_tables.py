@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -74,3 +75,27 @@ def _shares() -> list[float]:
     likely = {"Succeeded": 0.7, "EarlyStopped": 0.15}
     rest = (1 - sum(likely.values())) / (len(STATES) - len(likely))
     return [likely.get(state, rest) for state in STATES]
+
+
+SEARCHES: dict[str, Callable[[dict[str, Any]], bool]] = {
+    "lr<0.01": lambda row: row["lr"] is not None and row["lr"] < 0.01,
+    "LR<=0.01 adam": lambda row: row["lr"] is not None and row["lr"] <= 0.01 and row["optimizer"] == "adam",
+    "lr:0.001..0.1": lambda row: row["lr"] is not None and 0.001 <= row["lr"] <= 0.1,
+    "lr:0.01..": lambda row: row["lr"] is not None and row["lr"] >= 0.01,
+    "optimizer=adam|sgd": lambda row: row["optimizer"] in ("adam", "sgd"),
+    "optimizer!=adam": lambda row: row["optimizer"] not in (None, "adam"),
+    "state:failed": lambda row: row["state"] == "Failed",
+    "state!=failed layers=2": lambda row: row["state"] != "Failed" and row["layers"] == 2,
+    "layers!=2": lambda row: row["layers"] not in (None, 2),
+    "layers=1|3": lambda row: row["layers"] in (1, 3),
+    "accuracy=none": lambda row: row["accuracy"] is None,
+    "accuracy!=none": lambda row: row["accuracy"] is not None,
+    "accuracy>0.5 accuracy<0.9": lambda row: row["accuracy"] is not None and 0.5 < row["accuracy"] < 0.9,
+    "trial:a1": lambda row: "a1" in row["trial"],
+    "duration>30": lambda row: row["duration"] is not None and row["duration"] > 30,
+    'ADAM "de"': lambda row: row["optimizer"] == "adam" and "de" in row["trial"],
+    '"lr<0.01"': lambda row: False,
+    "lr<much": lambda row: False,
+    "nothing:here": lambda row: False,
+}
+"""Searches, and the rows that each finds."""

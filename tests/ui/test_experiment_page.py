@@ -11,6 +11,7 @@ import pytest
 from katib.doors.rest.server import Server
 from katib.doors.ui import ui_routes
 from katib.model.marks import Marks, marks_of
+from katib.model.metrics import MetricLog
 from katib.model.types import Experiment, Trial
 from katib.service.tuning.service import Diagnosis, RecordedEvent
 from tests.support.browser import WIDTHS, Watched, serious_violations, sideways_scroll
@@ -39,6 +40,10 @@ def service() -> MemoryTuningService:
 
 def state_of(index: int) -> str:
     return "Failed" if index % 10 == 9 else "EarlyStopped" if index % 10 == 5 else "Succeeded"
+
+
+def names_of(service: MemoryTuningService) -> list[str]:
+    return [trial.name for trial in service.trials("default", "demo", limit=TRIALS).items]
 
 
 def put_trial(service: MemoryTuningService, index: int) -> None:
@@ -187,9 +192,11 @@ def test_pointing_at_a_row_shows_its_line(root: str, page: Page) -> None:
 
 @pytest.mark.slow
 def test_clicking_a_mark_opens_the_trial_beside_and_its_page_from_there(
-    root: str, page: Page, watched: Watched
+    root: str, page: Page, watched: Watched, service: MemoryTuningService
 ) -> None:
     watched.expected.append("404")
+    for name in names_of(service):
+        service.write_log("default", name, b"first\n" * 10 + b"\x1b[31mlast of " + name.encode() + b"\x1b[0m\n")
     page.goto(root + PAGE)
     to_mark(page, "demo-0020")
     page.locator('[data-figure="history"] .tip', has_text="demo-0020").wait_for()
@@ -199,9 +206,16 @@ def test_clicking_a_mark_opens_the_trial_beside_and_its_page_from_there(
     beside.get_by_role("link", name="Open its page").wait_for()
 
     assert page.url == root + PAGE
+    page.keyboard.press("k")  # it is in the last row
+    beside.get_by_role("heading", name="demo-0020").wait_for(state="detached")
+    output = beside.locator("pre", has_text="last of demo-")
+    output.wait_for()
+    assert len(output.inner_text().splitlines()) == 10
     assert serious_violations(page) == []
     page.keyboard.press("Escape")
     beside.wait_for(state="hidden")
+    page.evaluate("scrollTo(0, 0)")  # from the row
+    to_mark(page, "demo-0020")
     page.mouse.down()
     page.mouse.up()
     beside.get_by_role("link", name="Open its page").click()
@@ -456,6 +470,96 @@ def test_the_head_says_which_share_of_the_readings_was_saved(
     page.goto(f"{root}{PAGE}")
 
     page.locator("#saved-share", has_text="66% of the readings").wait_for()
+
+
+@pytest.fixture
+def running(service: MemoryTuningService) -> str:
+    """The name of a trial that runs, and has reported two readings."""
+    name = f"demo-{TRIALS:04d}"
+    service.put(make_trial(name, condition("Running", "TrialRunning", at=300), index=TRIALS, x="0.3"))
+    service.store_readings(name, MetricLog(START, "loss", "0.9", 0), MetricLog(START, "loss", "0.25", 1))
+    return name
+
+
+@pytest.mark.slow
+def test_a_running_trial_shows_its_newest_value_wherever_it_is(
+    root: str, page: Page, service: MemoryTuningService, running: str
+) -> None:
+    page.goto(f"{root}{PAGE}?where=x:0.3..0.3")
+    row = page.locator(f'#trials tr[data-trial="{running}"]')
+    row.locator("[data-so-far] .so-far", has_text="0.25").wait_for()
+    page.locator("#now li", has_text=running).locator(".so-far", has_text="0.25").wait_for()
+    mark = """async (value) => {
+        const chart = await import(new URL(`${document.body.dataset.assets}/chart.js`, document.baseURI));
+        const [added] = chart.chartOf(document.querySelector("[data-figure=history]"))?.added ?? [];
+        return added?.x[0] === 31 && added.y[0] === value;
+    }"""
+    page.wait_for_function(mark, arg=0.25)
+    assert row.locator("polyline").get_attribute("points") == "0.0,1.0 60.0,17.0"
+    row.locator("[data-since]").evaluate("e => { e.dataset.since = new Date(Date.now() - 100_000).toISOString() }")
+
+    service.store_readings(running, MetricLog(START, "loss", "0.125", 2))
+    row.locator(".so-far", has_text="0.125").wait_for()
+    page.wait_for_function(mark, arg=0.125)
+    row.locator("[data-since]", has_text="1m4").wait_for()  # it goes on
+    assert serious_violations(page) == []
+
+
+@pytest.mark.slow
+def test_a_search_is_completed_and_explained_when_it_finds_nothing(root: str, page: Page) -> None:
+    page.goto(f"{root}{PAGE}?tab=trials")
+    tally(page, "30 trials")
+    page.get_by_label("Search").press_sequentially("x<0.5 state=fa")
+    assert page.locator("#filters-terms option").evaluate_all("found => found.map(({ value }) => value)") == [
+        "x<0.5 state=Failed"
+    ]
+    page.get_by_label("Search").fill("x<0.5 state=Failed")
+    tally(page, "1 of 30 trials")
+    page.get_by_label("Search").fill("nonsense")
+
+    page.get_by_text("All words have to match").wait_for()
+
+
+@pytest.mark.slow
+def test_an_experiment_without_trials_has_no_empty_figures_and_gets_them_with_the_first(
+    root: str, page: Page, service: MemoryTuningService
+) -> None:
+    service.submit(document("empty"), source="empty.yaml")
+    service.explain("default", Diagnosis("Experiment", "empty", "Created", "It was created."))
+    page.goto(f"{root}experiments/default/empty")
+    page.get_by_text("No trial yet.").wait_for()
+    assert "\N{EN DASH}" not in page.locator("main").inner_text()
+    assert page.locator("[data-figure]:visible, .hint:visible, .stat").count() == 0
+
+    service.play("default", "empty")
+    page.locator("[data-figure=history] .chart canvas").first.wait_for()
+
+
+@pytest.mark.slow
+def test_the_dialog_that_deletes_counts_all_trials_of_now(root: str, page: Page, service: MemoryTuningService) -> None:
+    page.goto(f"{root}{PAGE}?tab=yaml")
+    page.locator("body[data-live]").wait_for()
+    put_trial(service, TRIALS)
+    put_experiment(service, TRIALS + 1)
+    page.locator("#head .count", has_text="31 of 40").wait_for()
+    page.get_by_role("button", name="Delete…").click()
+
+    page.get_by_text("Its 31 trials").wait_for()
+
+
+@pytest.mark.slow
+def test_events_are_folded_by_trial_and_filtered(root: str, page: Page, service: MemoryTuningService) -> None:
+    for reason in ("TrialCreated", "JobSucceeded"):
+        service.record("default", RecordedEvent(START, "Trial", "demo-0001", False, reason, reason))
+    service.record("default", RecordedEvent(START, "Trial", "demo-0009", True, "JobFailed", "it broke"))
+    page.goto(f"{root}{PAGE}?tab=events")
+    rows = page.locator("#events tbody tr:visible")
+    rows.filter(has_text="TrialCreated, JobSucceeded").wait_for()
+    assert rows.count() == 2
+    page.get_by_label("Show").select_option("warnings")
+
+    rows.filter(has_text="TrialCreated").wait_for(state="detached")
+    assert rows.count() == 1
 
 
 @pytest.mark.slow

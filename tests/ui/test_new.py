@@ -84,3 +84,28 @@ def test_a_clone_starts_from_the_other_experiment(root: str, page: Page, service
     page.locator("#verdict", has_text="Ready to create").wait_for()
 
     assert page.get_by_label("Name", exact=True).first.input_value() == "mine-2"
+
+
+def test_what_was_typed_is_there_again_after_a_visit_to_another_page_and_can_be_left(root: str, editor: Page) -> None:
+    editor.get_by_label("Trials in all").fill("9")
+    expect(editor.locator("#text")).to_have_value(re.compile("maxTrialCount: 9"))
+    editor.get_by_role("link", name="Algorithms").click()
+    editor.wait_for_url("**/algorithms")
+    editor.goto(f"{root}new")
+    expect(editor.get_by_label("Trials in all")).to_have_value("9")
+    editor.get_by_text("Your draft is back").wait_for()
+    editor.get_by_role("button", name="Start over").click()
+    expect(editor.get_by_label("Name", exact=True).first).not_to_have_value("mine")
+    editor.reload()
+
+    expect(editor.locator("#draft")).to_be_hidden()
+    expect(editor.get_by_label("Name", exact=True).first).not_to_have_value("mine")
+
+
+def test_the_form_is_beside_its_text_in_one_window(editor: Page) -> None:
+    boxes = [editor.locator(part).bounding_box() for part in ("#form", ".editor .text")]
+    height = editor.viewport_size["height"] if editor.viewport_size else 0
+
+    for box in boxes:
+        assert box is not None
+        assert box["y"] + box["height"] <= height

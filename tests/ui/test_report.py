@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from katib.doors.ui.report import experiment_html
+from katib.doors.ui.assets import read_asset
+from katib.doors.ui.report import experiment_html, trials_json
 from katib.figures.catalogue import FIGURES
 from katib.figures.data import FigureOptions
 from katib.figures.pictures import pictures_of
 from katib.figures.reading import read_experiment
 from tests.support.browser import WIDTHS, serious_violations, sideways_scroll
 from tests.support.hostile import hostile_service
+from tests.support.trial_tables import SEARCHES, made_table, plain_rows
 from tests.support.tuning import MemoryTuningService, condition, make_experiment, make_trial
 
 if TYPE_CHECKING:
@@ -76,6 +78,27 @@ def test_the_table_is_filtered_and_ordered(page: Page, thousand: Path) -> None:
         page.locator(f"#table th[aria-sort={order}]", has_text="x").wait_for()
         values = [float(row.split("\t")[-2]) for row in rows.all_inner_texts()]
         assert [values == sorted(values), values == sorted(values, reverse=True)] == marks
+
+
+def test_a_search_finds_in_a_file_what_a_server_finds(page: Page) -> None:
+    table = made_table(300)
+    page.goto("about:blank")
+    exported = read_asset("search.js").body.decode().replace("export function testsOf", "globalThis.testsOf = function")
+    page.add_script_tag(content=exported.replace("export ", ""), type="module")
+    found = page.evaluate(
+        """async ([columns, searches]) => {
+            while (!globalThis.testsOf) await new Promise(setTimeout);
+            const rows = [...columns[0].values.keys()];
+            return searches.map((text) => {
+                const tests = testsOf(text, columns);
+                return rows.filter((row) => tests.every((test) => test(row)));
+            });
+        }""",
+        [(trials_json(table) or {})["columns"], list(SEARCHES)],
+    )
+
+    expected = [[i for i, row in enumerate(plain_rows(table)) if finds(row)] for finds in SEARCHES.values()]
+    assert dict(zip(SEARCHES, found, strict=True)) == dict(zip(SEARCHES, expected, strict=True))
 
 
 def test_a_brush_filters_the_table(page: Page, thousand: Path) -> None:

@@ -12,6 +12,7 @@ from katib.engine.controllers.kinds import TRIAL
 from katib.engine.runtime.objects import Key, Kind
 from katib.model.metrics import MetricLog
 from katib.model.types import API_VERSION
+from katib.service.tuning.service import Diagnosis
 from tests.support.tuning import START, MemoryTuningService, condition, document, make_pod, make_trial, patched
 
 if TYPE_CHECKING:
@@ -74,7 +75,11 @@ def test_a_reading_appears_where_it_belongs_without_a_new_picture(opened: Page, 
 
     assert traces(opened)["readings"] == {"x": [0, 1, 2, 3, 4], "y": [4, None, 2, 1.5, None]}
     assert traces(opened)["odd"]["x"] == [1, 4]
-    assert opened.locator('[data-metric="loss"] [data-latest]').inner_text() == "Latest: no finite number, at step 4"
+    assert (
+        opened.locator('[data-metric="loss"] [data-latest]')
+        .inner_text()
+        .startswith("Latest: no finite number, at step 4")
+    )
     assert opened.evaluate("""document.querySelector('[data-metric="loss"] .figure').data.old""")
 
 
@@ -194,6 +199,56 @@ def test_a_replica_is_chosen(root: str, running: MemoryTuningService, page: Page
 
     page.locator("[data-log-lines]").get_by_text("worker-0 main").wait_for()
     assert "replica=worker-0" in (page.get_by_role("link", name="Download").get_attribute("href") or "")
+
+
+@pytest.mark.slow
+def test_a_failed_trial_tells_its_cause_and_its_output_once_and_draws_no_empty_curve(
+    root: str, running: MemoryTuningService, page: Page
+) -> None:
+    cause = "ValueError: lr is too large"
+    output = f"epoch 1\nTraceback (most recent call last):\n{cause}\n"
+    running.put(make_trial("demo-bad", condition("Failed", message=f"Trial has failed: {cause}"), index=11, x="0.8"))
+    running.write_log(NS, "demo-bad", output.encode())
+    lines = tuple(output.splitlines())
+    found = Diagnosis(
+        "Trial", "demo-bad", "Failed", f"demo-bad failed: {cause}.", ("It is alone.",), ("Fix it.",), lines
+    )
+    running.explain(NS, found)
+    page.goto(f"{root}trials/{NS}/demo-bad")
+    page.get_by_text("The log has ended.").wait_for()
+    text = page.locator("main").inner_text()
+
+    assert (text.count(cause), text.count("Traceback")) == (2, 1)  # in the head, and in the output
+    assert page.locator("main .reason").first.inner_text() == cause
+    assert "none yet" not in text
+    assert page.get_by_role("heading", name="Curves").count() == 0
+    page.get_by_text("Fix it.").wait_for()
+
+
+@pytest.mark.slow
+def test_head_and_curve_of_a_running_trial_tell_the_same_value(opened: Page, running: MemoryTuningService) -> None:
+    running.explain(NS, Diagnosis("Trial", RUNNING, "Running", "It runs.", ("Latest loss is 4, 1 reading so far.",)))
+    opened.reload()
+    drawn(opened, 3)
+    running.store_readings(RUNNING, reading(3, "1.25"))
+    drawn(opened, 4)
+    head = opened.locator("[data-part=head] .facts").inner_text()
+
+    assert "1.25" in head
+    assert "so far, at step 3" in head
+    assert "1.25, at step 3" in opened.locator('[data-metric="loss"] [data-latest]').inner_text()
+    assert opened.locator("section.why").is_hidden()
+
+
+@pytest.mark.slow
+def test_a_running_trial_without_a_reading_has_no_axes(root: str, running: MemoryTuningService, page: Page) -> None:
+    running.put(make_trial("demo-quiet", RUNS, index=11, x="0.8"))
+    page.goto(f"{root}trials/{NS}/demo-quiet")
+    page.get_by_text("No reading yet.").wait_for()
+    assert page.locator(".curve .figure").is_hidden()
+
+    running.store_readings("demo-quiet", reading(0, "4"))
+    page.locator('[data-metric="loss"] .main-svg').first.wait_for()
 
 
 def test_brackets_lead_to_the_trials_beside(opened: Page) -> None:

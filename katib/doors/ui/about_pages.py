@@ -15,7 +15,7 @@ from fastapi.responses import HTMLResponse
 from katib.doors.rest.routing import Service
 from katib.doors.ui.rendering import render
 from katib.engine.controllers.metrics import Page
-from katib.errors import KatibError
+from katib.errors import KatibError, NotFoundError
 from katib.model.algorithms import AlgorithmInfo, Feature
 from katib.model.types import Experiment, Suggestion
 from katib.service.tuning.reading import algorithm_of, is_at_rest, is_completed, last_condition, state_of
@@ -127,6 +127,8 @@ def _services(service: TuningService, experiments: list[Experiment]) -> Iterator
         try:
             suggestion = service.get(Suggestion, namespace, name)
             state, words = state_of(suggestion), last_condition(suggestion).message
+        except NotFoundError:  # not made yet, or never needed, as of imported trials
+            continue
         except KatibError as error:
             state, words = "Created", str(error)
         yield {"namespace": namespace, "name": name, "algorithm": algorithm, "state": state, "words": words}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import eq, ne
 from typing import Any
 from urllib.parse import urlencode
 
+from katib.doors.ui.search import ORDERS, Term, terms_of
 from katib.doors.ui.views import Summary
 from katib.errors import invalid
 from katib.figures.trials import number_of
@@ -17,7 +20,9 @@ Order = Callable[[Summary], Any]
 SIZE = 50
 """Rows per page."""
 
-_SEARCHED = ("name", "algorithm", "metric", "notes")
+SEARCHED = ("name", "namespace", "state", "algorithm", "metric")
+TERMS = ("trials<", "best<", *(f"{name}=" for name in (*SEARCHED, "tag")))
+"""Beginnings of comparisons that the search field offers."""
 
 SORTS: dict[str, tuple[str, Order]] = {
     "name": ("Name", lambda row: row["name"]),
@@ -37,7 +42,8 @@ class ListQuery:
     """A user's query of the list.
 
     Attributes:
-        text: Part of the name, the algorithm, the metric, a tag or the notes, in any case.
+        text: A search in the language of `search`; its words are parts of the name, the namespace, the state, the
+            algorithm, the metric, a tag or the notes.
         states: Only experiments in one of these; empty: in any.
         namespaces: Only experiments of these namespaces; empty: of all.
         tags: Only experiments with all of these.
@@ -133,13 +139,23 @@ def list_page(rows: Sequence[Summary], query: ListQuery) -> ListPage:
 
 
 def _passes(row: Summary, query: ListQuery) -> bool:
-    text = query.text.casefold()
     return (
         (not query.states or row["state"] in query.states)
         and (not query.namespaces or row["namespace"] in query.namespaces)
         and set(query.tags) <= set(row["tags"])
-        and any(text in word.casefold() for word in (*map(row.__getitem__, _SEARCHED), *row["tags"]))
+        and all(_holds(row, term) for term in terms_of(query.text))
     )
+
+
+def _holds(row: Summary, term: Term) -> bool:
+    texts = {"tag": row["tags"], **{name: [row[name]] for name in SEARCHED}}.get(term.name.casefold())
+    if texts is not None and term.sign in ("=", "!="):
+        return (term.sign == "=") is any(text.casefold() in term.choices for text in texts)
+    number = {"trials": float(row["done"]), "best": number_of(row["best"]["value"])}.get(term.name.casefold())
+    value = number_of(term.value)
+    if number is not None and not math.isnan(number + value):
+        return bool({**ORDERS, "=": eq, "!=": ne}[term.sign](number, value))
+    return any(term.text in word.casefold() for word in (*(row[name] for name in SEARCHED), row["notes"], *row["tags"]))
 
 
 def _ordered(rows: list[Summary], query: ListQuery) -> list[Summary]:

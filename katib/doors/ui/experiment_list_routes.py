@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse, StreamingResponse
 from katib.doors.rest.problems import problem_of
 from katib.doors.rest.routing import Service
 from katib.doors.rest.streams import Closing
-from katib.doors.ui.experiment_list import SORTS, ListQuery, list_page
+from katib.doors.ui.experiment_list import SORTS, TERMS, ListQuery, list_page
 from katib.doors.ui.experiment_watch import ExperimentWatch, Look, RowKey, Watches
 from katib.doors.ui.live import STREAM_HEADERS, Changes, event
 from katib.doors.ui.rendering import fragment, render
@@ -53,7 +53,12 @@ def experiment_list_routes(closing: Closing, optuna_line: Callable[[], str]) -> 
         found = watches.watch_of(service, user).now()
         if found.error is not None:
             raise found.error
-        return {"list": list_page(tuple(found.rows.values()), query), "sorts": SORTS, "optuna_line": optuna_line()}
+        return {
+            "list": list_page(tuple(found.rows.values()), query),
+            "sorts": SORTS,
+            "terms": TERMS,
+            "optuna_line": optuna_line(),
+        }
 
     @router.get("/")
     def show_list(request: Request, service: Service, user: Viewer, query: Asked) -> HTMLResponse:

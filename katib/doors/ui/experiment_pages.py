@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
+import msgspec
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
@@ -15,7 +17,7 @@ from katib.doors.ui.head import head_figures
 from katib.doors.ui.rendering import render
 from katib.doors.ui.tables import LiveTable, Snapshot, Tables, Viewer
 from katib.doors.ui.trial_columns import ColumnGroup, columns_of, first_columns
-from katib.doors.ui.trial_table import SIZES, TableQuery, page_of
+from katib.doors.ui.trial_table import SIZES, TableQuery, page_of, search_terms
 from katib.doors.ui.trial_table_routes import Asked
 from katib.doors.ui.views import action_fields, experiment_head
 from katib.errors import InvalidError, NotFoundError, UnavailableError
@@ -26,7 +28,7 @@ from katib.figures.trials import STATES, TrialTable
 from katib.model.types import Experiment, Suggestion
 from katib.model.yaml_text import dump_yaml
 from katib.service.tuning.reading import has_several_objectives, is_completed, stops_early
-from katib.service.tuning.service import Confirmation
+from katib.service.tuning.service import Confirmation, RecordedEvent
 
 TABS = {"overview": "Overview", "trials": "Trials", "analysis": "Analysis", "events": "Events", "yaml": "YAML"}
 Tab = Annotated[str, Query(max_length=20)]
@@ -62,10 +64,10 @@ def experiment_pages(tables: Tables) -> APIRouter:
             "tab": tab,
             "namespace": namespace,
             "name": name,
-            "experiment": experiment_head(experiment, now),
+            "experiment": experiment_head(experiment),
             "fields": action_fields(experiment),
             "table_version": 0,
-            "early_stopping": stops_early(experiment),
+            "early_stopping": stops_early(experiment) or experiment.status.trials_early_stopped,
             "expected": experiment.status.trials,
             "figures": head_figures(experiment, _all_of(snapshot), now),
             "confirmed": _confirmation(service, experiment),
@@ -100,7 +102,7 @@ def experiment_pages(tables: Tables) -> APIRouter:
         experiment, now = service.get(Experiment, namespace, name), datetime.now(UTC)
         trials = _all_of(_snapshot(tables.table(service, user, namespace, name)))
         figures = head_figures(experiment, trials, now)
-        head = experiment_head(experiment, now)
+        head = experiment_head(experiment)
         confirmed = _confirmation(service, experiment)
         values = {"experiment": head, "figures": figures, "confirmed": confirmed, "tab": tab}
         return render(request, "parts/experiment_head.html", **values)
@@ -178,6 +180,7 @@ def _first_table(
         "problem": problem,
         "columns": columns,
         "shown": first_columns(columns),
+        "terms": search_terms(columns),
         "complete": complete,
         "states": STATES,
         "sizes": SIZES,
@@ -189,4 +192,19 @@ def _newest_events(service: Service, namespace: str, name: str) -> dict[str, Any
     events, choice = service.events("Experiment", namespace, name), ""
     with suppress(NotFoundError):
         choice = service.get(Suggestion, namespace, name).status.explanation
-    return {"events": list(reversed(events[-_MOST_EVENTS:])), "total": len(events), "choice": choice}
+    newest = events[-_MOST_EVENTS:]
+    return {"events": event_rows(newest), "shown": len(newest), "total": len(events), "choice": choice}
+
+
+def event_rows(events: Sequence[RecordedEvent]) -> list[dict[str, Any]]:
+    """Return rows of events, the newest first: one for each warning, and one for all else of a trial."""
+    rows: list[dict[str, Any]] = []
+    of_trials: dict[str, dict[str, Any]] = {}
+    for event in reversed(events):
+        if event.kind == "Trial" and not event.warning and event.name in of_trials:
+            of_trials[event.name]["reasons"].insert(0, event.reason)
+            continue
+        rows.append({**msgspec.structs.asdict(event), "reasons": [event.reason]})
+        if event.kind == "Trial" and not event.warning:
+            of_trials[event.name] = rows[-1]
+    return rows

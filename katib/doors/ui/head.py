@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 from typing import Any
 
@@ -13,9 +14,13 @@ from katib.figures.pareto import costs_of, volumes_of
 from katib.figures.style import places, spaced
 from katib.figures.trials import Floats, Rows, TrialTable, objectives_of, strategy_words
 from katib.model.types import Experiment
+from katib.model.wording import format_duration
+from katib.service.explaining.progress import RunProgress
 from katib.service.tuning.reading import (
     completed_count,
     constraint_words,
+    is_at_rest,
+    is_completed,
     lost_count,
     seconds_run,
     stops_early,
@@ -27,6 +32,7 @@ WIDTH, HEIGHT = 120, 28
 _MOST_CORNERS = 60
 _FEWEST_FOR_A_CHANGE = 10
 _TENTH = 0.1
+_MOST_CAUSES = 3
 _PLANE, _MOST_IN_SPACE = 2, 1_000
 """Maximum number of trials on the line of the hypervolume of more than two objectives, which is slow."""
 _UNITS = (("a second", 1.0), ("a minute", 60.0), ("an hour", 3_600.0), ("a day", 86_400.0))
@@ -47,7 +53,7 @@ def head_figures(experiment: Experiment, trials: TrialTable | None, now: datetim
         spark, change = _growth(trials)
     elif measure is not None and measure.best is not None:
         spark, change = _line_of(measure), _change(measure)
-    status = experiment.status
+    status, seconds = experiment.status, elapsed_seconds(experiment, trials, now)
     measured = status.trials_succeeded + status.trials_early_stopped
     return {
         "strategy": strategy_words(experiment, objectives_of(experiment)[0].name),
@@ -57,7 +63,9 @@ def head_figures(experiment: Experiment, trials: TrialTable | None, now: datetim
         "constraints": constraint_words(experiment),
         "measured": measured,
         "feasible": measured - status.trials_infeasible,
-        "rate": _rate(experiment, now),
+        "rate": _rate(experiment, seconds),
+        "time": time_words(experiment, now, seconds),
+        "causes": [] if trials is None else Counter(trials.failures.values()).most_common(_MOST_CAUSES),
         "used": "; ".join(used_words(experiment).values()),
         "stops": stops_early(experiment),
         "stopped": experiment.status.trials_early_stopped,
@@ -115,9 +123,42 @@ def _change(measure: Measure) -> str:
     return f"{'+' if measure.maximize else '-'}{four_digits(float(before - after))} over the last tenth of the trials"
 
 
-def _rate(experiment: Experiment, now: datetime) -> str:
+def elapsed_seconds(experiment: Experiment, trials: TrialTable | None, now: datetime) -> float | None:
+    """Return how long programs of an experiment have been running; None before it starts.
+
+    Imported trials ran before the experiment was made: theirs is the time from the first start to the last end.
+    """
+    made = experiment.metadata.creation_timestamp
+    if trials is not None and made is not None:
+        started, ended = (times[np.isfinite(times)] for times in (trials.started, trials.ended))
+        if len(started) and len(ended) and started.min() < made.timestamp() - 1:
+            return float(ended.max() - started.min())
+    return seconds_run(experiment, now)
+
+
+def time_words(experiment: Experiment, now: datetime, seconds: float | None) -> str:
+    """Return the elapsed time of an experiment, and the remaining one at the present pace; empty before it starts.
+
+    Args:
+        experiment: The Experiment.
+        now: Present time.
+        seconds: Its `elapsed_seconds`.
+    """
+    start = experiment.status.start_time
+    if start is None:
+        return ""
+    if is_completed(experiment):
+        return f"took {format_duration(seconds or 0.0)}"
+    if is_at_rest(experiment):
+        return f"began {format_duration((now - start).total_seconds())} ago"
+    left = RunProgress(experiment, start).seconds_left(seconds or 0.0)
+    running = f"running for {format_duration(seconds or 0.0)}"
+    return running if left is None else f"{running}, about {format_duration(left)} left"
+
+
+def _rate(experiment: Experiment, seconds: float | None) -> str:
     """Return the rate of ended trials: `3.4 a minute`; empty before two have ended."""
-    done, seconds = completed_count(experiment), seconds_run(experiment, now)
+    done = completed_count(experiment)
     if done < 2 or not seconds:  # noqa: PLR2004 - one trial is no rate
         return ""
     for unit, length in _UNITS:

@@ -24,6 +24,7 @@ from katib.doors.ui.assets import PLOTLY, read_asset
 from katib.doors.ui.downloads import values_of
 from katib.doors.ui.rendering import fragment
 from katib.doors.ui.trial_columns import NAME, NUMBER, ColumnGroup, columns_of, first_columns
+from katib.doors.ui.trial_table import search_terms
 from katib.figures.data import ExperimentData, measure_of
 from katib.figures.parallel import is_broad
 from katib.figures.pictures import Picture
@@ -48,7 +49,7 @@ from katib.service.tuning.reading import (
     texts_of,
 )
 
-SCRIPTS = ("parallel.js", "chart.js", "figures.js", "report.js")
+SCRIPTS = ("parallel.js", "chart.js", "figures.js", "search.js", "report.js")
 """Modules of the page that are bundled into one script, each after the modules that it imports."""
 
 _OVERVIEW = ("history", "parallel")
@@ -103,6 +104,7 @@ def report_html(
         drawn=[one for name, one in drawn.items() if trials is None or name not in _OVERVIEW],
         left_out=[picture for picture in pictures if picture.figure is None],
         trials=trials,
+        terms=search_terms(columns_of(trials)) if trials is not None else [],
         yaml=yaml,
         policy=_POLICY.format(scripts=f"{script.source} {plotly.source}"),
         style=_text("style.css"),

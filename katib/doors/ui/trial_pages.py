@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
-from fastapi.responses import HTMLResponse, StreamingResponse
+from fastapi.responses import HTMLResponse, PlainTextResponse, StreamingResponse
 
 from katib.doors.rest.problems import problem_of
 from katib.doors.rest.routing import Name, Namespace, Service
@@ -19,6 +19,7 @@ from katib.doors.ui.tables import Tables, Viewer
 from katib.doors.ui.trial_live import Chunk, LiveTrials
 from katib.doors.ui.trial_reading import (
     attempt,
+    latest_values,
     points_of_each,
     read_curves,
     read_experiment,
@@ -33,6 +34,7 @@ from katib.doors.ui.trial_views import (
     neighbours,
     parameter_rows,
     replica_rows,
+    shown_diagnosis,
     trial_summary,
 )
 from katib.errors import KatibError
@@ -44,6 +46,9 @@ from katib.model.types import Experiment, Trial
 from katib.service.tuning.reading import metric_rows
 from katib.service.tuning.service import LONGEST_NAME, NOW, Diagnosis, Json, RecordedEvent, TuningService
 from katib.service.tuning.trial_pages import generations_of
+
+_TAIL_LINES, _TAIL_BYTES = 10, 20_000
+NO_STORE = {"cache-control": "no-store"}
 
 
 def trial_pages() -> APIRouter:
@@ -64,6 +69,14 @@ def trial_pages() -> APIRouter:
         values = trial_values(service, trial, read_experiment(service, trial))
         return render(request, "parts/trial_parts.html", **values)
 
+    @router.get("/data/trials/{namespace}/{name}/tail")
+    def show_tail(service: Service, namespace: Namespace, name: Name) -> PlainTextResponse:
+        """Answer with the last lines of the output; empty if there is none, as of an imported trial."""
+        service.get(Trial, namespace, name)  # a refusal is answered as such
+        read = attempt(lambda: b"".join(service.logs(namespace, name, tail_lines=_TAIL_LINES)), b"")
+        headers = {**NO_STORE, "x-content-type-options": "nosniff"}
+        return PlainTextResponse(read.value[-_TAIL_BYTES:].decode(errors="replace"), headers=headers)
+
     return router
 
 
@@ -73,11 +86,12 @@ def trial_values(service: TuningService, trial: Trial, experiment: Experiment | 
     no_pods: Sequence[Json] = ()
     no_events: Sequence[RecordedEvent] = ()
     no_diagnosis: Diagnosis | None = None
+    latest = attempt(lambda: latest_values(service, trial), dict[str, str]())
     pods = attempt(lambda: service.pods("Trial", namespace, name), no_pods)
     events = attempt(lambda: service.events("Trial", namespace, name), no_events)
     return {
-        "trial": trial_summary(trial, experiment),
-        "why": attempt(lambda: service.why(namespace, name), no_diagnosis),
+        "trial": trial_summary(trial, experiment, latest.value),
+        "why": attempt(lambda: shown_diagnosis(service.why(namespace, name), trial), no_diagnosis),
         "parameters": parameter_rows(trial, experiment),
         "observed": metric_rows(trial),
         "replicas": replica_rows(pods.value),
@@ -88,7 +102,6 @@ def trial_values(service: TuningService, trial: Trial, experiment: Experiment | 
     }
 
 
-NO_STORE = {"cache-control": "no-store"}
 MOST_SENT = 400
 """Maximum number of readings of one metric in one event; more are thinned, as a page cannot show them either."""
 _PATIENCE_SECONDS = 20.0

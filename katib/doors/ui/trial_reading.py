@@ -13,6 +13,7 @@ from katib.figures.curves import curve_of
 from katib.figures.data import Curve
 from katib.figures.trial_curves import MOST_READINGS
 from katib.model.types import Experiment, Trial
+from katib.service.tuning.reading import is_completed, metric_values, objective_values, state_of
 from katib.service.tuning.service import NOW, TuningService
 
 T = TypeVar("T")
@@ -69,9 +70,22 @@ def started_at(trial: Trial) -> float:
 
 
 def read_metric_names(service: TuningService, trial: Trial) -> list[str]:
-    """Return the metrics of a trial, the objectives first, 60 at most."""
-    newest = service.metrics(trial.namespace, trial.name, limit=_SEEN_READINGS)
-    return metric_names(trial, sorted({reading.name for reading in newest}))[:MOST_METRICS]
+    """Return the metrics of a trial, the objectives first, 60 at most; of one that has ended those with readings."""
+    seen = {reading.name for reading in service.metrics(trial.namespace, trial.name, limit=_SEEN_READINGS)}
+    names = metric_names(trial, sorted(seen))
+    if is_completed(trial):
+        seen.update(name for name, _ in metric_values(trial))
+        names = [name for name in names if name in seen]
+    return names[:MOST_METRICS]
+
+
+def latest_values(service: TuningService, trial: Trial) -> dict[str, str]:
+    """Return the newest reading of each objective of a running trial."""
+    if state_of(trial) != "Running":
+        return {}
+    names = [name for name, _ in objective_values(trial)]
+    newest = {name: service.metrics(trial.namespace, trial.name, metric=name, limit=1) for name in names}
+    return {name: readings[-1].value for name, readings in newest.items() if readings}
 
 
 def read_curve(service: TuningService, trial: Trial, metric: str) -> Curve:

@@ -7,8 +7,8 @@ A query comes from an address. Filters are written
 - `optimizer=adam|sgd`: one of these; a backslash precedes a `|` or a backslash that is part of a value, and `\-` is for
   trials without a value.
 
-All filters have to match. Trials without a value in a column come last in either order; in the order of an objective,
-trials that cannot be the best come before them, such as infeasible ones.
+The text is in the language of `search`. All filters have to match. Trials without a value in a column come last in
+either order; in the order of an objective, trials that cannot be the best come before them, such as infeasible ones.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from urllib.parse import urlencode
 import numpy as np
 import numpy.typing as npt
 
+from katib.doors.ui.search import NONE, ORDERS, Term, terms_of
 from katib.doors.ui.trial_columns import (
     NAME,
     ColumnGroup,
@@ -43,12 +44,13 @@ from katib.errors import invalid
 from katib.figures.data import measure_of
 from katib.figures.pareto import front_of
 from katib.figures.style import places
-from katib.figures.trials import STATES, Rows, TrialTable
+from katib.figures.trials import STATES, Floats, Rows, TrialTable, number_of
 from katib.model.marks import Marks
 
 SIZES = (10, 25, 50, 100, 200)
 """Offered numbers of rows per page."""
 MOST_ROWS = 1_000
+_MOST_TERMS = 300
 
 _VALUE = re.compile(r"\\(.)|\|", re.DOTALL)
 _NO_RANGE, _NO_VALUE, _ABSENT = "none", "\\-", "\0"
@@ -120,7 +122,8 @@ class TableQuery:
     Attributes:
         states: Only trials in one of these; empty: in any.
         where: Filters in their written form.
-        text: Part of the name, of a chosen value, of a tag or of the notes, in any case.
+        text: A search in the language of `search`; its words are parts of the name, of a chosen value, of a tag, of the
+            notes or of the cause of a failure.
         sort: Key of the column to sort by; empty: the order of creation.
         descending: Whether the largest comes first.
         page: Page number, from 1.
@@ -160,6 +163,8 @@ class TableRow:
         is_feasible: Whether it satisfies the constraints.
         marks: Its marks.
         cells: One for each shown column.
+        since: Time of its start while it runs, in ISO 8601; else empty.
+        failure: Cause of its failure; empty if it did not fail.
     """
 
     name: str
@@ -168,6 +173,8 @@ class TableRow:
     is_feasible: bool
     marks: Marks
     cells: tuple[TableCell, ...]
+    since: str = ""
+    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +192,7 @@ class TablePage:
         pages: Number of pages, one at least.
         has_front: Whether there are several objectives, so that the best trials are those of the Pareto front.
         selected: The matching trials for scripts, a bit each in Base64; empty if all match.
+        objective: Name of the objective, or of the first of several.
     """
 
     query: TableQuery
@@ -197,6 +205,7 @@ class TablePage:
     pages: int = field(default=1)
     has_front: bool = False
     selected: str = ""
+    objective: str = ""
 
     @property
     def first(self) -> int:
@@ -255,6 +264,8 @@ def page_of(table: TrialTable, query: TableQuery) -> TablePage:
                 bool(table.feasible[row]),
                 table.marks.get(str(table.names[row]), unmarked),
                 of_row,
+                iso_time(table.started[row]) if table.state_of(row) == "Running" else "",
+                table.failures.get(str(table.names[row]), ""),
             )
             for row, of_row in zip(here, cells, strict=True)
         ),
@@ -263,6 +274,7 @@ def page_of(table: TrialTable, query: TableQuery) -> TablePage:
         pages=pages,
         has_front=has_front,
         selected=_bits(rows, len(table)) if len(rows) < len(table) else "",
+        objective=table.objective.name,
     )
 
 
@@ -297,9 +309,48 @@ def matching_rows(table: TrialTable, query: TableQuery, filters: Sequence[Filter
         passes &= table.in_states(*query.states)
     for condition in filters:
         passes &= condition.mask(table)
-    if query.text:
-        passes &= _holds_text(table, query.text.casefold())
+    for term in terms_of(query.text):
+        found = _comparison(table, term)
+        passes &= _holds_text(table, term.text) if found is None else found
     return places(passes)
+
+
+def _comparison(table: TrialTable, term: Term) -> Mask | None:
+    """Return the mask of a comparison; None if the term names no column, or compares it with another kind of value."""
+    wanted = term.name.casefold()
+    column = next((c for c in columns_of(table).values() if wanted in (c.key.casefold(), c.title.casefold())), None)
+    if column is None:
+        return None
+    if column.kind is ColumnKind.TEXT:
+        names = np.array([any(part in name for part in term.choices) for name in table.names], dtype=np.bool_)
+        return {"=": names, "!=": ~names}.get(term.sign)
+    numbers = numbers_of(table, column)
+    absent = np.isnan(numbers)
+    if term.value == NONE:
+        found = absent
+    elif column.kind is ColumnKind.CHOICE and term.sign in ORDERS:  # choices that are numbers
+        values = np.array([*map(number_of, column.choices), math.nan])
+        return _ordered(column, values[np.where(absent, -1, numbers).astype(np.int64)], term)
+    elif column.kind is ColumnKind.CHOICE:
+        chosen = [place for place, choice in enumerate(column.choices) if choice.casefold() in term.choices]
+        found = np.isin(numbers, chosen)
+    elif term.span is not None:
+        found = (numbers >= term.span[0]) & (numbers <= term.span[1])
+    else:
+        return _ordered(column, numbers, term)
+    return {"=": found, "!=": ~found & (~absent | (term.value == NONE))}.get(term.sign)
+
+
+def _ordered(column: TableColumn, numbers: Floats, term: Term) -> Mask | None:
+    """Return the mask of a comparison with numbers; None if they are not numbers."""
+    try:
+        values = [_seconds(one) if column.kind is ColumnKind.TIME else float(one) for one in term.value.split("|")]
+    except ValueError:
+        return None
+    if order := ORDERS.get(term.sign):
+        return np.asarray(order(numbers, values[0]), dtype=np.bool_)
+    equal = np.isin(numbers, values)
+    return equal if term.sign == "=" else ~np.isnan(numbers) & ~equal
 
 
 def ordered_rows(table: TrialTable, rows: Rows, query: TableQuery) -> Rows:
@@ -319,6 +370,18 @@ def ordered_rows(table: TrialTable, rows: Rows, query: TableQuery) -> Rows:
         return rows[np.argsort(order, kind="stable")]
     is_out = ~measure_of(table, column.name).eligible[rows]
     return rows[np.lexsort((order, is_out, np.isnan(order)))]
+
+
+def search_terms(columns: Mapping[str, TableColumn]) -> list[str]:
+    """Return the beginnings of comparisons, and comparisons with choices, as a search field offers them."""
+    terms: list[str] = []
+    for column in columns.values():
+        if column.kind is ColumnKind.CHOICE:
+            quoted = (f'"{choice}"' if " " in choice else choice for choice in column.choices)
+            terms += [f"{column.key}={choice}" for choice in quoted]
+        elif column.kind is not ColumnKind.TEXT and not set(column.key) & set(' "<>=!:'):
+            terms.append(f"{column.key}<")
+    return terms[:_MOST_TERMS]
 
 
 def parse_filter(columns: Mapping[str, TableColumn], text: str) -> Filter:
@@ -390,6 +453,7 @@ def _holds_text(table: TrialTable, text: str) -> Mask:
         for name, marks in table.marks.items()
         if any(text in word.casefold() for word in (*marks.tags, marks.notes))
     ]
+    noted += [name for name, cause in table.failures.items() if text in cause.casefold()]
     if noted:
         passes |= np.isin(table.names, np.array(noted, dtype=object))
     for axis in table.parameters:

@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 import yaml
+from msgspec import structs
 
 from katib.doors.ui.words import trial_sentence
 from katib.engine.runtime.objects import Key
@@ -23,6 +25,7 @@ from katib.service.tuning.reading import (
     assignments_of,
     best_trial_of,
     constraint_words,
+    failure_of,
     format_run,
     is_completed,
     is_suspended_trial,
@@ -42,7 +45,7 @@ from katib.service.tuning.replicas import (
     restarts_of,
     state_words,
 )
-from katib.service.tuning.service import Json, RecordedEvent
+from katib.service.tuning.service import Diagnosis, Json, RecordedEvent
 
 NO_VALUE = "unavailable"
 MOST_EVENTS = 200
@@ -60,12 +63,15 @@ def label_of(trial: Trial, label: str) -> str:
     return trial.metadata.labels.get(label, "")
 
 
-def trial_summary(trial: Trial, experiment: Experiment | None) -> dict[str, Any]:
+def trial_summary(
+    trial: Trial, experiment: Experiment | None, latest: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
     """Return the head of a trial's page. All of it is JSON.
 
     Args:
         trial: The Trial.
         experiment: Its Experiment; None if it is deleted, or may not be read.
+        latest: Newest readings by metric, of a trial that has no value yet.
     """
     status = trial.status
     best = None if experiment is None else best_trial_of(experiment)
@@ -89,14 +95,24 @@ def trial_summary(trial: Trial, experiment: Experiment | None) -> dict[str, Any]
         "suspended": is_suspended_trial(trial),
         "version": trial.metadata.resource_version,
         "values": [
-            {"name": name, "text": short(value) if value != NO_VALUE else "none yet", "exact": value}
+            {"name": name, "text": short(value), "exact": value, "latest": short(latest.get(name, ""))}
             for name, value in objective_values(trial)
+            if value != NO_VALUE or not is_completed(trial)
         ],
         "distance": distance_words(trial, experiment),
         "best": best.name if best else "",
         "isBest": best is not None and best.name == trial.name,
         "marks": asdict(marks_of(trial.metadata.annotations)),
     }
+
+
+def shown_diagnosis(found: Diagnosis, trial: Trial) -> Diagnosis:
+    """Return what a diagnosis adds to a page: the rest is in its head, its curves and its table of parameters."""
+    findings = tuple(one for one in found.findings if not one.startswith(("Its parameters are ", "Latest ")))
+    cause = failure_of(trial)
+    is_told = state_of(trial) == "Running" and not found.remedies
+    is_told |= bool(cause) and cause in found.verdict
+    return structs.replace(found, findings=findings, verdict="" if is_told else found.verdict)
 
 
 def distance_words(trial: Trial, experiment: Experiment | None) -> str:

@@ -6,7 +6,6 @@ import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from typing import Any
 
 import yaml
@@ -18,9 +17,8 @@ from katib.model.marks import marks_of
 from katib.model.metrics import is_usable
 from katib.model.names import STOPPED, STOPPED_ANNOTATION
 from katib.model.types import Experiment, ParameterSpec, ParameterType
-from katib.model.wording import format_duration
-from katib.service.explaining.progress import RunProgress
 from katib.service.tuning.reading import (
+    active_count,
     algorithm_of,
     best_value,
     compared_words,
@@ -33,7 +31,6 @@ from katib.service.tuning.reading import (
     objective_words,
     pareto_words,
     running_condition,
-    seconds_run,
     short,
     state_of,
     texts_of,
@@ -74,6 +71,7 @@ def experiment_summary(experiment: Experiment) -> Summary:
         "started": time_text(status.start_time),
         "ended": time_text(status.completion_time),
         "done": completed_count(experiment),
+        "trials": max(status.trials, completed_count(experiment) + active_count(experiment)),
         "limit": spec.max_trial_count,
         "parallel": spec.parallel_trial_count,
         "failures": spec.max_failed_trial_count,
@@ -110,14 +108,13 @@ def _reason_of(experiment: Experiment) -> str:
     return last_condition(experiment).message
 
 
-def experiment_head(experiment: Experiment, now: datetime) -> Summary:
-    """Return the summary with values for its own page: times, the best parameters to copy."""
+def experiment_head(experiment: Experiment) -> Summary:
+    """Return the summary with values for its own page: the best parameters to copy."""
     summary = experiment_summary(experiment)
     best: dict[str, str] = summary["best"]["parameters"]
     return {
         **summary,
         "sentence": experiment_sentence(experiment, summary["reason"]),
-        "time": time_words(experiment, now),
         "pareto": pareto_words(experiment) if experiment.status.pareto_set else "",
         "further": [(name, shown_number(text), text) for name, text in further_values_of_best(experiment)],
         "assignments": [(name, short(shown_number(text)), text) for name, text in best.items()],
@@ -174,22 +171,6 @@ def progress_words(summary: Summary) -> str:
     active = ", ".join(f"{counts[state]:,} {state}" for state in ("Running", "Pending") if counts[state])
     done = f"{summary['done']:,}" + (f" of {limit:,}" if limit else "") + " done"
     return done + (f": {ended}" if ended else "") + (f"; {active}" if active else "")
-
-
-def time_words(experiment: Experiment, now: datetime) -> str:
-    """Return the elapsed time of an experiment, and the remaining one at the present pace; empty before it starts."""
-    start = experiment.status.start_time
-    if start is None:
-        return ""
-    if is_completed(experiment):
-        return f"took {format_duration(seconds_run(experiment, now) or 0.0)}"
-    elapsed = (now - start).total_seconds()
-    if is_at_rest(experiment):
-        return f"began {format_duration(elapsed)} ago"
-    elapsed = seconds_run(experiment, now) or 0.0
-    left = RunProgress(experiment, start).seconds_left(elapsed)
-    running = f"running for {format_duration(elapsed)}"
-    return running if left is None else f"{running}, about {format_duration(left)} left"
 
 
 def typed_assignments(experiment: Experiment, texts: Mapping[str, str]) -> dict[str, Any]:

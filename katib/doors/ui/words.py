@@ -49,7 +49,8 @@ def experiment_sentence(experiment: Experiment, reason: str) -> str:
 def trial_sentence(trial: Trial) -> str:
     """Return the reason of a trial's state; empty if the state explains itself."""
     if failure := failure_of(trial):
-        return _sentence(failure.replace(EXIT_WITHOUT_OUTPUT, "exit code")) + "."
+        is_ours = failure.startswith(EXIT_WITHOUT_OUTPUT)  # what a program said is shown as it said it
+        return _sentence(failure.replace(EXIT_WITHOUT_OUTPUT, "exit code")) + "." if is_ours else failure
     message = message_of(trial)
     if state_of(trial) == "EarlyStopped":
         return early_stop_reason(message)

@@ -71,10 +71,10 @@ def since(moment: datetime, now: datetime) -> str:
 
 
 def pick_warnings(events: Sequence[RecordedEvent], kind: str = "", name: str = "") -> list[RecordedEvent]:
-    """Return the newest few warnings, of one object or of all, one per reason."""
+    """Return the newest few warnings, of one object or of all, one per reason; not those that repeat a trial's end."""
     newest: dict[str, RecordedEvent] = {}
     for event in events:
-        if event.warning and kind in ("", event.kind) and name in ("", event.name):
+        if event.warning and event.reason != "JobFailed" and kind in ("", event.kind) and name in ("", event.name):
             newest.pop(event.reason, None)
             newest[event.reason] = event
     return list(newest.values())[-_SHOWN_WARNINGS:]

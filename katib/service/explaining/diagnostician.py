@@ -131,9 +131,9 @@ class Diagnostician:
 
     def _saved_share(self, experiment: Experiment, sample: _Sample) -> float | None:
         """Return the share of readings saved by early stopping; None if unknown."""
-        if not stops_early(experiment):
-            return None
         status = experiment.status
+        if not (stops_early(experiment) or status.trials_early_stopped):  # as imported trials were
+            return None
         with suppress(ForbiddenError, UnavailableError):
             stopped, complete = map(self._reading_counts, (sample.stopped, sample.succeeded))
             return saved_share(stopped, complete, stopped=status.trials_early_stopped, complete=status.trials_succeeded)

@@ -226,7 +226,7 @@ def test_a_failed_job_is_the_failure_of_the_trial_with_its_reason(golden: Golden
     golden(last(planned))
     assert planned.event is not None
     golden(planned.event.message)
-    assert planned.event.reason == "JobFailed"
+    assert (planned.event.reason, planned.event.warning) == ("JobFailed", True)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from katib.model.marks import Marks
 from katib.model.types import Experiment, Trial, TrialState
 from katib.service.tuning.reading import short
 from katib.service.tuning.service import Change, Diagnosis, TuningService
-from tests.support.tuning import START, MemoryTuningService, condition, document, make_experiment, make_trial, patched
+from tests.support.tuning import MemoryTuningService, condition, document, make_experiment, make_trial, patched
 from tests.support.waiting import eventually
 
 
@@ -117,6 +117,7 @@ TRIAL_WORDS = [
     ("Succeeded", "Trial has succeeded", ""),
     ("Succeeded", "Trial has succeeded. Job message: all well", "Job message: all well"),
     ("Failed", "Trial has failed: its program ended with exit code 3", "Exit code 3."),
+    ("Failed", "Trial has failed: no such file: data.csv (exit code 2)", "no such file: data.csv (exit code 2)"),
     (
         "MetricsUnavailable",
         'Metrics are not available: nothing reported "loss" within 5 s of the end of the job',
@@ -136,7 +137,7 @@ def test_an_experiment_says_why_only_where_its_state_does_not(state: str, messag
     counts = {"trialsSucceeded": 13, "trialsFailed": 2, "trialMetricsUnavailable": 1}
     experiment = make_experiment("demo", condition(state, message=message), **counts)
 
-    assert experiment_head(experiment, START)["sentence"] == expected
+    assert experiment_head(experiment)["sentence"] == expected
 
 
 @pytest.mark.parametrize(

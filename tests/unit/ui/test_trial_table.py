@@ -20,7 +20,8 @@ from katib.figures.trials import STATES, Objective, ParameterInfo, TrialTable
 from katib.model.marks import Marks
 from katib.model.types import Experiment
 from tests.support.tables import make_table
-from tests.support.trial_tables import SPACE, made_table, plain_rows
+from tests.support.trial_tables import SEARCHES, SPACE, made_table, plain_rows
+from tests.support.tuning import condition, make_experiment, make_trial
 
 TABLE = made_table(300)
 ROWS = plain_rows(TABLE)
@@ -76,6 +77,23 @@ def test_a_table_shows_what_plain_python_would_pick(
 
     assert [row["trial"] for row in expected] == [row.name for row in page.rows]
     assert (len(expected), len(ROWS)) == (page.matching, page.total)
+
+
+@pytest.mark.parametrize("text", SEARCHES)
+def test_a_search_compares_columns_and_finds_texts(text: str) -> None:
+    found = [row.name for row in page_of(TABLE, TableQuery(text=text, size=1000)).rows]
+
+    assert found == [row["trial"] for row in ROWS if SEARCHES[text](row)]
+
+
+def test_the_cause_of_a_failure_is_found_and_shown() -> None:
+    trials = [
+        make_trial(f"demo-{index}", condition("Failed", message=f"Trial has failed: {cause}"), index=index)
+        for index, cause in enumerate(("CUDA out of memory", "no space left"))
+    ]
+    [row] = page_of(TrialTable.of(make_experiment(), trials), TableQuery(text='"out of memory"')).rows
+
+    assert (row.name, row.failure) == ("demo-0", "CUDA out of memory")
 
 
 def test_cells_are_short_and_have_every_digit_behind_them() -> None:

@@ -7,6 +7,7 @@ import json
 import math
 import re
 import shlex
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -30,7 +31,6 @@ from katib.doors.ui.views import (
     copies_of,
     experiment_head,
     progress_parts,
-    time_words,
     typed_assignments,
 )
 from katib.engine.runtime.objects import Key
@@ -67,7 +67,7 @@ def test_what_is_copied_keeps_its_numbers_and_its_choices() -> None:
 def test_a_bar_tells_apart_how_trials_ended() -> None:
     experiment = make_experiment(trialsSucceeded=5, trialsFailed=2, trialsEarlyStopped=1, trialsRunning=2)
 
-    assert progress_parts(experiment_head(experiment, NOW)) == [
+    assert progress_parts(experiment_head(experiment)) == [
         ("Succeeded", 5),
         ("EarlyStopped", 1),
         ("Failed", 2),
@@ -79,22 +79,23 @@ def test_a_bar_tells_apart_how_trials_ended() -> None:
 def test_the_time_left_follows_from_the_pace_unless_it_ended_or_was_stopped(golden: Golden) -> None:
     experiment = make_experiment("demo", condition("Running"), trialsSucceeded=4)
 
-    golden(time_words(experiment, NOW))
-    assert time_words(make_experiment("demo", condition("Running")), NOW) == "running for 100s"
-    assert time_words(patched(experiment, status=None), NOW) == ""
+    golden(head_figures(experiment, None, NOW)["time"])
+    assert head_figures(make_experiment("demo", condition("Running")), None, NOW)["time"] == "running for 100s"
+    assert head_figures(patched(experiment, status=None), None, NOW)["time"] == ""
 
     ended = make_experiment("demo", condition("Succeeded"), completionTime="2030-01-01T12:01:00Z")
 
-    assert time_words(ended, NOW) == "took 60s"
+    assert head_figures(ended, None, NOW)["time"] == "took 60s"
 
     stopped = {**condition("Running", "ExperimentStopped", "Experiment is stopped"), "status": "False"}
     experiment = make_experiment("demo", condition("Created", message="Experiment is created"), stopped)
-    head = experiment_head(experiment, NOW)
+    head = experiment_head(experiment)
 
-    assert (head["state"], head["reason"], head["time"]) == ("Stopped", "Experiment is stopped", "began 100s ago")
+    assert (head["state"], head["reason"]) == ("Stopped", "Experiment is stopped")
+    assert head_figures(experiment, None, NOW)["time"] == "began 100s ago"
 
-    assert "3 trials that no other beats" in experiment_head(make_pareto_experiment(), NOW)["pareto"]
-    assert experiment_head(make_experiment(), NOW)["pareto"] == ""
+    assert "3 trials that no other beats" in experiment_head(make_pareto_experiment())["pareto"]
+    assert experiment_head(make_experiment())["pareto"] == ""
 
 
 def test_a_trial_by_hand_begins_with_the_values_of_the_best_one(golden: Golden) -> None:
@@ -121,6 +122,29 @@ def test_a_trial_by_hand_begins_with_the_values_of_the_best_one(golden: Golden) 
 def figures(table: TrialTable | None, seconds: float = 100, **status: Any) -> dict[str, Any]:
     running = make_experiment("demo", condition("Running"), startTime="2030-01-01T12:00:00Z", **status)
     return head_figures(running, table, START + timedelta(seconds=seconds))
+
+
+def test_imported_trials_tell_how_long_they_took() -> None:
+    """They ran before the experiment was made, which itself took no more than the import."""
+    experiment = make_experiment("demo", condition("Succeeded"), trialsSucceeded=2, runSeconds=23.0)
+    made = experiment.metadata.creation_timestamp
+    assert made is not None
+    first = made.timestamp() - 100_000
+    times = {"started": np.array([first, first + 20_000]), "ended": np.array([first + 20_000, first + 39_600])}
+    imported = replace(make_table([1.0, 0.5]), **times)
+    found = head_figures(experiment, imported, NOW)
+
+    assert (found["time"], found["rate"]) == ("took 11h", "4.4 a day")
+
+
+def test_failures_are_counted_by_their_cause() -> None:
+    causes = ("CUDA out of memory", "bad lr", "CUDA out of memory")
+    failed = [
+        make_trial(f"demo-{index}", condition("Failed", message=f"Trial has failed: {cause}"), index=index)
+        for index, cause in enumerate(causes)
+    ]
+
+    assert figures(TrialTable.of(make_experiment(), failed))["causes"] == [("CUDA out of memory", 2), ("bad lr", 1)]
 
 
 def points(line: str) -> list[tuple[float, float]]:

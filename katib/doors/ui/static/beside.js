@@ -1,7 +1,8 @@
-// A trial beside what is shown: its head, parameters and metrics, and the way to its own page.
+// A trial beside what is shown: its head, parameters, metrics and last lines, and the way to its own page.
 
-import { duration, fetchHtml, fetchJson, showTimes } from "./core.js";
+import { fetchHtml, fetchJson, onKey, showTimes, tick } from "./core.js";
 import { showFigure } from "./figures.js";
+import { plainLine } from "./log.js";
 
 const PARTS = ["head", "why", "parameters", "observed"];
 
@@ -39,10 +40,9 @@ export async function showBeside(namespace, name, { again = false } = {}) {
     title.append(...heading.childNodes);
     heading.replaceWith(title);
   }
-  for (const element of panel.querySelectorAll("[data-since]")) {
-    element.textContent = duration((Date.now() - new Date(element.dataset.since)) / 1000);
-  }
+  tick(panel);
   showTimes(panel);
+  showLastLines(namespace, name);
   if (!panel.open) panel.show();
   showCurve(address, parts.find((part) => part.matches?.(".scroll")));
   panel.scrollTop = 0;
@@ -60,6 +60,32 @@ async function showCurve(address, before) {
   if (before) before.before(figure);
   else panel.append(figure);
   showFigure(figure, first.figure);
+}
+
+/** Show the end of a trial's output; nothing where there is none. */
+async function showLastLines(namespace, name) {
+  const text = await fetchHtml(`data/trials/${namespace}/${name}/tail`).catch(() => "");
+  if (!text || shown !== name) return;
+  const lines = text.replace(/\n$/, "").split("\n").map(plainLine).join("\n");
+  panel.querySelector(".tail")?.remove(); // the same, of a trial that failed
+  panel.append(
+    Object.assign(document.createElement("h3"), { textContent: "The end of its output" }),
+    Object.assign(document.createElement("pre"), { className: "text", tabIndex: 0, textContent: lines }),
+  );
+}
+
+/** Have `j` and `k` show the next and the previous row of a table while the panel is open. */
+export function stepBeside(namespace, table, otherwise) {
+  for (const [key, tells, by] of [["j", "next row", 1], ["k", "previous row", -1]]) {
+    onKey(key, tells, () => {
+      const rows = [...(table?.querySelectorAll("tr[data-trial]") ?? [])];
+      const at = rows.findIndex((row) => row.dataset.trial === shown);
+      if (!panel?.open || !rows.length) { otherwise(by); return; }
+      const row = rows[Math.min(rows.length - 1, Math.max(0, at + by))];
+      row.scrollIntoView({ block: "nearest" });
+      if (row.dataset.trial !== shown) showBeside(namespace, row.dataset.trial);
+    });
+  }
 }
 
 function dialog() {

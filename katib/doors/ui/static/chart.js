@@ -91,6 +91,7 @@ class Chart {
   constructor(element) {
     this.element = element;
     this.zoom = null; // [low, high] of both axes, in places
+    this.added = []; // traces beside those of the figure
     this.passes = null; // whether the trial of a row is selected
     const canvas = (hidden) => Object.assign(document.createElement("canvas"), { ariaHidden: hidden });
     [this.base, this.over] = [canvas(null), canvas("true")];
@@ -110,9 +111,11 @@ class Chart {
   }
 
   take(data, layout) {
-    this.layout = layout;
+    [this.given, this.layout] = [data, layout];
     const own = (values) => (values?.bdata ? numbersOf(values) : values ?? []);
-    this.traces = data.filter(({ visible }) => visible !== false && visible !== "legendonly").map((trace) => ({
+    const moved = new Set(this.added.flatMap(({ customdata }) => customdata));
+    const others = moved.size ? data.map((trace) => (trace.customdata ? { ...trace, y: Array.from(own(trace.y), (y, i) => (moved.has(trace.customdata[i]) ? null : y)) } : trace)) : data;
+    this.traces = [...others, ...this.added].filter(({ visible }) => visible !== false && visible !== "legendonly").map((trace) => ({
       ...trace, x: own(trace.x), y: own(trace.y), ids: trace.ids && own(trace.ids), axis: trace.yaxis ?? "y", marks: trace.mode?.includes("markers"),
       symbol: [trace.marker?.symbol].flat()[0] ?? "circle", size: Number(trace.marker?.size) || 6,
     }));
@@ -121,6 +124,12 @@ class Chart {
     this.note.textContent = (layout.annotations ?? []).map(({ text }) => plain(text.replaceAll("<br>", " "))).join(" ");
     this.base.ariaLabel = `${plain(layout.yaxis?.title?.text ?? "")} by ${plain(layout.xaxis?.title?.text ?? "")}: ${this.marks.size} trials`;
     this.draw();
+  }
+
+  /** Show traces beside those of the figure, in place of its marks of their trials. */
+  add(traces) {
+    this.added = traces;
+    if (this.given) this.take(this.given, this.layout);
   }
 
   /** Show only the trials for whose row a function is true in full colour; null: all. */

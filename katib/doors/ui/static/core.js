@@ -69,6 +69,7 @@ export function swap(element, html) {
   if (left) element.querySelector(".scroll")?.scrollTo({ left });
   if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
   showTimes(element);
+  tick(element);
   element.dispatchEvent(new CustomEvent("shown"));
 }
 
@@ -257,7 +258,7 @@ function focusOn(element) {
 }
 
 /** Move the focus to the next or the previous row of the table of the page. */
-function step(by) {
+export function step(by) {
   const rows = [...document.querySelectorAll("[data-rows] a.row")];
   if (!rows.length) return;
   const at = rows.indexOf(document.activeElement);
@@ -307,5 +308,15 @@ document.addEventListener("keydown", (event) => {
   found?.[1]();
 });
 
+/** Have the times of what runs go on. */
+export function tick(root = document) {
+  if (lost) return; // nobody knows whether it still runs
+  for (const element of root.querySelectorAll("[data-since]")) {
+    element.textContent = duration((Date.now() - new Date(element.dataset.since)) / 1000);
+  }
+}
+
 showTimes();
+tick();
 setInterval(showTimes, 10_000);
+setInterval(tick, 1000);

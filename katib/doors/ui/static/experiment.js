@@ -1,13 +1,14 @@
 // The page of one experiment.
 
 import { actions } from "./actions.js";
-import { refreshBeside, showBeside } from "./beside.js";
-import { atMostEvery, fetchHtml, fetchJson, follow, onKey, showGone, swap, withMarksShown } from "./core.js";
+import { refreshBeside, showBeside, stepBeside } from "./beside.js";
+import { atMostEvery, fetchHtml, fetchJson, follow, onKey, showGone, step, swap, withMarksShown } from "./core.js";
 import { drawFigure, expectPlotly, sayDrawnBy, whenColoursChange, whenPrinted } from "./figures.js";
 import { Linked } from "./linked.js";
 import { marking } from "./marks.js";
 import { Part } from "./part.js";
 import { picking } from "./picks.js";
+import { RunningNow } from "./running.js";
 
 const root = document.getElementById("experiment");
 const { namespace, name, tab } = root.dataset;
@@ -23,9 +24,7 @@ let running = 1; // trials, until the server tells
 function showSavings() {
   const element = document.getElementById("saved-share");
   if (savedShare === null || !element) return;
-  element.classList.remove("none");
-  const unit = Object.assign(document.createElement("small"), { textContent: " of the readings" });
-  element.replaceChildren(savedShare.toLocaleString("en", { style: "percent" }), unit);
+  element.textContent = `saved about ${savedShare.toLocaleString("en", { style: "percent" })} of the readings`;
 }
 
 async function showHead() {
@@ -77,6 +76,7 @@ const chosen = (figure) => new URLSearchParams(
 
 let linked = null;
 const open = (trial) => showBeside(namespace, trial);
+const now = new RunningNow({ namespace, table: document.getElementById("trials"), strip: document.getElementById("now") });
 
 async function draw(element) {
   const figure = element.dataset.figure;
@@ -86,6 +86,7 @@ async function draw(element) {
   element.drawing = false;
   if (complete && version !== asked && version > element.version) drawSoon(); // changed while it was drawn
   if (drawn) linked?.drawn(element, drawn);
+  if (drawn && figure === "history") now.drawn(element);
   if (drawn) sayDrawnBy(root.querySelector(`form[data-for="${figure}"]`), drawn.layout);
   if (drawn && element.on && !element.opens) {
     element.opens = true;
@@ -100,7 +101,7 @@ const seen = new IntersectionObserver((entries) => {
   for (const { target, isIntersecting } of entries) {
     if (isIntersecting) {
       visible.add(target);
-      if (target.version === undefined || target.version < version) draw(target);
+      if (!target.drawing && (target.version === undefined || target.version < version)) draw(target);
     } else visible.delete(target);
   }
 }, { rootMargin: "200px" });
@@ -121,7 +122,7 @@ addEventListener("load", () => setTimeout(drawRest, PRINT_MILLISECONDS));
 let version = Number(root.dataset.version); // of the trials that the page shows; 0 until all are read
 let complete = version > 0;
 const drawSoon = atMostEvery(1000, () => {
-  for (const element of visible) if (element.version !== version && !element.drawing) draw(element);
+  for (const element of visible) if (!(element.version >= version) && !element.drawing) draw(element);
 });
 
 // --- the table and the events
@@ -135,11 +136,13 @@ if (table) {
   });
   linked = new Linked({ part, root, open, figures });
   picking(part, namespace);
+  stepBeside(namespace, table, step);
   if ("missing" in table.dataset) part.refresh();
 }
 const tableSoon = atMostEvery(1000, () => part?.refresh());
 
 const events = document.getElementById("events");
+root.querySelector("[data-events]")?.addEventListener("change", ({ target }) => { events.dataset.only = target.value; });
 const eventsSoon = atMostEvery(2000, async () => {
   if (events) swap(events, await fetchHtml(`${data}/events`).catch(() => events.shownHtml));
 });
@@ -158,7 +161,9 @@ let known = "";
 
 follow(`${data}/live`, {
   change: (change) => {
-    const { state, reason, counts } = change.experiment;
+    const { state, reason, counts, trials } = change.experiment;
+    for (const element of root.querySelectorAll("[data-trials]")) element.textContent = trials.toLocaleString();
+    for (const element of root.querySelectorAll("[data-with-trials]")) element.hidden = !trials;
     ({ complete } = change);
     if (version !== change.version) { // else nothing is new since the server made the page
       version = change.version;
@@ -172,6 +177,7 @@ follow(`${data}/live`, {
     if (known !== now) explainSoon();
     known = now;
   },
+  running: ({ trials }) => now.show(trials),
   problem: (problem, source) => {
     if (problem.status !== 503) source.close(); // else it is asked again
     if (problem.status === 404) showGone(problem);

@@ -1,6 +1,6 @@
 // The page New: a text, a form that says the same, and what the server thinks of it.
 
-import { fetchJson } from "./core.js";
+import { fetchJson, showTimes } from "./core.js";
 
 const text = document.getElementById("text");
 const form = document.getElementById("form");
@@ -15,6 +15,37 @@ function settled(milliseconds, run) {
   let timer;
   return () => { clearTimeout(timer); timer = setTimeout(run, milliseconds); };
 }
+
+// --- the draft, which a click on another page does not lose -----------------------------------------------------------
+
+const original = text.value;
+const place = `katib draft ${location.pathname}${location.search}`;
+const shownDraft = document.getElementById("draft");
+
+function keepDraft() {
+  try {
+    if (text.value === original) localStorage.removeItem(place);
+    else localStorage.setItem(place, JSON.stringify({ text: text.value, at: new Date() }));
+  } catch { /* a browser may refuse to keep anything */ }
+}
+
+function restoreDraft() {
+  let draft = null;
+  try { draft = JSON.parse(localStorage.getItem(place)); } catch { return; }
+  if (!draft || draft.text === original) return;
+  text.value = draft.text;
+  shownDraft.querySelector("time").dateTime = draft.at;
+  showTimes(shownDraft);
+  shownDraft.hidden = false;
+}
+
+shownDraft.querySelector("button").addEventListener("click", () => {
+  text.value = original;
+  shownDraft.hidden = true;
+  keepDraft();
+  check();
+  text.focus();
+});
 
 // --- the form ----------------------------------------------------------------------------------------------------------
 
@@ -77,6 +108,7 @@ const takeForm = settled(250, async () => {
   try {
     const answer = await fetchJson("data/new/form", json({ text: text.value, form: readForm() }));
     text.value = answer.text;
+    keepDraft();
     await check();
   } catch (error) {
     verdict.textContent = `The form cannot be used until the text can be read: ${error.message}`;
@@ -195,6 +227,7 @@ async function check() {
   }
 }
 
+text.addEventListener("input", keepDraft);
 text.addEventListener("input", settled(300, check));
 
 create.addEventListener("click", async () => {
@@ -204,6 +237,8 @@ create.addEventListener("click", async () => {
       method: "POST", headers: { "content-type": "application/yaml", accept: "application/json" }, body: text.value,
     });
     const { namespace, name } = answer.experiment.metadata;
+    text.value = original;
+    keepDraft();
     location.assign(new URL(`experiments/${namespace}/${name}`, document.baseURI));
   } catch (error) {
     verdict.dataset.ok = "false";
@@ -244,4 +279,5 @@ lines.addEventListener("input", () => { touched = true; });
 lines.addEventListener("input", settled(200, readLines));
 filters.addEventListener("input", settled(200, readLines));
 
+restoreDraft();
 check();

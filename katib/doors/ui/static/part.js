@@ -1,6 +1,7 @@
 // A part of a page that answers a question of its address: a table with its filters, order and pages.
 
 import { fetchHtml, swap } from "./core.js";
+import { completing } from "./search.js";
 
 /**
  * Keep a part of a page in step with what is asked.
@@ -12,6 +13,7 @@ export class Part {
 
   constructor({ element, form, data, page, query = "", kept = {} }) {
     Object.assign(this, { element, form, data, page, kept, query: new URLSearchParams(query) });
+    for (const field of form.querySelectorAll("[data-terms]")) completing(field, JSON.parse(field.dataset.terms));
     element.addEventListener("click", (event) => {
       const link = event.target.closest("a[data-part-link]");
       if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;

@@ -2,16 +2,9 @@
 // `katib/doors/ui/report.py` puts it behind the modules that it imports from.
 
 import { dimOthers, isBroad, pointing, showFigure, whenColoursChange, whenPrinted } from "./figures.js";
+import { completing, testsOf } from "./search.js";
 
 const ROWS = 200; // of the table that are shown at once
-const COMPARISON = /^([^<>=]+)(<=|>=|=|<|>)(.+)$/;
-const COMPARED = {
-  "<": (one, other) => one < other,
-  "<=": (one, other) => one <= other,
-  ">": (one, other) => one > other,
-  ">=": (one, other) => one >= other,
-  "=": (one, other) => one === other,
-};
 const ORDINARY = "Succeeded"; // the state that needs no mark
 
 async function unpacked(id) {
@@ -61,6 +54,7 @@ class Trials {
     this.states = this.column("trial", "state").values;
     this.feasible = this.column("trial", "feasible").values;
     for (const state of [...new Set(this.states)].sort()) this.form.elements.state.append(made("option", { textContent: state }));
+    completing(this.form.elements.text, JSON.parse(this.form.elements.text.dataset.terms));
     this.form.addEventListener("submit", (event) => event.preventDefault());
     this.form.addEventListener("input", () => this.#ask()); // not `change`: it comes between a press and its click
     this.more.addEventListener("click", () => { this.#limit += ROWS; this.show(); });
@@ -109,25 +103,6 @@ class Trials {
     this.table.querySelector(`button[data-key="${CSS.escape(key)}"]`)?.focus();
   }
 
-  /** The parts of a text that all have to hold. `lr<0.1` compares a column; anything else is looked for in the cells. */
-  #tests(text) {
-    return text.split(/\s+/).filter(Boolean).map((word) => {
-      const [, key, sign, value] = COMPARISON.exec(word) ?? [];
-      const column = this.columns.find((one) => key && [one.key, one.title].includes(key));
-      if (!column) {
-        const part = word.toLowerCase();
-        return (row) => this.columns.some(({ values }) => String(values[row] ?? "").toLowerCase().includes(part));
-      }
-      const number = Number(value);
-      return (row) => {
-        const cell = column.values[row];
-        if (cell === null || cell === "") return false;
-        const numeric = !Number.isNaN(number) && typeof cell === "number";
-        return COMPARED[sign](numeric ? cell : String(cell), numeric ? number : value);
-      };
-    });
-  }
-
   #passes(row) {
     return this.#conditions.every(({ column, ranges, choices, absent }) => {
       const value = column.values[row];
@@ -140,7 +115,7 @@ class Trials {
   /** The rows that pass, in order; those without a value of the column last in either order. */
   #rows() {
     const { text, state } = this.form.elements;
-    const tests = this.#tests(text.value);
+    const tests = testsOf(text.value, this.columns);
     const passes = (row) => (!state.value || this.states[row] === state.value) && this.#passes(row) && tests.every((test) => test(row));
     const found = [...Array(this.count).keys()].filter(passes);
     const column = this.columns.find(({ key }) => key === this.sort.key);
@@ -175,6 +150,7 @@ class Trials {
     const all = this.count.toLocaleString("en");
     this.tally.textContent = rows.length === this.count ? `${all} trial${this.count === 1 ? "" : "s"}` : `${rows.length.toLocaleString("en")} of ${all} trials`;
     this.more.hidden = rows.length <= this.#limit;
+    document.getElementById("no-hit").hidden = rows.length > 0;
   }
 
   #row(row, columns) {

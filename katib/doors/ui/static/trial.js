@@ -1,7 +1,7 @@
 // The page of one trial: curves that grow while it runs, its log, and what changes with its state.
 
 import { actions } from "./actions.js";
-import { atMostEvery, duration, fetchHtml, fetchJson, follow, onKey, runTime, showGone, showTimes } from "./core.js";
+import { atMostEvery, fetchHtml, fetchJson, follow, onKey, runTime, showGone, showTimes } from "./core.js";
 import { sayDrawnBy, showFigure, whenColoursChange } from "./figures.js";
 import { LogView } from "./log.js";
 import { marking } from "./marks.js";
@@ -25,7 +25,7 @@ function chartOf(metric) {
   if (!charts.has(metric)) {
     let figure = [...curves.children].find((element) => element.dataset.metric === metric);
     if (!figure) {
-      figure = Object.assign(document.createElement("figure"), { className: "curve" });
+      figure = Object.assign(document.createElement("figure"), { className: "curve unread" });
       figure.dataset.metric = metric;
       const caption = Object.assign(document.createElement("figcaption"), { className: "quiet" });
       caption.dataset.latest = "";
@@ -37,7 +37,7 @@ function chartOf(metric) {
       curves.append(figure);
     }
     const [plot, latest] = [figure.querySelector(".figure"), figure.querySelector("[data-latest]")];
-    charts.set(metric, { metric, plot, latest, waiting: [] });
+    charts.set(metric, { metric, figure, plot, latest, waiting: [] });
   }
   return charts.get(metric);
 }
@@ -49,6 +49,7 @@ function look() {
 
 /** Draw all curves as the server has them, and continue from there. */
 async function draw() {
+  if (!curves) return; // it ended without a reading
   const mine = (listening += 1);
   let answer;
   try {
@@ -63,8 +64,11 @@ async function draw() {
   for (const { metric, figure } of answer.figures) {
     const chart = chartOf(metric);
     chart.waiting = [];
-    await showFigure(chart.plot, figure);
-    sayDrawnBy(root, figure.layout);
+    if (figure.data.some(({ meta, y }) => meta?.kind === "readings" && y?.length !== 0)) { // else axes of nothing
+      chart.figure.classList.remove("unread");
+      await showFigure(chart.plot, figure);
+      sayDrawnBy(root, figure.layout);
+    }
     sayLatest(chart);
   }
   if (mine === listening) listen(mine);
@@ -83,9 +87,14 @@ function sayLatest(chart, point = null) {
   const value = point ? point[2] : readings.y.at(-1);
   const shown = value === null ? "no finite number" : String(Number.isSafeInteger(value) ? value : Number(value.toPrecision(6)));
   const where = by === "time" ? `after ${runTime(place * unit)}` : by === "step" ? `at step ${place}` : `reading ${place}`;
-  chart.latest.textContent = `Latest: ${shown}, ${where}`;
-  for (const element of root.querySelectorAll("[data-value-of]")) {
-    if (element.dataset.valueOf === chart.metric) element.textContent = `${shown} so far`;
+  const runs = root.querySelector("[data-part=head] .state").dataset.state === "Running";
+  const at = runs ? `, at ${new Date().toLocaleTimeString()}` : "";
+  chart.latest.textContent = `Latest: ${shown}, ${where}${at}`;
+  for (const element of root.querySelectorAll("[data-value-of]")) { // one source: the head says what the curve shows
+    if (element.dataset.valueOf !== chart.metric) continue;
+    element.textContent = shown;
+    element.classList.add("so-far");
+    element.nextElementSibling.textContent = `so far, ${where}${at}`;
   }
 }
 
@@ -146,7 +155,7 @@ function listen(mine) {
       if (news.before !== cursor) { from.close(); draw(); return; }
       cursor = news.cursor;
       for (const [metric, points] of Object.entries(news.metrics)) {
-        if (!charts.has(metric)) { from.close(); draw(); return; }
+        if (!charts.get(metric)?.plot.data) { from.close(); draw(); return; }
         const chart = chartOf(metric);
         chart.waiting.push(...points);
         sayLatest(chart, points.at(-1));
@@ -187,7 +196,7 @@ async function showParts() {
   }
   root.dataset.version = fresh.querySelector("[data-version]")?.dataset.version ?? "";
   showTimes(root);
-  tick();
+  charts.forEach((chart) => sayLatest(chart));
   offerReplicas();
   startLog();
 }
@@ -204,13 +213,6 @@ function startLog() {
   if (waits) log.say("The log begins when the trial runs.");
   else log.start();
 }
-
-function tick() {
-  for (const element of root.querySelectorAll("[data-since]")) {
-    element.textContent = duration((Date.now() - new Date(element.dataset.since)) / 1000);
-  }
-}
-setInterval(tick, 1000);
 
 // --- the trials beside it ---------------------------------------------------------------------------------------------
 
@@ -237,7 +239,6 @@ async function showNeighbours() {
 marking(root, { done: showParts });
 actions(root, { namespace, name, done: showPartsSoon });
 offerReplicas();
-tick();
 startLog();
 draw();
 showNeighbours();

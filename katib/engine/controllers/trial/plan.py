@@ -371,7 +371,7 @@ def _failed(seen: Observed, status: TrialStatus, job: JobView, judged: Judgment)
     cause = _cause(judged, job.last_failure)
     words = (f"{TRIAL_HAS_FAILED}: {cause}" if cause else TRIAL_HAS_FAILED) + _earlier_runs(seen, job, judged)
     message = ". ".join(filter(None, (words, _refusal(seen))))
-    event = _job_event(seen, "JobFailed", _failed_words(judged, job.last_failure))
+    event = replace(_job_event(seen, "JobFailed", _failed_words(judged, job.last_failure)), warning=True)
     return _end(seen, status, TrialCondition.FAILED, "TrialFailed", message, event)
 
 

@@ -404,7 +404,8 @@ def _title(trial: Trial, replica: str) -> str:
 
 
 def _no_output(title: str, container: str) -> NotFoundError:
-    return NotFoundError(f'{title} has no output: container "{container}" has not run here')
+    which = f'container "{container}"' if container else "it"  # an imported trial has no containers
+    return NotFoundError(f"{title} has no output: {which} has not run here")
 
 
 def _from_tail(files: list[BinaryIO], lines: int) -> list[BinaryIO]:
