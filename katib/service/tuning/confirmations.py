@@ -27,6 +27,7 @@ CLEAR: Final = 0.9
 
 _DIGITS = 4
 _RARE = 0.005
+_UNTOLD: Final[Mapping[str, None]] = {"probability": None, "behind": None}
 
 
 Point: TypeAlias = frozenset[tuple[str, str]]
@@ -99,13 +100,15 @@ def found_by(confirming: Experiment, trials: Iterable[Trial]) -> Confirmation:
     measured = [point for point in points if point in costs]
     found = estimates([costs[point] for point in measured]) if measured else []
     means = dict(zip(measured, found, strict=True))
+    is_comparable = len(measured) == len(points) or is_completed(confirming)
     order = sorted(range(len(points)), key=lambda i: means[points[i]].mean if points[i] in means else math.inf)
     rows = []
     for one, point in ((searched[i], points[i]) for i in order):
         row = ConfirmedConfiguration(one.trial, one.parameters, one.value, lost=tuple(lost[point]))
         if point in means:
             values = tuple(cost(term, value) for value in costs[point])
-            row = structs.replace(row, values=values, **_signed(means[point], maximized=cost(term, 1.0) < 0))
+            fields = _signed(means[point], maximized=cost(term, 1.0) < 0)
+            row = structs.replace(row, values=values, **(fields if is_comparable else {**fields, **_UNTOLD}))
         rows.append(row)
     first = means.get(points[0]) if points else None
     answer = Confirmation(
@@ -184,6 +187,8 @@ def _verdict(found: Confirmation) -> str:
     mean = f"{found.metric}={text_of(first.mean)}"
     if first.probability is None:
         unsure = "one run of each cannot tell how sure that is"
+        if any(row.mean is None for row in found.configurations):
+            unsure = "others have no value yet"
         return f"In {some} of the {of}, {first.trial} has the best mean, {mean}; {unsure}."
     mean = f"{mean} ({INTERVAL_LEVEL:.0%} interval {interval_text(first)})"
     if count == 1:

@@ -1,0 +1,88 @@
+"""Findings of a confirmation, from the trials of the experiment that makes it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from katib.model.names import CONFIRMED_ANNOTATION, CONFIRMS_LABEL
+from katib.model.types import Experiment, Trial
+from katib.service.tuning.confirmations import found_by, share_text
+from katib.service.tuning.service import Confirmation
+from tests.support.tuning import condition, make_experiment, make_trial
+
+SUCCEEDED, FAILED, RUNNING = condition("Succeeded"), condition("Failed"), condition("Running")
+
+
+def confirming(*conditions: Any, budget: int = 4, direction: str = "minimize") -> Experiment:
+    encoded = make_experiment("demo-confirm", *conditions).encode()
+    searched = [
+        {"trial": f"demo-{i}", "value": value, "parameters": {"x": x}}
+        for i, (x, value) in enumerate((("1", 0.1), ("2", 0.2)))
+    ]
+    text = json.dumps({"uid": "u", "trials": searched})
+    encoded["metadata"] |= {"labels": {CONFIRMS_LABEL: "demo"}, "annotations": {CONFIRMED_ANNOTATION: text}}
+    encoded["spec"] |= {"maxTrialCount": budget, "objective": {**encoded["spec"]["objective"], "type": direction}}
+    return Experiment.read(encoded)
+
+
+def a_run(name: str, x: str, loss: str | None, *conditions: Any) -> Trial:
+    return make_trial(name, *(conditions or (SUCCEEDED,)), x=x, loss=loss)
+
+
+def found(*runs: Trial, **experiment: Any) -> Confirmation:
+    return found_by(confirming(RUNNING, **experiment), runs)
+
+
+def test_means_are_those_of_each_configuration_and_lost_runs_are_named() -> None:
+    one = found(
+        *(a_run(f"a{i}", "1", loss) for i, loss in enumerate(("0.5", "0.7"))),
+        *(a_run(f"b{i}", "2", loss) for i, loss in enumerate(("0.3", "0.4", "nan"))),
+        a_run("b3", "2", None, FAILED),
+        a_run("b4", "2", None, RUNNING),
+    )
+    first, second = one.configurations
+
+    assert (first.trial, second.trial) == (one.best, "demo-0") == ("demo-1", "demo-0")
+    assert first.lost == ("b2", "b3")
+    assert first.mean == pytest.approx(0.35)
+    assert second.mean == pytest.approx(0.6)
+    assert one.optimism == pytest.approx(0.5)  # of demo-0, the best of the search
+    assert first.behind is None
+    assert second.behind is not None
+
+
+def test_with_an_objective_to_maximize_the_interval_is_in_order() -> None:
+    runs = [a_run(f"{x}{i}", x, loss) for x in "12" for i, loss in enumerate((f"0.{x}", f"0.{x}5"))]
+
+    one = found(*runs, direction="maximize")
+    first = one.configurations[0]
+
+    assert one.best == "demo-1"
+    assert first.low is not None
+    assert first.mean is not None
+    assert first.high is not None
+    assert first.low < first.mean < first.high
+    assert one.optimism == pytest.approx(0.1 - 0.125)
+
+
+def test_while_a_configuration_has_not_run_no_other_one_is_called_the_best() -> None:
+    runs = (a_run("a", "1", "0.5"), a_run("b", "1", "0.6"))
+
+    half, whole = found(*runs), found_by(confirming(condition("Succeeded", "ExperimentMaxTrialsReached")), runs)
+
+    assert (half.best, half.configurations[0].probability) == ("", None)
+    assert half.configurations[0].low is not None
+    assert (whole.best, whole.configurations[0].probability) == ("demo-0", 1.0)
+
+
+def test_no_probability_looks_certain_that_is_not() -> None:
+    assert [share_text(share) for share in (0.0, 0.001, 0.5, 0.999, 1.0)] == [
+        "0%",
+        "below 1%",
+        "50%",
+        "over 99%",
+        "100%",
+    ]
