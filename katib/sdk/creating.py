@@ -40,6 +40,7 @@ def create(
     early_stopping_settings: Mapping[str, Any] | None = None,
     additional_metrics: Sequence[str] = (),
     strategy: str = "",
+    where: Sequence[str] = (),
     initial_trials: Sequence[Mapping[str, Any]] = (),
     warm_start: Sequence[str] = (),
     lease_seconds: float = LEASE_SECONDS,
@@ -69,6 +70,7 @@ def create(
         early_stopping_settings: Its settings.
         additional_metrics: Further metrics to keep.
         strategy: The value of a trial's readings: `min`, `max`, `latest`, `mean` or `mean(5)`; by default the best one.
+        where: Comparisons of parameters that all trials satisfy, such as `["layers * units <= 4096"]`.
         initial_trials: Parameters to try first, a value for each parameter of the space.
         warm_start: Names of earlier experiments of the same place to learn from.
         lease_seconds: How long a program keeps its trial without renewing the lease.
@@ -97,6 +99,7 @@ def create(
         "early_stopping_settings": early_stopping_settings,
         "additional_metrics": additional_metrics,
         "strategy": strategy,
+        "where": where,
         "initial_trials": initial_trials,
         "warm_start": warm_start,
     }

@@ -78,7 +78,7 @@ def _wrong_collections(arguments: Mapping[str, Any]) -> Iterator[FieldError]:
     elif not all(isinstance(trial, Mapping) for trial in initial):
         cause, remedy = f"{shortened(initial)} has no names of parameters", 'write [{"lr": 0.1}]'
         yield FieldError("initial_trials", cause, remedy, "argument-type")
-    for name in ("warm_start", "additional_metrics", "preload"):
+    for name in ("warm_start", "additional_metrics", "preload", "where"):
         if isinstance(value := arguments.get(name), str):
             yield FieldError(name, f"{value!r} is one text", f"write [{value!r}]", "argument-type")
         elif value is not None and not isinstance(value, Iterable):

@@ -29,6 +29,7 @@ def search_spec(
     early_stopping_settings: Mapping[str, Any] | None,
     additional_metrics: Sequence[str],
     strategy: str,
+    where: Sequence[str],
     initial_trials: Sequence[Mapping[str, Any]],
     warm_start: Sequence[str],
 ) -> Json:
@@ -52,6 +53,7 @@ def search_spec(
         "parameters": [parameter.spec(key) for key, parameter in space.items()],
         **without_none(
             maxFailedTrialCount=max_failed,
+            parameterConstraints=list(where) or None,
             initialTrials=[{"parameterAssignments": _pairs(trial)} for trial in initial_trials] or None,
             warmStart={"experiments": list(warm_start)} if warm_start else None,
             earlyStopping=_algorithm(early_stopping, early_stopping_settings) if early_stopping else None,

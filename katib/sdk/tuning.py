@@ -80,6 +80,7 @@ def tune(
     early_stopping_settings: Mapping[str, Any] | None = None,
     additional_metrics: Sequence[str] = (),
     strategy: str = "",
+    where: Sequence[str] = (),
     initial_trials: Sequence[Mapping[str, Any]] = (),
     warm_start: Sequence[str] = (),
     name: str | None = None,
@@ -112,6 +113,7 @@ def tune(
         early_stopping_settings: Its settings.
         additional_metrics: Further metrics to keep.
         strategy: The value of a trial's readings: `min`, `max`, `latest`, `mean` or `mean(5)`; by default the best one.
+        where: Comparisons of parameters that all trials satisfy, such as `["layers * units <= 4096"]`.
         initial_trials: Arguments to try first, a value for each parameter of the space.
         warm_start: Names of earlier experiments of the same data directory to learn from.
         name: Name of the experiment. Tuning again under the same name continues an unfinished one, or one whose
@@ -148,6 +150,7 @@ def tune(
         "early_stopping_settings": early_stopping_settings,
         "additional_metrics": additional_metrics,
         "strategy": strategy,
+        "where": where,
         "initial_trials": initial_trials,
         "warm_start": warm_start,
     }

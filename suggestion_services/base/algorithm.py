@@ -127,6 +127,7 @@ class Problem:
         parallel: Number of trials that run at once; 0 if unknown.
         stops_early: Whether early stopping may end trials before their values are final.
         nas: The search space of an architecture search, instead of parameters.
+        fixed: Points of trials that the user chose, which run before all others.
     """
 
     experiment: str
@@ -139,6 +140,7 @@ class Problem:
     parallel: int = 0
     stops_early: bool = False
     nas: NasConfig | None = None
+    fixed: tuple[Point, ...] = ()
 
     @classmethod
     def of(
@@ -166,9 +168,13 @@ class Problem:
         objective = spec.objective or ObjectiveSpec()
         parameters = with_free_resource(algorithm.algorithm_settings, spec.parameters)
         may_be_empty = allow_no_parameters or spec.nas_config is not None
+        space = SearchSpace(())
+        if parameters or not may_be_empty:
+            space = SearchSpace.of(parameters, constraints=spec.parameter_constraints)
+        fixed = (space.nearest((a.name, a.value) for a in trial.parameter_assignments) for trial in spec.initial_trials)
         return cls(
             experiment=experiment,
-            space=SearchSpace.of(parameters) if parameters or not may_be_empty else SearchSpace(()),
+            space=space,
             maximize=objective.terms[0].type == ObjectiveType.MAXIMIZE,
             settings=read_settings(info, algorithm.algorithm_settings),
             max_trial_count=spec.max_trial_count,
@@ -177,6 +183,7 @@ class Problem:
             parallel=spec.parallel_trial_count or 0,
             stops_early=spec.early_stopping is not None,
             nas=spec.nas_config,
+            fixed=tuple(point for point in fixed if point is not None),
         )
 
     @property

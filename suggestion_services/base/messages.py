@@ -20,11 +20,13 @@ from katib.model.types import (
     ExperimentSpec,
     FeasibleSpace,
     GraphConfig,
+    InitialTrial,
     MetricConstraint,
     NasConfig,
     ObjectiveSpec,
     ObjectiveTerm,
     Operation,
+    ParameterAssignment,
     ParameterCondition,
     ParameterPrior,
     ParameterSpec,
@@ -83,6 +85,13 @@ def experiment_spec(message: api_pb2.Experiment) -> ExperimentSpec:
         max_trial_count=spec.max_trial_count or None,
         parallel_trial_count=spec.parallel_trial_count or None,
         nas_config=_nas_config(spec.nas_config) if spec.HasField("nas_config") else None,
+        parameter_constraints=tuple(spec.parameter_constraints),
+        initial_trials=tuple(
+            InitialTrial(
+                parameter_assignments=tuple(ParameterAssignment(name=a.name, value=a.value) for a in one.assignments)
+            )
+            for one in spec.fixed_assignments
+        ),
     )
 
 

@@ -25,6 +25,7 @@ from katib.wire.rpc.convert import FEATURES
 from katib.wire.rpc.errors import status_of
 from suggestion_services.base import messages
 from suggestion_services.base.algorithm import Algorithm, AwaitingTrials, PastTrial, Problem, Proposal, TrialOutcome
+from suggestion_services.base.allowed import kept_allowed
 from suggestion_services.base.sessions import MAX_SESSIONS, LatestUsed, SearchSession, session_key
 from suggestion_services.base.settings import LiteralError
 
@@ -133,7 +134,9 @@ class SuggestionServicer:
                 explanation, settings = session.algorithm.explain(), session.algorithm.reply_settings()
             if len(taken) < count:
                 context.set_trailing_metadata((missing,))
-            return messages.reply(session.algorithm.problem.space, taken, explanation, settings)
+            space = session.algorithm.problem.space
+            suggestions = [kept_allowed(space, one) for one in taken]
+            return messages.reply(space, suggestions, explanation, settings)
 
     def _served_for(self, experiment: api_pb2.Experiment) -> ServedAlgorithm:
         name = experiment.spec.algorithm.algorithm_name

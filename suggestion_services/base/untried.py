@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 from katib.model.space import Point, SearchSpace
-from suggestion_services.base.algorithm import PastTrial, TrialOutcome
+from suggestion_services.base.algorithm import PastTrial, Problem, TrialOutcome
 
 _ENUMERATED = 2_000  # points up to which a space is small: in a larger one a repetition is rare, or the model's wish
 _DRAWS_PER_POINT = 20  # a point that its distribution makes nearly impossible comes after these
@@ -45,36 +46,69 @@ class UntriedPoints:
         return point
 
 
+class LeftPoints:
+    """A sequence of points without those of fixed trials, and without those that violate the constraints.
+
+    Args:
+        problem: With the fixed trials and the constraints.
+        sequence: Returns the k-th point; None after the last.
+    """
+
+    def __init__(self, problem: Problem, sequence: Callable[[int], Point | None]) -> None:
+        self._space, self._sequence = problem.space, sequence
+        self._fixed = {_key(problem.space, point) for point in problem.fixed}
+        self._found: list[Point] = []
+        self._read = 0
+
+    def __call__(self, k: int) -> Point | None:
+        """Return the k-th point; None after the last."""
+        if not self._fixed and not self._space.constraints:
+            return self._sequence(k)
+        while len(self._found) <= k:
+            point = self._sequence(self._read)
+            if point is None:
+                return None
+            self._read += 1
+            if _key(self._space, point) not in self._fixed and self._space.allows(point):
+                self._found.append(point)
+        return self._found[k]
+
+
 class DistinctPoints:
     """A sequence of points without its repetitions in a small space; it starts again when all points have come.
 
+    Points that violate the constraints are left out, and in a small space those of fixed trials.
+
     Args:
-        space: Of the points.
+        problem: With the space.
         sequence: Returns the k-th point, with repetitions.
     """
 
-    def __init__(self, space: SearchSpace, sequence: Callable[[int], Point]) -> None:
-        self._space, self._sequence = space, sequence
+    def __init__(self, problem: Problem, sequence: Callable[[int], Point]) -> None:
+        self._space, self._sequence = problem.space, sequence
         self._found: list[Point] = []
-        self._keys: set[Key] = set()
+        self._fixed = {_key(problem.space, point) for point in problem.fixed if problem.space.allows(point)}
+        self._keys = set(self._fixed)
         self._drawn = 0
+        self._allowed = LeftPoints(replace(problem, fixed=()), sequence)
 
     def __call__(self, k: int) -> Point:
         """Return the k-th point."""
         if not _is_small(self._space):
-            return self._sequence(k)
-        size = self._space.size or 1
-        while len(self._found) <= k % size:
+            return self._allowed(k) or self._sequence(k)
+        every = self._space.size or 1
+        size = every - len(self._fixed) or every
+        while len(self._found) < size and len(self._found) <= k % size:
             self._add(self._sequence(self._drawn))
             self._drawn += 1
-            if self._drawn > _DRAWS_PER_POINT * size:
-                for i in range(size):
+            if self._drawn > _DRAWS_PER_POINT * every:
+                for i in range(every):
                     self._add(self._space.at(i))
         return self._found[k % size]
 
     def _add(self, point: Point) -> None:
         key = _key(self._space, point)
-        if key not in self._keys:
+        if key not in self._keys and self._space.allows(point):
             self._keys.add(key)
             self._found.append(point)
 

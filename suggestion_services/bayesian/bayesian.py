@@ -32,6 +32,7 @@ from typing_extensions import override
 
 from katib.model.space import Grid, Parameter, Point, SearchSpace, Value, ValueList
 from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem, TrialOutcome
+from suggestion_services.base.allowed import allowed_near
 from suggestion_services.base.rules import BayesianRules, only_categories
 from suggestion_services.base.shared_context import one_thread, quiet
 
@@ -68,7 +69,7 @@ class BayesianOptimization(BayesianRules, Algorithm):
         n_known = len(evidence.measured) + len(evidence.bad)
         random = self.problem.random(k)
         if evidence.measured and n_known >= self._n_initial and self._dimensions.library:
-            point = self._promising(evidence, self.problem.seed_of(k))
+            point = allowed_near(self.problem.space, self._promising(evidence, self.problem.seed_of(k)))
         else:
             point = self.problem.space.sample(random)
         seen = evidence.points()

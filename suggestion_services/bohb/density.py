@@ -56,7 +56,10 @@ class DensityModel(Algorithm):
                 continue
             chosen = self._draw(good, others, np.random.default_rng(self.problem.seed_of(k)))
             others = np.vstack((others, chosen))
-            yield {p.name: p.from_unit(float(u)) for p, u in zip(self.problem.space.parameters, chosen, strict=True)}
+            yield self._point(chosen)
+
+    def _point(self, row: Rows) -> Point:
+        return {p.name: p.from_unit(float(u)) for p, u in zip(self.problem.space.parameters, row, strict=True)}
 
     def _split(self, trials: Sequence[PastTrial]) -> tuple[Rows, Rows]:
         """Return the good trials and all others that count, as rows of the unit cube."""
@@ -91,6 +94,8 @@ class DensityModel(Algorithm):
         drawn = np.clip(np.abs(np.where(drawn > 1, 2 - drawn, drawn)), 0.0, 1.0)  # reflected at the bounds
         candidates = np.where(self._categories > 0, self._other_categories(around, widths, random), drawn)
         promise = np.log(self._density(candidates, good, widths)) - np.log(self._density(candidates, others, of_others))
+        if self.problem.space.constraints:
+            promise[[not self.problem.space.allows(self._point(row)) for row in candidates]] = -np.inf
         best: Rows = candidates[int(np.argmax(promise))]
         return best
 

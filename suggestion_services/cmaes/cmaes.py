@@ -26,6 +26,7 @@ from typing_extensions import override
 
 from katib.errors import FieldError
 from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem, Proposal, TrialOutcome
+from suggestion_services.base.allowed import REJECTED, allowed_near
 from suggestion_services.cmaes.coordinates import Candidate, Coordinates, is_numeric
 from suggestion_services.cmaes.distribution import SearchDistribution, SearchStart, usual_population
 from suggestion_services.cmaes.restarts import Restarts
@@ -91,10 +92,11 @@ class CmaEs(Algorithm):
         for attempt in range(_DRAWS):
             if attempt < _DRAWS // 2:
                 point = self._coordinates.point(distribution.draw((seed + attempt) % 2**32))
+                point = point if attempt < REJECTED else allowed_near(self.problem.space, point)
             else:
                 point = self.problem.space.sample(random)
             assignments = self.problem.space.format(point)
-            if tuple(assignments.items()) not in taken:
+            if tuple(assignments.items()) not in taken and self.problem.space.allows(point):
                 break
         return assignments
 

@@ -38,6 +38,7 @@ from typing_extensions import override
 
 from katib.model.space import Point
 from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem
+from suggestion_services.base.allowed import anchors_of
 from suggestion_services.base.priors import PriorGuide
 from suggestion_services.base.shared_context import one_thread
 from suggestion_services.gp.acquisition import Acquisition
@@ -48,7 +49,7 @@ from suggestion_services.gp.encoding import Encoding
 from suggestion_services.gp.history import HistoryReader, ModelHistory
 from suggestion_services.gp.likelihood import ThetaLayout
 from suggestion_services.gp.model import fit, subset
-from suggestion_services.gp.optimize import FloatArray, IntArray
+from suggestion_services.gp.optimize import BoolArray, FloatArray, IntArray
 from suggestion_services.gp.search import AcquisitionSearch, is_among, trust_region
 from suggestion_services.gp.steps import final_scores
 from suggestion_services.gp.transfer import (
@@ -190,7 +191,7 @@ class GaussianProcess(Algorithm):
             row = believed_row(row, unit, self._encoding, self._guide)
         random = np.random.default_rng(self.problem.seed_of(k))
         for _ in range(_DRAWS):
-            if not is_among(row, taken):
+            if not is_among(row, taken) and self.problem.space.allows(self._encoding.point(row)):
                 break
             row = self._encoding.from_units(random.random((1, self._encoding.count)))[0]
         return np.asarray(row)
@@ -286,13 +287,19 @@ class GaussianProcess(Algorithm):
         lengths = np.exp(self._layout.lengths(promise.objective.theta))
         box = trust_region(encoding, np.concatenate([history.known, running]), centers[0], lengths)
         reach = _REACH * lengths[self._layout.groups]
-        search = AcquisitionSearch(encoding, promise.believing(encoding.columns(running), reach), box, random)
-        return search.best(centers, taken, self._every_row)
+        believing = promise.believing(encoding.columns(running), reach)
+        allowed = self._allowed if self.problem.space.constraints else None
+        search = AcquisitionSearch(encoding, believing, box, random, allowed)
+        return search.best(centers, taken, self._more_rows)
+
+    def _allowed(self, rows: FloatArray) -> BoolArray:
+        return np.array([self.problem.space.allows(self._encoding.point(row)) for row in rows], dtype=bool)
 
     @cached_property
-    def _every_row(self) -> FloatArray:
-        """All rows of a small space; empty for a large one."""
+    def _more_rows(self) -> FloatArray:
+        """All rows of a small space; of a large one with constraints, some that satisfy them."""
         size = self.problem.space.size
         if size is None or size > _ENUMERATED:
-            return np.empty((0, self._encoding.count))
+            some = anchors_of(self.problem.space) if self.problem.space.constraints else ()
+            return np.reshape([self._encoding.row(point) for point in some], (len(some), self._encoding.count))
         return np.array([self._encoding.row(self.problem.space.at(i)) for i in range(size)])

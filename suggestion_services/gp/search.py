@@ -12,13 +12,14 @@ and a new center has emptier surroundings.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from suggestion_services.gp.acquisition import Acquisition
 from suggestion_services.gp.encoding import Encoding
-from suggestion_services.gp.optimize import FloatArray, IntArray, minimize
+from suggestion_services.gp.optimize import BoolArray, FloatArray, IntArray, minimize
 
 _SPREAD = 1024  # candidates all over the space
 _NEAR = 512  # candidates near the best rows
@@ -28,6 +29,7 @@ _ITERATIONS = 30
 _ROUNDS = 4  # of climbing and trying neighbors in turn
 _ALL_LEVELS = 12  # a grid with more values tries the next ones only
 _STEPS = (-2, -1, 1, 2)
+_HALVINGS = 4  # of a step beyond the constraints
 _SAME = 1e-9  # rows nearer than this in every parameter are the same point
 _MANY = 15  # from this number of dimensions on there is a trust region
 _LARGEST_SIDE, _SMALLEST_SIDE = 0.8, 0.8 / 2**7
@@ -71,10 +73,19 @@ class AcquisitionSearch:
         promise: The function to maximize.
         box: The bounds.
         random: Source of the candidates.
+        allowed: Returns a mask of the rows that satisfy the constraints; None if there are none.
     """
 
-    def __init__(self, encoding: Encoding, promise: Acquisition, box: Box, random: np.random.Generator) -> None:
+    def __init__(
+        self,
+        encoding: Encoding,
+        promise: Acquisition,
+        box: Box,
+        random: np.random.Generator,
+        allowed: Callable[[FloatArray], BoolArray] | None = None,
+    ) -> None:
         self._encoding, self._promise, self._box, self._random = encoding, promise, box, random
+        self._allowed = allowed
         coarse = [levels is not None and len(levels) <= _ALL_LEVELS for levels in encoding.levels]
         self._held = np.flatnonzero(coarse)
         self._has_neighbors = encoding.count > encoding.n_numbers or any(x is not None for x in encoding.levels)
@@ -108,7 +119,8 @@ class AcquisitionSearch:
         return np.asarray(rows[int(np.argmax(row_promises))])
 
     def _score(self, rows: FloatArray) -> FloatArray:
-        return self._promise(self._encoding.columns(rows))
+        promises = self._promise(self._encoding.columns(rows))
+        return promises if self._allowed is None else np.where(self._allowed(rows), promises, -np.inf)
 
     def _all_over(self) -> FloatArray:
         units = self._random.random((_SPREAD, self._encoding.count))
@@ -149,6 +161,9 @@ class AcquisitionSearch:
         moved = rows.copy()
         moved[:, :n] = minimize(loss, rows[:, :n], low, high, iterations=_ITERATIONS, tolerance=1e-4)[0]
         moved = encoding.snap(moved)
+        for _ in range(_HALVINGS if self._allowed is not None else 0):
+            beyond = np.isneginf(self._score(moved))
+            moved[beyond] = encoding.snap((moved[beyond] + rows[beyond]) / 2)
         after = self._score(moved)
         better = after > promises
         return np.where(better[:, None], moved, rows), np.where(better, after, promises)

@@ -2,7 +2,8 @@
 
 Without `random_state` the order is natural, the last parameter changing fastest, so that a user can follow it. With it
 the order is shuffled, so that a budget smaller than the grid covers all of its regions. Either way the k-th combination
-is computed from k: a grid of a billion points costs nothing.
+is computed from k: a grid of a billion points costs nothing. Points of trials that the user chose, and those that
+violate the constraints on the parameters, are left out.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing_extensions import override
 from katib.errors import FieldError
 from katib.model.space import Point
 from suggestion_services.base.algorithm import Problem, StatelessAlgorithm
+from suggestion_services.base.untried import LeftPoints
 
 _ROUNDS = 4  # the minimum for a Feistel network to look random in both halves
 
@@ -29,6 +31,7 @@ class GridSearch(StatelessAlgorithm):
         self._size = size
         shuffled = problem.is_seeded
         self._order = Permutation(size, problem.seed) if shuffled else None
+        self._left = LeftPoints(problem, self._ordered)
 
     @classmethod
     @override
@@ -46,6 +49,9 @@ class GridSearch(StatelessAlgorithm):
 
     @override
     def point(self, k: int) -> Point | None:
+        return self._left(k)
+
+    def _ordered(self, k: int) -> Point | None:
         if k >= self._size:
             return None
         return self.problem.space.at(k if self._order is None else self._order[k])

@@ -33,6 +33,7 @@ from typing_extensions import override
 
 from katib.model.space import Point
 from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem, Proposal, TrialOutcome
+from suggestion_services.base.allowed import REJECTED, allowed_near
 from suggestion_services.base.untried import UntriedPoints
 from suggestion_services.tpe.dimensions import dimension_of
 
@@ -92,8 +93,10 @@ class Nsga2(Algorithm):
             chosen = parents if attempt < _DRAWS // 2 else []
             seeds = random.getrandbits(32), random.getrandbits(32)
             study.sampler = _Nsga2Sampler(self._distributions, chosen, self._options, seeds)
-            params = self._encoded(self._point(study.ask(self._distributions).params))
-            if _key(params) not in taken:
+            point = self._point(study.ask(self._distributions).params)
+            point = point if attempt < REJECTED else allowed_near(self.problem.space, point)
+            params = self._encoded(point)
+            if _key(params) not in taken and self.problem.space.allows(point):
                 break
         return params
 

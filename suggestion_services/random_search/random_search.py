@@ -18,7 +18,7 @@ class RandomSearch(StatelessAlgorithm):
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
-        self._points = DistinctPoints(problem.space, lambda k: problem.space.sample(problem.random(k)))
+        self._points = DistinctPoints(problem, lambda k: problem.space.sample(problem.random(k)))
 
     @override
     def point(self, k: int) -> Point:

@@ -30,7 +30,7 @@ class SobolSearch(SobolRules, StatelessAlgorithm):
         super().__init__(problem)
         self._free = [parameter for parameter in problem.space.parameters if parameter.size != 1]
         self._sequence: Sobol | None = None
-        self._points = DistinctPoints(problem.space, self._repeating)
+        self._points = DistinctPoints(problem, self._repeating)
 
     @override
     def point(self, k: int) -> Point:

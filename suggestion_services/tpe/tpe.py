@@ -32,6 +32,7 @@ from katib.model.pareto import Point as Costs
 from katib.model.pareto import front, hypervolume, spread
 from katib.model.space import Point
 from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem, TrialOutcome
+from suggestion_services.base.allowed import REJECTED, allowed_near
 from suggestion_services.base.priors import MOST_GOOD, PriorGuide
 from suggestion_services.base.rules import TpeRules
 from suggestion_services.base.settings import Settings
@@ -121,7 +122,8 @@ class Tpe(TpeRules, Algorithm):
         for attempt in range(_DRAWS):
             if guided:
                 point = self._guide.draw(random)
-                if point in untried:
+                point = point if attempt < REJECTED else allowed_near(self.problem.space, point)
+                if point in untried and self.problem.space.allows(point):
                     break
                 continue
             seed = random.getrandbits(32)
@@ -134,7 +136,9 @@ class Tpe(TpeRules, Algorithm):
             point = self.problem.space.complete(
                 {name: self._dimensions[name].decode(param) for name, param in params.items()}
             )
-            if point in untried:
+            if attempt >= REJECTED:
+                point = allowed_near(self.problem.space, point)
+            if point in untried and self.problem.space.allows(point):
                 break
         return untried.take(point, random)
 

@@ -365,3 +365,42 @@ def test_the_next_commands_ask_here_also_where_the_environment_names_another_pla
     for command in commands.strip().split(", ")[:2]:
         shown = katib_here(*command.split()[1:], cwd=directory, **place)
         assert (shown.returncode, "train" in shown.stdout) == (0, True), shown.stderr
+
+
+def test_a_run_begins_with_the_values_of_today_and_tells_what_was_won(directory: Path) -> None:
+    (directory / "train.yaml").write_text("model: {x: 3.0}\n")
+    (directory / "train.py").write_text(
+        "import sys, yaml; x = float(yaml.safe_load(open(sys.argv[1]))['model']['x'])\n"
+    )
+    with (directory / "train.py").open("a") as script:
+        script.write("print(f'loss={(x - 1) ** 2}')\n")
+    line = ("-p", "x=0.0..4.0", "--where", "x != 1", "--minimize", "loss", "--trials", "6", "--parallel", "1")
+
+    done = tune(*line, "--", sys.executable, "train.py", "{config:train.yaml}", cwd=directory)
+
+    experiment = katib_json("get", "experiment", "train", cwd=directory)
+    default = experiment["status"]["defaultTrial"]
+    assert done.returncode == 0
+    assert default["parameterAssignments"] == [{"name": "x", "value": "3.0"}]
+    assert default["observation"]["metrics"][0]["latest"] == "4.0"
+    for command in (["best"], ["why"], ["describe"]):
+        assert default["comparison"] in katib_here(*command, cwd=directory).stdout
+    assert default["comparison"] in done.stdout
+
+
+@pytest.mark.parametrize(
+    "algorithm", ["random", "grid", "sobol", "tpe", "gp", "cmaes", "bayesianoptimization", "nsga2"]
+)
+def test_no_trial_of_a_run_violates_a_constraint(directory: Path, algorithm: str) -> None:
+    line = ("-p", "x=1..6", "-p", "y=1..6", "--where", "x * y <= 8", "--where", "x > 1 or y > 2", "--trials", "8")
+
+    done = tune(
+        *line, "--minimize", "loss", "--algorithm", algorithm, "--", sys.executable, "train.py", "{x}", cwd=directory
+    )
+
+    trials = katib_json("trials", "train", cwd=directory)["items"]
+    points = [{a["name"]: int(a["value"]) for a in trial["spec"]["parameterAssignments"]} for trial in trials]
+    assert done.returncode == 0
+    assert len(points) == 8
+    assert [p for p in points if p["x"] * p["y"] > 8 or (p["x"] == 1 and p["y"] <= 2)] == []
+    assert "All trials satisfy x * y <= 8 and x > 1 or y > 2." in katib_here("why", cwd=directory).stdout

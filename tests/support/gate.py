@@ -9,7 +9,7 @@ from katib.engine.runtime.objects import Key, Object
 from katib.errors import FieldError, InvalidError
 from katib.model.algorithms import AlgorithmInfo, SettingSpec
 from katib.model.loading import Submission, decode_experiment
-from katib.model.space import check_assignments
+from katib.model.space import check_assignments, check_constraints
 from katib.model.templates import check_template, template_text
 from katib.model.templates.source import usable_data
 from katib.model.types import Experiment, ParameterSpec, TrialTemplate
@@ -67,7 +67,14 @@ def admit_submission(submission: Submission, *, catalog: Catalog = CATALOG, **op
             return list(error.errors)
         return check_template(template, parameters, text)
 
-    return admit(submission, catalog=catalog, check_template=check, check_point=check_assignments, **options)
+    return admit(
+        submission,
+        catalog=catalog,
+        check_template=check,
+        check_point=check_assignments,
+        check_constraints=check_constraints,
+        **options,
+    )
 
 
 def errors_of(raw: dict[str, Any], **options: Any) -> list[FieldError]:

@@ -142,6 +142,8 @@ def _experiment(service: TuningService, experiment: Experiment) -> Iterator[str]
             cause = failure_of(service.get(Trial, namespace, failed)) or "no reason was recorded"
             yield _line("Last failure", f"{failed} failed: {cause}")
     yield from parameter_lines(spec.parameters)
+    for comparison in spec.parameter_constraints:
+        yield f"  where {comparison}"
     best = service.best(namespace, name)
     if best is not None:
         yield ""

@@ -50,6 +50,7 @@ _COMMENTS = {
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 @click.option("--command", "line", metavar="LINE", help="Command of one training run, such as 'python train.py'.")
 @click.option("-p", "--param", "parameters", multiple=True, metavar="NAME=VALUES", help="As for katib tune.")
+@click.option("--where", multiple=True, metavar="COMPARISON", help="As for katib tune.")
 @click.option("--maximize", metavar="METRIC", help="The metric to maximize.")
 @click.option("--minimize", metavar="METRIC", help="The metric to minimize.")
 @click.option("--trials", type=click.IntRange(min=1), metavar="N", help="Number of trials to run.  [default: 20]")
@@ -67,6 +68,7 @@ def init(
     words: tuple[str, ...],
     line: str | None,
     parameters: tuple[str, ...],
+    where: tuple[str, ...],
     maximize: str | None,
     minimize: str | None,
     trials: int | None,
@@ -98,7 +100,7 @@ def init(
     texts = parameters or shlex.split(ask("Parameters", " ".join(map(str, found)), "-p NAME=VALUES"))
     space = [parse_parameter(text) for text in texts]
     program, note = program.with_placeholders(space)
-    space, today = program.with_defaults(space)
+    space, today = program.with_defaults(space, where)
     for line in filter(None, (note, today)):
         click.echo(f"note: {line}", err=True)
     metric = (
@@ -110,7 +112,7 @@ def init(
     if way not in ("maximize", "minimize"):
         raise invalid("direction", f"{way!r} is neither maximize nor minimize", "write one of these", "direction")
     count = trials or int(ask("Trials", "20", "--trials", check=click.IntRange(min=1).convert))
-    search = Search({metric: way}, count, min(os.cpu_count() or 1, _MOST_AT_ONCE))
+    search = Search({metric: way}, count, min(os.cpu_count() or 1, _MOST_AT_ONCE), where=where)
     template = program.template(space)
     for note in template.notes:
         click.echo(f"note: {note}", err=True)

@@ -268,6 +268,7 @@ class Tools:
         algorithm: str = "auto",
         early_stopping: str = "",
         goal: float | None = None,
+        where: list[str] | None = None,
     ) -> str:
         """Start a search. Without a command you evaluate its trials, by ask and tell.
 
@@ -282,12 +283,21 @@ class Tools:
             algorithm: One of the tool algorithms.
             early_stopping: Stops hopeless trials, such as median or asha.
             goal: The value of the metric that ends the search.
+            where: Comparisons of parameters that all trials satisfy, such as layers * units <= 4096.
         """
         space = [parse_parameter(text) for text in parameters]
         latest = {"metricStrategies": [{"name": metric, "value": "latest"}]}
-        search = Search({metric: direction}, trials, parallel, algorithm, early_stopping=early_stopping, goal=goal)
+        search = Search(
+            {metric: direction},
+            trials,
+            parallel,
+            algorithm,
+            early_stopping=early_stopping,
+            goal=goal,
+            where=where or (),
+        )
         program = Program((command,))
-        space = program.with_defaults(space)[0] if command else space
+        space = program.with_defaults(space, where or ())[0] if command else space
         made = program.template(space) if command else None
         taken = [one.name for one in self._service.experiments(self._namespace)]
         name = name or next_name(made.name if made else "search", taken)

@@ -57,6 +57,12 @@ _MOST_AT_ONCE = 4
     metavar="NAME=VALUES",
     help="A parameter, such as lr=1e-5..0.1:log, layers=1..4, x=0..1:step=0.25 or opt=adam,sgd. May be repeated.",
 )
+@click.option(
+    "--where",
+    multiple=True,
+    metavar="COMPARISON",
+    help="A comparison of parameters that all trials satisfy, such as 'layers * units <= 4096'. May be repeated.",
+)
 @click.option("--maximize", multiple=True, metavar="METRIC", help="A metric to maximize; several may be given.")
 @click.option("--minimize", multiple=True, metavar="METRIC", help="A metric to minimize; several may be given.")
 @click.option("--trials", default=20, show_default=True, type=click.IntRange(min=1), help="Number of trials to run.")
@@ -98,6 +104,7 @@ _MOST_AT_ONCE = 4
 @run_options
 def tune(
     parameters: tuple[str, ...],
+    where: tuple[str, ...],
     maximize: tuple[str, ...],
     minimize: tuple[str, ...],
     trials: int,
@@ -141,7 +148,7 @@ def tune(
     program = program_of(command, options.read_file)
     in_slurm = shared.slurm is not None or shared.server is not None
     _check_place(program, in_cluster=bool(shared.cluster), in_slurm=in_slurm)
-    space, today = program.with_defaults(space)
+    space, today = program.with_defaults(space, where)
     seconds = None if timeout is None else math.ceil(timeout)
     template = program.template(space, source, timeout_seconds=seconds, in_slurm=in_slurm, slurm=shared.slurm or ())
     search = Search(
@@ -152,6 +159,7 @@ def tune(
         early_stopping=early_stopping,
         strategy=strategy,
         goal=goal,
+        where=where,
     )
     earlier = [] if name else _experiments(target)
     experiment = draft(name or "", search, space, template.template, source)

@@ -6,6 +6,7 @@ algorithms, the wire. Pure Python, so that a service for random search starts fa
 
 from katib.model.space.assignments import check_assignments
 from katib.model.space.conditions import ParentCondition
+from katib.model.space.constraint_rules import check_constraints
 from katib.model.space.first_trials import default_assignments, first_trials, has_defaults
 from katib.model.space.parameters import Grid, Interval, Parameter, Value, ValueList
 from katib.model.space.search_space import Point, SearchSpace
@@ -20,6 +21,7 @@ __all__ = [
     "Value",
     "ValueList",
     "check_assignments",
+    "check_constraints",
     "default_assignments",
     "first_trials",
     "has_defaults",

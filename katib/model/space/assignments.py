@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 
-from katib.errors import FieldError
+from katib.errors import FieldError, InvalidError
 from katib.model.space.build import build_parameter
 from katib.model.space.conditions import absent_parameters, build_conditions
 from katib.model.space.parameters import Value, finite_number, whole_number
+from katib.model.space.where import build_constraints
 from katib.model.types import Distribution, ParameterAssignment, ParameterCondition, ParameterSpec, ParameterType
 
 _parameter_of = lru_cache(maxsize=1024)(build_parameter)
@@ -20,9 +21,11 @@ _BELL = (Distribution.NORMAL, Distribution.LOG_NORMAL)
 
 
 def check_assignments(
-    parameters: Sequence[ParameterSpec], assignments: Sequence[ParameterAssignment]
+    parameters: Sequence[ParameterSpec], assignments: Sequence[ParameterAssignment], constraints: Sequence[str] = ()
 ) -> list[FieldError]:
     """Return the errors of a reply: a parameter missing, repeated, unknown or absent, a value outside its space.
+
+    Assignments without such an error are tested against the constraints.
 
     Other vendors' services have some tolerance: another spelling of a number, a value between two steps (most of
     Katib's own services ignore the step), and for normal and logNormal a value beyond the bounds.
@@ -44,7 +47,24 @@ def check_assignments(
             errors.append(_not_absent(specs[assignment.name], f"{path}.name"))
         else:
             errors += _check_one(specs.get(assignment.name), assignment, path)
-    return errors
+    return errors or (_violated(parameters, assignments, constraints) if constraints else [])
+
+
+def _violated(
+    parameters: Sequence[ParameterSpec], assignments: Sequence[ParameterAssignment], constraints: Sequence[str]
+) -> list[FieldError]:
+    """Return the first violated constraint of assignments that are a point; none if the constraints are invalid."""
+    point = {assignment.name: assignment.value for assignment in assignments}
+    try:
+        built = build_constraints(tuple(constraints), tuple(parameters))
+    except InvalidError:
+        return []
+    violated = next((constraint for constraint in built if not constraint.holds(point)), None)
+    if violated is None:
+        return []
+    values = ", ".join(f"{one.name}={one.value}" for one in assignments if one.name in violated.names)
+    cause, remedy = f"{values} violates {violated.text}", "choose values that satisfy it, or relax the constraint"
+    return [FieldError("parameterAssignments", cause, remedy, "assignment-constraint")]
 
 
 def _absent(

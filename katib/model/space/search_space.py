@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from katib.errors import FieldError, InvalidError, invalid
@@ -15,7 +15,14 @@ from katib.model.space.conditions import ParentCondition, absent_parameters, bui
 from katib.model.space.counting import CountedSpace
 from katib.model.space.parameters import Parameter, Value
 from katib.model.space.priors import Prior, build_priors
+from katib.model.space.where import Constraint, build_constraints
 from katib.model.types import ParameterSpec
+
+LISTED = 10_000
+"""Points up to which a space with constraints is listed: that takes half a second."""
+_DRAWS = 100_000  # of a point; a thousandth of the space is found a hundred times
+_ENOUGH = 200  # points that are found
+_HOPELESS = (20_000, 4)  # so many draws find at most so many points: with a thousandth, the odds are 1 to 60,000
 
 Point = Mapping[str, Value]
 """Values by name, in the order of the parameters. A *whole* point has one for every parameter."""
@@ -34,12 +41,16 @@ class SearchSpace:
         parameters: All of them, absent or not.
         conditions: For each parameter that may be absent, the values with which it is present; parents first.
         priors: Beliefs about the best values of some parameters.
+        constraints: Comparisons that every point satisfies. A space of up to `LISTED` points is listed without the
+            others: `size` and `at` leave them out. `sample` leaves them out in every space.
     """
 
     parameters: tuple[Parameter, ...]
     conditions: tuple[ParentCondition, ...] = ()
     priors: tuple[Prior, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
     _counting: CountedSpace | None = field(init=False, repr=False, compare=False)
+    _allowed: list[int] = field(init=False, repr=False, compare=False, default_factory=list)
     _by_name: Mapping[str, Parameter] = field(init=False, repr=False, compare=False)
     _parents: frozenset[str] = field(init=False, repr=False, compare=False)
 
@@ -50,8 +61,10 @@ class SearchSpace:
         object.__setattr__(self, "_counting", CountedSpace(self.parameters, self.conditions) if is_finite else None)
 
     @classmethod
-    def of(cls, specs: Sequence[ParameterSpec], path: str = "spec.parameters") -> SearchSpace:
-        """Build the space from specifications.
+    def of(
+        cls, specs: Sequence[ParameterSpec], path: str = "spec.parameters", *, constraints: Sequence[str] = ()
+    ) -> SearchSpace:
+        """Build the space from specifications and constraints.
 
         Raises:
             InvalidError: All their errors.
@@ -70,12 +83,36 @@ class SearchSpace:
             conditions = build_conditions(specs, parameters)
         except ValueError as error:  # not covered by `check_conditions`, since the parent's specification is unusual
             raise invalid(path, str(error), "list values of that parameter", "condition-value-unknown") from error
-        return cls(tuple(parameters.values()), conditions, build_priors(specs, parameters))
+        built = build_constraints(tuple(constraints), tuple(specs)) if constraints else ()
+        return cls(tuple(parameters.values()), conditions, build_priors(specs, parameters), built)
 
     @property
     def size(self) -> int | None:
-        """Number of distinct points, without absent parameters; None if a parameter is continuous."""
-        return None if self._counting is None else self._counting.size
+        """Number of distinct points, without absent parameters; None if a parameter is continuous.
+
+        With constraints and more than `LISTED` points, those that violate the constraints are counted as well.
+        """
+        if self._counting is None:
+            return None
+        return len(self._listed(self._counting)) if self._is_listed else self._counting.size
+
+    @property
+    def _is_listed(self) -> bool:
+        return bool(self.constraints) and self._counting is not None and self._counting.size <= LISTED
+
+    def _listed(self, counting: CountedSpace) -> list[int]:
+        """Return the indices of the points that satisfy the constraints; computed once."""
+        if not self._allowed:
+            found = [i for i in range(counting.size) if self._satisfied(counting.at(i))]
+            self._allowed[:] = found  # at once, for other threads
+        return self._allowed
+
+    def allows(self, point: Point) -> bool:
+        """Return whether a point, whole or not, satisfies the constraints."""
+        return not self.constraints or self._satisfied(self.active(point))
+
+    def _satisfied(self, point: Point) -> bool:
+        return all(constraint.holds(point) for constraint in self.constraints)
 
     def at(self, index: int) -> Point:
         """Return the index-th whole point of a finite space in natural order: the last parameter changes fastest.
@@ -89,13 +126,34 @@ class SearchSpace:
         if self._counting is None:
             [endless, *_] = [parameter.name for parameter in self.parameters if parameter.size is None]
             raise IndexError(f"the space has no {index}-th point: {endless} is continuous")
-        if not 0 <= index < self._counting.size:
+        if not 0 <= index < (self.size or 0):
             raise IndexError(f"the space has {self.size} points, there is none at {index}")
-        return self.complete(self._counting.at(index))
+        return self.complete(self._counting.at(self._allowed[index] if self._is_listed else index))
 
     def sample(self, random: Random) -> Point:
-        """Draw a whole point, each parameter from its own distribution, with one number of the random source each."""
-        return self.complete({parameter.name: parameter.sample(random) for parameter in self.parameters})
+        """Draw a whole point, each parameter from its own distribution, with one number of the random source each.
+
+        Points that violate the constraints are drawn again; after many, the last one is returned.
+        """
+        for _ in range(_DRAWS):
+            point = self.complete({parameter.name: parameter.sample(random) for parameter in self.parameters})
+            if self.allows(point):
+                break
+        return point
+
+    def share(self) -> float:
+        """Return the share of the space that the constraints leave: exact in a listed one, else estimated.
+
+        The estimate ends early once the share is clearly above or below a thousandth.
+        """
+        if self._is_listed and self._counting is not None:
+            return (self.size or 0) / max(self._counting.size, 1)
+        space, random, found = replace(self, constraints=()), Random(0), 0
+        for drawn in range(1, _DRAWS + 1):
+            found += self.allows(space.sample(random))
+            if found >= _ENOUGH or (drawn == _HOPELESS[0] and found <= _HOPELESS[1]):
+                return found / drawn
+        return found / _DRAWS
 
     def absent(self, point: Point) -> frozenset[str]:
         """Return the names of the parameters that are absent from the trial of a point, whole or not."""

@@ -69,6 +69,7 @@ DESCRIPTIONS = {
     "GraphConfig.outputSizes": "Shape of the output.",
     "Operation.operationType": "Kind of the operation.",
     "Operation.parameters": "Parameters of the operation.",
+    "ExperimentSpec.parameterConstraints": "Comparisons that all trials satisfy, such as layers * units <= 4096.",
     "ExperimentSpec.initialTrials": "Trials to run first, with these assignments.",
     "InitialTrial.parameterAssignments": "A value for each parameter.",
     "ExperimentSpec.warmStart": "Earlier trials to learn from.",

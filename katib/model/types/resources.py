@@ -191,6 +191,7 @@ class ExperimentSpec(Model, frozen=True):
     resume_policy: str = ""
     warm_start: WarmStartSpec | None = None
     initial_trials: tuple[InitialTrial, ...] = ()
+    parameter_constraints: tuple[str, ...] = ()
 
 
 class ExperimentStatus(OpenModel, frozen=True):

@@ -9,7 +9,13 @@ from katib.model.algorithms import AlgorithmCatalog
 from katib.model.defaults import with_defaults
 from katib.model.loading import Submission
 from katib.model.types import Experiment
-from katib.model.validation.experiment import ALL_COLLECTORS, TemplateCheck, validate_experiment
+from katib.model.validation.experiment import (
+    ALL_COLLECTORS,
+    ConstraintCheck,
+    TemplateCheck,
+    no_constraint_errors,
+    validate_experiment,
+)
 from katib.model.validation.history import PointCheck, no_point_errors
 from katib.model.validation.update import validate_update
 
@@ -23,6 +29,7 @@ def admit(
     catalog: AlgorithmCatalog,
     check_template: TemplateCheck,
     check_point: PointCheck = no_point_errors,
+    check_constraints: ConstraintCheck = no_constraint_errors,
     collectors: Collection[str] = ALL_COLLECTORS,
 ) -> Experiment:
     """Return the experiment with defaults, ready to be created.
@@ -32,6 +39,7 @@ def admit(
         catalog: Algorithms of this installation.
         check_template: Checks the content of the template.
         check_point: Checks the values of initial trials.
+        check_constraints: Checks the constraints of the parameters.
         collectors: Kinds of metrics collectors that can run here.
 
     Raises:
@@ -39,7 +47,12 @@ def admit(
     """
     experiment = with_defaults(submission.experiment)
     found = validate_experiment(
-        experiment, catalog=catalog, check_template=check_template, check_point=check_point, collectors=collectors
+        experiment,
+        catalog=catalog,
+        check_template=check_template,
+        check_point=check_point,
+        check_constraints=check_constraints,
+        collectors=collectors,
     )
     _raise_all(submission.errors, found)
     return experiment

@@ -35,6 +35,15 @@ TemplateCheck = Callable[[TrialTemplate, Sequence[ParameterSpec]], list[FieldErr
 """Returns errors inside a template whose frame is valid, given the search space: its ConfigMap, placeholders and
 references, and whether the object can run here. Never raises."""
 
+ConstraintCheck = Callable[[ExperimentSpec], list[FieldError]]
+"""Returns errors of the constraints of the parameters. Never raises."""
+
+
+def no_constraint_errors(_spec: ExperimentSpec) -> list[FieldError]:
+    """Return no errors; for callers that cannot interpret values."""
+    return []
+
+
 ALL_COLLECTORS: tuple[str, ...] = tuple(CollectorKind)
 _WITHOUT_JOB = (CollectorKind.PUSH, CollectorKind.NONE)
 
@@ -45,6 +54,7 @@ def validate_experiment(
     catalog: AlgorithmCatalog,
     check_template: TemplateCheck,
     check_point: PointCheck = no_point_errors,
+    check_constraints: ConstraintCheck = no_constraint_errors,
     collectors: Collection[str] = ALL_COLLECTORS,
 ) -> list[FieldError]:
     """Return all errors of an experiment; an empty list means that it is accepted.
@@ -54,6 +64,7 @@ def validate_experiment(
         catalog: Algorithms of this installation.
         check_template: Checks the content of the template.
         check_point: Checks the values of initial trials and defaults.
+        check_constraints: Checks the constraints of the parameters.
         collectors: Kinds of metrics collectors that can run here.
     """
     spec = experiment.spec
@@ -66,6 +77,7 @@ def validate_experiment(
         *check_algorithm(spec, catalog),
         *check_early_stopping(spec, catalog),
         *check_search_space(spec),
+        *check_constraints(spec),
         *check_defaults(spec, check_point),
         *check_initial_trials(spec, check_point),
         *check_warm_start(spec, experiment.name),

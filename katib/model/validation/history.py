@@ -20,12 +20,13 @@ MOST_EARLIER_TRIALS = 5_000
 """Number that fits into an object beside everything else."""
 
 
-PointCheck = Callable[[Sequence[ParameterSpec], Sequence[ParameterAssignment]], list[FieldError]]
-"""Returns errors if assignments, all with known names, are not a point of the space of these parameters."""
+PointCheck = Callable[[Sequence[ParameterSpec], Sequence[ParameterAssignment], Sequence[str]], list[FieldError]]
+"""Returns errors if assignments, all with known names, are not a point of the space of these parameters that satisfies
+these constraints."""
 
 
 def no_point_errors(
-    _parameters: Sequence[ParameterSpec], _assignments: Sequence[ParameterAssignment]
+    _parameters: Sequence[ParameterSpec], _assignments: Sequence[ParameterAssignment], _constraints: Sequence[str]
 ) -> list[FieldError]:
     """Return no errors; for callers that cannot interpret values."""
     return []
@@ -55,7 +56,7 @@ def check_initial_trials(spec: ExperimentSpec, check_point: PointCheck = no_poin
         errors = list(check_names(spec, trial.parameter_assignments, f"{path}[{i}].parameterAssignments"))
         yield from errors
         if not errors:
-            for error in check_point(spec.parameters, trial.parameter_assignments):
+            for error in check_point(spec.parameters, trial.parameter_assignments, spec.parameter_constraints):
                 yield FieldError(f"{path}[{i}].{error.path}", error.cause, error.remedy, error.origin)
 
 
@@ -65,7 +66,7 @@ def check_defaults(spec: ExperimentSpec, check_point: PointCheck = no_point_erro
         if parameter.default is None:
             continue
         alone = structs.replace(parameter, when=None)
-        for error in check_point([alone], [ParameterAssignment(name=parameter.name, value=parameter.default)]):
+        for error in check_point([alone], [ParameterAssignment(name=parameter.name, value=parameter.default)], ()):
             remedy = "give the value in use today, widen the search space, or remove the default"
             cause = error.cause.removeprefix(f"{parameter.name}: ")
             yield FieldError(f"spec.parameters[{i}].default", cause, remedy, "default-infeasible")

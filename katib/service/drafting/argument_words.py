@@ -42,6 +42,8 @@ _WORDS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (r"spec\.parallelTrialCount", "parallel", "--parallel"),
         (r"spec\.maxFailedTrialCount", "max_failed", ""),
         (r"spec\.initialTrials\[(?P<initial_trials>\d+)\].*", "initial_trials", ""),
+        (r"spec\.parameterConstraints\[(?P<where>\d+)\]", "where", "--where"),
+        (r"spec\.parameterConstraints", "where", "--where"),
         (r"spec\.warmStart.*", "warm_start", "--learn-from"),
         (r"spec\.metricsCollectorSpec\.source\.filter\..*", "metrics_format", "--metrics-format"),
         (r"spec\.trialTemplate\..*\.command\[\d+\]", "function", "command"),

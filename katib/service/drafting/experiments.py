@@ -251,6 +251,7 @@ class Search:
         early_stopping: An early stopping algorithm; empty for none.
         goal: The value of the first objective that ends the search; None for none.
         strategy: Strategy of each objective, such as `mean`; empty for the best reading.
+        where: Comparisons of parameters that all trials satisfy.
         more: Further fields of the spec.
     """
 
@@ -262,6 +263,7 @@ class Search:
     early_stopping: str = ""
     goal: float | None = None
     strategy: str = ""
+    where: Sequence[str] = ()
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -288,6 +290,8 @@ def draft(name: str, search: Search, parameters: Sequence[Json], template: Json,
         "parameters": list(parameters),
         "trialTemplate": template,
     }
+    if search.where:
+        spec["parameterConstraints"] = list(search.where)
     if search.early_stopping:
         spec["earlyStopping"] = {"algorithmName": search.early_stopping}
     if metrics.kind != "stdout":

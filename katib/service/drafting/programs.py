@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
+from katib.errors import InvalidError
 from katib.model.space.build import build_parameter
+from katib.model.space.where import build_constraints
 from katib.model.types import ParameterSpec
 from katib.service.drafting.batch_scripts import Batch, batch_notes, batch_of, text_of
 from katib.service.drafting.config_files import defaults_of_config, values_of_config
@@ -93,11 +95,11 @@ class Program:
             words, note = _with_options(words, unnamed, {str(one["name"]) for one in parameters if has_no_value(one)})
         return replace(self, command=tuple(words)), note
 
-    def with_defaults(self, parameters: Sequence[Json]) -> tuple[list[Json], str]:
+    def with_defaults(self, parameters: Sequence[Json], where: Sequence[str] = ()) -> tuple[list[Json], str]:
         """Return the parameters with their values of today, and a note about these.
 
         They are found in the job, in the configuration files of the command, and in the source of its script. Only
-        values in the search space count, and those of parameters without a default.
+        values in the search space count, and those of parameters without a default; none if they violate a constraint.
         """
         names = [str(one["name"]) for one in parameters]
         if self.job is not None:
@@ -111,6 +113,8 @@ class Program:
                 found |= defaults_of_config(path, names)
         made = [_with_default(one, found.get(str(one["name"]))) for one in parameters]
         new = [f"{one['name']}={one['default']}" for old, one in zip(parameters, made, strict=True) if old is not one]
+        if violated := _violated(made, where) if new else "":
+            return list(parameters), f"the values of today, {', '.join(new)}, violate {violated}, so no trial has them"
         return made, f"the first trial has the values of today: {', '.join(new)}" if new else ""
 
     def first_trial(self, parameters: Sequence[Json]) -> list[str]:
@@ -202,6 +206,16 @@ def _with_default(parameter: Json, value: str | None) -> Json:
         value = words[value != "True"] if value in ("True", "False") and len(words) == _STATES else value
     built = build_parameter(ParameterSpec.decode(parameter))
     return {**parameter, "default": value} if built is not None and built.contains(value) else parameter
+
+
+def _violated(parameters: Sequence[Json], where: Sequence[str]) -> str:
+    """Return the first constraint that the defaults violate; empty if none does, or one cannot be read."""
+    specs = tuple(map(ParameterSpec.decode, parameters))
+    point = {spec.name: spec.default for spec in specs if spec.default is not None}
+    try:
+        return next((one.text for one in build_constraints(tuple(where), specs) if not one.holds(point)), "")
+    except InvalidError:
+        return ""
 
 
 def _path_in(word: str) -> str:

@@ -73,6 +73,8 @@ def diagnose_experiment(experiment: Experiment, evidence: Evidence) -> Diagnosis
     ended = is_completed(experiment)
     experiment = experiment if ended else _counted(experiment, evidence)
     answer = explain_ended(experiment, evidence) if ended else _explain_unfinished(experiment, evidence)
+    if experiment.spec.parameter_constraints:
+        answer.findings.append(f"All trials satisfy {' and '.join(experiment.spec.parameter_constraints)}.")
     if (confirmation := evidence.confirmation) is not None:
         _add_confirmation(answer, experiment, confirmation)
     elif evidence.suggestion is not None and evidence.suggestion.status.explanation:

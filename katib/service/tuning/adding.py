@@ -61,7 +61,8 @@ def point_errors(experiment: Experiment, chosen: tuple[ParameterAssignment, ...]
         cause = "an architecture search has no parameters to choose"
         return [FieldError(_PATH, cause, "leave it to the algorithm", "initial-trials-nas")]
     errors = list(check_names(experiment.spec, chosen, _PATH))
-    return errors or check_assignments(experiment.spec.parameters, chosen)
+    spec = experiment.spec
+    return errors or check_assignments(spec.parameters, chosen, spec.parameter_constraints)
 
 
 def _check_room(experiment: Experiment, suggestion: Suggestion) -> None:

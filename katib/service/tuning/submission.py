@@ -23,7 +23,7 @@ from katib.model.leases import is_asked
 from katib.model.loadable import Loadable
 from katib.model.loading import FileText, Submission, are_runtimes, experiment_of, file_of, runtimes_of
 from katib.model.names import LEARNS_FROM_ANNOTATION, NOTHING, WORKSPACE_ANNOTATION
-from katib.model.space import check_assignments, first_trials
+from katib.model.space import check_assignments, check_constraints, first_trials
 from katib.model.space.search_space import SearchSpace
 from katib.model.templates.absence import variants
 from katib.model.templates.check import check_template
@@ -272,6 +272,7 @@ class Gate:
             catalog=self.catalog,
             check_template=check,
             check_point=check_assignments,
+            check_constraints=check_constraints,
             collectors=self._home.collectors,
         )
         self._check_earlier_experiments(experiment)
@@ -446,7 +447,7 @@ def _texts(experiment: Experiment) -> dict[str, str]:
     if experiment.spec.nas_config is not None:
         cause, remedy = "only its algorithm makes architectures", "submit it to see its first trial"
         raise invalid("spec.nasConfig", cause, remedy, "preview-nas")
-    space = SearchSpace.of(experiment.spec.parameters)
+    space = SearchSpace.of(experiment.spec.parameters, constraints=experiment.spec.parameter_constraints)
     return space.format(space.sample(Random(0)))
 
 

@@ -113,6 +113,11 @@ def experiment_message(experiment: Experiment) -> pb.Experiment:
             ),
             parallel_trial_count=spec.parallel_trial_count or 0,
             max_trial_count=spec.max_trial_count or 0,
+            parameter_constraints=spec.parameter_constraints,
+            fixed_assignments=[
+                pb.FixedAssignments(assignments=map(_assignment, trial.parameter_assignments))
+                for trial in spec.initial_trials
+            ],
         ),
     )
     if spec.early_stopping is not None:
@@ -120,6 +125,10 @@ def experiment_message(experiment: Experiment) -> pb.Experiment:
     if spec.nas_config is not None:
         message.spec.nas_config.CopyFrom(_nas_config(spec.nas_config))
     return message
+
+
+def _assignment(assignment: ParameterAssignment) -> pb.ParameterAssignment:
+    return pb.ParameterAssignment(name=assignment.name, value=assignment.value)
 
 
 def early_stopping_message(spec: ExperimentSpec) -> pb.EarlyStoppingSpec:

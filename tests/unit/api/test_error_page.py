@@ -33,7 +33,7 @@ DOCUMENTED_FILES = (
     "suggestion_services/grid/grid.py",
     "suggestion_services/base/rules.py",
 )
-RAISERS = {"FieldError", "SpawnError", "error", "invalid", "refuse", "require", "spelled"}
+RAISERS = {"_Fault", "FieldError", "SpawnError", "error", "invalid", "refuse", "require", "spelled"}
 
 ORIGIN = re.compile(r"[a-z]+(-[a-z]+)*")
 

@@ -500,7 +500,7 @@ UNKNOWN = {
         (
             'spec["a\\nb"]: spec has no field "a\\nb"; remove it, or use one of parameters, objective, algorithm, '
             "earlyStopping, trialTemplate, parallelTrialCount, maxTrialCount, maxFailedTrialCount, "
-            "metricsCollectorSpec, nasConfig, resumePolicy, warmStart, initialTrials"
+            "metricsCollectorSpec, nasConfig, resumePolicy, warmStart, initialTrials, parameterConstraints"
         ),
     ),
     "deep in the collector": (

@@ -109,6 +109,17 @@ def with_warm_start(*experiments: str, **fields: Any) -> dict[str, Any]:
 
 
 INITIAL = "spec.initialTrials"
+WHERE = "spec.parameterConstraints"
+
+
+def with_where(*constraints: str, default: str = "", initial: str = "", resource: str = "") -> dict[str, Any]:
+    experiment = with_initial_trials(*([{"lr": initial}] if initial else []), parameterConstraints=list(constraints))
+    if default:
+        experiment["spec"]["parameters"][0]["default"] = default
+    if resource:
+        settings = [{"name": "resource_name", "value": resource}]
+        experiment["spec"]["algorithm"]["algorithmSettings"] = settings
+    return experiment
 
 
 def with_default(lr: str, *, count: int = 9) -> dict[str, Any]:
@@ -172,6 +183,20 @@ REJECTED: dict[str, tuple[Any, ...]] = {
         "spec.nasConfig.operations[0].parameters[0].prior",
         "prior-of-operation",
         an_architecture_search({**a_choice("size", ["3", "5"]), "prior": {"center": "3"}}),
+    ),
+    "constraint of an unknown parameter": bad(f"{WHERE}[0]", "where-unknown", with_where("lrr < 1")),
+    "constraint without a comparison": bad(f"{WHERE}[1]", "where-syntax", with_where("lr < 1", "lr")),
+    "constraint that no point satisfies": bad(WHERE, "where-nothing-left", with_where("lr > 5")),
+    "constraint that hardly a point satisfies": bad(WHERE, "where-nothing-left", with_where("0.05 <= lr < 0.05001")),
+    "constraint that the defaults violate": bad(
+        f"{WHERE}[0]", "where-default", with_where("lr > 0.05", default="0.02")
+    ),
+    "constraint of the resource": bad(f"{WHERE}[0]", "where-resource", with_where("lr > 0.05", resource="lr")),
+    "constraint that an initial trial violates": bad(
+        f"{INITIAL}[0].parameterAssignments", "assignment-constraint", with_where("lr > 0.05", initial="0.02")
+    ),
+    "constraint of an architecture search": bad(
+        WHERE, "where-parameters", an_architecture_search(parameterConstraints=["a < 1"])
     ),
     "default out of bounds": bad("spec.parameters[0].default", "default-infeasible", with_default("3")),
     "default of no number": bad("spec.parameters[0].default", "default-infeasible", with_default("fast")),

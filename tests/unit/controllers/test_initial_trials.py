@@ -12,7 +12,7 @@ from katib.engine.runtime.objects import Key
 from katib.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
 from katib.model.names import BY_DEFAULT, BY_USER, CHOSEN_BY_LABEL
 from katib.model.space import first_trials
-from katib.model.types import Experiment
+from katib.model.types import Experiment, ParameterAssignment, TrialAssignment
 from katib.service.tuning.adding import add_trial
 from tests.support.controllers import NAMESPACE, FakeServices, JobEnd, World, a_reply, new_store
 from tests.support.experiments import an_experiment
@@ -230,6 +230,36 @@ def test_the_status_compares_the_best_trial_with_that_of_the_defaults() -> None:
         assert [a.value for a in found.parameter_assignments] == ["0.03"]
         assert found.state == "Succeeded"
         assert "your configuration" in found.comparison
+
+
+def test_suggestions_that_violate_a_constraint_are_asked_for_again() -> None:
+    """A service of another vendor does not know constraints: here only every tenth suggestion satisfies this one."""
+
+    def answer(first: int, count: int) -> SuggestionsReply:
+        values = [0.09 if (first + i) % 10 == 9 else 0.01 + 0.0001 * (first + i) for i in range(count)]
+        pairs = [(ParameterAssignment(name="lr", value=f"{value:.4f}"),) for value in values]
+        return SuggestionsReply(tuple(TrialAssignment(parameter_assignments=pair) for pair in pairs))
+
+    with World(services=FakeServices(answer=answer)) as world:
+        world.submit(an_experiment(parameterConstraints=["lr >= 0.05"], maxTrialCount=3, parallelTrialCount=1))
+        experiment = world.ended()
+
+        values = [trial.spec.parameter_assignments[0].value for trial in world.trials()]
+        assert (experiment.status.trials_succeeded, values) == (3, ["0.0900"] * 3)
+
+
+def test_a_service_that_always_violates_a_constraint_is_given_up() -> None:
+    def answer(_first: int, count: int) -> SuggestionsReply:
+        pair = (ParameterAssignment(name="lr", value="0.02"),)
+        return SuggestionsReply((TrialAssignment(parameter_assignments=pair),) * count)
+
+    with World(services=FakeServices(answer=answer)) as world:
+        world.submit(an_experiment(parameterConstraints=["lr >= 0.05"], maxTrialCount=3, parallelTrialCount=1))
+        experiment = world.ended()
+
+        message = experiment.status.conditions[-1].message
+        assert "violate spec.parameterConstraints" in message
+        assert "lr >= 0.05" in message
 
 
 def test_without_defaults_there_is_no_comparison() -> None:

@@ -461,6 +461,17 @@ def test_values_of_a_job_are_defaults(tmp_path: Path) -> None:
     assert defaults_of([str(tmp_path / "job.json")]) == {"lr": "3e-4", "layers": "2"}
 
 
+def test_values_of_today_that_violate_a_constraint_are_not_tried(tmp_path: Path) -> None:
+    (tmp_path / "train.yaml").write_text("lr: 0.01")
+    program = program_of(["python", "train.py", f"{{config:{tmp_path}/train.yaml}}"], a_file)
+
+    made, note = program.with_defaults(SPACE, ["layers == 2", "lr < 1e-3"])
+
+    assert made == SPACE
+    assert "lr=0.01, violate lr < 1e-3" in note
+    assert program.with_defaults(SPACE, ["lr < "])[0] != SPACE  # the fault is found elsewhere
+
+
 def test_a_given_default_is_kept(tmp_path: Path) -> None:
     (tmp_path / "train.yaml").write_text("lr: 0.01")
 

@@ -74,6 +74,7 @@ MESSAGES = {
 
 FIRST_OF_OURS = 1001
 OUR_FIELDS = {
+    "ExperimentSpec": "parameter_constraints=1001:string* fixed_assignments=1002:FixedAssignments*",
     "ParameterSpec": "when=1001:ParameterCondition prior=1002:ParameterPrior",
     "ObjectiveSpec": "objectives=1001:ObjectiveTerm* constraints=1002:MetricConstraint*",
     "GetSuggestionsRequest": "earlier_trials=1001:Trial* unmeasured_trials=1002:Trial* takes_fewer=1003:bool",
@@ -81,6 +82,7 @@ OUR_FIELDS = {
     "ValidateAlgorithmSettingsReply": "features=1001:ValidateAlgorithmSettingsReply.Feature*",
 }
 OUR_MESSAGES = {
+    "FixedAssignments": "assignments=1:ParameterAssignment*",
     "ParameterCondition": "parameter=1:string values=2:string*",
     "ParameterPrior": "center=1:string factor=2:string width=3:string weights=4:ParameterPrior.WeightsEntry*",
     "ParameterPrior.WeightsEntry": "key=1:string value=2:double",

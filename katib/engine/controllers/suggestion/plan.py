@@ -25,6 +25,7 @@ from katib.engine.controllers.suggestion import states
 from katib.engine.controllers.suggestion.replies import (
     MalformedReplyError,
     Question,
+    RejectedReplyError,
     accepted,
     initial_trials_left,
     open_question,
@@ -39,6 +40,10 @@ BACKOFF = Backoff(0.05, 15.0)
 
 FAILURES_TO_TELL = 3
 """Consecutive calls that did not reach the service before the user is told: one may be a restart."""
+
+MOST_REJECTIONS = 100
+"""Replies in a row whose assignments all violate the constraints: 25,000 assignments, of which one in a thousand should
+be allowed."""
 
 WAIT_SECONDS = 60.0
 """Pause before asking a waiting service again although no trial has ended: it may wait for something else as well."""
@@ -56,12 +61,14 @@ class Streak:
         since: Monotonic time of the first.
         next_try: Earliest monotonic time of the next attempt.
         away: Whether the service did not answer, which may pass; otherwise it answered badly.
+        rejections: Number of replies without an assignment that the constraints allow.
     """
 
     count: int
     since: float
     next_try: float
     away: bool = False
+    rejections: int = 0
 
 
 def longer_streak(streak: Streak | None, moment: float, *, away: bool) -> Streak:
@@ -164,7 +171,8 @@ def next_step(seen: Seen, settings: ControllerSettings, *, now: datetime, moment
     if seen.streak is not None and seen.streak.next_try > moment:
         return Step(status, streak=seen.streak, retry_after_seconds=seen.streak.next_try - moment)
     is_accepted = is_true(status.conditions, SuggestionCondition.RUNNING)
-    purpose: Purpose | None = open_question(seen.suggestion, seen.ended) if is_accepted else "validate"
+    rejections = 0 if seen.streak is None else seen.streak.rejections
+    purpose: Purpose | None = open_question(seen.suggestion, seen.ended, rejections) if is_accepted else "validate"
     if purpose != "validate" and seen.suggestion.spec.initial_trials and _has_initial_trials(seen):
         status, purpose = with_initial_trials(seen.experiment, seen.suggestion, seen.taken), None
     if purpose is None:
@@ -206,6 +214,8 @@ def _after_call(
         return Step(stored, forgets_call=True)
     except InvalidError as error:
         return _given_up(status, f"Validation failed: {error}", now)
+    except RejectedReplyError as error:
+        return _rejected_once(seen, status, error, now, moment)
     except (KatibError, MalformedReplyError) as error:
         return _failed_once(seen, settings, status, error, now, moment)
 
@@ -243,6 +253,16 @@ def _has_initial_trials(seen: Seen) -> bool:
     asks = seen.call is not None and isinstance(seen.call.purpose, Question)
     outstanding = seen.suggestion.spec.requests - seen.suggestion.status.suggestion_count
     return outstanding > 0 and initial_trials_left(seen.suggestion) > 0 and not asks
+
+
+def _rejected_once(seen: Seen, status: SuggestionStatus, error: Exception, now: datetime, moment: float) -> Step:
+    """Return the step that asks again at once, for more assignments, unless that was done often enough."""
+    rejections = 1 + (0 if seen.streak is None else seen.streak.rejections)
+    if rejections > MOST_REJECTIONS:
+        message = f"All suggestions of {rejections} replies in a row violate spec.parameterConstraints: {error}"
+        return _given_up(status, message, now)
+    streak = Streak(rejections, moment, moment, rejections=rejections)
+    return Step(status, forgets_call=True, streak=streak, retry_after_seconds=0.0)
 
 
 def _failed_once(

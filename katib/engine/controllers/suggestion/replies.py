@@ -20,13 +20,14 @@ from katib.engine.controllers.suggestion import states
 from katib.model.algorithms import with_free_resource
 from katib.model.conditions import set_condition, without_condition
 from katib.model.names import BY_DEFAULT, BY_USER, CHOSEN_BY_LABEL, trial_name
-from katib.model.space import check_assignments, has_defaults
+from katib.model.space import check_assignments, first_trials, has_defaults
 from katib.model.types import (
     AlgorithmSetting,
     AlgorithmSpec,
     EarlyStoppingRule,
     Experiment,
     ObjectMeta,
+    ParameterSpec,
     Suggestion,
     SuggestionStatus,
     Trial,
@@ -36,12 +37,19 @@ from katib.model.types import (
     TrialStatus,
 )
 
+MOST_AT_ONCE = 256
+"""Assignments that a question asks for if replies violate the constraints."""
+
 _NAME = attrgetter("name")
 _DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class MalformedReplyError(Exception):
     """An unusable answer of a service."""
+
+
+class RejectedReplyError(MalformedReplyError):
+    """An answer whose assignments all violate the constraints on the parameters, which the service may not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +59,7 @@ class Question:
     Attributes:
         base: `suggestionCount` at the time of asking.
         wanted: Number of assignments requested.
+        spare: Number of these that are not needed, in case others violate the constraints.
         ended: Number of ended trials at that time, that is, the evidence of the answer.
         initial: Number of counted initial trials, which the service does not know.
     """
@@ -59,19 +68,24 @@ class Question:
     wanted: int
     ended: int = 0
     initial: int = 0
+    spare: int = 0
 
 
-def open_question(suggestion: Suggestion, ended: int = 0) -> Question | None:
+def open_question(suggestion: Suggestion, ended: int = 0, rejections: int = 0) -> Question | None:
     """Return the next question; None if nothing is outstanding.
 
     Args:
         suggestion: The Suggestion.
         ended: Number of ended trials of the experiment.
+        rejections: Number of replies in a row without an allowed assignment: the next one is twice as long each time,
+            so that a service whose answer depends on its number alone gives others.
     """
     wanted = suggestion.spec.requests - suggestion.status.suggestion_count
     if wanted <= 0 or states.is_exhausted(suggestion.status.conditions):
         return None
-    return Question(suggestion.status.suggestion_count, wanted, ended, suggestion.status.initial_trials_given)
+    asked = max(wanted, min(wanted << min(rejections, 10), MOST_AT_ONCE))
+    given = suggestion.status.initial_trials_given
+    return Question(suggestion.status.suggestion_count, asked, ended, given, asked - wanted)
 
 
 def initial_trials_left(suggestion: Suggestion) -> int:
@@ -125,6 +139,7 @@ def accepted(
     """Return the status of a Suggestion that accepts a reply.
 
     Raises:
+        RejectedReplyError: None of its assignments satisfies the constraints.
         MalformedReplyError: The reply has the wrong number of assignments, an assignment outside the search space, or
             an invalid trial name.
     """
@@ -142,10 +157,18 @@ def accepted(
     waiting = waiting_assignments(suggestion, taken)
     names = _UsedNames(set(map(_NAME, waiting)), taken)
     new: list[TrialAssignment] = []
-    for i, suggested in enumerate(reply.assignments):
-        assignment = _assignment(experiment, suggested, asked.base + i, reply.rules, names)
+    rejected = ""
+    for suggested in reply.assignments:
+        if len(new) == asked.wanted - asked.spare:
+            break
+        if rejected_by := _rejection(experiment, suggested):
+            rejected = rejected_by
+            continue
+        assignment = _assignment(experiment, suggested, asked.base + len(new), reply.rules, names)
         names.waiting.add(assignment.name)
         new.append(assignment)
+    if rejected and not new and not reply.exhausted and not reply.waits:
+        raise RejectedReplyError(rejected)
     return structs.replace(
         suggestion.status,
         suggestions=(*waiting, *new),
@@ -167,6 +190,20 @@ class _UsedNames:
         return name in self.waiting or name in self.taken
 
 
+def _rejection(experiment: Experiment, suggested: TrialAssignment) -> str:
+    """Return which constraint an assignment violates; empty if none, or if it is no point of the search space."""
+    constraints = experiment.spec.parameter_constraints
+    if not constraints:
+        return ""
+    errors = check_assignments(_parameters(experiment), suggested.parameter_assignments, constraints)
+    return next((error.cause for error in errors if error.origin == "assignment-constraint"), "")
+
+
+def _parameters(experiment: Experiment) -> Sequence[ParameterSpec]:
+    algorithm = experiment.spec.algorithm or AlgorithmSpec()
+    return with_free_resource(algorithm.algorithm_settings, experiment.spec.parameters)
+
+
 def _assignment(
     experiment: Experiment,
     suggested: TrialAssignment,
@@ -175,9 +212,7 @@ def _assignment(
     used: Container[str],
 ) -> TrialAssignment:
     if experiment.spec.parameters:
-        algorithm = experiment.spec.algorithm or AlgorithmSpec()
-        parameters = with_free_resource(algorithm.algorithm_settings, experiment.spec.parameters)
-        errors = check_assignments(parameters, suggested.parameter_assignments)
+        errors = check_assignments(_parameters(experiment), suggested.parameter_assignments)
         if errors:
             raise MalformedReplyError("; ".join(f"{e.path}: {e.cause}" for e in errors))
     name = suggested.name or trial_name(experiment.namespace, experiment.name, index, used)
@@ -202,13 +237,21 @@ def merged_settings(old: Sequence[AlgorithmSetting], new: Sequence[AlgorithmSett
 
 
 def asked_about(experiment: Experiment, suggestion: Suggestion) -> Experiment:
-    """Return the experiment sent to the service: its settings overridden by those the service gave."""
+    """Return the experiment sent to the service: its settings overridden by those the service gave.
+
+    Its initial trials include that of the defaults.
+    """
     algorithm = experiment.spec.algorithm or AlgorithmSpec()
     settings = merged_settings(algorithm.algorithm_settings, suggestion.status.algorithm_settings)
-    if algorithm is experiment.spec.algorithm and settings == algorithm.algorithm_settings:
+    first = first_trials(experiment.spec)
+    if (
+        algorithm is experiment.spec.algorithm
+        and settings == algorithm.algorithm_settings
+        and first is experiment.spec.initial_trials
+    ):
         return experiment
-    spec = structs.replace(experiment.spec, algorithm=structs.replace(algorithm, algorithm_settings=settings))
-    return structs.replace(experiment, spec=spec)
+    algorithm = structs.replace(algorithm, algorithm_settings=settings)
+    return structs.replace(experiment, spec=structs.replace(experiment.spec, algorithm=algorithm, initial_trials=first))
 
 
 def waiting_trials(experiment: Experiment, waiting: Sequence[TrialAssignment], now: datetime) -> tuple[Trial, ...]:

@@ -61,7 +61,7 @@ class Experiment(_message.Message):
     def __init__(self, name: _Optional[str] = ..., spec: _Optional[_Union[ExperimentSpec, _Mapping]] = ...) -> None: ...
 
 class ExperimentSpec(_message.Message):
-    __slots__ = ("parameter_specs", "objective", "algorithm", "early_stopping", "parallel_trial_count", "max_trial_count", "nas_config")
+    __slots__ = ("parameter_specs", "objective", "algorithm", "early_stopping", "parallel_trial_count", "max_trial_count", "nas_config", "parameter_constraints", "fixed_assignments")
     class ParameterSpecs(_message.Message):
         __slots__ = ("parameters",)
         PARAMETERS_FIELD_NUMBER: _ClassVar[int]
@@ -74,6 +74,8 @@ class ExperimentSpec(_message.Message):
     PARALLEL_TRIAL_COUNT_FIELD_NUMBER: _ClassVar[int]
     MAX_TRIAL_COUNT_FIELD_NUMBER: _ClassVar[int]
     NAS_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    PARAMETER_CONSTRAINTS_FIELD_NUMBER: _ClassVar[int]
+    FIXED_ASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
     parameter_specs: ExperimentSpec.ParameterSpecs
     objective: ObjectiveSpec
     algorithm: AlgorithmSpec
@@ -81,7 +83,15 @@ class ExperimentSpec(_message.Message):
     parallel_trial_count: int
     max_trial_count: int
     nas_config: NasConfig
-    def __init__(self, parameter_specs: _Optional[_Union[ExperimentSpec.ParameterSpecs, _Mapping]] = ..., objective: _Optional[_Union[ObjectiveSpec, _Mapping]] = ..., algorithm: _Optional[_Union[AlgorithmSpec, _Mapping]] = ..., early_stopping: _Optional[_Union[EarlyStoppingSpec, _Mapping]] = ..., parallel_trial_count: _Optional[int] = ..., max_trial_count: _Optional[int] = ..., nas_config: _Optional[_Union[NasConfig, _Mapping]] = ...) -> None: ...
+    parameter_constraints: _containers.RepeatedScalarFieldContainer[str]
+    fixed_assignments: _containers.RepeatedCompositeFieldContainer[FixedAssignments]
+    def __init__(self, parameter_specs: _Optional[_Union[ExperimentSpec.ParameterSpecs, _Mapping]] = ..., objective: _Optional[_Union[ObjectiveSpec, _Mapping]] = ..., algorithm: _Optional[_Union[AlgorithmSpec, _Mapping]] = ..., early_stopping: _Optional[_Union[EarlyStoppingSpec, _Mapping]] = ..., parallel_trial_count: _Optional[int] = ..., max_trial_count: _Optional[int] = ..., nas_config: _Optional[_Union[NasConfig, _Mapping]] = ..., parameter_constraints: _Optional[_Iterable[str]] = ..., fixed_assignments: _Optional[_Iterable[_Union[FixedAssignments, _Mapping]]] = ...) -> None: ...
+
+class FixedAssignments(_message.Message):
+    __slots__ = ("assignments",)
+    ASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
+    assignments: _containers.RepeatedCompositeFieldContainer[ParameterAssignment]
+    def __init__(self, assignments: _Optional[_Iterable[_Union[ParameterAssignment, _Mapping]]] = ...) -> None: ...
 
 class ParameterSpec(_message.Message):
     __slots__ = ("name", "parameter_type", "feasible_space", "when", "prior")
