@@ -196,7 +196,8 @@ def _document(
         early_stopping=None,
         warm_start=None,
         parameters=tuple(
-            structs.replace(one, default=None) for one in with_free_resource(settings, source.spec.parameters)
+            structs.replace(one, default=None, prior=None)
+            for one in with_free_resource(settings, source.spec.parameters)
         ),
         initial_trials=first,
         max_trial_count=len(first),
