@@ -57,7 +57,6 @@ _MOST_PROMISED = 3  # of ten that would be drawn at random
 _MEASURED = 3  # objectives up to which the hypervolume is exact and cheap
 _TINY = 1e-12
 _CANDIDATES = 24
-_GUIDED = 0.2  # of the later points from the priors, times the trust in them
 _DRAWS = 20  # the second half of them without the model: in a nearly exhausted space only chance finds the rest
 
 
@@ -66,6 +65,8 @@ class Tpe(TpeRules, Algorithm):
 
     name = "tpe"
     multivariate = False
+    guided = 0.5
+    """Share of the points after the first ones that priors draw, if the trust in them is full."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
@@ -118,7 +119,9 @@ class Tpe(TpeRules, Algorithm):
         more running trial, which pushes the next further away.
         """
         random = self.problem.random(k)
-        guided = self._guide and (history.n_ended < self._n_startup or random.random() < _GUIDED * self._guide.trust)
+        guided = self._guide and (
+            history.n_ended < self._n_startup or random.random() < self.guided * self._guide.trust
+        )
         for attempt in range(_DRAWS):
             if guided:
                 point = self._guide.draw(random)
@@ -185,6 +188,7 @@ class MultivariateTpe(Tpe):
 
     name = "multivariate-tpe"
     multivariate = True
+    guided = 0.2
 
 
 class Motpe(Tpe):

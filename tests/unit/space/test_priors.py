@@ -5,10 +5,20 @@ from __future__ import annotations
 from statistics import fmean
 
 import pytest
+from msgspec import structs
 
-from katib.model.space import SearchSpace
+from katib.model.space import SearchSpace, check_assignments
 from katib.model.space.priors import UNIFORM_SHARE, Prior
-from katib.model.types import FeasibleSpace, ParameterPrior, ParameterSpec
+from katib.model.types import (
+    AlgorithmSpec,
+    ExperimentSpec,
+    FeasibleSpace,
+    ParameterAssignment,
+    ParameterPrior,
+    ParameterSpec,
+)
+from katib.model.validation import find_warnings
+from katib.places.machine import open_catalog
 
 LR = FeasibleSpace(min="1e-5", max="1e-1", distribution="logUniform")
 CHOICES = FeasibleSpace(list=("adam", "sgd", "lion"))
@@ -83,3 +93,25 @@ def test_a_service_does_without_a_prior_that_a_foreign_controller_left_unchecked
     spec = ParameterSpec(name="p", parameter_type=kind, feasible_space=space, prior=prior)
 
     assert SearchSpace.of([spec]).priors == ()
+
+
+def test_assignments_of_a_parameter_with_weights_are_checked() -> None:
+    spec = ParameterSpec(
+        name="p", parameter_type="categorical", feasible_space=CHOICES, prior=ParameterPrior(weights={"adam": 3})
+    )
+
+    assert check_assignments([spec], [ParameterAssignment(name="p", value="sgd")]) == []
+    assert [e.origin for e in check_assignments([spec], [ParameterAssignment(name="p", value="x")])] == [
+        "assignment-infeasible"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "expected"), [("random", ["prior-unused"]), ("gp", []), ("auto", []), ("cmaes", ["prior-unused"])]
+)
+def test_one_warning_names_an_algorithm_that_ignores_priors(algorithm: str, expected: list[str]) -> None:
+    lr = ParameterSpec(name="lr", parameter_type="double", feasible_space=LR, prior=ParameterPrior(center="1e-3"))
+    other = structs.replace(lr, name="other")
+    spec = ExperimentSpec(parameters=(lr, other), algorithm=AlgorithmSpec(algorithm_name=algorithm))
+
+    assert [warning.origin for warning in find_warnings(spec, open_catalog())] == expected
