@@ -99,7 +99,7 @@ def _hartmann_task(dimensions: int, noise: float) -> FidelityTask:
     def value(point: Values, z: float) -> float:
         x, off = [point[v.name] for v in variables], 0.4 * (1 - z)
         heights = [height - off for height in (1.0, 1.2, 3.0, 3.2)]
-        return hartmann(x, heights=heights) if dimensions == 3 else _hartmann6(x, heights)
+        return hartmann(x, heights=heights) if dimensions == 3 else hartmann6(x, heights)
 
     def start(point: Values, seed: int) -> Curve:
         def loss(epochs: int) -> float:
@@ -112,7 +112,7 @@ def _hartmann_task(dimensions: int, noise: float) -> FidelityTask:
     return FidelityTask(variables, start, lambda point: value(point, 1.0))
 
 
-def _hartmann6(x: Sequence[float], heights: Sequence[float]) -> float:
+def hartmann6(x: Sequence[float], heights: Sequence[float]) -> float:
     a = np.array(
         [[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14], [3, 3.5, 1.7, 10, 17, 8], [17, 8, 0.05, 10, 0.1, 14]]
     )
