@@ -14,7 +14,7 @@ Each suggestion is computed from scratch from all known trials, so it depends on
    on testing them, and without their guidance the search is unchanged;
 5. running trials are believed to end as the model predicts, which leaves nothing to learn beside them, and the row with
    the largest log expected improvement is searched (`acquisition`, `search`), per duration if requested (`cost`). With
-   noise, two of three suggestions improve on the best mean, since the best score is a lucky one; not before there are
+   noise, every second suggestion improves on the best mean, since the best score is a lucky one; not before there are
    more trials than the trend has effects, which look like noise till then.
 
 With several objectives each suggestion weighs them at random and minimizes one combined value (`History.scalarized`);
@@ -74,7 +74,7 @@ _TRIED_ENOUGH = ((0.02, 1), (0.1, 5))  # distances within which this many trials
 _MOST_SOURCES = 10  # earlier experiments to learn from, those with most trials
 _MOST_OF_SOURCE = 200  # trials in the model of one
 _REACH = 0.05  # of running trials, in length scales: nearer points are redundant
-_BOLD = 3  # with noise, one suggestion of this many improves on the best score, the others on the best mean
+_BOLD = 2  # with noise, one suggestion of this many improves on the best score, the others on the best mean
 _DRAWS = 100  # random rows tried before the design repeats a point
 
 
