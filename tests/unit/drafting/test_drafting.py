@@ -101,8 +101,6 @@ def test_a_belief_follows_the_values(text: str, prior: dict[str, str]) -> None:
     assert parse_parameter(text)["prior"] == prior
 
 
-SYNTAX = "write NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C"
-ONE_ARGUMENT = "write the whole line in one argument, as `-- 'cd src && python train.py --lr {lr}'`"
 OPTIONS = "use :log, :step=NUMBER above 0, :default=VALUE, :prior=VALUE, :int or :double"
 
 

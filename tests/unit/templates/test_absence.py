@@ -16,8 +16,6 @@ from tests.support.golden import Golden
 from tests.support.refusals import refused
 from tests.support.templates import assign, in_config_map, inline, job, space
 
-ARGS = "spec.trialTemplate.trialSpec.spec.template.spec.containers[0].args"
-
 
 def conditional(**conditions: tuple[str, ...]) -> list[ParameterSpec]:
     """Return the parameters optimizer, lr and those that are given with their parent and its values."""

@@ -30,9 +30,6 @@ class Simulation(PlannedJob):
         self.change(pod.name, restarts=pod.restarts + 1, message="it exited with 1")
 
 
-LIMIT_REACHED = 'container "main" of pod p0 exited with 1; the back-off limit of 0 is reached'
-
-
 def started(**options: Any) -> Simulation:
     simulation = Simulation(**options)
     simulation.step()
