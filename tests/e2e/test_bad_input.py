@@ -37,9 +37,9 @@ def test_an_experiment_whose_trials_callers_evaluate_is_valid_and_no_run_waits_f
     judged, run = (katib_here(command, "x.yaml", cwd=tmp_path) for command in ("validate", "run"))
 
     assert (judged.returncode, judged.stdout) == (0, "x.yaml: ok\n")
-    assert judged.stderr.startswith("x.yaml: note: there is no spec.trialTemplate, so each trial waits")
+    assert judged.stderr.startswith("x.yaml: note: there is no spec.trialTemplate")
     assert (run.returncode, run.stdout, run.stderr.count("\n")) == (2, "", 1)
-    assert run.stderr.startswith("error: x.yaml: spec.trialTemplate: it is missing")
+    assert run.stderr.startswith("error: x.yaml: spec.trialTemplate: ")
 
 
 def test_all_errors_of_a_file_come_at_once(tmp_path: Path) -> None:
@@ -87,7 +87,8 @@ def test_a_file_without_permission_is_named(tmp_path: Path) -> None:
 
     done = katib("run", "x.yaml", cwd=tmp_path)
 
-    assert (done.returncode, done.stderr) == (2, "error: x.yaml: permission denied; check the path\n")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: x.yaml: permission denied; ")
 
 
 ARGUMENTS = {

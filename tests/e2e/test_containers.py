@@ -67,7 +67,7 @@ def test_without_containers_the_same_file_is_refused_with_an_offer(tmp_path: Pat
     done = katib("run", example("hp-tuning/random.yaml", tmp_path), cwd=tmp_path)
 
     assert done.returncode == 2
-    assert "run the image with --containers auto where podman or docker is installed" in done.stderr
+    assert "--containers auto" in done.stderr
 
 
 SLEEPING = """
@@ -181,7 +181,5 @@ def test_a_runtime_that_does_not_answer_is_said_in_one_line(tmp_path: Path, runt
     done = katib("run", file, "--containers", "docker", cwd=tmp_path, PATH=f"{tmp_path}:/usr/bin:/bin")
 
     assert done.returncode != 0
-    assert done.stderr == (
-        "error: docker does not answer: Cannot connect to the Docker daemon at unix:///x. Is it?; "
-        "start it (systemctl start docker) and see that this account may use it\n"
-    )
+    assert "docker does not answer: " in done.stderr
+    assert "systemctl start docker" in done.stderr

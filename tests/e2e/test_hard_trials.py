@@ -173,7 +173,7 @@ def test_a_trial_past_its_deadline_fails_and_says_so(tmp_path: Path) -> None:
     code, printed = run(tmp_path, raw)
 
     assert code == 1, printed
-    assert "longer than its deadline of 1 s" in last_condition(trials(tmp_path)[0])["message"]
+    assert "deadline of 1 s" in last_condition(trials(tmp_path)[0])["message"]
 
 
 def test_containers_run_side_by_side_after_the_init_containers(tmp_path: Path) -> None:
@@ -364,9 +364,8 @@ def test_ctrl_c_ends_a_trial_that_ignores_sigterm(tmp_path: Path, launch: Launch
 
     assert process.returncode == 130, errors
     if presses == 1:
-        assert errors.splitlines()[-1] == (
-            "interrupted: 0 of 1 trials of demo are done and kept; `katib run x.yaml` continues from there"
-        )
+        assert errors.splitlines()[-1].startswith("interrupted: 0 of 1")
+        assert "`katib run x.yaml`" in errors.splitlines()[-1]
     eventually(lambda: not marked_processes(f"TEST_MARKER={marker}"))
 
 

@@ -119,5 +119,5 @@ def test_an_image_without_a_browser_says_what_to_install(result: katib.TuneResul
     )
 
     assert done.returncode == 2
-    assert "a PNG file needs a Chromium, and none is installed; install Chromium" in done.stderr
+    assert "install Chromium" in done.stderr
     assert done.stderr.count("\n") == 1

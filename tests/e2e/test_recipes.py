@@ -65,7 +65,7 @@ def katib(tree: Path, *arguments: str, cwd: Path) -> str:
 
 def test_a_command(tree: Path, tmp_path: Path) -> None:
     assert katib(tree, "where", cwd=tmp_path) == f"{tree / 'katib'}\n"
-    assert "Print where katib is installed." in katib(tree, "--help", cwd=tmp_path)
+    assert "where katib is installed" in katib(tree, "--help", cwd=tmp_path)
 
 
 def test_a_verb(tree: Path, tmp_path: Path) -> None:

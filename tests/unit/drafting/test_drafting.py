@@ -101,9 +101,6 @@ def test_a_belief_follows_the_values(text: str, prior: dict[str, str]) -> None:
     assert parse_parameter(text)["prior"] == prior
 
 
-OPTIONS = "use :log, :step=NUMBER above 0, :default=VALUE, :prior=VALUE, :int or :double"
-
-
 @pytest.mark.parametrize(
     "text",
     [

