@@ -27,7 +27,8 @@ from pathlib import Path
 from katib.model.types import EarlyStoppingRule
 from metrics_collector.collector import Collector
 from metrics_collector.parsers import TextParser
-from metrics_collector.sources import CHUNK_BYTES, FileTail, ProgramOutput
+from metrics_collector.sources import ProgramOutput
+from metrics_collector.sources.file_tail import CHUNK_BYTES, FileTail
 
 TARGET_MB_PER_SECOND = 100
 MB = 1_000_000

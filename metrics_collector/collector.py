@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from katib.model.metrics import ZERO_TIME, MetricLog, is_usable, parse_value
 from katib.model.names import REMEDY
 from katib.model.types import UNAVAILABLE, EarlyStoppingRule, ObjectiveSpec, TrialSpec
-from metrics_collector.early_stopping import RuleBook
 from metrics_collector.explanation import quote
 from metrics_collector.parsers import LineParser, parser_for
 from metrics_collector.sources import SourceEvidence, counted
+
+if TYPE_CHECKING:
+    from metrics_collector.early_stopping import RuleBook
 
 _TICK = timedelta(microseconds=1)
 """The smallest step of the observation log's clock."""
@@ -56,7 +59,11 @@ class Collector:
         self._counts = {name: _ReadingCounts() for name in (objective, *metrics)}
         self.verdict = ""
         self._evidence = evidence
-        self._rules = RuleBook(rules, objective, objective_type) if rules else None
+        self._rules: RuleBook | None = None
+        if rules:
+            from metrics_collector.early_stopping import RuleBook
+
+            self._rules = RuleBook(rules, objective, objective_type)
         self._clock = clock
         self._last_stamp: datetime | None = None
         self._unread = set(self._counts)  # metrics without a usable reading, which need an explanation

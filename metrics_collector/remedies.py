@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 
 from katib.model.metrics import is_usable
 from metrics_collector.explanation import names_like
-from metrics_collector.parsers import JsonParser, LineParser, TextParser
+from metrics_collector.parsers import LineParser, TextParser
+from metrics_collector.parsers.json_lines import JsonParser
 
 _MOST_NAMES = 3
 

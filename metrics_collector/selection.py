@@ -16,7 +16,8 @@ from metrics_collector.arguments import Arguments
 from metrics_collector.collector import wanted_names
 from metrics_collector.parsers import parser_for
 from metrics_collector.pod_settings import PodSettings
-from metrics_collector.sources import FileSource, FileTail, MetricSource
+from metrics_collector.sources import FileSource, MetricSource
+from metrics_collector.sources.file_tail import FileTail
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from katib.figures.style import (
     places,
 )
 from katib.figures.trials import Floats, Rows, TrialTable
-from katib.service.tuning.reading import stops_early
+from katib.service.tuning.states import stops_early
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

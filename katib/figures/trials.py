@@ -32,14 +32,8 @@ from katib.model.types import (
     Trial,
     TrialState,
 )
-from katib.service.tuning.reading import (
-    TRIAL_STATES,
-    assignments_of,
-    extreme_of,
-    failure_of,
-    shown_text,
-    state_of,
-)
+from katib.service.tuning.reading import assignments_of, extreme_of, shown_text
+from katib.service.tuning.states import TRIAL_STATES, failure_of, state_of
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]

@@ -269,3 +269,9 @@ def _runtime_name(obj: Mapping[str, Any]) -> object:
         return None
     name = reference.get("name")
     return name if isinstance(name, str) else None
+
+
+def has_several_pods(job: Mapping[str, Any]) -> bool:
+    """Return whether a batch Job has several pods on purpose."""
+    spec = job.get("spec") or {}
+    return spec.get("completions") not in (None, 1) or spec.get("parallelism") not in (None, 1)

@@ -327,3 +327,15 @@ def format_timestamp(time: datetime) -> str:
     """Return RFC 3339 text in UTC, with a fraction of up to six digits and without its trailing zeros."""
     text = time.astimezone(UTC).replace(tzinfo=None).isoformat()
     return (text.rstrip("0") if "." in text else text) + "Z"
+
+
+class RetentionPolicy(Protocol):
+    """Retention of the logs of ended trials: `katib.model.configuration.RetentionConfig`."""
+
+    @property
+    def max_age_seconds(self) -> int | None:
+        """Maximum time since the end of the trial; None for no limit."""
+
+    @property
+    def max_trials(self) -> int | None:
+        """Number of logs kept per experiment, those of the trials that ended last; None for all."""

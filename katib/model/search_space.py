@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
 from katib.errors import FieldError
-from katib.model.conditional_parameters import check_conditions
 from katib.model.metrics import is_usable
 from katib.model.parameter_priors import check_priors
 from katib.model.types import Distribution, ExperimentSpec, FeasibleSpace, ParameterSpec, ParameterType
@@ -34,7 +33,10 @@ def check_search_space(spec: ExperimentSpec) -> Iterator[FieldError]:
     if spec.parameters and spec.nas_config is not None:
         yield FieldError("spec", "it has both parameters and nasConfig", "keep one of them", "search-space-both")
     yield from check_parameters(spec.parameters, "spec.parameters")
-    yield from check_conditions(spec.parameters, "spec.parameters")
+    if any(parameter.when is not None for parameter in spec.parameters):
+        from katib.model.conditional_parameters import check_conditions
+
+        yield from check_conditions(spec.parameters, "spec.parameters")
     yield from check_priors(spec.parameters, "spec.parameters")
     for i, operation in enumerate(spec.nas_config.operations if spec.nas_config else ()):
         path = f"spec.nasConfig.operations[{i}].parameters"

@@ -29,8 +29,9 @@ from katib.sdk.homes import PATIENCE_SECONDS, ExperimentHome, ExperimentPlace
 from katib.sdk.reporting import metric_texts, step_number
 from katib.sdk.results import TuneResult, read_result
 from katib.service.drafting import takes_its_arguments
-from katib.service.tuning.reading import assignments_of, is_completed, last_condition
+from katib.service.tuning.reading import assignments_of
 from katib.service.tuning.service import CallerAnswer, TrialForCaller, TuningService
+from katib.service.tuning.states import is_completed, last_condition
 
 R = TypeVar("R")
 

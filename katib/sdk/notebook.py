@@ -22,7 +22,7 @@ from katib.service.explaining.progress import (
     RunProgress,
     TrialEnded,
 )
-from katib.service.tuning.reading import state_of
+from katib.service.tuning.states import state_of
 
 _EVERY_SECONDS = 0.1
 """Minimum pause between updates: trials that do nothing end faster than a browser draws."""

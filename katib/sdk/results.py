@@ -19,16 +19,13 @@ from katib.sdk.homes import ExperimentPlace
 from katib.service.tuning.reading import (
     assignments_of,
     compared_words,
-    failure_of,
     further_values,
     infeasible_words,
-    last_condition,
-    objective_value,
     objective_values,
     pareto_trials,
-    state_of,
 )
 from katib.service.tuning.service import Confirmation, TuningService
+from katib.service.tuning.states import failure_of, last_condition, objective_value, state_of
 
 if TYPE_CHECKING:
     import pandas as pd

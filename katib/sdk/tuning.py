@@ -35,12 +35,12 @@ from katib.sdk.search import Parameter
 from katib.sdk.spec import document_of, search_spec
 from katib.sdk.warm import warm_slots
 from katib.service.drafting import in_arguments, python_words, takes_its_arguments
-from katib.service.explaining.lines import EventLines, SilentLines
-from katib.service.explaining.progress import RunProgress, savings_of, with_remedy
-from katib.service.tuning.reading import state_of
+from katib.service.explaining.lines import EventLines
+from katib.service.explaining.progress import RunProgress, SilentLines, savings_of, with_remedy
 from katib.service.tuning.repeating import ended_without_value
 from katib.service.tuning.sentences import said_once
 from katib.service.tuning.service import DEFAULT_NAMESPACE, Change, Json, RunExperiment, TuningService
+from katib.service.tuning.states import state_of
 
 if TYPE_CHECKING:
     from katib.places.machine import Engine

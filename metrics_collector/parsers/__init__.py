@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from metrics_collector.parsers.json_lines import JsonParser
 from metrics_collector.parsers.lines import MAX_LINE_BYTES, LineParser, ParserNotes
 from metrics_collector.parsers.text import TextParser
 
-__all__ = ["MAX_LINE_BYTES", "JsonParser", "LineParser", "ParserNotes", "TextParser", "parser_for"]
+__all__ = ["MAX_LINE_BYTES", "LineParser", "ParserNotes", "TextParser", "parser_for"]
 
 
 def parser_for(file_format: str, names: Sequence[str], filters: Sequence[str] = ()) -> LineParser:
@@ -22,5 +21,7 @@ def parser_for(file_format: str, names: Sequence[str], filters: Sequence[str] = 
         InvalidError: The format is unknown, or a filter is not an RE2 pattern with two groups.
     """
     if file_format == "JSON":
+        from metrics_collector.parsers.json_lines import JsonParser
+
         return JsonParser(names)
     return TextParser(names, filters, file_format=file_format)

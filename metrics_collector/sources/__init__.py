@@ -7,14 +7,11 @@ Does not belong here: the meaning of bytes (`parsers`), filtering and stopping (
 
 from __future__ import annotations
 
-from metrics_collector.sources.file_tail import CHUNK_BYTES, FileTail
 from metrics_collector.sources.output import FileSource, ProgramOutput
 from metrics_collector.sources.source import MetricSource, ReadPosition, SourceEvidence, counted
 
 __all__ = [
-    "CHUNK_BYTES",
     "FileSource",
-    "FileTail",
     "MetricSource",
     "ProgramOutput",
     "ReadPosition",

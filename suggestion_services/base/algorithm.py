@@ -24,7 +24,6 @@ from random import Random
 
 from katib.errors import FieldError, InvalidError, invalid
 from katib.model.algorithms import AlgorithmInfo, with_free_resource
-from katib.model.architecture import check_architecture
 from katib.model.names import EXPERIMENT_LABEL
 from katib.model.space import Point, SearchSpace
 from katib.model.types import AlgorithmSpec, ExperimentSpec, MetricConstraint, NasConfig, ObjectiveSpec, ObjectiveType
@@ -158,6 +157,8 @@ class Problem:
             InvalidError: The parameters, the architecture's search space or the settings are wrong.
         """
         if info.graph_fields:
+            from katib.model.architecture import check_architecture
+
             errors = list(check_architecture(spec.nas_config or NasConfig(), info.graph_fields))
             if errors:
                 raise InvalidError(errors)

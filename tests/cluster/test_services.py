@@ -10,9 +10,10 @@ from pathlib import Path
 import grpc
 import pytest
 
+from katib.engine.controllers.kinds import POD
 from katib.engine.runtime.objects import Key, Kind
 from katib.errors import KatibError
-from katib.places.cluster.services.plan import POD, SERVICE
+from katib.places.cluster.services.plan import SERVICE
 from katib.places.cluster.services.served import ClusterTiming
 from katib.wire.rpc._generated import api_pb2 as pb
 from katib.wire.rpc._generated import api_pb2_grpc

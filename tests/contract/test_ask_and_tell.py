@@ -23,15 +23,9 @@ from katib.errors import ForbiddenError, InvalidError, NotFoundError
 from katib.model.leases import lease_of
 from katib.model.types import Experiment, Trial
 from katib.places.machine import open_engine
-from katib.service.tuning.reading import (
-    assignments_of,
-    is_completed,
-    last_condition,
-    objective_value,
-    running_condition,
-    state_of,
-)
+from katib.service.tuning.reading import assignments_of
 from katib.service.tuning.service import TrialForCaller, TuningService
+from katib.service.tuning.states import is_completed, last_condition, objective_value, running_condition, state_of
 from tests.support.asking import over_cluster, over_controllers
 from tests.support.experiments import an_experiment
 from tests.support.faulty_store import Call

@@ -11,8 +11,9 @@ from msgspec import structs
 from katib.errors import InvalidError
 from katib.model.metrics import MetricLog
 from katib.model.types import Experiment, Trial
-from katib.service.tuning.reading import assignments_of, last_condition, objective_value, state_of
+from katib.service.tuning.reading import assignments_of
 from katib.service.tuning.service import EndedTrial, TuningService
+from katib.service.tuning.states import last_condition, objective_value, state_of
 from tests.contract.test_ask_and_tell import NS, ask, ended, kept, service, submit
 from tests.support.refusals import refused
 from tests.support.waiting import eventually

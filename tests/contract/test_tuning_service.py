@@ -25,8 +25,9 @@ from katib.model.marks import Marks, marks_of
 from katib.model.names import CONFIRMS_LABEL, STOPPED, STOPPED_ANNOTATION
 from katib.model.types import Experiment, Trial
 from katib.places.machine import open_engine
-from katib.service.tuning.reading import assignments_of, is_completed, objective_value, state_of
+from katib.service.tuning.reading import assignments_of
 from katib.service.tuning.service import NOW, RunExperiment, TrialOrder, TuningService, WaysOnward, chosen_values
+from katib.service.tuning.states import is_completed, objective_value, state_of
 from tests.support.cluster import events_in, memory_cluster, memory_world, open_world, server_world
 from tests.support.refusals import refused
 from tests.support.tuning import MemoryTuningService, document

@@ -16,7 +16,7 @@ from katib.doors.rest.client import HttpTuningService
 from katib.model.types import Experiment
 from katib.places.machine import open_engine
 from katib.places.machine.processes.remains import EngineRecord
-from katib.service.tuning.reading import is_completed
+from katib.service.tuning.states import is_completed
 from tests.support.cli import ServerProcess, a_server, katib, katib_here, katib_json, rows
 from tests.support.experiments import an_experiment
 from tests.support.waiting import eventually

@@ -26,7 +26,8 @@ from katib.doors.rest.server import Server
 from katib.errors import ForbiddenError, InvalidError, KatibError
 from katib.model.types import Experiment, Trial
 from katib.places.machine import open_engine
-from katib.service.tuning.reading import assignments_of, is_completed
+from katib.service.tuning.reading import assignments_of
+from katib.service.tuning.states import is_completed
 from tests.support.cli import environment
 from tests.support.experiments import an_experiment
 from tests.support.golden import Golden

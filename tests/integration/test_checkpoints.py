@@ -25,8 +25,8 @@ from katib.model.files.checkpoint_folders import (
 from katib.model.names import GENERATION_LABEL, PARENT_LABEL
 from katib.model.types import Experiment, Trial
 from katib.places.machine import open_engine
-from katib.service.tuning.reading import failure_of, is_completed, state_of
 from katib.service.tuning.service import TuningService
+from katib.service.tuning.states import failure_of, is_completed, state_of
 from suggestion_services.pbt.population import MEMBER_LABEL, STEP_LABEL
 from tests.support.cli import a_server, katib, katib_here, katib_json
 from tests.support.experiments import an_experiment

@@ -31,8 +31,8 @@ from katib.errors import (
 from katib.model.metrics import ZERO_TIME, MetricLog
 from katib.places.cluster.access.connect import connect
 from katib.places.cluster.access.tuning_service import OpenCluster, open_cluster
-from katib.service.tuning.reading import state_of
 from katib.service.tuning.service import Change, TuningService
+from katib.service.tuning.states import state_of
 from katib.wire.rpc.db_manager import serve_db_manager
 from tests.support.api_server import ApiServer
 from tests.support.cli import process_state_kept

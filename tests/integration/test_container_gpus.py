@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from katib.places.machine.pods.tokens import Capacity
+from katib.places.machine.pods.requests import Capacity
 from tests.support.boxes import home_of_boxes, script
 from tests.support.local_jobs import Home, job
 from tests.support.runtimes import ALL, Installed, installed

@@ -25,7 +25,7 @@ import pytest
 
 from katib.engine.runtime.objects import Key, Kind, Object
 from katib.errors import KatibError
-from katib.model.features.budgets.amounts import LIMITS, PRICES
+from katib.model.features.budgets.annotations import LIMITS, PRICES
 from katib.places.cluster.configuration.models import ControllerConfig
 from katib.places.cluster.leader.lease import LEASE
 from tests.support.api_server import ApiServer

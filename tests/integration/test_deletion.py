@@ -17,8 +17,8 @@ from katib.errors import AlreadyExistsError
 from katib.model.types import Experiment
 from katib.places.machine.engine import Engine
 from katib.places.machine.jobs.batch.job import JOB
-from katib.service.tuning.reading import is_completed, state_of
 from katib.service.tuning.service import SubmittedExperiment
+from katib.service.tuning.states import is_completed, state_of
 from tests.support.experiments import an_experiment
 from tests.support.waiting import eventually
 

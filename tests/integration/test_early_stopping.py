@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from katib.service.tuning.reading import last_condition, objective_value, state_of
 from katib.service.tuning.service import TuningService
+from katib.service.tuning.states import last_condition, objective_value, state_of
 from katib.wire.rpc._generated import api_pb2 as pb
 from tests.integration.test_engine import NS, count, ended, submit
 from tests.support.engines import working

@@ -18,8 +18,9 @@ from katib.errors import InvalidError, NotFoundError, TerminalError
 from katib.model.types import Experiment
 from katib.places.machine import open_engine, open_offline
 from katib.places.machine.engine import Engine
-from katib.service.tuning.reading import assignments_of, is_completed, last_condition, objective_value, state_of
+from katib.service.tuning.reading import assignments_of
 from katib.service.tuning.service import Change, SubmittedExperiment, TuningService
+from katib.service.tuning.states import is_completed, last_condition, objective_value, state_of
 from tests.support.engines import working
 from tests.support.experiments import a_job, a_template, an_experiment
 from tests.support.golden import Golden

@@ -11,8 +11,8 @@ import yaml
 
 from katib.model.types import Experiment, Trial
 from katib.places.machine import open_engine
-from katib.service.tuning.reading import is_completed, last_condition, objective_value, state_of
 from katib.service.tuning.service import TuningService
+from katib.service.tuning.states import is_completed, last_condition, objective_value, state_of
 from metrics_collector.sources.prometheus import PrometheusEndpoint
 from tests.support.experiments import an_experiment
 

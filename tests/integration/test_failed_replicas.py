@@ -12,9 +12,9 @@ import yaml
 from katib.model.types import Experiment
 from katib.places.machine import open_engine
 from katib.service.explaining.replicas import trouble_of
-from katib.service.tuning.reading import failure_of, is_completed
 from katib.service.tuning.replicas import replica_name
 from katib.service.tuning.service import TuningService
+from katib.service.tuning.states import failure_of, is_completed
 
 pytestmark = pytest.mark.slow
 

@@ -14,8 +14,9 @@ import yaml
 from katib.model.checkpoints import parent_of
 from katib.model.types import Experiment
 from katib.places.machine.processes.proc import descendants
-from katib.service.tuning.reading import assignments_of, is_completed, last_condition
+from katib.service.tuning.reading import assignments_of
 from katib.service.tuning.service import TuningService
+from katib.service.tuning.states import is_completed, last_condition
 from tests.support.cli import a_server, katib_here
 from tests.support.engines import working
 from tests.support.experiments import a_double, a_template, an_experiment

@@ -11,7 +11,7 @@ import pytest
 
 from katib.doors.rest.client import HttpTuningService
 from katib.model.names import ENGINE_ANNOTATION
-from katib.service.tuning.reading import state_of
+from katib.service.tuning.states import state_of
 from tests.support.cli import KATIB, a_server, environment, katib_here, katib_json
 from tests.support.waiting import eventually
 from tests.support.warm import WarmPopen

@@ -17,14 +17,16 @@ import pytest
 import yaml
 
 from katib.engine.runtime.clock import SystemClock
+from katib.model.loadable import Deferred
 from katib.model.types import Experiment
 from katib.places.machine import open_engine
 from katib.places.machine.pods.leases import LeaseTable
-from katib.places.machine.pods.tokens import Capacity, Lease, Request, Tokens
+from katib.places.machine.pods.requests import Capacity, Lease, Request
+from katib.places.machine.pods.tokens import Tokens
 from katib.places.machine.processes.client import Processes
 from katib.places.machine.processes.remains import EngineRecord
-from katib.service.tuning.reading import is_completed
 from katib.service.tuning.service import TuningService
+from katib.service.tuning.states import is_completed
 from tests.support.cli import KATIB, environment, katib
 from tests.support.experiments import COMMAND, a_job, a_template, an_experiment
 from tests.support.local_jobs import Home, home, job, shell
@@ -42,7 +44,7 @@ def sharing(root: Path, leases: Path, capacity: Capacity = TWO_CARDS) -> Iterato
         table = LeaseTable(leases, capacity, held.append, SystemClock(), root)
         stack.callback(table.close)
         root.mkdir()
-        yield stack.enter_context(home(root, machine={"capacity": capacity, "leases": table}))
+        yield stack.enter_context(home(root, machine={"capacity": capacity, "leases": Deferred(lambda: table)}))
 
 
 def until(path: Path) -> str:

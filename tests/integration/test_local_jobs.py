@@ -34,9 +34,9 @@ from katib.places.machine.jobs.controller import RESTARTED_ANNOTATION
 from katib.places.machine.jobs.dependencies import Collection
 from katib.places.machine.jobs.kind import ObservedJob, Plan
 from katib.places.machine.pods.log_file import LogLimits, log_parts
-from katib.places.machine.pods.objects import read_note
+from katib.places.machine.pods.plans import read_note
 from katib.places.machine.pods.records import Delays, PodRecord
-from katib.places.machine.pods.tokens import Capacity
+from katib.places.machine.pods.requests import Capacity
 from katib.places.machine.processes.proc import is_running
 from katib.places.machine.trials.monitors import OutputMonitor
 from metrics_collector.collector import Collector

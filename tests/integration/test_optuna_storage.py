@@ -40,7 +40,7 @@ from katib.integrations.optuna.storage import _RefusedError  # noqa: E402
 from katib.model.types import Experiment, Trial  # noqa: E402
 from katib.places.machine import open_engine  # noqa: E402
 from katib.places.machine.engine import Engine  # noqa: E402
-from katib.service.tuning.reading import state_of  # noqa: E402
+from katib.service.tuning.states import state_of  # noqa: E402
 from tests.support.waiting import eventually  # noqa: E402
 
 pytestmark = [pytest.mark.filterwarnings("default")]

@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
+from katib.engine.controllers.kinds import POD
 from katib.engine.runtime.objects import Key, Kind
 from katib.engine.stores.memory import MemoryStore
 from katib.errors import UnavailableError
 from katib.places.machine.jobs import pod_objects
 from katib.places.machine.jobs.batch.job import JOB, BatchJob
 from katib.places.machine.layout import Layout
-from katib.places.machine.pods.tokens import Capacity
-from katib.places.machine.trials.files import TrialFiles
-from katib.service.tuning.replicas import POD, has_failed, place_words, replica_name, state_words
+from katib.places.machine.pods.requests import Capacity
+from katib.places.machine.trials.output import TrialOutput
+from katib.service.tuning.replicas import has_failed, place_words, replica_name, state_words
 from tests.support.faulty_store import FaultyStore
 from tests.support.gang_kind import GANG, GangKind, gang
 from tests.support.local_jobs import Home, home, job, shell
@@ -221,7 +222,7 @@ def test_objects_of_an_engine_that_was_killed_go_when_the_next_one_starts(tmp_pa
 
 
 def test_the_end_of_each_replica_is_known_when_the_job_is_gone(tmp_path: Path) -> None:
-    files = TrialFiles(Layout(tmp_path))
+    files = TrialOutput(Layout(tmp_path))
     trial = patched(make_trial("j", namespace="ns"), spec={"primaryContainerName": "main"})
     with home(tmp_path, store=gang_store(), kinds=KINDS) as h:
         h.submit(gang("exit 0", "sleep 600"))

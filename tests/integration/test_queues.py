@@ -18,7 +18,7 @@ from katib.model.trials import waiting_words
 from katib.model.types import Trial
 from katib.places.cluster.access.tuning_service import open_cluster
 from katib.places.cluster.pods.workloads import WORKLOADS
-from katib.service.tuning.reading import state_of
+from katib.service.tuning.states import state_of
 from tests.support.api_server import ApiServer
 from tests.support.control_plane import ControlPlane, an_experiment_of_stand_ins, rules_of_the_controller
 from tests.support.server_kinds import install_kind, remove_kind

@@ -14,9 +14,9 @@ from katib.doors.rest.server import Server
 from katib.errors import NotFoundError
 from katib.model.types import Experiment
 from katib.places.machine import open_engine
-from katib.service.tuning.reading import is_completed
 from katib.service.tuning.replicas import replica_name, state_words
 from katib.service.tuning.service import TuningService
+from katib.service.tuning.states import is_completed
 from tests.support.golden import Golden
 from tests.support.waiting import eventually
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from katib.engine.controllers.kinds import EXPERIMENT, TRIAL
+from katib.engine.controllers.kinds import EXPERIMENT, POD, TRIAL
 from katib.engine.databases.sqlite import open_database
 from katib.engine.runtime.clock import SystemClock
 from katib.engine.stores.sql import SqlStore
@@ -16,7 +16,6 @@ from katib.model.types import Experiment, Trial, format_time
 from katib.places.machine.engine import STATUS_KINDS
 from katib.places.machine.layout import Layout
 from katib.service.tuning.reading import seconds_run
-from katib.service.tuning.replicas import POD
 from katib.service.tuning.trial_pages import TRIAL_FACTS
 from tests.support.cli import KATIB, environment, katib_json
 from tests.support.processes import Launch

@@ -12,7 +12,7 @@ from katib.errors import InvalidError
 from katib.model.types import Experiment
 from katib.places.machine import open_engine, validate_document
 from katib.places.machine.engine import Engine
-from katib.service.tuning.reading import is_completed
+from katib.service.tuning.states import is_completed
 from tests.support.experiments import a_job, an_experiment
 
 EXAMPLE = Path(__file__).parents[1] / "support" / "katib_examples" / "trial-template" / "trial-configmap-source.yaml"

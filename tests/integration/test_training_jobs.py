@@ -24,7 +24,7 @@ from katib.places.machine.jobs.conditions import end_of
 from katib.places.machine.jobs.kind import JobKind
 from katib.places.machine.jobs.replicated.frameworks import PyTorchJob, TFJob
 from katib.places.machine.jobs.replicated.training_kind import TrainingKind
-from katib.places.machine.pods.objects import read_note
+from katib.places.machine.pods.plans import read_note
 from katib.places.machine.processes.proc import is_running
 from tests.support.golden import Golden
 from tests.support.local_jobs import PRIMARY, Home, Monitors, Owner, home

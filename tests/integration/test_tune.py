@@ -21,7 +21,7 @@ from katib.model.types import Experiment, Trial
 from katib.places.machine import open_offline
 from katib.places.machine.claims import holder_of
 from katib.sdk import TrialResult
-from katib.service.tuning.reading import failure_of, state_of
+from katib.service.tuning.states import failure_of, state_of
 from tests.support.cli import a_server, environment, katib_here, marked_processes
 from tests.support.golden import Golden
 from tests.support.processes import Launch

@@ -14,8 +14,9 @@ from katib.doors.rest.client import HttpTuningService
 from katib.doors.rest.server import Server
 from katib.model.types import Experiment, Trial
 from katib.places.machine import open_engine
-from katib.service.tuning.reading import duration_of, failure_of, is_completed, message_of, running_condition, state_of
+from katib.service.tuning.reading import duration_of, message_of
 from katib.service.tuning.service import TuningService
+from katib.service.tuning.states import failure_of, is_completed, running_condition, state_of
 from tests.support.cli import katib_here
 from tests.support.waiting import eventually
 

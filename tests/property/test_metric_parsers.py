@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from katib.model.metrics import MetricLog, format_timestamp, parse_time, parse_value
 from metrics_collector.collector import Collector
 from metrics_collector.explanation import nearest
-from metrics_collector.parsers import JsonParser, LineParser, TextParser
+from metrics_collector.parsers import LineParser, TextParser
+from metrics_collector.parsers.json_lines import JsonParser
 from metrics_collector.sources import ProgramOutput
 
 NAMES = ("loss", "acc", "val_acc", "läß")

@@ -70,7 +70,7 @@ def service_of(world: World, store: ObjectStore | None = None) -> ObjectTuningSe
     """Return a tuning service over the store of a world, or over this one around it."""
     nothing = _Nothing()
     return ObjectTuningService(
-        Records(store or world.store, world.observations, nothing, nothing, CallersLog(world.observations)),
+        Records(store or world.store, world.observations, nothing, lambda: nothing, CallersLog(world.observations)),
         Gate(_Catalog(), LocalHome(HostCapacity.detect()), StoredObjects(world.store)),
         nothing.explain,
         world.clock,

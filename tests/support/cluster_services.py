@@ -23,7 +23,7 @@ import grpc
 import pytest
 import yaml
 
-from katib.engine.controllers.kinds import CONFIG_MAP, SUGGESTION, TRIAL
+from katib.engine.controllers.kinds import CONFIG_MAP, POD, SUGGESTION, TRIAL
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.engine.stores.memory import MemoryStore
 from katib.errors import Backoff, ConflictError, KatibError, NotFoundError, TerminalError
@@ -35,7 +35,6 @@ from katib.places.cluster.services.directory import ClusterServices
 from katib.places.cluster.services.objects import LogEndpoint
 from katib.places.cluster.services.plan import (
     DEPLOYMENT,
-    POD,
     ROLE,
     ROLE_BINDING,
     SERVICE,

@@ -22,7 +22,7 @@ from typing import Any, Self
 import yaml
 
 from katib.engine.databases.sqlite import open_database
-from katib.engine.observations import access_list
+from katib.engine.observations.access import access_list
 from katib.engine.observations.sql import SqlObservationLog
 from katib.engine.runtime.objects import EventType, Key, Kind, Object
 from katib.errors import ConflictError, KatibError, NotFoundError

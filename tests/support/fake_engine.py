@@ -21,8 +21,8 @@ from typing import Self
 from katib.engine.runtime.objects import Key
 from katib.errors import FieldError, InvalidError
 from katib.places import machine
-from katib.service.tuning.reading import is_completed
 from katib.service.tuning.service import Document, SubmittedExperiment, TuningService
+from katib.service.tuning.states import is_completed
 from katib.service.tuning.submission import Admitted
 from tests.support.tuning import ALGORITHMS, MemoryTuningService, condition
 from tests.support.waiting import eventually

@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from katib.engine.controllers.kinds import EXPERIMENT, TRIAL, key_of
+from katib.engine.controllers.kinds import EXPERIMENT, POD, TRIAL, key_of
 from katib.engine.runtime.clock import SystemClock
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.engine.runtime.testing import VirtualClock
@@ -27,7 +27,7 @@ from katib.places.machine.admission import HostCapacity
 from katib.places.machine.repeating import Repeats
 from katib.places.machine.submission import LocalHome
 from katib.service.tuning.ports import ALL, CallersLog, Part, Records
-from katib.service.tuning.replicas import POD, find_replica, replica_name
+from katib.service.tuning.replicas import find_replica, replica_name
 from katib.service.tuning.service import DEFAULT_NAMESPACE, Diagnosis, Json, RecordedEvent
 from katib.service.tuning.stored_service import ObjectTuningService
 from katib.service.tuning.submission import Gate, StoredObjects
@@ -319,11 +319,11 @@ class MemoryTuningService(ObjectTuningService):
         self._log = MemoryObservationLog()
         self._kept = _Kept(self.store)
         super().__init__(
-            Records(self.store, self._log, self._kept, self._kept, CallersLog(self._log)),
+            Records(self.store, self._log, self._kept, lambda: self._kept, CallersLog(self._log)),
             Gate(Catalog(), LocalHome(HostCapacity.detect()), StoredObjects(self.store, knows_experiments=False)),
             self._kept.explain,
             SystemClock(),
-            repeats=Repeats(self.store, lambda _trial: None, lambda *_names: None, SystemClock()),
+            repeats=lambda: Repeats(self.store, lambda _trial: None, lambda *_names: None, SystemClock()),
         )
 
     def put(self, made: Experiment | Suggestion | Trial | Json) -> None:

@@ -12,20 +12,13 @@ from katib.model.types import Experiment, Suggestion, Trial
 from katib.model.wording import format_duration
 from katib.service.tuning.reading import (
     algorithm_of,
-    best_value,
-    completed_count,
     duration_of,
-    has_several_objectives,
-    last_condition,
-    lost_count,
     message_of,
     metric_of,
     metric_values,
     objective_text,
-    objective_value,
     parameters_of,
     short,
-    state_of,
     time_of,
 )
 from katib.service.tuning.replicas import (
@@ -39,6 +32,15 @@ from katib.service.tuning.replicas import (
     status_of,
     trial_of,
     waiting_words,
+)
+from katib.service.tuning.states import (
+    best_value,
+    completed_count,
+    has_several_objectives,
+    last_condition,
+    lost_count,
+    objective_value,
+    state_of,
 )
 
 Cells = Mapping[str, str]

@@ -17,8 +17,9 @@ from katib.errors import NotFoundError
 from katib.model.leases import is_asked
 from katib.model.loading import FileText
 from katib.model.types import Experiment
-from katib.service.tuning.reading import is_completed, short
+from katib.service.tuning.reading import short
 from katib.service.tuning.service import INTERVAL_LEVEL, NO_CHOICE, Confirmation, SubmittedExperiment, TuningService
+from katib.service.tuning.states import is_completed
 from katib.service.tuning.titles import name_meant, namespace_in_use
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import click
 from katib.doors.cli import options
 from katib.model.types import Trial
 from katib.model.wording import counted
-from katib.service.tuning.reading import active_count, completed_count, is_completed
+from katib.service.tuning.states import active_count, completed_count, is_completed
 
 if TYPE_CHECKING:
     from katib.service.tuning.service import TuningService

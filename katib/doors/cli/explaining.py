@@ -24,19 +24,14 @@ from katib.service.tuning.reading import (
     compared_words,
     constraint_words,
     duration_of,
-    failure_of,
-    held_condition,
     infeasible_words,
     metric_of,
-    objective_value,
     objective_values,
     objective_words,
     parameters_of,
     pareto_trials,
     short,
     space_words,
-    state_of,
-    stops_early,
     time_text,
     violates_constraints,
 )
@@ -49,6 +44,7 @@ from katib.service.tuning.replicas import (
     state_words,
 )
 from katib.service.tuning.service import Diagnosis, RecordedEvent, TuningService
+from katib.service.tuning.states import failure_of, held_condition, objective_value, state_of, stops_early
 from katib.service.tuning.trial_pages import MOST_GENERATIONS, generations_of
 
 

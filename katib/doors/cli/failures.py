@@ -15,7 +15,6 @@ from pathlib import Path
 
 import click
 
-from katib.doors.cli import experiment_files
 from katib.errors import InvalidError, KatibError, code_of, one_line, shortage_of
 
 BAD_INPUT = 2
@@ -63,6 +62,8 @@ def show(error: Exception) -> int:
 
 def show_usage(error: click.UsageError) -> int:
     """Print the error in the arguments; without arguments, the choices."""
+    from katib.doors.cli import experiment_files
+
     if isinstance(error, click.exceptions.NoArgsIsHelpError) and error.ctx is not None:
         click.echo(error.ctx.get_help())
         return 0

@@ -77,7 +77,7 @@ def import_(
     from katib.service.drafting import slug
     from katib.service.histories.reading import read_source
     from katib.service.histories.records import history_of
-    from katib.service.tuning.reading import is_completed
+    from katib.service.tuning.states import is_completed
 
     objectives = options.objectives(maximize, minimize)
     chosen = _parameters(parameters)
@@ -169,7 +169,7 @@ def _batches(trials: Sequence[EndedTrial]) -> Iterator[list[EndedTrial]]:
 
 def _settled(service: TuningService, namespace: str, name: str) -> Experiment:
     """Return the experiment once the controllers have processed all of its trials."""
-    from katib.service.tuning.reading import completed_count
+    from katib.service.tuning.states import completed_count
 
     def is_settled(found: Experiment) -> bool:
         total, budget = service.trials(namespace, name, limit=1).total, found.spec.max_trial_count
@@ -198,7 +198,7 @@ def _once(
 
 
 def _lines(experiment: Experiment, added: int, title: str, left_out: Sequence[str], unfinished: int) -> Iterator[str]:
-    from katib.service.tuning.reading import completed_count
+    from katib.service.tuning.states import completed_count
 
     total = completed_count(experiment)
     has = f"; it has {total:,} now" if total != added else ""
@@ -210,7 +210,7 @@ def _lines(experiment: Experiment, added: int, title: str, left_out: Sequence[st
 
 
 def _way_on(experiment: Experiment) -> str:
-    from katib.service.tuning.reading import is_completed
+    from katib.service.tuning.states import is_completed
 
     if is_completed(experiment):
         return "and the same import with --more 20 to continue"

@@ -36,16 +36,12 @@ from katib.service.tuning.reading import (
     algorithm_words,
     assignments_of,
     duration_of,
-    failure_of,
-    is_completed,
-    last_condition,
     metric_values,
     objective_text,
     objective_words,
     parameters_of,
     pareto_words,
     short,
-    state_of,
     typed_value,
     with_comparison,
 )
@@ -62,6 +58,7 @@ from katib.service.tuning.service import (
     TrialOrder,
     TuningService,
 )
+from katib.service.tuning.states import failure_of, is_completed, last_condition, state_of
 from katib.service.tuning.verbs import A, Verb
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -18,8 +18,6 @@ from typing import Any, TextIO, TypeVar
 import click
 from click.core import ParameterSource
 
-from katib.doors.cli.experiment_files import SUFFIXES, next_step
-from katib.doors.cli.kinds import names_of
 from katib.errors import invalid
 from katib.model.features.listed import FEATURES
 from katib.model.names import CHECKPOINTS_ANNOTATION, KEPT
@@ -456,10 +454,14 @@ class PlainName(click.ParamType[str]):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002 - the signature is click's
         """Remove the kind."""
+        from katib.doors.cli.kinds import names_of
+
         return names_of([value], *self._kinds)[0]
 
 
 def _one_name(context: click.Context, argument: click.Parameter, words: tuple[str, ...]) -> str | None:
+    from katib.doors.cli.kinds import names_of
+
     names = names_of(words, *_OF_RUNS) if words else []
     if len(names) > 1:
         raise click.BadParameter("give one name", context, argument)
@@ -501,6 +503,8 @@ def files_of(_context: click.Context, _parameter: click.Parameter, paths: tuple[
     Raises:
         InvalidError: A directory has no file of objects.
     """
+    from katib.doors.cli.experiment_files import SUFFIXES
+
     found: list[str] = []
     for path in paths:
         files = (
@@ -559,6 +563,8 @@ def write_file(path: Path, text: str, option: str) -> None:
 
 def _remedy(path: Path) -> str:
     """Return the command to type instead of an unreadable path."""
+    from katib.doors.cli.experiment_files import next_step
+
     directory = path if path.is_dir() else path.parent
     if path.exists() and not path.is_dir():
         return "check the path"

@@ -12,8 +12,9 @@ from katib.doors.cli import options
 from katib.doors.cli.printing import Table, print_data
 from katib.errors import invalid
 from katib.model.wording import format_duration
-from katib.service.tuning.reading import short, state_of
+from katib.service.tuning.reading import short
 from katib.service.tuning.replay_report import HARMLESS, Compared, Cut, ReplayReport, compared, recommended, report_of
+from katib.service.tuning.states import state_of
 
 if TYPE_CHECKING:
     from katib.model.metrics import MetricLog

@@ -15,7 +15,6 @@ from katib.doors.cli.printing import NOTHING, Table, aligned, print_data, print_
 from katib.errors import NotFoundError
 from katib.model.types import Experiment, ParetoSet, Trial
 from katib.service.tuning.reading import (
-    TRIAL_STATES,
     assignments_of,
     compared_words,
     infeasible_words,
@@ -29,6 +28,7 @@ from katib.service.tuning.reading import (
 )
 from katib.service.tuning.replicas import trial_of
 from katib.service.tuning.service import State, TrialOrder
+from katib.service.tuning.states import TRIAL_STATES
 
 
 @click.command(

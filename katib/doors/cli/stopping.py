@@ -12,7 +12,7 @@ import click
 
 from katib.doors.rest.notes import Note, running_servers
 from katib.errors import KatibError, NotFoundError, UnavailableError
-from katib.service.tuning.reading import is_completed
+from katib.service.tuning.states import is_completed
 
 _END_SECONDS = 90.0
 """Longer than the default grace period of 30 s for running trials."""

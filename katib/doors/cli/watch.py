@@ -16,8 +16,8 @@ from katib.doors.rest.notes import running_servers
 from katib.errors import UnavailableError
 from katib.model.names import COMMAND_ANNOTATION
 from katib.model.types import Experiment
-from katib.service.tuning.reading import is_completed
 from katib.service.tuning.service import Change, TuningService
+from katib.service.tuning.states import is_completed
 from katib.service.tuning.titles import namespace_in_use
 from katib.service.tuning.trial_pages import each_trial
 

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from katib.doors.kube_api.resources import JOB, RESOURCES, ServedResource
+from katib.engine.controllers.kinds import POD
 from katib.engine.runtime.objects import Kind
 from katib.engine.stores.semantics import encode
 from katib.model.templates.job_schema import DESCRIPTIONS, job_schema
@@ -18,7 +19,6 @@ from katib.model.types import Experiment, Suggestion, Trial
 from katib.model.types.optimization import OptimizationJob
 from katib.model.types.structural import kind_schema
 from katib.model.version import __version__
-from katib.service.tuning.replicas import POD
 
 Json = dict[str, Any]
 

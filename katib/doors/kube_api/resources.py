@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 from katib.doors.kube_api import columns
 from katib.doors.kube_api.columns import AGE, PrinterColumn
-from katib.engine.controllers.kinds import CONFIG_MAP, EXPERIMENT, NAMESPACE, OPTIMIZATION_JOB, SUGGESTION, TRIAL
+from katib.engine.controllers.kinds import CONFIG_MAP, EXPERIMENT, NAMESPACE, OPTIMIZATION_JOB, POD, SUGGESTION, TRIAL
 from katib.engine.runtime.objects import Kind
 from katib.service.tuning.object_home import LEASE
-from katib.service.tuning.replicas import POD
 
 _ALL = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _READ = ("get", "list", "watch")

@@ -18,8 +18,9 @@ from katib.engine.controllers.metrics import Page
 from katib.errors import KatibError, NotFoundError
 from katib.model.algorithms import AlgorithmInfo, Feature
 from katib.model.types import Experiment, Suggestion
-from katib.service.tuning.reading import algorithm_of, is_at_rest, is_completed, last_condition, state_of
+from katib.service.tuning.reading import algorithm_of
 from katib.service.tuning.service import Json, TuningService
+from katib.service.tuning.states import is_at_rest, is_completed, last_condition, state_of
 
 _FEATURES = {
     Feature.SEVERAL_OBJECTIVES: "several objectives",

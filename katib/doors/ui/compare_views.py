@@ -19,18 +19,16 @@ from katib.service.tuning.reading import (
     algorithm_of,
     algorithm_words,
     assignments_of,
-    best_value,
-    completed_count,
     duration_of,
     metric_values,
     objective_values,
     objective_words,
     shortened,
     space_words,
-    state_of,
     texts_of,
 )
 from katib.service.tuning.service import DEFAULT_NAMESPACE
+from katib.service.tuning.states import best_value, completed_count, state_of
 
 T = TypeVar("T", Experiment, Trial)
 

@@ -27,8 +27,8 @@ from katib.figures.scatter import DURATION, scatter_columns
 from katib.figures.trials import STATES, TrialTable
 from katib.model.types import Experiment, Suggestion
 from katib.model.yaml_text import dump_yaml
-from katib.service.tuning.reading import has_several_objectives, is_completed, stops_early
 from katib.service.tuning.service import Confirmation, RecordedEvent
+from katib.service.tuning.states import has_several_objectives, is_completed, stops_early
 
 TABS = {"overview": "Overview", "trials": "Trials", "analysis": "Analysis", "events": "Events", "yaml": "YAML"}
 Tab = Annotated[str, Query(max_length=20)]

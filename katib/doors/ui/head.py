@@ -16,16 +16,8 @@ from katib.figures.trials import Floats, Rows, TrialTable, objectives_of, strate
 from katib.model.types import Experiment
 from katib.model.wording import format_duration
 from katib.service.explaining.progress import RunProgress
-from katib.service.tuning.reading import (
-    completed_count,
-    constraint_words,
-    is_at_rest,
-    is_completed,
-    lost_count,
-    seconds_run,
-    stops_early,
-    used_words,
-)
+from katib.service.tuning.reading import constraint_words, seconds_run, used_words
+from katib.service.tuning.states import completed_count, is_at_rest, is_completed, lost_count, stops_early
 
 WIDTH, HEIGHT = 120, 28
 """Width and height of the line of the best so far, in the units of its picture."""

@@ -17,8 +17,9 @@ from katib.engine.runtime.objects import Key
 from katib.model.metrics import MetricLog, is_usable
 from katib.model.trials import ELIGIBLE, trial_state
 from katib.model.types import UNAVAILABLE, Experiment, ObjectiveSpec, ObjectiveType, Trial
-from katib.service.tuning.reading import assignments_of, last_condition
+from katib.service.tuning.reading import assignments_of
 from katib.service.tuning.service import Json
+from katib.service.tuning.states import last_condition
 
 PIPELINE_RUN = "kubeflow-kale.org/kfp-run-uuid"
 _ARCHITECTURE, _NN_CONFIG = "architecture", "nn_config"

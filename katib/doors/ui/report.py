@@ -33,21 +33,16 @@ from katib.model.types import Experiment
 from katib.model.version import __version__
 from katib.model.yaml_text import dump_yaml
 from katib.service.tuning.reading import (
-    active_count,
     algorithm_of,
-    best_value,
     compared_words,
-    completed_count,
     duration_of,
     further_values_of_best,
-    last_condition,
-    lost_count,
     objective_words,
     pareto_words,
     short,
-    state_of,
     texts_of,
 )
+from katib.service.tuning.states import active_count, best_value, completed_count, last_condition, lost_count, state_of
 
 SCRIPTS = ("parallel.js", "chart.js", "figures.js", "search.js", "report.js")
 """Modules of the page that are bundled into one script, each after the modules that it imports."""

@@ -17,8 +17,8 @@ from katib.errors import KatibError
 from katib.figures.trials import number_of, objectives_of
 from katib.model.trials import is_feasible, may_be_best, trial_state
 from katib.model.types import Experiment, Trial
-from katib.service.tuning.reading import objective_value
 from katib.service.tuning.service import TrialOrder, TuningService
+from katib.service.tuning.states import objective_value
 
 WIDTH, HEIGHT = 96, 24
 MOST_ASKED = 50

@@ -19,8 +19,8 @@ from katib.doors.ui.trial_reading import read_experiment
 from katib.errors import KatibError, UnavailableError
 from katib.model.metrics import MetricLog
 from katib.model.types import Experiment, Trial
-from katib.service.tuning.reading import is_completed
 from katib.service.tuning.service import NOW, TuningService
+from katib.service.tuning.states import is_completed
 
 LOOK_SECONDS = 0.1
 _SHARE = 3.0

@@ -13,8 +13,9 @@ from katib.figures.curves import curve_of
 from katib.figures.data import Curve
 from katib.figures.trial_curves import MOST_READINGS
 from katib.model.types import Experiment, Trial
-from katib.service.tuning.reading import is_completed, metric_values, objective_values, state_of
+from katib.service.tuning.reading import metric_values, objective_values
 from katib.service.tuning.service import NOW, TuningService
+from katib.service.tuning.states import is_completed, state_of
 
 T = TypeVar("T")
 

@@ -25,14 +25,10 @@ from katib.service.tuning.reading import (
     assignments_of,
     best_trial_of,
     constraint_words,
-    failure_of,
     format_run,
-    is_completed,
-    is_suspended_trial,
     objective_values,
     seconds_run,
     short,
-    state_of,
     time_text,
     violates_constraints,
 )
@@ -46,6 +42,7 @@ from katib.service.tuning.replicas import (
     state_words,
 )
 from katib.service.tuning.service import Diagnosis, Json, RecordedEvent
+from katib.service.tuning.states import failure_of, is_completed, is_suspended_trial, state_of
 
 NO_VALUE = "unavailable"
 MOST_EVENTS = 200

@@ -18,23 +18,26 @@ from katib.model.metrics import is_usable
 from katib.model.names import STOPPED, STOPPED_ANNOTATION
 from katib.model.types import Experiment, ParameterSpec, ParameterType
 from katib.service.tuning.reading import (
-    active_count,
     algorithm_of,
-    best_value,
     compared_words,
-    completed_count,
     further_values_of_best,
+    objective_words,
+    pareto_words,
+    short,
+    texts_of,
+    time_text,
+)
+from katib.service.tuning.states import (
+    active_count,
+    best_value,
+    completed_count,
     is_at_rest,
     is_completed,
     is_interrupted,
     last_condition,
-    objective_words,
-    pareto_words,
     running_condition,
     short,
     state_of,
-    texts_of,
-    time_text,
 )
 
 Summary = dict[str, Any]

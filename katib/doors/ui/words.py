@@ -6,16 +6,14 @@ import re
 
 from katib.model.failure_text import EXIT_WITHOUT_OUTPUT
 from katib.model.types import Experiment, Trial
-from katib.service.tuning.reading import (
-    algorithm_of,
+from katib.service.tuning.reading import algorithm_of, message_of, metric_of
+from katib.service.tuning.states import (
     completed_count,
     condition_of,
     early_stop_reason,
     failure_of,
     is_at_rest,
     lost_count,
-    message_of,
-    metric_of,
     state_of,
 )
 

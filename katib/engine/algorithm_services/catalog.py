@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
+from katib.engine.algorithm_services.plan import ServiceId, ServicePlan
 from katib.model.algorithms import AlgorithmInfo
+from katib.model.metrics import RetentionPolicy
 from suggestion_services.algorithms import ENTRIES
+
+
+@dataclass(frozen=True, slots=True)
+class MachineSettings:
+    """Settings of an engine on one machine: the defaults, or those of a configuration file (`config.py`).
+
+    Attributes:
+        infos: Algorithms that a user plugged in.
+        plans: Their services.
+        containers: Runtime for the images of trials; empty for the command line's.
+        log_max_bytes: Limit of one file of a container's output.
+        log_max_files: Number of files of a container's output kept.
+        retention: How long the logs of completed trials are kept; None for ever.
+    """
+
+    infos: tuple[AlgorithmInfo, ...] = ()
+    plans: Mapping[ServiceId, ServicePlan] = field(default_factory=dict)
+    containers: str = ""
+    log_max_bytes: int = 10 << 20
+    log_max_files: int = 5
+    retention: RetentionPolicy | None = None
 
 
 class Catalog:

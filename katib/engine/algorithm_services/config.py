@@ -19,6 +19,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, Strict, field_validator, model_validator
 
+from katib.engine.algorithm_services.catalog import MachineSettings
 from katib.engine.algorithm_services.plan import SUGGESTION_HEALTH, ServiceId, ServicePlan
 from katib.errors import invalid
 from katib.model.algorithms import AlgorithmInfo, SettingSpec
@@ -226,6 +227,32 @@ class ServicesConfig(ConfigModel):
     def plans(self, directory: Path) -> dict[ServiceId, ServicePlan]:
         """Return the start-up plans of the services."""
         return {entry.service: entry.plan(directory) for entry in self.algorithms}
+
+
+def read_settings(path: Path) -> MachineSettings:
+    """Read the file, for an engine.
+
+    Raises:
+        InvalidError: All its errors, each with the file and the field.
+    """
+    return settings_of(read_config(path), path.absolute().parent)
+
+
+def settings_of(config: ServicesConfig, directory: Path) -> MachineSettings:
+    """Return the settings of a file.
+
+    Args:
+        config: The file.
+        directory: Its directory, in which commands run.
+    """
+    return MachineSettings(
+        infos=config.infos(),
+        plans=config.plans(directory),
+        containers=config.containers,
+        log_max_bytes=config.container_log_max_bytes,
+        log_max_files=config.container_log_max_files,
+        retention=None if config.metrics_retention == RetentionConfig() else config.metrics_retention,
+    )
 
 
 def read_config(path: Path) -> ServicesConfig:

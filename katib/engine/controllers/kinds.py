@@ -17,6 +17,9 @@ TRIAL = Kind(API_VERSION, "Trial")
 CONFIG_MAP = Kind("v1", "ConfigMap")
 JOB = Kind("batch/v1", "Job")
 NAMESPACE = Kind("v1", "Namespace")
+POD = Kind("v1", "Pod")
+POD_HEADER = {"apiVersion": POD.api_version, "kind": POD.kind}
+"""Fields that the objects of an API server's list lack."""
 OPTIMIZATION_JOB = Kind("trainer.kubeflow.org/v1alpha1", "OptimizationJob")
 
 

@@ -14,7 +14,7 @@ from datetime import datetime
 from katib.engine.controllers.trial.observing import TrialLogs
 from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.objects import Key
-from katib.model.configuration import RetentionConfig
+from katib.model.metrics import RetentionPolicy
 from katib.model.names import EXPERIMENT_LABEL
 from katib.model.trials import ACTIVE, trial_state
 from katib.model.types import Experiment, ExperimentStatus, Trial
@@ -25,7 +25,7 @@ COMPLAINT = "Old logs or checkpoints of trials not removed"
 """Start of the error message of `katib.engine.runtime.periodic.PeriodicTasks`; the cause follows."""
 
 
-def expired(trials: Iterable[Trial], best: frozenset[Key], policy: RetentionConfig, now: datetime) -> list[Trial]:
+def expired(trials: Iterable[Trial], best: frozenset[Key], policy: RetentionPolicy, now: datetime) -> list[Trial]:
     """Return the trials whose logs may be removed.
 
     Args:
@@ -58,7 +58,7 @@ class Retention:
         experiments: Returns all experiments.
         trials: Returns all trials.
         logs: The logs.
-        policy: Returns the current policy.
+        policy: Returns the current policy; None keeps all logs.
         clock: The clock.
     """
 
@@ -67,7 +67,7 @@ class Retention:
         experiments: Callable[[], Iterable[Experiment]],
         trials: Callable[[], Iterable[Trial]],
         logs: TrialLogs,
-        policy: Callable[[], RetentionConfig],
+        policy: Callable[[], RetentionPolicy | None],
         clock: Clock,
     ) -> None:
         self._experiments = experiments
@@ -84,7 +84,7 @@ class Retention:
             KatibError: The log cannot be reached; the next call removes the rest.
         """
         policy = self._policy()
-        if policy == RetentionConfig():
+        if policy is None or (policy.max_age_seconds is None and policy.max_trials is None):
             return
         best = frozenset(
             Key(experiment.namespace, name)

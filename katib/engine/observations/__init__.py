@@ -6,8 +6,7 @@ wire (`katib.wire.rpc.db_manager`), or any decision about a trial.
 
 from __future__ import annotations
 
-from katib.engine.observations.access import access_list
 from katib.engine.observations.quick import observation_log
 from katib.engine.observations.sql import SqlObservationLog
 
-__all__ = ["SqlObservationLog", "access_list", "observation_log"]
+__all__ = ["SqlObservationLog", "observation_log"]

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from itertools import count, islice, pairwise
-from typing import Self
+from typing import TYPE_CHECKING, Final, Self
 
 from sqlalchemy import Connection, func, select
 
 from katib.engine.observations import extremes, reporting
-from katib.engine.observations.best import best_of
-from katib.engine.observations.confirmation import UnconfirmedReports, receipt_of
 from katib.engine.observations.dialects import delete_some, fetch_readings, insert, metric_is, rows_of
-from katib.engine.observations.statements import Statements, reading_of
-from katib.engine.observations.summaries import NotComputableError, metric_summary, thinned_curve
 from katib.engine.observations.tables import COMPANIONS, Transactions, observation_extremes, prepare, probe
 from katib.engine.observations.tables import observation_logs as table
 from katib.errors import OutcomeUnknownError
+from katib.model.loadable import Deferred, Loadable
 from katib.model.metrics import NEW_TRY, BatchId, BestTrial, Change, MetricLog, log_of_try
 from katib.model.summary import observation_of, observation_with
 from katib.model.thinning import thinned
 from katib.model.types import Metric, Observation
+
+if TYPE_CHECKING:
+    from katib.engine.observations.confirmation import TransactionId, UnconfirmedReports
+    from katib.engine.observations.statements import Statements
+
+_STATEMENTS: Final[Loadable[type[Statements]]] = Loadable("katib.engine.observations.statements:Statements")
+_UNCONFIRMED: Final[Loadable[type[UnconfirmedReports]]] = Loadable(
+    "katib.engine.observations.confirmation:UnconfirmedReports"
+)
+_RECEIPT: Final[Loadable[Callable[[Connection], TransactionId | None]]] = Loadable(
+    "katib.engine.observations.confirmation:receipt_of"
+)
 
 INSERT_ROWS = 10_000
 """Rows passed to the driver at once; bounds memory within the single transaction."""
@@ -50,9 +60,12 @@ class SqlObservationLog:
 
     def __init__(self, database: Transactions, *, initialize: bool = True) -> None:
         self._database = database
-        self._unconfirmed = UnconfirmedReports(database)
+        self._unconfirmed: Deferred[UnconfirmedReports] = Deferred(lambda: _UNCONFIRMED.load()(database))
         self._layout = prepare(database) if initialize else probe(database)
-        self._statements = Statements(self._layout)
+
+    @cached_property
+    def _statements(self) -> Statements:
+        return _STATEMENTS.load()(self._layout)
 
     def report(self, trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
         """Append readings, those of a numbered batch once; all or none."""
@@ -83,7 +96,7 @@ class SqlObservationLog:
         if any(reading.name == NEW_TRY for logs in batch.values() for reading in logs):
             self._begin_tries(batch)
             return
-        if self._unconfirmed.turned_out_stored(batch):
+        if self._unconfirmed.made is not None and self._unconfirmed.made.turned_out_stored(batch):
             return
         receipt = None
         try:
@@ -91,10 +104,10 @@ class SqlObservationLog:
                 if self._layout.has_companions:
                     reporting.lock(connection, batch)
                 self._append(connection, batch)
-                receipt = receipt_of(connection)
+                receipt = _RECEIPT.load()(connection)
         except OutcomeUnknownError:
-            self._unconfirmed.remember(batch, receipt)
-            if not self._unconfirmed.turned_out_stored(batch):
+            self._unconfirmed.get().remember(batch, receipt)
+            if not self._unconfirmed.get().turned_out_stored(batch):
                 raise
 
     def _begin_tries(self, batch: Mapping[str, Sequence[MetricLog]]) -> None:
@@ -132,6 +145,8 @@ class SqlObservationLog:
             return self._summarize(connection, trial_name, metrics)
 
     def _summarize(self, connection: Connection, trial_name: str, metrics: Sequence[str]) -> Observation | None:
+        from katib.engine.observations.summaries import NotComputableError, metric_summary
+
         some = connection.execute(*self._statements.some_values(trial_name, metrics, FOLDED_ROWS + 1)).all()
         if len(some) <= FOLDED_ROWS:
             return observation_of(metrics, map(tuple, some))
@@ -155,21 +170,25 @@ class SqlObservationLog:
 
     def best(self, trial_names: Sequence[str], metric_name: str, *, maximize: bool) -> BestTrial | None:
         """Return the trial with the best reading."""
+        from katib.engine.observations.best import best_of
+
         with self._database.read() as connection:
             kept = self._layout.has_companions
             return best_of(connection, trial_names, metric_name, self._summary, maximize=maximize, is_kept=kept)
 
     def curve(self, trial_name: str, metric_name: str, max_points: int) -> list[MetricLog]:
         """Return a curve thinned to a number of readings."""
+        from katib.engine.observations.summaries import thinned_curve
+
         with self._database.read() as connection:
             of_metric = [table.c.trial_name == trial_name, *metric_is(connection.dialect.name, metric_name)]
             query = self._statements.readings.where(*of_metric).order_by(*self._statements.curve)
             few = max(max_points, FOLDED_ROWS)
             rows = fetch_readings(connection, query.limit(few + 1))
             if len(rows) <= few:
-                return thinned(list(map(reading_of, rows)), max_points)
+                return thinned(self._statements.logs(rows), max_points)
             query = thinned_curve(self._statements, connection.dialect.name, of_metric, max_points)
-            return list(map(reading_of, fetch_readings(connection, query)))
+            return self._statements.logs(fetch_readings(connection, query))
 
     def delete(self, trial_name: str) -> None:
         """Remove the log of a trial, with those of earlier attempts; an unknown trial is not an error."""
@@ -215,7 +234,7 @@ class SqlObservationLog:
         with self._database.read() as connection:
             if metric_name:
                 query = query.where(*metric_is(connection.dialect.name, metric_name))
-            return list(map(reading_of, connection.execute(query)))
+            return self._statements.logs(connection.execute(query))
 
     def newest(self, trial_name: str, *, limit: int, metric_name: str = "") -> list[MetricLog]:
         """Return the last readings of the curve, in its order.
@@ -232,7 +251,7 @@ class SqlObservationLog:
                 for name in _metric_names(connection, trial_name):
                     rows += connection.execute(newest.where(table.c.metric_name == name))
         rows.sort(key=lambda row: (row.step, row.time, row.id))
-        return list(map(reading_of, rows[-limit:]))
+        return self._statements.logs(rows[-limit:])
 
     def count(self, trial_name: str, *, metric_name: str = "") -> int:
         query = select(func.count()).select_from(table).where(table.c.trial_name == trial_name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -45,6 +45,11 @@ class Statements:
         self._layout = layout
         self.curve = _curve(layout)
         self.readings = select(table.c.time, table.c.metric_name, table.c.value, _step(layout), table.c.id)
+
+    @staticmethod
+    def logs(rows: Iterable[Sequence[Any]]) -> list[MetricLog]:
+        """Return the readings of rows."""
+        return list(map(reading_of, rows))
 
     def values(self, trial_name: str, metrics: Sequence[str]) -> tuple[Select[Any], dict[str, Any]]:
         """Return the query of names and values of these metrics, each metric's in order, and its parameters."""

@@ -10,16 +10,11 @@ from __future__ import annotations
 
 from katib.model.validation.admission import admit, admit_update
 from katib.model.validation.experiment import TemplateCheck, find_warnings, validate_experiment
-from katib.model.validation.update import awaits_restart, describe_changes, is_restartable, validate_update
 
 __all__ = [
     "TemplateCheck",
     "admit",
     "admit_update",
-    "awaits_restart",
-    "describe_changes",
     "find_warnings",
-    "is_restartable",
     "validate_experiment",
-    "validate_update",
 ]

@@ -17,7 +17,6 @@ from katib.model.validation.experiment import (
     validate_experiment,
 )
 from katib.model.validation.history import PointCheck, no_point_errors
-from katib.model.validation.update import validate_update
 
 _ABSENCE = ("-missing", "-empty")
 """Suffixes of origins that report an absent value."""
@@ -65,6 +64,8 @@ def admit_update(submission: Submission, old: Experiment) -> Experiment:
         InvalidError: All errors of loading, and every change that is not allowed.
     """
     experiment = with_defaults(submission.experiment)
+    from katib.model.validation.update import validate_update
+
     _raise_all(submission.errors, validate_update(old, experiment))
     return experiment
 

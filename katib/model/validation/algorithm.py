@@ -12,7 +12,6 @@ from katib.model.algorithms import (
     check_named_parameters,
     check_settings,
 )
-from katib.model.architecture import check_beyond_parameters
 from katib.model.types import AlgorithmSpec, ExperimentSpec, ParameterType, ResumePolicy
 from katib.model.wording import did_you_mean, either, shown
 
@@ -43,6 +42,8 @@ def check_algorithm(spec: ExperimentSpec, catalog: AlgorithmCatalog) -> Iterator
 def _check_searched(spec: ExperimentSpec, info: AlgorithmInfo, catalog: AlgorithmCatalog) -> Iterator[FieldError]:
     """Check that the algorithm searches the given kind of space: parameters or an architecture."""
     if info.graph_fields and spec.nas_config is not None:
+        from katib.model.architecture import check_beyond_parameters
+
         yield from check_beyond_parameters(spec.nas_config, info.graph_fields)
         yield from _check_references(spec, info)
     elif info.graph_fields and spec.parameters:

@@ -13,22 +13,18 @@ from typing import Any
 
 from katib.errors import FieldError
 from katib.model.conditions import find_condition, has_ended, is_true
-from katib.model.features.listed import ENDINGS
 from katib.model.names import SLURM_OPTIONS_ANNOTATION
+from katib.model.restarts import _USED_UP, is_restartable
 from katib.model.types import Experiment, ExperimentCondition, ExperimentSpec, ResumePolicy
 from katib.model.validation.experiment import check_counts
 from katib.model.wording import path_to, shown
 
-MAX_TRIALS_REACHED = "ExperimentMaxTrialsReached"
 COUNTS = ("parallelTrialCount", "maxTrialCount", "maxFailedTrialCount")
 """The fields of a spec that may change."""
 
-_USED_UP = frozenset({MAX_TRIALS_REACHED, *ENDINGS})
-"""Reasons of experiments that can continue with a larger budget."""
 
 _TEMPLATE = "trialTemplate"
 _MUTABLE = frozenset(f"spec.{name}" for name in COUNTS)
-_RESUMABLE_POLICIES = (ResumePolicy.LONG_RUNNING, ResumePolicy.FROM_VOLUME)
 _MAX_CHANGES = 10
 """Maximum number of differences to list: with more, it is another experiment, not an edit."""
 
@@ -57,27 +53,6 @@ def validate_update(old: Experiment, new: Experiment) -> list[FieldError]:
         *_check_immutable([change for change in changes if change.path not in _MUTABLE]),
         *check_counts(new.spec),
     ]
-
-
-def is_restartable(experiment: Experiment) -> bool:
-    """Return whether a finished experiment continues when its budget is raised."""
-    succeeded = find_condition(experiment.status.conditions, ExperimentCondition.SUCCEEDED)
-    return (
-        succeeded is not None
-        and is_true([succeeded], ExperimentCondition.SUCCEEDED)
-        and succeeded.reason in _USED_UP
-        and experiment.spec.resume_policy in _RESUMABLE_POLICIES
-    )
-
-
-def awaits_restart(experiment: Experiment) -> bool:
-    """Return whether an ended experiment has since got a larger budget and is about to continue."""
-    succeeded = find_condition(experiment.status.conditions, ExperimentCondition.SUCCEEDED)
-    if succeeded is None or not is_restartable(experiment):
-        return False
-    if (feature := ENDINGS.get(succeeded.reason)) is not None:
-        return feature.end(experiment) not in succeeded.message
-    return experiment.spec.max_trial_count is None or experiment.spec.max_trial_count > experiment.status.trials
 
 
 def describe_changes(old: Experiment, new: Experiment) -> list[Change]:

@@ -18,7 +18,8 @@ from sqlalchemy.exc import ArgumentError
 
 from katib.engine.databases import SqlServer, address_from_environment, address_of, open_sql_server
 from katib.engine.databases.sqlite import Database, open_database
-from katib.engine.observations import SqlObservationLog, access_list, observation_log
+from katib.engine.observations import SqlObservationLog, observation_log
+from katib.engine.observations.access import access_list
 from katib.engine.runtime.clock import Clock, SystemClock
 from katib.errors import InternalError, InvalidError, KatibError, TerminalError, UnavailableError, invalid
 from katib.model.metrics import ObservationLog
@@ -149,7 +150,7 @@ class DbManager:
         certificate = None if directory is None else (directory / CERTIFICATE_FILE, directory / KEY_FILE)
         receiver = StatusReceiver(log, guard, ignore_report)
         try:
-            server = StatusServer(receiver, host.strip("[]"), int(port), certificate)
+            server = StatusServer(lambda: receiver, host.strip("[]"), int(port), certificate)
         except InvalidError as error:
             raise UnavailableError(f"{address}: cannot listen there; end what uses the port or take another") from error
         stack.callback(server.close)

@@ -28,9 +28,9 @@ from katib.errors import NotFoundError, UnavailableError
 from katib.model.conditions import has_ended
 from katib.model.learned_experiments import learned_experiments
 from katib.model.names import EXPERIMENT_LABEL
+from katib.model.restarts import awaits_restart
 from katib.model.trials import ACTIVE
 from katib.model.types import Experiment, ResumePolicy
-from katib.model.validation import awaits_restart
 
 SHOW_SECONDS = 120.0
 """How long the caches may take to read the trials of one experiment."""

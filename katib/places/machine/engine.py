@@ -20,11 +20,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from katib.engine.algorithm_services.catalog import Catalog
-from katib.engine.algorithm_services.config import ServicesConfig, read_config
+from katib.engine.algorithm_services.catalog import Catalog, MachineSettings
 from katib.engine.controllers.assembly import Ports, Queues, assemble
 from katib.engine.controllers.caches import Caches
-from katib.engine.controllers.kinds import EXPERIMENT, OPTIMIZATION_JOB, SUGGESTION, TRIAL, key_of
+from katib.engine.controllers.kinds import EXPERIMENT, OPTIMIZATION_JOB, POD, SUGGESTION, TRIAL, key_of
 from katib.engine.controllers.ledger import experiment_of
 from katib.engine.controllers.retention import COMPLAINT, PERIOD_SECONDS, Retention
 from katib.engine.controllers.settings import ControllerSettings
@@ -43,7 +42,6 @@ from katib.engine.stores.events import EventLog
 from katib.engine.stores.sql import SqlStore
 from katib.errors import ConflictError, KatibError, TerminalError, UnavailableError
 from katib.model.conditions import has_ended
-from katib.model.configuration import RetentionConfig
 from katib.model.files.disks import keep_reserve
 from katib.model.loadable import Deferred
 from katib.model.names import STOPPED_ANNOTATION
@@ -65,18 +63,20 @@ from katib.places.machine.on_demand import (
     CHOSEN_TRIALS,
     EXPLAINING,
     FACTS,
+    LEASES,
     OBJECT_ADMISSION,
+    OUTPUT,
+    READ_SETTINGS,
+    REPEATS,
     SERVED_OBJECTS,
     SUSPEND,
     TEMPLATES,
 )
 from katib.places.machine.ownership import Ownership
 from katib.places.machine.pods.environment import inherited_environment
-from katib.places.machine.pods.leases import LeaseTable, lease_directory
 from katib.places.machine.pods.log_file import LogLimits
-from katib.places.machine.pods.tokens import Capacity
+from katib.places.machine.pods.requests import Capacity
 from katib.places.machine.processes.client import Processes
-from katib.places.machine.repeating import Repeats
 from katib.places.machine.report_metrics import DIRECTORY as REPORT_METRICS
 from katib.places.machine.report_metrics import python_path
 from katib.places.machine.services.host import ServiceHost
@@ -89,9 +89,8 @@ from katib.places.machine.trials.monitors import TrialMonitors
 from katib.places.machine.trials.run_time_note import PERIOD_SECONDS as NOTE_SECONDS
 from katib.places.machine.trials.run_time_note import RunTimeNote
 from katib.service.tuning.ports import CallersLog, Records
-from katib.service.tuning.reading import is_stopped
-from katib.service.tuning.replicas import POD
 from katib.service.tuning.service import DEFAULT_NAMESPACE, Document
+from katib.service.tuning.states import is_stopped
 from katib.service.tuning.stored_service import ObjectTuningService
 from katib.service.tuning.submission import Admitted, Gate, StoredObjects
 from katib.service.tuning.trial_pages import TRIAL_FACTS
@@ -165,9 +164,8 @@ class Engine:
     ) -> None:
         self._own_process = own_process
         self._layout = Layout(data_dir.absolute())
-        self._config = ServicesConfig() if config is None else read_config(config)
-        self._catalog = Catalog(self._config.infos())
-        self._config_directory = Path.cwd() if config is None else config.absolute().parent
+        self._config = MachineSettings() if config is None else READ_SETTINGS.load()(config)
+        self._catalog = Catalog(self._config.infos)
         self._containers = containers or self._config.containers or "never"
         self._settings = settings
         self._metrics = metrics
@@ -204,9 +202,9 @@ class Engine:
             self._observations = observation_log(database)
             self._events = EventLog(database, self._clock)
             self._files = TrialFiles(self._layout)
+            self._output = Deferred(lambda: OUTPUT.load()(self._layout))
             self._run_times = RunTimeNote(self._layout.run, self._clock, is_elsewhere=self._site.is_elsewhere)
-            plans = self._config.plans(self._config_directory)
-            self._log_servers = LogServers(self._observations, plans, self._site.address or LOOPBACK_HOST)
+            self._log_servers = LogServers(self._observations, self._config.plans, self._site.address or LOOPBACK_HOST)
             stack.callback(self._log_servers.close)
             self._services = ServiceHost(
                 machine.processes,
@@ -254,7 +252,7 @@ class Engine:
             admission=self._object_admission,
             status_kinds=STATUS_KINDS,
             service=self.service,
-            output=self._files,
+            output=self._output.get(),
             events=self._events.newest,
             defaults=DEFAULTS,
         )
@@ -302,7 +300,7 @@ class Engine:
     def _start(self) -> None:
         if self._own_process:
             tune_interpreter()
-        if self._config.metrics_retention == RetentionConfig():  # old logs are looked for in the caches
+        if self._config.retention is None:  # old logs are looked for in the caches
             self._ended.hide()
         with ExitStack() as stack:
             self._events.start()
@@ -457,12 +455,19 @@ class Engine:
             limits=(*found.limits, *group_limits()),
             is_scheduled=site.is_elsewhere,
         )
-        leases = LeaseTable(lease_directory(os.environ), capacity, processes.hold, self._clock, self._layout.root)
-        stack.callback(lambda: leases.close(leaves=self._leaves))  # after the last process has ended
+        leases = Deferred(
+            lambda: LEASES.load().of(os.environ, capacity, processes.hold, self._clock, self._layout.root)
+        )
+
+        def close_leases() -> None:
+            if leases.made is not None:
+                leases.made.close(leaves=self._leaves)
+
+        stack.callback(close_leases)  # after the last process has ended
         processes.start()
         stack.callback(lambda: processes.stop(leaves=self._leaves))
-        if processes.inherited is not None:
-            leases.take_over(processes.inherited.held)
+        if processes.inherited is not None and processes.inherited.held:
+            leases.get().take_over(processes.inherited.held)
         if images is not None:
             images = images.of_engine(processes.engine_id)
             stack.enter_context(processes.executing_last(["/bin/sh", "-c", images.removal()], images.environment))
@@ -526,7 +531,7 @@ class Engine:
                 self._layout.trials,
                 inherited=inherited_environment(os.environ, self._layout.python),
                 visible=(REPORT_METRICS,),
-                log_limits=LogLimits(self._config.container_log_max_bytes, self._config.container_log_max_files),
+                log_limits=LogLimits(self._config.log_max_bytes, self._config.log_max_files),
                 reserve=self._layout.reserve,
                 is_lost=self._is_lost,
             ),
@@ -562,7 +567,7 @@ class Engine:
             self._caches.experiments.all,
             self._caches.trials.all,
             logs,
-            lambda: self._config.metrics_retention,
+            lambda: self._config.retention,
             self._clock,
         )
         self._checkpoints = CheckpointRetention(self._layout, self._store, self._recorder)
@@ -613,11 +618,11 @@ class Engine:
 
     def _tuning_service(self) -> ObjectTuningService:
         callers = CallersLog(self._observations, self._look_at_readings, self._ended_by_caller, self._settle)
-        records = Records(self._store, self._observations, self._recorder, self._files, callers)
+        records = Records(self._store, self._observations, self._recorder, self._output.get, callers)
         diagnostician = Deferred(
             lambda: EXPLAINING.load()(
                 records,
-                FACTS.load()(self._store, self._files, self._layout, self._jobs, self._services),
+                FACTS.load()(self._store, self._output.get(), self._layout, self._jobs, self._services),
                 self._clock,
             )
         )
@@ -628,7 +633,7 @@ class Engine:
             self._clock,
             aftermath=LocalAftermath(self._events, self._files, self._jobs.wait_until_gone, self._clock),
             templates=lambda: TEMPLATES.load()(self._store, shared=shipped_config_maps),
-            repeats=Repeats(
+            repeats=lambda: REPEATS.load()(
                 self._store,
                 self._observations.delete,
                 self._events.rename,

@@ -27,7 +27,7 @@ from katib.service.tuning.verbs import A, Verb
 if TYPE_CHECKING:
     from katib.engine.observations.sql import SqlObservationLog
     from katib.model.algorithms import AlgorithmCatalog
-    from katib.places.machine.trials.files import TrialFiles
+    from katib.places.machine.trials.output import TrialOutput
     from katib.service.tuning.ports import EventReader
     from katib.service.tuning.service import Diagnosis, TuningService
 
@@ -85,7 +85,7 @@ class _Parts:
             RestingStore(self.store, self._layout.has_programs, partial(noted_seconds, self._layout.run)),
             _when_asked(lambda: self.observations),
             _when_asked(lambda: self.events),
-            _when_asked(lambda: self.files),
+            lambda: self.files,
         )
 
     @cached_property
@@ -107,10 +107,10 @@ class _Parts:
         return LoggedEvents(self._opened(lambda database: EventLog(database, self.clock)))
 
     @cached_property
-    def files(self) -> TrialFiles:
-        from katib.places.machine.trials.files import TrialFiles
+    def files(self) -> TrialOutput:
+        from katib.places.machine.trials.output import TrialOutput
 
-        return TrialFiles(self._layout)
+        return TrialOutput(self._layout)
 
     @cached_property
     def catalog(self) -> AlgorithmCatalog:

@@ -18,8 +18,8 @@ from katib.engine.runtime.objects import Key, Object, ObjectStore
 from katib.errors import KatibError
 from katib.model.conditions import has_ended
 from katib.model.names import ENGINE_ANNOTATION, OF_SERVERS
+from katib.model.restarts import awaits_restart
 from katib.model.types import Experiment
-from katib.model.validation import awaits_restart
 
 
 class Ownership:

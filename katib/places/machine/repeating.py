@@ -27,7 +27,6 @@ from katib.model.decoding import decode_stored
 from katib.model.defaults import with_defaults
 from katib.model.features.listed import FEATURES
 from katib.model.names import (
-    COMMAND_ANNOTATION,
     EXPERIMENT_LABEL,
     MAX_EXPERIMENT_NAME,
     PROGRAM_ANNOTATION,
@@ -96,11 +95,6 @@ class Repeats:
         self._clock = clock
         self.undisturbed = undisturbed
         self._seconds_of = seconds_of
-
-    def note_command(self, key: Key, command: str) -> None:
-        """Keep the command that runs an experiment, so that what explains it can name it."""
-        found = self._store.get(EXPERIMENT, key)
-        self._store.patch(found, {"metadata": {"annotations": {COMMAND_ANNOTATION: command}}})
 
     def program_of(self, experiment: Experiment) -> Mapping[str, str]:
         """Return the files of its program now."""

@@ -15,11 +15,11 @@ from katib.errors import TerminalError
 from katib.model.loadable import Loadable
 from katib.places.machine.admission import HostCapacity
 from katib.places.machine.jobs.dependencies import PlaceMaker, always_inherits
-from katib.places.machine.pods.images import NodeImages
 from katib.places.machine.trials.log_access import LOOPBACK_HOST
 
 if TYPE_CHECKING:
     from katib.places.machine.containers.choice import ContainerRuntime
+    from katib.places.machine.pods.images import NodeImages
     from katib.places.machine.slurm.admission import SlurmGate
 
 NOTE_FILE: Final = "containers.json"

@@ -25,7 +25,7 @@ from katib.places.machine.findings import Findings, Part, containers_of, mapping
 from katib.places.machine.jobs.kind import Composed, JobKind, KnowsPeers, check_pod_labels
 from katib.places.machine.jobs.kinds import CHECK_RUNTIME, JobKinds
 from katib.places.machine.jobs.networks import PUSHES_NOTHING, may_be_named
-from katib.places.machine.pods.tokens import GPU_RESOURCES
+from katib.places.machine.pods.requests import GPU_RESOURCES
 from katib.places.machine.program import program_annotations
 from katib.service.tuning.submission import FindObject, Home, workspace_of
 

@@ -17,17 +17,15 @@ from katib.service.explaining.evidence import Evidence, HomeTerms, JobFacts
 from katib.service.tuning.reading import (
     assignments_of,
     compared_words,
-    completed_count,
     further_values,
-    has_several_objectives,
     infeasible_words,
     objective_values,
     pareto_words,
     short,
-    stops_early,
     used_words,
 )
 from katib.service.tuning.service import Diagnosis, RecordedEvent
+from katib.service.tuning.states import completed_count, has_several_objectives, stops_early
 
 _SINCE = re.compile(r" since (\S+Z)$")
 _SHOWN_WARNINGS = 3

@@ -23,8 +23,9 @@ from katib.service.explaining.experiment import diagnose_experiment
 from katib.service.explaining.optimization_job import diagnose_optimization_job
 from katib.service.explaining.trial import diagnose_trial
 from katib.service.tuning.ports import Records
-from katib.service.tuning.reading import is_completed, metric_of, state_of, stops_early
+from katib.service.tuning.reading import metric_of
 from katib.service.tuning.service import Confirmation, Diagnosis, RecordedEvent
+from katib.service.tuning.states import is_completed, state_of, stops_early
 from katib.service.tuning.stored_reading import CONFIRMATION, confirming_experiment
 
 _SAMPLE = 50

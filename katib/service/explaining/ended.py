@@ -15,16 +15,14 @@ from katib.model.wording import counted, number_text
 from katib.service.explaining.answer import DiagnosisDraft, best_sentences, condition_words, progress_sentence
 from katib.service.explaining.evidence import Evidence, JobFacts
 from katib.service.explaining.trial import PODS_REFUSED, diagnose_trial, failure_cause, metrics_loss
-from katib.service.tuning.reading import (
-    algorithm_of,
+from katib.service.tuning.reading import algorithm_of, metric_of, objective_words
+from katib.service.tuning.states import (
     condition_of,
     has_several_objectives,
     held_condition,
     lost_count,
-    metric_of,
     namespace_option,
     objective_value,
-    objective_words,
     state_of,
 )
 

@@ -27,8 +27,9 @@ from katib.service.explaining.answer import (
 from katib.service.explaining.ended import explain_ended, run_again
 from katib.service.explaining.evidence import Evidence, JobFacts, ServiceFacts
 from katib.service.explaining.trial import diagnose_trial
-from katib.service.tuning.reading import (
-    algorithm_of,
+from katib.service.tuning.reading import algorithm_of
+from katib.service.tuning.service import Confirmation, Diagnosis
+from katib.service.tuning.states import (
     condition_of,
     is_completed,
     is_interrupted,
@@ -36,7 +37,6 @@ from katib.service.tuning.reading import (
     running_condition,
     state_of,
 )
-from katib.service.tuning.service import Confirmation, Diagnosis
 
 _SHOWN_TRIALS = 3
 _STORAGE_REASONS = frozenset({"DiskFull", "DatabaseUnavailable", "StoreUnavailable", "ObservationLogUnavailable"})

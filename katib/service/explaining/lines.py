@@ -24,17 +24,14 @@ from katib.service.tuning.reading import (
     algorithm_of,
     constraint_words,
     duration_of,
-    early_stop_reason,
-    failure_of,
-    last_condition,
     metric_of,
     objective_text,
     objective_words,
     parameters_of,
     short,
-    state_of,
     violates_constraints,
 )
+from katib.service.tuning.states import early_stop_reason, failure_of, last_condition, state_of
 
 
 class EventLines:
@@ -61,22 +58,6 @@ class EventLines:
     def _write(self, line: str) -> None:
         self._stream.write(line + "\n")
         self._stream.flush()
-
-
-class SilentLines:
-    """Shows nothing, for -q."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def tell(self, moment: Moment) -> None:
-        """Do nothing."""
-
-    def tick(self) -> None:
-        """Do nothing."""
 
 
 def header(experiment: Experiment) -> str:

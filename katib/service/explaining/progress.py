@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Self
 
 from katib.errors import KatibError
 from katib.model.conditions import has_ended
@@ -19,23 +20,20 @@ from katib.model.names import (
     SERVICE_UNAVAILABLE,
     TEMPLATE_MISSING,
 )
+from katib.model.restarts import awaits_restart
 from katib.model.trials import ACTIVE, ran_seconds
 from katib.model.types import Experiment, Trial
-from katib.model.validation import awaits_restart
-from katib.service.tuning.reading import (
+from katib.service.tuning.service import Change, TuningService
+from katib.service.tuning.states import (
     active_count,
     best_value,
     completed_count,
     failure_of,
     has_several_objectives,
-    pareto_trials,
-    pareto_words,
     running_condition,
     state_of,
     stops_early,
 )
-from katib.service.tuning.replicas import own_cause
-from katib.service.tuning.service import Change, TuningService
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +249,8 @@ class RunProgress:
             return
         failed.append(trial)
         if len(failed) >= min(_ALIKE, self._failures_to_come):
+            from katib.service.tuning.replicas import own_cause
+
             self._failed_alike = None
             yield IdenticalFailures(trial, len(failed), own_cause(trial))
 
@@ -286,6 +286,8 @@ class RunProgress:
 
     def _observe_pareto_set(self, name: str, value: str | None) -> None:
         """Note a growth of the hypervolume: a new best trial of one objective need not be progress."""
+        from katib.service.tuning.reading import pareto_trials, pareto_words
+
         found = self.experiment.status.pareto_set
         volume = None if found is None else found.hypervolume
         names = {trial.name for trial in pareto_trials(self.experiment)}
@@ -297,6 +299,8 @@ class RunProgress:
 
 def _likeness(trial: Trial) -> str:
     """Return the comparable part of a failure's cause, without addresses of Python objects."""
+    from katib.service.tuning.replicas import own_cause
+
     return _ADDRESS.sub("", own_cause(trial))
 
 
@@ -324,3 +328,19 @@ def with_remedy(moment: Moment, service: TuningService) -> Moment:
     except KatibError:  # the event is useful without a remedy
         return moment
     return replace(moment, remedy=next(iter(remedies), ""))
+
+
+class SilentLines:
+    """Shows nothing, for -q."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def tell(self, moment: Moment) -> None:
+        """Do nothing."""
+
+    def tick(self) -> None:
+        """Do nothing."""

@@ -27,22 +27,20 @@ from katib.service.explaining.answer import (
 )
 from katib.service.explaining.evidence import Evidence, JobFacts
 from katib.service.explaining.replicas import failed_replica, last_words, replica_findings
-from katib.service.tuning.reading import (
-    assignments_of,
+from katib.service.tuning.reading import assignments_of, metric_of, seconds_run
+from katib.service.tuning.replicas import named_replica, own_cause, replica_name
+from katib.service.tuning.service import Diagnosis
+from katib.service.tuning.states import (
     condition_of,
     early_stop_reason,
     failure_of,
     held_condition,
     is_completed,
-    metric_of,
     namespace_option,
     objective_value,
     running_condition,
-    seconds_run,
     state_of,
 )
-from katib.service.tuning.replicas import named_replica, own_cause, replica_name
-from katib.service.tuning.service import Diagnosis
 
 _COMMAND_NOT_FOUND = 127
 _COMMAND_NOT_EXECUTABLE = 126

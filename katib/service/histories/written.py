@@ -14,8 +14,9 @@ from katib.model.metrics import MetricLog, parse_value
 from katib.model.trials import ACTIVE, trial_state
 from katib.model.types import Experiment, Trial, TrialState
 from katib.service.histories.records import FAILURE_TAG, STATE_TAG
-from katib.service.tuning.reading import assignments_of, failure_of, state_of, typed_value
+from katib.service.tuning.reading import assignments_of, typed_value
 from katib.service.tuning.service import MAX_READINGS, TuningService
+from katib.service.tuning.states import failure_of, state_of
 from katib.service.tuning.trial_pages import each_trial
 
 _TRIAL_TAG, _EXPERIMENT_TAG = "katib.trial", "katib.experiment"

@@ -42,8 +42,8 @@ from katib.model.names import AHEAD_ANNOTATION, ASK_LABEL, ASKED_ANNOTATION, EXP
 from katib.model.trials import trial_state
 from katib.model.types import Experiment, Trial, TrialState
 from katib.service.tuning.asked_view import AskedView
-from katib.service.tuning.reading import last_condition, running_condition
 from katib.service.tuning.service import TrialForCaller
+from katib.service.tuning.states import last_condition, running_condition
 from katib.service.tuning.writing import until_written
 
 _IDLE_SECONDS = 5.0

@@ -15,9 +15,9 @@ from katib.engine.runtime.objects import EventType, Key, Kind, NotifyingWatch, O
 from katib.errors import ExpiredError
 from katib.model.conditions import has_ended
 from katib.model.names import EXPERIMENT_LABEL
+from katib.model.restarts import awaits_restart
 from katib.model.trials import ACTIVE, state_in
 from katib.model.types import Experiment, Suggestion, TrialAssignment, TrialState
-from katib.model.validation.update import awaits_restart
 
 
 class AskedView:

@@ -39,7 +39,6 @@ from katib.model.types import CollectorKind, Experiment, Trial
 from katib.model.wording import shown
 from katib.service.tuning.ask_queues import AskQueue, AskQueues, AskRequest, Giving
 from katib.service.tuning.ports import Namespaces, Records
-from katib.service.tuning.reading import last_condition, running_condition, state_of
 from katib.service.tuning.service import (
     LONGEST_LEASE_SECONDS,
     LONGEST_METRIC,
@@ -53,6 +52,7 @@ from katib.service.tuning.service import (
     Tell,
     TrialForCaller,
 )
+from katib.service.tuning.states import last_condition, running_condition, state_of
 from katib.service.tuning.writing import until_written
 
 Values = Mapping[str, float | str]

@@ -19,8 +19,9 @@ from katib.model.trials import cost, metric_text
 from katib.model.types import Experiment, ObjectiveSpec, Trial, TrialState
 from katib.model.wording import counted, number_text
 from katib.service.tuning.certainty import MeanEstimate, estimates
-from katib.service.tuning.reading import assignments_of, completed_count, is_completed, state_of
+from katib.service.tuning.reading import assignments_of
 from katib.service.tuning.service import INTERVAL_LEVEL, Confirmation, ConfirmedConfiguration
+from katib.service.tuning.states import completed_count, is_completed, state_of
 
 CLEAR: Final = 0.9
 """Probability from which one configuration is called better than another."""

@@ -58,8 +58,9 @@ from katib.service.tuning.confirmations import (
     trials_of,
 )
 from katib.service.tuning.editing import edit_experiment
-from katib.service.tuning.reading import assignments_of, is_at_rest, is_completed, last_condition, lost_count, state_of
+from katib.service.tuning.reading import assignments_of
 from katib.service.tuning.service import Confirm, Confirmation
+from katib.service.tuning.states import is_at_rest, is_completed, last_condition, lost_count, state_of
 from katib.service.tuning.writing import until_written
 
 _ALGORITHM: Final = "random"

@@ -38,8 +38,7 @@ from katib.model.names import (
 )
 from katib.model.trials import ACTIVE, trial_state, waiting_words
 from katib.model.types import Experiment, ExperimentSpec, Trial
-from katib.model.validation import validate_update
-from katib.model.validation.update import COUNTS
+from katib.model.validation.update import COUNTS, validate_update
 from katib.model.wording import one_of
 from katib.service.tuning.service import EditExperiment, EditTrial
 from katib.service.tuning.writing import until_written

@@ -139,14 +139,14 @@ class Records:
         store: Objects.
         observations: Metrics.
         events: Notable moments.
-        output: Output of trials.
+        output: Returns the output of trials.
         callers: Takes readings of callers; None: they can only tell the end of a trial.
     """
 
     store: ObjectStore
     observations: ObservationReader
     events: EventReader
-    output: TrialOutput
+    output: Callable[[], TrialOutput]
     callers: CallersLog | None = None
 
 

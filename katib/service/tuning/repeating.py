@@ -18,8 +18,8 @@ from katib.model.conditions import COMPLETED_EXPERIMENT
 from katib.model.features.feature import Feature
 from katib.model.features.listed import ENDINGS
 from katib.model.types import Experiment
-from katib.service.tuning.reading import is_at_rest, is_completed, lost_count, state_of
 from katib.service.tuning.service import Choice, RunExperiment, SubmittedExperiment, TuningService, WaysOnward
+from katib.service.tuning.states import is_at_rest, is_completed, lost_count, state_of
 from katib.service.tuning.submission import Admitted, Candidate
 
 T = TypeVar("T")
@@ -55,9 +55,6 @@ def _is_run(experiment: Experiment) -> bool:
 
 class Repeats(Protocol):
     """Repeats the experiments of a home. Thread-safe."""
-
-    def note_command(self, key: Key, command: str) -> None:
-        """Keep the command that runs an experiment, so that explanations can name it."""
 
     def set_aside(self, key: Key) -> str:
         """Give an experiment, with its trials, the first free name with a number, and return that name.
@@ -112,8 +109,12 @@ class Taker(Protocol):
             InvalidError: Anything wrong with it.
         """
 
-    def take(self, candidate: Candidate) -> SubmittedExperiment:
+    def take(self, candidate: Candidate, *, command: str = "") -> SubmittedExperiment:
         """Create, resume or update an experiment.
+
+        Args:
+            candidate: The experiment.
+            command: The command that runs it, which a created one keeps.
 
         Raises:
             InvalidError: Anything wrong with it.
@@ -122,10 +123,11 @@ class Taker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """An experiment that was read or admitted, and the name of its document in errors."""
+    """An experiment that was read or admitted, the name of its document in errors, and the command that runs it."""
 
     candidate: Candidate
     source: str
+    command: str
 
     @property
     def experiment(self) -> Experiment:
@@ -181,13 +183,10 @@ class Repeating:
         self._service = service
         self._repeats = repeats
 
-    def run(self, wanted: Wanted, choice: Choice, command: str) -> RunExperiment:
+    def run(self, candidate: Candidate, source: str, choice: Choice, command: str) -> RunExperiment:
         """Run an experiment; the handler of `Run`."""
-        outcome = self._chosen(wanted, choice) if choice else self._submit(wanted)
-        if command and outcome.outcome == "created":
-            key = key_of(outcome.experiment)
-            self._repeats.undisturbed(key, lambda: self._repeats.note_command(key, command))
-        return outcome
+        wanted = Wanted(candidate, source, command)
+        return self._chosen(wanted, choice) if choice else self._submit(wanted)
 
     def retry_failed(self, experiment: Experiment) -> None:
         """Continue an experiment with its failed trials, which run again with their assignments."""
@@ -287,10 +286,10 @@ class Repeating:
         admitted = self._service.admit(wanted.candidate)
         key = key_of(experiment)
         aside = self._repeats.undisturbed(key, lambda: self._repeats.set_aside(key))
-        return self._service.take(admitted), aside
+        return self._service.take(admitted, command=wanted.command), aside
 
     def _submitted(self, wanted: Wanted) -> SubmittedExperiment:
-        return self._service.take(wanted.candidate)
+        return self._service.take(wanted.candidate, command=wanted.command)
 
     def _stored(self, wanted: Wanted) -> Experiment | None:
         """Return the experiment of a document as it is stored; None when there is none."""

@@ -12,7 +12,7 @@ from katib.model.metrics import ZERO_TIME, MetricLog, is_usable
 from katib.model.summary import observation_of, with_means
 from katib.model.trials import may_be_best, metric_text, ran_seconds, trial_state
 from katib.model.types import CAMEL_CASE, ObjectiveSpec, ObjectiveType, TrialState
-from katib.service.tuning.reading import objective_value, state_of
+from katib.service.tuning.states import objective_value, state_of
 
 if TYPE_CHECKING:
     from katib.model.types import Trial

@@ -6,19 +6,17 @@ import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from katib.engine.runtime.objects import Kind, Object
+from katib.engine.runtime.objects import Object
 from katib.errors import NotFoundError
 from katib.model.failure_text import last_line, of_replica
+from katib.model.job_kinds import has_several_pods
 from katib.model.names import REPLICA_ANNOTATION, TRIAL_LABEL
 from katib.model.wording import closest
-from katib.service.tuning.reading import failure_of
+from katib.service.tuning.states import failure_of
 
 if TYPE_CHECKING:
     from katib.model.types import Experiment, Trial
 
-POD = Kind("v1", "Pod")
-POD_HEADER = {"apiVersion": POD.api_version, "kind": POD.kind}
-"""Fields that the objects of an API server's list lack."""
 
 COLLECTORS = ("metrics-logger-and-collector", "metrics-collector")
 """Names of the collector's container, which is not the user's."""
@@ -73,12 +71,6 @@ def may_have_replicas(experiment: Experiment) -> bool:
     template = experiment.spec.trial_template
     job = (template.trial_spec if template is not None else None) or {}
     return job.get("kind") != "Job" or has_several_pods(job)
-
-
-def has_several_pods(job: Object) -> bool:
-    """Return whether a batch Job has several pods on purpose."""
-    spec = job.get("spec") or {}
-    return spec.get("completions") not in (None, 1) or spec.get("parallelism") not in (None, 1)
 
 
 def named_replica(trial: Trial) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from katib.engine.controllers.kinds import EXPERIMENT, TRIAL
+from katib.engine.controllers.kinds import EXPERIMENT, POD, POD_HEADER, TRIAL
 from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.errors import NotFoundError, invalid
@@ -21,8 +21,6 @@ from katib.model.trials import ACTIVE, trial_state
 from katib.model.types import API_VERSION
 from katib.service.tuning.changes import stream_changes
 from katib.service.tuning.ports import Explain, Namespaces, Part, Records, do_nothing
-from katib.service.tuning.reading import metric_of
-from katib.service.tuning.replicas import POD, POD_HEADER, trial_of
 from katib.service.tuning.service import (
     NOW,
     ArrivedReadings,
@@ -136,6 +134,8 @@ class ObjectReadingService(TuningService):
 
     def _on_metrics(self, request: ListMetrics) -> tuple[MetricLog, ...]:
         """Return readings of a trial, or of an earlier try of it; the whole curve of one metric if points are given."""
+        from katib.service.tuning.reading import metric_of
+
         log = self._observations.within(request.namespace)
         if request.points is None:
             self._require(TRIAL, Key(request.namespace, trial_of_log(request.name)))
@@ -156,18 +156,20 @@ class ObjectReadingService(TuningService):
         return ArrivedReadings(tuple(change.reading for change in changes), cursor)
 
     def _on_pods(self, request: ListPods) -> tuple[Json, ...]:
+        from katib.service.tuning.replicas import trial_of
+
         owner = self._require(Kind(API_VERSION, request.kind), key_in(request))
         label = EXPERIMENT_LABEL if request.kind == EXPERIMENT.kind else TRIAL_LABEL
         pods = self._store.list(POD, request.namespace, labels={label: request.name}).items
         found = [pod for pod in pods if trial_of(pod)]
         if not found and request.kind == TRIAL.kind:
-            found = list(self._output.past_pods(types.Trial.read(owner)))
+            found = list(self._output().past_pods(types.Trial.read(owner)))
         return tuple({**POD_HEADER, **pod} for pod in found)
 
     def _on_logs(self, request: ReadLogs) -> Iterator[bytes]:
         found = self.get(types.Trial, request.namespace, request.name)
         goes_on = self._goes_on(key_in(request)) if request.follow else None
-        return self._output.read(found, Part(goes_on, request.tail_lines, request.replica, request.container))
+        return self._output().read(found, Part(goes_on, request.tail_lines, request.replica, request.container))
 
     def _goes_on(self, key: Key) -> Callable[[], bool]:
         def check() -> bool:

@@ -25,15 +25,14 @@ from katib.model.loadable import Deferred, Loadable
 from katib.model.loading import Submission as Loaded
 from katib.model.names import (
     CHECKPOINTS_ANNOTATION,
+    COMMAND_ANNOTATION,
     ENGINE_ANNOTATION,
     STOPPED_ANNOTATION,
     SUBMITTED_BUDGET_ANNOTATION,
     WORKSPACE_ANNOTATION,
 )
-from katib.model.validation.update import changed_counts, describe_changes
 from katib.service.tuning.companions import changed_too_late, has_content, title_of
 from katib.service.tuning.ports import Aftermath, Explain, Namespaces, NoAftermath, Records
-from katib.service.tuning.repeating import Repeating, Repeats, Wanted
 from katib.service.tuning.service import (
     NO_CHOICE,
     AddEndedTrials,
@@ -74,6 +73,7 @@ if TYPE_CHECKING:
     from katib.service.tuning.asking import AskedTrial, CallersTrials
     from katib.service.tuning.deletion import Deletion
     from katib.service.tuning.offered_templates import OfferedTemplates
+    from katib.service.tuning.repeating import Repeating, Repeats
 
 N = TypeVar("N", bound=Named[CallerAnswer])
 
@@ -89,6 +89,7 @@ _EDITED_TRIAL: Final[Loadable[Callable[..., Trial]]] = Loadable("katib.service.t
 _PAUSE: Final[Loadable[Callable[..., tuple[Object, tuple[str, ...]]]]] = Loadable(
     "katib.service.tuning.editing:pause_experiment"
 )
+_REPEATING: Final[Loadable[type[Repeating]]] = Loadable("katib.service.tuning.repeating:Repeating")
 _TEMPLATES: Final[Loadable[type[OfferedTemplates]]] = Loadable(
     "katib.service.tuning.offered_templates:OfferedTemplates"
 )
@@ -105,7 +106,7 @@ class ObjectTuningService(ObjectReadingService):
         namespaces: Those that there are; left out: those with experiments.
         aftermath: Traces of a deleted experiment beside its objects.
         templates: Returns the trial templates that ConfigMaps offer; left out: those of the store.
-        repeats: Runs experiments once more; left out: each runs once.
+        repeats: Returns what runs experiments once more; left out: each runs once.
     """
 
     def __init__(
@@ -118,13 +119,13 @@ class ObjectTuningService(ObjectReadingService):
         namespaces: Namespaces | None = None,
         aftermath: Aftermath | None = None,
         templates: Callable[[], OfferedTemplates] | None = None,
-        repeats: Repeats | None = None,
+        repeats: Callable[[], Repeats] | None = None,
     ) -> None:
         super().__init__(records, explain, gate.catalog, clock, namespaces)
         self._gate = gate
         self._aftermath = aftermath or NoAftermath()
         self._templates = Deferred(templates or (lambda: _TEMPLATES.load()(records.store)))
-        self._repeating = None if repeats is None else Repeating(self, repeats)
+        self._repeating = None if repeats is None else Deferred(lambda: _REPEATING.load()(self, repeats()))
         self._readers = records.callers
         self._callers = Deferred(lambda: _CALLERS.load()(self._namespaces, records, gate.catalog, clock))
         self.answers_at_once = isinstance(records.store, WholeWrites)
@@ -168,8 +169,11 @@ class ObjectTuningService(ObjectReadingService):
         """
         return candidate if isinstance(candidate, Admitted) else self._gate.admit(candidate)
 
-    def take(self, candidate: Candidate) -> SubmittedExperiment:
-        """Create, resume or update an experiment as `submit` does, of a document that was read or admitted before."""
+    def take(self, candidate: Candidate, *, command: str = "") -> SubmittedExperiment:
+        """Create, resume or update an experiment as `submit` does, of a document that was read or admitted before.
+
+        A created one keeps the command that runs it, so that explanations can name it.
+        """
         if isinstance(candidate, Admitted):
             submission = candidate.submission
             self._gate.expect(submission)  # it may come from a door that starts no service
@@ -186,7 +190,10 @@ class ObjectTuningService(ObjectReadingService):
         admitted = self.admit(candidate)
         for companion in submission.companions:
             self._put(companion)
-        stored = self._store.create(admitted.experiment.encode())
+        new = admitted.experiment.encode()
+        if command:
+            new["metadata"].setdefault("annotations", {})[COMMAND_ANNOTATION] = command
+        stored = self._store.create(new)
         if submission.job is not None and self._gate.keeps_jobs:
             self._keep_job(submission.job)
         return SubmittedExperiment(stored, "created", admitted.notices)
@@ -200,7 +207,12 @@ class ObjectTuningService(ObjectReadingService):
     ) -> RunExperiment:
         """Run an experiment that was read or admitted before, as `run` does."""
         if self._repeating is not None:
-            return self._repeating.run(Wanted(candidate, source), choice, command)
+            key = key_of(candidate.experiment)
+            if not choice and self._find(EXPERIMENT, key) is None:
+                submitted = self.take(candidate, command=command)
+                if submitted.outcome == "created":
+                    return RunExperiment.of(submitted)
+            return self._repeating.get().run(candidate, source, choice, command)
         if choice:
             remedy = "submit it under another name"
             raise invalid("experiment", "one of a cluster runs once only", remedy, "choice-of-a-cluster")
@@ -226,6 +238,8 @@ class ObjectTuningService(ObjectReadingService):
         submission = _with_raised_budget(submission, old)
         new = self._gate.admit_update(submission, old)
         ended = has_ended(old.status.conditions)
+        from katib.model.validation.update import changed_counts, describe_changes
+
         same, counts = not describe_changes(old, new), changed_counts(old, new)
         placed = counts if same else {}
         if placed:
@@ -313,7 +327,7 @@ class ObjectTuningService(ObjectReadingService):
         if self._repeating is None:
             cause, remedy = "failed trials of a cluster are not run again", "ask for more repeats"
             raise invalid(f"experiment {key.name}", cause, remedy, "choice-of-a-cluster")
-        self._repeating.retry_failed(self.get(types.Experiment, *key))
+        self._repeating.get().retry_failed(self.get(types.Experiment, *key))
 
     def _on_edit(self, request: EditExperiment) -> Experiment:
         return _EDITED.load()(self._namespaces.store_of(request.namespace), request)

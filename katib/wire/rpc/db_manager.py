@@ -28,9 +28,9 @@ from katib.wire.rpc._generated import observations_pb2 as ours
 from katib.wire.rpc._generated.api_pb2_grpc import DBManagerServicer, add_DBManagerServicer_to_server
 from katib.wire.rpc._generated.health_pb2_grpc import HealthServicer, add_HealthServicer_to_server
 from katib.wire.rpc._generated.observations_pb2_grpc import ObservationsServicer, add_ObservationsServicer_to_server
-from katib.wire.rpc.convert import message_of, our_message_of, time_error
 from katib.wire.rpc.errors import status_of
 from katib.wire.rpc.log_guard import LogCaller, LogGuard
+from katib.wire.rpc.readings import message_of, our_message_of, time_error
 
 DEFAULT_PORT = 6789
 

@@ -28,9 +28,9 @@ from katib.wire.rpc._generated import observations_pb2 as ours
 from katib.wire.rpc._generated.api_pb2_grpc import DBManagerStub
 from katib.wire.rpc._generated.observations_pb2_grpc import ObservationsStub
 from katib.wire.rpc.connection import DEADLINE_SECONDS
-from katib.wire.rpc.convert import message_of, our_message_of, reading_of
 from katib.wire.rpc.credentials import NO_CREDENTIALS, DbManagerCredentials
 from katib.wire.rpc.errors import error_of, status_of_call
+from katib.wire.rpc.readings import message_of, our_message_of, reading_of
 
 TRANSFER_SECONDS = 600.0
 """Timeout for transferring a whole log if the DB manager cannot summarize it: a million readings over a slow

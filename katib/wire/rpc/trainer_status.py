@@ -11,18 +11,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime
-from urllib.parse import parse_qsl, quote, unquote, urlencode
+from urllib.parse import parse_qsl, unquote
 
 from katib.errors import invalid
 from katib.model.metrics import PROGRESS, MetricLog, ObservationLog, parse_time, trainer_readings
 from katib.wire.rpc.log_guard import LogCaller, LogGuard
-
-URL_VARIABLE = "KUBEFLOW_TRAINER_SERVER_URL"
-TOKEN_FILE_VARIABLE = "KUBEFLOW_TRAINER_SERVER_TOKEN"  # noqa: S105 - the name of a variable, not a token
-AUTHORITIES_VARIABLE = "KUBEFLOW_TRAINER_SERVER_CA_CERT"
+from katib.wire.rpc.trainer_route import END, METRIC, PATH, URL_VARIABLE
 
 _MOST_METRICS = 256
-_PATH, _END, _METRIC = "/trials/", "/status", "metric"
 
 
 def readings_of(body: bytes, names: Collection[str], now: datetime) -> list[MetricLog]:
@@ -51,11 +47,6 @@ def readings_of(body: bytes, names: Collection[str], now: datetime) -> list[Metr
         cause = f"there are {len(metrics)}"
         raise invalid("trainerStatus.metrics", cause, f"post at most {_MOST_METRICS}", "trainer-status")
     return trainer_readings(metrics, progress, names, now)
-
-
-def path_of(trial_name: str, metrics: Collection[str]) -> str:
-    """Return the path, with a query, for a trial's status; these metrics are stored."""
-    return f"{_PATH}{quote(trial_name)}{_END}?{urlencode({_METRIC: sorted(metrics)}, doseq=True)}"
 
 
 class StatusReceiver:
@@ -87,12 +78,12 @@ class StatusReceiver:
             InvalidError: There is no such route, or it is not a status.
             ForbiddenError: The token is not that of the trial, or the trial has ended.
         """
-        if not (path.startswith(_PATH) and path.endswith(_END)):
+        if not (path.startswith(PATH) and path.endswith(END)):
             raise invalid("path", "there is no such route", f"use that of {URL_VARIABLE}", "trainer-status")
-        trial = unquote(path.removeprefix(_PATH).removesuffix(_END))
+        trial = unquote(path.removeprefix(PATH).removesuffix(END))
         if self._guard is not None:
             self._guard.check_report(LogCaller(token, is_local=False), trial)
-        names = {value for name, value in parse_qsl(query) if name == _METRIC}
+        names = {value for name, value in parse_qsl(query) if name == METRIC}
         readings = list(self._new(trial, readings_of(body, names, self._clock())))
         if readings:
             self._log.report(trial, readings)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from katib.errors import KatibError, code_of, invalid, one_line
-from katib.wire.rpc.trainer_status import StatusReceiver, path_of
-from katib.wire.serving.blocking import body_of, respond
+from katib.model.loadable import Deferred
+from katib.wire.rpc.trainer_route import path_of
 from katib.wire.serving.listening import Message, Receive, Send, ServerThread, listen, tls_of_files
+
+if TYPE_CHECKING:
+    from katib.wire.rpc.trainer_status import StatusReceiver
 
 _MOST_BYTES = 1 << 18
 
@@ -20,7 +23,7 @@ class StatusServer:
     """Receives the status of trials over HTTP. Thread-safe.
 
     Args:
-        receiver: Receiver of each status.
+        receiver: Returns the receiver of each status; called once, with the first one.
         host: Interface to listen on.
         port: Port; 0 for a free one.
         certificate: Files with the certificate and its key; None for plain HTTP.
@@ -31,12 +34,12 @@ class StatusServer:
 
     def __init__(
         self,
-        receiver: StatusReceiver,
+        receiver: Callable[[], StatusReceiver],
         host: str = "127.0.0.1",
         port: int = 0,
         certificate: tuple[Path, Path] | None = None,
     ) -> None:
-        self._receiver = receiver
+        self._receiver = Deferred(receiver)
         listening = listen(host, port)
         self._base = f"{'https' if certificate else 'http'}://{host}:{listening.getsockname()[1]}"
         tls = certificate and tls_of_files(*certificate)
@@ -49,9 +52,14 @@ class StatusServer:
     def close(self) -> None:
         self._thread.close()
 
+    def _take(self, path: str, query: str, token: str | None, body: bytes) -> None:
+        self._receiver.get().take(path, query, token, body)
+
     async def _answer(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
+        from katib.wire.serving.blocking import body_of, respond
+
         status, content = 200, b"{}"
         try:
             body = await body_of(receive, _MOST_BYTES)
@@ -61,7 +69,7 @@ class StatusServer:
                 raise invalid("method", f"{scope['method']} is not for this route", "use POST", "trainer-status")
             token = _token_in(dict(scope["headers"]))
             path, query = scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
-            await asyncio.to_thread(self._receiver.take, path, query, token, body)
+            await asyncio.to_thread(self._take, path, query, token, body)
         except KatibError as error:
             status, content = code_of(error).http_status, json.dumps({"message": one_line(error)}).encode()
         await respond(send, status, "application/json", content)

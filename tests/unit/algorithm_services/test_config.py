@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from katib.engine.algorithm_services.catalog import Catalog
-from katib.engine.algorithm_services.config import ServicesConfig, read_config
+from katib.engine.algorithm_services.catalog import Catalog, MachineSettings
+from katib.engine.algorithm_services.config import ServicesConfig, read_config, settings_of
 from katib.engine.algorithm_services.plan import SUGGESTION_HEALTH, ServiceId
 from katib.engine.algorithm_services.states import ServiceTiming
 from katib.errors import FieldError, InvalidError
@@ -64,6 +64,7 @@ def test_an_algorithm_of_the_file_replaces_ours_and_an_empty_file_plugs_nothing_
     assert len(Catalog(config.infos()).all()) == len(ours.all())
 
     assert read_configuration(ServicesConfig, "", "f") == ServicesConfig()
+    assert settings_of(ServicesConfig(), Path()) == MachineSettings()
 
 
 def test_the_catalog_lists_suggestion_algorithms_first_and_keeps_the_kinds_apart() -> None:

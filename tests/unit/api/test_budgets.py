@@ -7,15 +7,8 @@ from typing import Any
 import pytest
 
 from katib.errors import InvalidError
-from katib.model.features.budgets.amounts import (
-    LIMITS,
-    PRICES,
-    amounts_text,
-    doubled,
-    holds_of,
-    read_amounts,
-    read_budget,
-)
+from katib.model.features.budgets.amounts import doubled, holds_of, read_budget
+from katib.model.features.budgets.annotations import LIMITS, PRICES, amounts_text, read_amounts
 from katib.model.features.budgets.feature import Budgets
 from katib.model.marks import (
     LONGEST_NOTES,

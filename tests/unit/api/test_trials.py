@@ -25,8 +25,8 @@ from katib.model.trials import (
     trial_state,
 )
 from katib.model.types import Experiment, Metric, MetricStrategySpec, ObjectiveSpec, Observation, TrialState
-from katib.service.tuning.reading import objective_value
-from katib.wire.rpc.convert import trial_message
+from katib.service.tuning.states import objective_value
+from katib.wire.rpc.trial_messages import trial_message
 from tests.support.experiments import an_experiment
 from tests.support.observations import MemoryObservationLog
 from tests.support.planning import holding, objective, observed, trial

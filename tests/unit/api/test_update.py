@@ -12,9 +12,10 @@ from katib.errors import InvalidError
 from katib.model.defaults import with_defaults
 from katib.model.loading import decode_experiment
 from katib.model.names import SLURM_OPTIONS_ANNOTATION
+from katib.model.restarts import awaits_restart, is_restartable
 from katib.model.types import Condition, Experiment
-from katib.model.validation import admit_update, awaits_restart, describe_changes, is_restartable, validate_update
-from katib.model.validation.update import changed_counts
+from katib.model.validation import admit_update
+from katib.model.validation.update import changed_counts, describe_changes, validate_update
 from tests.support.experiments import a_double, a_job, a_template, an_experiment
 from tests.support.golden import Golden
 

@@ -12,8 +12,8 @@ import pytest
 from katib.doors.cli import connection
 from katib.doors.cli.connection import Connected
 from katib.model.types import Experiment, Trial
-from katib.service.tuning.reading import is_completed, state_of
 from katib.service.tuning.service import TuningService
+from katib.service.tuning.states import is_completed, state_of
 from tests.support.asking import over_controllers
 from tests.support.experiments import an_experiment
 from tests.support.golden import Golden

@@ -15,8 +15,7 @@ from katib.engine.stores.memory import MemoryStore
 from katib.errors import InvalidError
 from katib.model.defaults import with_defaults
 from katib.model.types import Experiment, ExperimentSpec
-from katib.model.validation import validate_update
-from katib.model.validation.update import COUNTS, FIXED_FIELDS, SPEC_RULES
+from katib.model.validation.update import COUNTS, FIXED_FIELDS, SPEC_RULES, validate_update
 from katib.places.cluster.admission.reviews import AdmissionReview
 from katib.places.cluster.webhooks.experiments import ExperimentAdmission
 from tests.support.experiments import a_double, a_template, an_experiment

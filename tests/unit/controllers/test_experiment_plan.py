@@ -14,7 +14,7 @@ from katib.engine.controllers.settings import FINISH_ANNOTATION
 from katib.engine.controllers.suggestion import states
 from katib.engine.controllers.suggestion.states import EXHAUSTED
 from katib.engine.runtime.objects import Key
-from katib.model.features.budgets.amounts import LIMITS
+from katib.model.features.budgets.annotations import LIMITS
 from katib.model.features.budgets.feature import Budgets
 from katib.model.features.budgets.spending import Uses
 from katib.model.names import AHEAD_ANNOTATION, ASKED_ANNOTATION, FIRST_FAILURES_ANNOTATION

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from katib.model.features.budgets.amounts import HOLDS, Budget
+from katib.model.features.budgets.amounts import Budget
+from katib.model.features.budgets.annotations import HOLDS
 from katib.model.features.budgets.spending import Spending, Uses
 from katib.model.features.feature import Progress
 from katib.model.types import Trial

@@ -11,7 +11,7 @@ from katib.engine.runtime.objects import Key
 from katib.errors import InvalidError, NotFoundError
 from katib.model.types import Experiment
 from katib.service.tuning.editing import edit_experiment
-from katib.service.tuning.reading import state_of
+from katib.service.tuning.states import state_of
 from tests.support.controllers import NAMESPACE, JobEnd, World
 from tests.support.experiments import an_experiment
 from tests.support.refusals import refused

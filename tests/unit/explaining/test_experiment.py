@@ -13,15 +13,9 @@ from katib.model.wording import format_duration
 from katib.service.explaining.answer import saved_share, savings_sentence
 from katib.service.explaining.evidence import Evidence, JobFacts, ServiceFacts
 from katib.service.explaining.experiment import diagnose_experiment
-from katib.service.tuning.reading import (
-    best_trial_of,
-    format_run,
-    is_completed,
-    objective_value,
-    state_of,
-    time_of,
-)
+from katib.service.tuning.reading import best_trial_of, format_run, time_of
 from katib.service.tuning.service import Json, RecordedEvent
+from katib.service.tuning.states import is_completed, objective_value, state_of
 from tests.support.golden import Golden
 from tests.support.tuning import (
     START,

@@ -16,9 +16,9 @@ from katib.doors.kube_api.resources import RESOURCES, by_path
 from katib.doors.kube_api.selectors import selector_of
 from katib.doors.kube_api.statuses import StatusError
 from katib.doors.kube_api.watching import _Lines
+from katib.engine.controllers.kinds import POD
 from katib.places.machine.engine import STATUS_KINDS
 from katib.places.machine.jobs.kinds import JobKinds
-from katib.service.tuning.replicas import POD
 
 
 def test_every_kind_of_job_is_served() -> None:

@@ -14,7 +14,8 @@ import pytest
 
 from katib.engine.runtime.testing import VirtualClock
 from katib.places.machine.pods.leases import LeaseTable, card_ids, lease_directory
-from katib.places.machine.pods.tokens import Capacity, Lease, Limit, Request, Tokens
+from katib.places.machine.pods.requests import Capacity, Lease, Limit, Request
+from katib.places.machine.pods.tokens import Tokens
 
 GIB = 2**30
 

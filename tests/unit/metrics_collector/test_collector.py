@@ -18,7 +18,8 @@ from katib.model.types import (
     TrialSpec,
 )
 from metrics_collector.collector import Collector, output_parser
-from metrics_collector.parsers import JsonParser, TextParser
+from metrics_collector.parsers import TextParser
+from metrics_collector.parsers.json_lines import JsonParser
 from metrics_collector.sources import ProgramOutput
 from tests.support.golden import Golden
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from katib.model.metrics import ZERO_TIME, MetricLog
-from metrics_collector.parsers import JsonParser
+from metrics_collector.parsers.json_lines import JsonParser
 
 
 def logs_of(text: str, names: Sequence[str] = ("acc", "loss")) -> list[MetricLog]:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from metrics_collector.parsers import JsonParser, LineParser, TextParser
+from metrics_collector.parsers import LineParser, TextParser
+from metrics_collector.parsers.json_lines import JsonParser
 from metrics_collector.remedies import remedies
 from tests.support.golden import Golden
 

@@ -15,7 +15,8 @@ from katib.model.metrics import BatchId, MetricLog
 from metrics_collector.parsers import ParserNotes
 from metrics_collector.resume_point import CollectorProgress, ResumePoint, UncertainReport
 from metrics_collector.resumption import ResumableLog
-from metrics_collector.sources import FileSource, FileTail, ReadPosition
+from metrics_collector.sources import FileSource, ReadPosition
+from metrics_collector.sources.file_tail import FileTail
 from tests.support.golden import Golden
 from tests.support.observations import MemoryObservationLog
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from metrics_collector.sources import CHUNK_BYTES, FileTail
+from metrics_collector.sources.file_tail import CHUNK_BYTES, FileTail
 from tests.support.golden import Golden
 
 

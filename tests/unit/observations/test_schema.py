@@ -12,7 +12,8 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.schema import CreateTable
 
 from katib.engine.databases.sqlite import open_database
-from katib.engine.observations import SqlObservationLog, access_list
+from katib.engine.observations import SqlObservationLog
+from katib.engine.observations.access import access_list
 from katib.engine.observations.tables import SCHEMA_VERSION, observation_logs
 from katib.errors import TerminalError
 from katib.model.metrics import BatchId, LogAccess

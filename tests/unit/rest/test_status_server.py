@@ -31,7 +31,7 @@ class Bench:
         self.access.keep("mine", LogAccess("default"))
         guard = LogGuard(TOKENS, self.access, trusts_loopback=False)
         receiver = StatusReceiver(self.log, guard, self.stored.append, lambda: NOW)
-        self.server = StatusServer(receiver)
+        self.server = StatusServer(lambda: receiver)
 
     def url_of(self, trial: str) -> str:
         return self.server.url_of(trial, ("loss", "acc"))
@@ -130,7 +130,8 @@ def test_a_certificate_that_is_renewed_is_shown(tmp_path: Path) -> None:
 
     files = (tmp_path / "tls.crt", tmp_path / "tls.key")
     first = renew()
-    server = StatusServer(StatusReceiver(MemoryObservationLog(), None, lambda _trial: None), certificate=files)
+    receiver = StatusReceiver(MemoryObservationLog(), None, lambda _trial: None)
+    server = StatusServer(lambda: receiver, certificate=files)
     try:
         assert is_trusted(first)
         second = renew()

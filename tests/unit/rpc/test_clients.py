@@ -18,6 +18,7 @@ from katib.wire.rpc._generated import early_stopping_pb2 as judging
 from katib.wire.rpc.clients import ServiceClient
 from katib.wire.rpc.connection import LazyChannel
 from katib.wire.rpc.errors import status_of
+from katib.wire.rpc.judging import JudgedServiceClient
 from tests.support.experiments import an_experiment
 from tests.support.networks import gateway_without_routes, held_up
 from tests.support.services import ScriptedEarlyStopping, ScriptedJudge, ScriptedSuggestion, serving, some_suggestions
@@ -40,7 +41,10 @@ def a_client(
         address = stack.enter_context(serving(suggestion or ScriptedSuggestion(), early_stopping))
         connection = LazyChannel(address, peer=PEER, timeout_seconds=seconds)
         stack.callback(connection.close)
-        yield ServiceClient(connection, connection if early_stopping else None, **options)
+        if early_stopping is None:
+            yield ServiceClient(connection, **options)
+        else:
+            yield JudgedServiceClient(connection, connection, **options)
 
 
 def aborting(code: grpc.StatusCode, details: str = "why") -> Callable[[Any, grpc.ServicerContext], NoReturn]:

@@ -19,8 +19,9 @@ from katib.model.types import (
     Observation,
     Trial,
 )
-from katib.wire.rpc import convert
+from katib.wire.rpc import convert, trial_messages
 from katib.wire.rpc._generated import api_pb2 as pb
+from katib.wire.rpc.judging import rules_of
 from suggestion_services.base.messages import past_trial
 from tests.support.experiments import a_choice, a_double, an_experiment, an_int
 
@@ -179,7 +180,7 @@ def test_an_architecture_search_is_sent_with_its_graph_and_operations() -> None:
     ],
 )
 def test_services_hear_of_trials_that_can_teach_them_something(trial: Trial, sent: bool) -> None:
-    assert convert.is_sent(trial) is sent
+    assert trial_messages.is_sent(trial) is sent
 
 
 @pytest.mark.parametrize(
@@ -196,7 +197,7 @@ def test_services_hear_of_trials_that_can_teach_them_something(trial: Trial, sen
     ],
 )
 def test_the_last_condition_is_the_state_of_a_trial(condition: str, expected: int) -> None:
-    assert convert.trial_message(a_trial(condition)).status.condition == expected
+    assert trial_messages.trial_message(a_trial(condition)).status.condition == expected
 
 
 @pytest.mark.parametrize(
@@ -213,7 +214,7 @@ def test_a_failure_with_an_outside_cause_is_sent_as_killed(message: str, expecte
     failed = structs.replace(trial.status.conditions[-1], message=message)
     status = structs.replace(trial.status, conditions=(*trial.status.conditions[:-1], failed))
 
-    assert convert.trial_message(structs.replace(trial, status=status)).status.condition == expected
+    assert trial_messages.trial_message(structs.replace(trial, status=status)).status.condition == expected
 
 
 def test_a_stopped_trial_is_sent_with_its_step() -> None:
@@ -223,20 +224,20 @@ def test_a_stopped_trial_is_sent_with_its_step() -> None:
     )
     status = structs.replace(trial.status, conditions=(*trial.status.conditions[:-1], stopped))
 
-    sent = convert.trial_message(structs.replace(trial, status=status))
+    sent = trial_messages.trial_message(structs.replace(trial, status=status))
 
     assert sent.spec.labels[STOPPED_AT_LABEL] == "9"
     assert past_trial(sent, ObjectiveSpec()).stopped_at == 9
-    assert past_trial(convert.trial_message(trial), ObjectiveSpec()).stopped_at is None
+    assert past_trial(trial_messages.trial_message(trial), ObjectiveSpec()).stopped_at is None
 
 
 def test_a_trial_without_conditions_is_created() -> None:
-    assert convert.trial_message(Trial()).status.condition == pb.TrialStatus.CREATED
+    assert trial_messages.trial_message(Trial()).status.condition == pb.TrialStatus.CREATED
 
 
 def test_times_are_whole_seconds_in_utc_and_empty_when_unset() -> None:
-    timed = convert.trial_message(a_trial(start_time=STARTED, completion_time=ENDED)).status
-    timeless = convert.trial_message(a_trial()).status
+    timed = trial_messages.trial_message(a_trial(start_time=STARTED, completion_time=ENDED)).status
+    timeless = trial_messages.trial_message(a_trial()).status
 
     assert (timed.start_time, timed.completion_time) == ("2024-05-01T10:00:00Z", "2024-05-01T10:05:30Z")
     assert (timeless.start_time, timeless.completion_time) == ("", "")
@@ -253,7 +254,7 @@ def _observe(metrics: list[Metric], strategies: dict[str, str], objective: str =
         spec=structs.replace(trial.spec, objective=spec),
         status=structs.replace(trial.status, observation=Observation(metrics=tuple(metrics))),
     )
-    return {m.name: m.value for m in convert.trial_message(trial).status.observation.metrics}
+    return {m.name: m.value for m in trial_messages.trial_message(trial).status.observation.metrics}
 
 
 def test_the_strategy_chooses_the_reading() -> None:
@@ -284,21 +285,21 @@ def test_a_metric_without_strategy_has_no_text_and_the_objective_then_no_entry()
 @pytest.mark.parametrize("text", ["nan", "NaN", "inf", "-Infinity", "unavailable", "oops"])
 @pytest.mark.parametrize("condition", ["Succeeded", "EarlyStopped"])
 def test_an_ended_trial_without_usable_objective_counts_as_failed(condition: str, text: str) -> None:
-    status = convert.trial_message(a_trial(condition, text)).status
+    status = trial_messages.trial_message(a_trial(condition, text)).status
 
     assert status.condition == pb.TrialStatus.FAILED
     assert not status.observation.metrics
 
 
 def test_a_running_trial_that_printed_nan_goes_on_running() -> None:
-    status = convert.trial_message(a_trial("Running", "nan")).status
+    status = trial_messages.trial_message(a_trial("Running", "nan")).status
 
     assert status.condition == pb.TrialStatus.RUNNING
     assert not status.observation.metrics
 
 
 def test_the_observation_is_always_present() -> None:
-    assert convert.trial_message(a_trial("Running", None)).status.HasField("observation")
+    assert trial_messages.trial_message(a_trial("Running", None)).status.HasField("observation")
 
 
 # --- the encoder ------------------------------------------------------------------------------------------------------
@@ -310,16 +311,16 @@ def _decode(data: bytes) -> list[pb.Trial]:
 
 def test_encoded_trials_are_the_field_of_both_requests() -> None:
     trials = [a_trial(name="a"), a_trial("MetricsUnavailable", name="b"), a_trial("Running", None, name="c")]
-    expected = [convert.trial_message(trials[0]), convert.trial_message(trials[2])]
+    expected = [trial_messages.trial_message(trials[0]), trial_messages.trial_message(trials[2])]
 
-    data = convert.TrialEncoder().encode(trials)
+    data = trial_messages.TrialEncoder().encode(trials)
 
     assert _decode(data) == expected
     assert list(pb.GetEarlyStoppingRulesRequest.FromString(data).trials) == expected
 
 
 def test_a_trial_is_encoded_again_only_when_it_changed() -> None:
-    encoder = convert.TrialEncoder()
+    encoder = trial_messages.TrialEncoder()
     encoder.encode([a_trial("Running", None, version="1")])
 
     same_version = encoder.encode([a_trial("Succeeded", version="1")])
@@ -330,14 +331,14 @@ def test_a_trial_is_encoded_again_only_when_it_changed() -> None:
 
 
 def test_a_trial_that_was_never_stored_is_not_remembered() -> None:
-    encoder = convert.TrialEncoder()
+    encoder = trial_messages.TrialEncoder()
     encoder.encode([a_trial("Running", None, version="")])
 
     assert _decode(encoder.encode([a_trial("Succeeded", version="")]))[0].status.condition == pb.TrialStatus.SUCCEEDED
 
 
 def test_the_encoder_forgets_trials_that_are_no_longer_sent() -> None:
-    encoder = convert.TrialEncoder()
+    encoder = trial_messages.TrialEncoder()
     encoder.encode([a_trial(name="a"), a_trial(name="b")])
 
     encoder.encode([a_trial(name="b")])
@@ -346,8 +347,10 @@ def test_the_encoder_forgets_trials_that_are_no_longer_sent() -> None:
 
 
 def test_earlier_trials_are_a_field_of_their_own() -> None:
-    data = convert.TrialEncoder().encode([a_trial(name="a")])
-    earlier = convert.TrialEncoder(convert.EARLIER_TRIALS_TAG).encode([a_trial(name="b"), a_trial(name="c")])
+    data = trial_messages.TrialEncoder().encode([a_trial(name="a")])
+    earlier = trial_messages.TrialEncoder(trial_messages.EARLIER_TRIALS_TAG).encode(
+        [a_trial(name="b"), a_trial(name="c")]
+    )
 
     request = pb.GetSuggestionsRequest.FromString(data + earlier)
 
@@ -356,7 +359,7 @@ def test_earlier_trials_are_a_field_of_their_own() -> None:
 
 
 def test_trials_without_a_value_that_katib_leaves_out_are_a_field_of_their_own() -> None:
-    encoder = convert.TrialEncoder(unmeasured_tag=convert.UNMEASURED_TRIALS_TAG)
+    encoder = trial_messages.TrialEncoder(unmeasured_tag=trial_messages.UNMEASURED_TRIALS_TAG)
 
     request = pb.GetSuggestionsRequest.FromString(
         encoder.encode(
@@ -378,9 +381,9 @@ def test_trials_without_a_value_that_katib_leaves_out_are_a_field_of_their_own()
 @given(st.lists(st.integers(min_value=0, max_value=40_000), max_size=5))
 def test_trials_of_any_size_are_framed_as_protobuf_does(sizes: list[int]) -> None:
     trials = [a_trial(name=f"{i}-{'x' * size}") for i, size in enumerate(sizes)]
-    whole = pb.GetSuggestionsRequest(trials=map(convert.trial_message, trials))
+    whole = pb.GetSuggestionsRequest(trials=map(trial_messages.trial_message, trials))
 
-    assert convert.TrialEncoder().encode(trials) == whole.SerializeToString()
+    assert trial_messages.TrialEncoder().encode(trials) == whole.SerializeToString()
 
 
 # --- replies ----------------------------------------------------------------------------------------------------------
@@ -393,7 +396,7 @@ def test_rules_are_read_with_equal_for_an_unknown_comparison() -> None:
         pb.EarlyStoppingRule(name="epoch", value="9"),
     ]
 
-    assert convert.rules_of(messages) == (
+    assert rules_of(messages) == (
         EarlyStoppingRule(name="acc", value="0.5", comparison="less", start_step=4),
         EarlyStoppingRule(name="loss", value="2", comparison="greater"),
         EarlyStoppingRule(name="epoch", value="9", comparison="equal"),

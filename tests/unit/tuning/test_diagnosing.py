@@ -19,7 +19,7 @@ from katib.model.types import Experiment, Trial
 from katib.places.machine.events import LoggedEvents
 from katib.places.machine.layout import Layout
 from katib.places.machine.trials.facts import LocalFacts
-from katib.places.machine.trials.files import TrialFiles
+from katib.places.machine.trials.output import TrialOutput
 from katib.service.explaining.diagnostician import Diagnostician, attempt_of
 from katib.service.explaining.evidence import LOCAL, ServiceFacts
 from katib.service.tuning.ports import Records
@@ -34,7 +34,7 @@ Services = tuple[ServiceFacts, ...]
 class Waiting(LocalFacts):
     """What an engine says: one thing of every job, and the same services of every experiment."""
 
-    def __init__(self, store: ObjectStore, files: TrialFiles, layout: Layout, reason: str, known: Services) -> None:
+    def __init__(self, store: ObjectStore, files: TrialOutput, layout: Layout, reason: str, known: Services) -> None:
         super().__init__(store, files, layout)
         self.asked: list[str] = []
         self._reason = reason
@@ -72,9 +72,9 @@ class Bench:
         self.store = new_store()
         self.log = log or MemoryObservationLog()
         layout = Layout(database.path.parent)
-        self.files = TrialFiles(layout)
+        self.files = TrialOutput(layout)
         clock = VirtualClock()
-        records = Records(self.store, self.log, LoggedEvents(EventLog(database, clock)), self.files)
+        records = Records(self.store, self.log, LoggedEvents(EventLog(database, clock)), lambda: self.files)
         facts = (OnACluster if on_a_cluster else Waiting)(self.store, self.files, layout, waiting, services)
         self.asked = facts.asked
         self.diagnostician = Diagnostician(records, facts, clock)

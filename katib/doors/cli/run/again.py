@@ -21,9 +21,8 @@ from katib.errors import InvalidError
 from katib.model.loading import FileText
 from katib.model.types import Experiment
 from katib.model.wording import counted
-from katib.service.tuning.reading import state_of
-from katib.service.tuning.repeating import changed_words, ways_on
 from katib.service.tuning.service import NO_CHOICE, Choice, RunExperiment, SubmittedExperiment, WaysOnward
+from katib.service.tuning.states import state_of
 
 if TYPE_CHECKING:
     from katib.doors.cli.run.following import Run
@@ -218,6 +217,8 @@ def submit(run: Submitter, choice: Choice = NO_CHOICE, *, may_ask: bool = False)
 
 
 def _summary(experiment: Experiment, ways: WaysOnward) -> str:
+    from katib.service.tuning.repeating import changed_words
+
     verb = "has failed" if state_of(experiment) == "Failed" else "has ended"
     since = f", and {changed_words(ways.changes)} changed since" if ways.changes else ""
     return f"{experiment.name} {verb}{since}"
@@ -235,6 +236,8 @@ def _ways(ways: WaysOnward) -> str:
 
 def had_ended(experiment: Experiment) -> str:
     """Return the line for an experiment that had ended before and was not run now."""
+    from katib.service.tuning.repeating import ways_on
+
     return f"{experiment.name} had ended before, so nothing was run now; {_ways(ways_on(experiment))}"
 
 

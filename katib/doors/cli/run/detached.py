@@ -13,8 +13,8 @@ from katib.doors.cli import options
 from katib.doors.cli.run import again
 from katib.doors.rest.notes import Note, running_servers
 from katib.errors import InvalidError, UnavailableError
-from katib.service.tuning.reading import is_completed
 from katib.service.tuning.repeating import company_of
+from katib.service.tuning.states import is_completed
 
 _START_SECONDS = 120.0
 _LOOK_SECONDS = 0.1

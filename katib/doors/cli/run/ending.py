@@ -18,9 +18,9 @@ from katib.service.tuning.reading import (
     parameters_of,
     pareto_trials,
     pareto_words,
-    state_of,
     with_comparison,
 )
+from katib.service.tuning.states import state_of
 
 # Maximum length of the best value if it is text, such as a genotype: it is the answer, so it is shown whole.
 _LONGEST_BEST = 400

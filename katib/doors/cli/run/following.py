@@ -17,16 +17,14 @@ import click
 
 from katib.doors.cli import options
 from katib.doors.cli.app import INTERRUPTED
-from katib.doors.cli.printing import print_object
 from katib.doors.cli.signals import stop_on_signal
 from katib.errors import ExpiredError, KatibError, UnavailableError
 from katib.model.failure_text import last_line
 from katib.model.loadable import Loadable
 from katib.model.types import Experiment, Trial
-from katib.service.explaining.lines import EventLines, SilentLines
-from katib.service.explaining.progress import Moment, RunProgress, TrialEnded, savings_of, with_remedy
-from katib.service.tuning.reading import condition_of, shortened
+from katib.service.explaining.progress import Moment, RunProgress, SilentLines, TrialEnded, savings_of, with_remedy
 from katib.service.tuning.service import Change, TuningService
+from katib.service.tuning.states import condition_of
 
 if TYPE_CHECKING:
     from katib.service.histories.live import LiveLogs
@@ -166,6 +164,8 @@ class Run:
     def _display(self) -> _Display:
         if self._quiet:
             return SilentLines()
+        from katib.service.explaining.lines import EventLines
+
         stream = sys.stderr if self._form else sys.stdout
         if not stream.isatty():
             return EventLines(self.progress, stream)
@@ -188,6 +188,8 @@ class Run:
         experiment = self.service.get(Experiment, self._namespace, self._name)
         has_failed = condition_of(experiment, "Failed") is not None
         if self._form:
+            from katib.doors.cli.printing import print_object
+
             print_object(experiment.encode(), self._form)
         elif has_failed or not self._quiet:
             best = self.service.best(self._namespace, self._name)
@@ -206,6 +208,8 @@ class Run:
 
     def _last_line(self, trial: Trial) -> str:
         """Return the last line that a trial printed; empty if there is none, or it cannot be read."""
+        from katib.service.tuning.reading import shortened
+
         try:
             output = b"".join(self.service.logs(self._namespace, trial.name, tail_lines=_LOOKED_AT_LINES))
         except KatibError:

@@ -30,21 +30,18 @@ from katib.service.explaining.progress import (
     TrialRetried,
 )
 from katib.service.tuning.reading import (
-    best_value,
     duration_of,
-    has_several_objectives,
-    lost_count,
     metric_of,
     objective_text,
     parameters_of,
     pareto_trials,
     pareto_words,
     short,
-    state_of,
     used_words,
 )
 from katib.service.tuning.replicas import may_have_replicas, replica_counts
 from katib.service.tuning.service import TuningService
+from katib.service.tuning.states import best_value, has_several_objectives, lost_count, state_of
 
 _REDRAWS_PER_SECOND = 4
 _METRIC_SECONDS = 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from katib.model.types import Experiment
 from katib.model.wording import counted
-from katib.service.tuning.reading import namespace_option
+from katib.service.tuning.states import namespace_option
 
 
 def interrupted_line(

@@ -52,6 +52,7 @@ from katib.model.names import (
     STOPPED_ANNOTATION,
     TEMPLATE_MISSING,
 )
+from katib.model.restarts import MAX_TRIALS_REACHED, awaits_restart
 from katib.model.trials import ACTIVE, ELIGIBLE, cost, objective_costs, reaches_goals, trial_state
 from katib.model.types import (
     CollectorKind,
@@ -72,7 +73,6 @@ from katib.model.types import (
     TrialCondition,
     TrialState,
 )
-from katib.model.validation.update import MAX_TRIALS_REACHED, awaits_restart
 
 _DEFAULT_TRIAL: Final[Loadable[Callable[..., DefaultTrial | None]]] = Loadable(
     "katib.model.default_trial:default_trial_of"

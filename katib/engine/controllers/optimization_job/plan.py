@@ -17,9 +17,9 @@ from katib.model import conditions
 from katib.model.conditions import find_condition, is_true, set_condition
 from katib.model.names import OPTIMIZATION_JOB_LABEL
 from katib.model.optimization_jobs import CREATED, EXPERIMENT_CREATED
+from katib.model.restarts import MAX_TRIALS_REACHED
 from katib.model.types import ConditionStatus, Experiment, ExperimentCondition
 from katib.model.types.optimization import JobResult, OptimizationJob, OptimizationJobStatus
-from katib.model.validation.update import MAX_TRIALS_REACHED
 
 SUSPENDED, COMPLETE, FAILED = "Suspended", "Complete", "Failed"
 CREATION_FAILED = "TrainJobsCreationFailed"

@@ -12,7 +12,6 @@ from katib.engine.controllers.kinds import JOB, TRIAL, as_read, key_of, with_fin
 from katib.engine.controllers.ports import NO_UPDATE, EventRecorder, PodUpdate, PodWatcher, TrialReport
 from katib.engine.controllers.run_times import RunTimes
 from katib.engine.controllers.settings import ControllerSettings
-from katib.engine.controllers.trial.callers import CallersTrial, comes_to_its_end, plan_callers_trial, silence_of
 from katib.engine.controllers.trial.jobs import Jobs, job_of, job_place, view_of
 from katib.engine.controllers.trial.observing import ObservationCalls
 from katib.engine.controllers.trial.plan import (
@@ -242,6 +241,13 @@ class TrialReconciler:
 
     def _follow_caller(self, trial: Trial, now: datetime) -> ReconcileResult:
         """Move a trial that a caller evaluates a step closer to its end."""
+        from katib.engine.controllers.trial.callers import (
+            CallersTrial,
+            comes_to_its_end,
+            plan_callers_trial,
+            silence_of,
+        )
+
         report = _NO_REPORT
         if comes_to_its_end(trial, now, self._started):
             answer = self._observations.ask(trial, self._logs.conclude)

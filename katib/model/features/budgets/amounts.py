@@ -15,58 +15,20 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from katib.errors import FieldError
-from katib.model.features.feature import Annotation
+from katib.model.features.budgets.annotations import _NUMBER, _PAIR, HOURS, LIMITS, MONEY, PRICES, RESOURCES, TRIAL
 from katib.model.quantities import parse_quantity
 from katib.model.wording import path_to, shown
 
-HOURS: Final = "hours"
-"""Unit of time: the hours during which at least one trial ran."""
-
-MONEY: Final = "$"
-"""Unit of money, whatever the currency of the prices."""
-
-TRIAL: Final = "trial"
-"""The resource of which every trial has one."""
-
-RESOURCES: Final = ("gpu", "cpu", TRIAL)
-
 _SECONDS: Final = {"s": 1, "m": 60, "min": 60, "h": 3600, "hour": 3600, "hours": 3600, "d": 86_400}
-_NUMBER = r"(\d+(?:\.\d+)?)"
 _TIME = re.compile(rf"{_NUMBER}\s*({'|'.join(_SECONDS)})")
 _RESOURCE_HOURS = re.compile(rf"{_NUMBER}\s*({'|'.join(RESOURCES)})-hours?")
 _MONEY_AMOUNT = re.compile(rf"\${_NUMBER}")
-_PAIR = re.compile(rf"({'|'.join(RESOURCES)})\s*=\s*{_NUMBER}")
 _HOUR = 3600.0
 _COUNTS = ("replicas", "parallelism", "numNodes")
 """Fields of jobs that multiply the pods of the spec beside them."""
 
 _GPU = "/gpu"
 _LARGEST = 1e12
-
-
-def amounts_text(amounts: Mapping[str, float]) -> str:
-    """Return amounts of resources as text, such as `cpu=2, gpu=1`."""
-    return ", ".join(f"{name}={amount:.12g}" for name, amount in sorted(amounts.items()))
-
-
-@functools.lru_cache(maxsize=256)
-def read_amounts(text: str) -> Mapping[str, float]:
-    """Return amounts of resources; malformed ones are left out."""
-    pairs = (match for part in text.split(",") if (match := _PAIR.fullmatch(part.strip())))
-    return {match[1]: float(match[2]) for match in pairs}
-
-
-LIMITS: Final = Annotation("katib.kubeflow.org/budget", str, may_change=True)
-"""On an Experiment: its limits, such as `8h, 20 gpu-hours, $50`."""
-
-PRICES: Final = Annotation("katib.kubeflow.org/prices", str, may_change=True)
-"""On the same: the hourly price of each resource, such as `gpu=2.50, cpu=0.04`."""
-
-SPENT: Final = Annotation("katib.kubeflow.org/spent", read_amounts, amounts_text)
-"""On the same: seconds for which removed trials held each resource, such as `cpu=90, trial=45`."""
-
-HOLDS: Final = Annotation("katib.kubeflow.org/holds", read_amounts, amounts_text)
-"""On a trial of such an experiment: amount of each resource that it holds while it runs, such as `cpu=2, gpu=1`."""
 
 
 @dataclass(frozen=True, slots=True)

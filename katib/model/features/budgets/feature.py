@@ -5,26 +5,18 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
 from katib.errors import FieldError
-from katib.model.features.budgets.amounts import (
-    HOLDS,
-    HOURS,
-    LIMITS,
-    MONEY,
-    PRICES,
-    SPENT,
-    doubled,
-    holds_of,
-    read_budget,
-)
-from katib.model.features.budgets.spending import CUT_REASON, Spending, Uses
+from katib.model.features.budgets.annotations import CUT_REASON, HOLDS, HOURS, LIMITS, MONEY, PRICES, SPENT
 from katib.model.features.feature import Feature, Option, Part, Progress, Tally
 from katib.model.types import BudgetUsage, Experiment, Trial
 from katib.model.wording import format_duration
+
+if TYPE_CHECKING:
+    from katib.model.features.budgets.spending import Spending, Uses
 
 _STATUS_SECONDS = 60.0
 """Interval between writes of the used budget while nothing else changes."""
@@ -45,7 +37,11 @@ class Budgets(Feature):
 
     @override
     def errors(self, annotations: Mapping[str, str], /) -> Sequence[FieldError]:
-        return read_budget(LIMITS.read(annotations), PRICES.read(annotations))[1] if LIMITS.name in annotations else ()
+        if LIMITS.name not in annotations:
+            return ()
+        from katib.model.features.budgets.amounts import read_budget
+
+        return read_budget(LIMITS.read(annotations), PRICES.read(annotations))[1]
 
     @override
     def end(self, experiment: Experiment) -> str:
@@ -53,11 +49,17 @@ class Budgets(Feature):
 
     @override
     def larger_option(self, experiment: Experiment) -> str:
+        from katib.model.features.budgets.amounts import doubled
+
         return f"--budget {shlex.quote(doubled(LIMITS.read(experiment.metadata.annotations)))}"
 
     @override
     def trial_annotations(self, experiment: Experiment, run_spec: Mapping[str, Any] | None, /) -> dict[str, str]:
-        return HOLDS.write(holds_of(run_spec)) if LIMITS.name in experiment.metadata.annotations else {}
+        if LIMITS.name not in experiment.metadata.annotations:
+            return {}
+        from katib.model.features.budgets.amounts import holds_of
+
+        return HOLDS.write(holds_of(run_spec))
 
     @override
     def without(self, annotations: Mapping[str, str], removed: Iterable[tuple[Trial, float]], /) -> dict[str, str]:
@@ -73,16 +75,24 @@ class Budgets(Feature):
 
     @override
     def tally(self) -> Spending:
+        from katib.model.features.budgets.spending import Spending
+
         return Spending()
 
     @override
     def part(self, experiment: Experiment, tally: Tally | None, progress: Progress, /) -> Part | None:
+        if tally is None and SPENT.name not in experiment.metadata.annotations:
+            return None
+        from katib.model.features.budgets.spending import Spending
+
         spending = tally if isinstance(tally, Spending) else Spending()
         uses = spending.uses(progress, SPENT.read(experiment.metadata.annotations))
         return None if uses is None else self.limits(experiment, uses, keeps_checkpoints=progress.keeps_checkpoints)
 
     def limits(self, experiment: Experiment, uses: Uses, *, keeps_checkpoints: bool) -> Part:
         """Return the contribution to the plan of an experiment whose trials have this use."""
+        from katib.model.features.budgets.amounts import read_budget
+
         annotations = experiment.metadata.annotations
         budget = read_budget(LIMITS.read(annotations), PRICES.read(annotations))[0]
         if budget is None:
@@ -115,6 +125,7 @@ class Budgets(Feature):
 
 def _words(usage: BudgetUsage) -> str:
     used, limit = float(usage.used), float(usage.limit)
+
     if usage.unit == HOURS:
         return f"{format_duration(round(3600 * used))} of {format_duration(round(3600 * limit))}"
     if usage.unit == MONEY:

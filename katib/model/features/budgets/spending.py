@@ -12,13 +12,11 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from katib.model.features.budgets.amounts import HOLDS, HOURS, Budget
+from katib.model.features.budgets.amounts import Budget
+from katib.model.features.budgets.annotations import CUT_REASON, HOLDS, HOURS
 from katib.model.features.feature import Progress
 from katib.model.trials import ran_seconds, trial_state
 from katib.model.types import Trial, TrialState
-
-CUT_REASON = "TrialBudgetSpent"
-"""Reason of EarlyStopped, or of Killed without readings, if the budget ended the trial."""
 
 _EPSILON = 1e-9
 

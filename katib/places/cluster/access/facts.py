@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from katib.engine.controllers.kinds import key_of
+from katib.engine.controllers.kinds import POD, key_of
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.errors import ForbiddenError, KatibError, KindNotInstalledError, NotFoundError, UnavailableError
 from katib.model.leases import is_callers
@@ -17,7 +17,7 @@ from katib.model.names import RETRYING_REASON, TRIAL_LABEL
 from katib.model.quantities import parse_quantity
 from katib.model.types import Experiment, Suggestion, Trial
 from katib.places.cluster.pods.logs import ClusterOutput, most_telling_first
-from katib.places.cluster.pods.reading import CREATE_FAILURES, POD, PULL_FAILURES, container_statuses, facts_of
+from katib.places.cluster.pods.reading import CREATE_FAILURES, PULL_FAILURES, container_statuses, facts_of
 from katib.places.cluster.pods.refusals import refusal_words
 from katib.places.cluster.pods.starts import NOT_STARTING
 from katib.places.cluster.services.plan import DEPLOYMENT, object_name
@@ -26,8 +26,9 @@ from katib.service.explaining.diagnostician import attempt_of
 from katib.service.explaining.evidence import HomeTerms, JobFacts, ServiceFacts
 from katib.service.explaining.replicas import failed_replica
 from katib.service.tuning.ports import EventReader
-from katib.service.tuning.reading import algorithm_of, failure_of, is_completed, running_condition, state_of
+from katib.service.tuning.reading import algorithm_of
 from katib.service.tuning.replicas import COLLECTORS
+from katib.service.tuning.states import failure_of, is_completed, running_condition, state_of
 from metrics_collector.delivery import KEPT
 
 CONTROLLER = "katib-controller"

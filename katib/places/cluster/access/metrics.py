@@ -8,11 +8,11 @@ from typing import Any, Self
 
 import grpc
 
+from katib.engine.controllers.kinds import POD
 from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.objects import Key, Object, ObjectStore
 from katib.errors import KatibError, NotFoundError, UnavailableError
 from katib.places.cluster.environment import db_manager_address
-from katib.places.cluster.pods.reading import POD
 from katib.places.cluster.services.plan import SERVICE
 from katib.wire.rpc.credentials import NO_CREDENTIALS, DbManagerCredentials
 from katib.wire.rpc.db_manager_client import DbManagerClient, DbManagerConnection, Metadata

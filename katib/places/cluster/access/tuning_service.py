@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from katib.engine.algorithm_services.catalog import Catalog
-from katib.engine.controllers.kinds import CONFIG_MAP, EXPERIMENT
+from katib.engine.controllers.kinds import CONFIG_MAP, EXPERIMENT, POD
 from katib.engine.runtime.clock import Clock, SystemClock
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.errors import (
@@ -45,7 +45,6 @@ from katib.places.cluster.configuration.models import KatibConfig
 from katib.places.cluster.configuration.source import CONFIG_MAP_KEY, CONFIG_MAP_NAME
 from katib.places.cluster.installation_key import SECRET_NAME, InstallationTokens
 from katib.places.cluster.pods.logs import ClusterOutput, server_logs
-from katib.places.cluster.pods.reading import POD
 from katib.places.cluster.services.plan import ClusterCatalog
 from katib.places.cluster.store import KubernetesStore
 from katib.places.cluster.template_warnings import template_errors, template_warnings
@@ -169,7 +168,7 @@ def make_tuning_service(
         clock: Measures timeouts.
     """
     callers = CallersLog(observations.writer) if isinstance(observations, MetricsAccess) else None
-    records = Records(store, observations, events, output, callers)
+    records = Records(store, observations, events, lambda: output, callers)
     gate = Gate(UsersCatalog(core), home, StoredObjects(store, knows_experiments=False))
     facts = ClusterFacts(store, events, output, core)
     return ObjectTuningService(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from katib.engine.controllers.kinds import CONFIG_MAP
+from katib.engine.controllers.kinds import CONFIG_MAP, POD
 from katib.engine.runtime.objects import Kind, ObjectStore
 from katib.errors import UnavailableError
 from katib.model.names import JOB_LABEL, TRIAL_LABEL
@@ -15,7 +15,6 @@ from katib.model.templates.source import OFFERED, OFFERED_LABEL
 from katib.places.cluster.client import ApiConnection
 from katib.places.cluster.leader.stray_jobs import ListUnlabelled
 from katib.places.cluster.pods.missed import MISSED_SELECTOR
-from katib.places.cluster.pods.reading import POD
 from katib.places.cluster.services.plan import SERVICE_SELECTORS
 from katib.places.cluster.store import KubernetesStore
 

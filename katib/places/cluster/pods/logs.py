@@ -11,15 +11,16 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 from urllib.parse import quote
 
+from katib.engine.controllers.kinds import POD
 from katib.engine.runtime.objects import Key, Object, ObjectStore
 from katib.errors import InvalidError, KatibError, NotFoundError
 from katib.model.names import TRIAL_LABEL
 from katib.model.types import CollectorKind, Trial
 from katib.places.cluster.client import ApiConnection
-from katib.places.cluster.pods.reading import OVER, POD
+from katib.places.cluster.pods.reading import OVER
 from katib.service.tuning.ports import ALL, Part
-from katib.service.tuning.reading import is_completed
 from katib.service.tuning.replicas import COLLECTORS, find_replica, no_container, replica_name
+from katib.service.tuning.states import is_completed
 from metrics_collector.program import LAUNCHER_DIRECTORY
 
 _SILENCE_SECONDS = 1.0

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
+from katib.engine.controllers.kinds import POD
 from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.informer import Informer, InformerEvent
 from katib.engine.runtime.objects import Key, Object, ObjectStore
@@ -21,7 +22,6 @@ from katib.errors import ForbiddenError
 from katib.model.names import TRIAL_LABEL
 from katib.model.types import Trial
 from katib.places.cluster.pods.owners import OwningTrial
-from katib.places.cluster.pods.reading import POD
 
 MISSED_SELECTOR = f"!{TRIAL_LABEL},!pod-template-hash,!controller-revision-hash"
 """Selects pods without a trial's label that may have been missed."""

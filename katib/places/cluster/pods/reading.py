@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from katib.engine.controllers.kinds import key_of
+from katib.engine.controllers.kinds import POD, key_of
 from katib.engine.controllers.ports import PodUpdate
 from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.informer import Informer, InformerEvent
-from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.engine.runtime.objects import Key, Object, ObjectStore
 from katib.model.container_restarts import runs_again
 from katib.model.failure_text import (
     LAST_OUTPUT,
@@ -30,13 +30,11 @@ from katib.model.job_kinds import gate_words
 from katib.model.names import TRIAL_LABEL
 from katib.model.trials import ACTIVE, trial_state
 from katib.model.types import CollectorKind, Trial, format_time
-from katib.service.tuning.reading import is_suspended_trial
 from katib.service.tuning.replicas import COLLECTORS, has_role, replica_name
+from katib.service.tuning.states import is_suspended_trial
 from metrics_collector.program import LAUNCHER_DIRECTORY
 from metrics_collector.seen_program import COMPLETING
 from metrics_collector.sidecar import ALL_STORED, NOT_ALL_STORED
-
-POD = Kind("v1", "Pod")
 
 _OF_THE_NODE = frozenset({"emptyDir", "projected", "downwardAPI"})
 """Sources of volumes that are available at once."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from katib.engine.controllers.kinds import JOB, TRIAL, key_of
+from katib.engine.controllers.kinds import JOB, POD, TRIAL, key_of
 from katib.engine.controllers.ports import EventRecorder, UncollectedPod
 from katib.engine.controllers.trial.jobs import job_place
 from katib.engine.runtime.clock import Clock
@@ -30,7 +30,6 @@ from katib.model.job_kinds import CLUSTER_BACKOFF_LIMIT
 from katib.model.trials import ACTIVE, trial_state
 from katib.model.types import Trial
 from katib.places.cluster.pods.missed import MissedPod, MissedPods, concerns
-from katib.places.cluster.pods.reading import POD
 
 PERIOD_SECONDS = 5.0
 

@@ -18,7 +18,7 @@ from katib.engine.runtime.informer import Informer, InformerEvent
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.model.job_kinds import IN_QUEUE, queue_of
 from katib.model.types import Trial
-from katib.service.tuning.reading import is_suspended_trial
+from katib.service.tuning.states import is_suspended_trial
 
 WORKLOADS = tuple(Kind(f"kueue.x-k8s.io/{version}", "Workload") for version in ("v1beta2", "v1beta1"))
 """In order of preference: newer versions of Kueue serve both."""

@@ -29,6 +29,7 @@ from katib.places.cluster.services.trouble import NO_TROUBLE
 from katib.places.cluster.services.watch import ServiceWatch
 from katib.wire.rpc.clients import ServiceClient
 from katib.wire.rpc.connection import LazyChannel
+from katib.wire.rpc.judging import JudgedServiceClient
 
 _SYNC_SECONDS = 10.0
 
@@ -206,7 +207,11 @@ class ClusterServices:
         if known is not None and known[0] == connections:
             return known[1]
         address = self._db_manager.address
-        client = ServiceClient(*connections, reads_history=served.reads_history, db_manager_address=lambda: address)
+        client = (
+            JudgedServiceClient(*connections, reads_history=served.reads_history, db_manager_address=lambda: address)
+            if len(connections) > 1
+            else ServiceClient(*connections, reads_history=served.reads_history)
+        )
         self._clients[served.user] = (connections, client)
         return client
 

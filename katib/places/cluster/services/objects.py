@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from katib.engine.controllers.kinds import POD
 from katib.engine.runtime.informer import Informer
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.errors import (
@@ -27,7 +28,6 @@ from katib.places.cluster.services.manifests import NOTHING, manifests
 from katib.places.cluster.services.plan import (
     DEPLOYMENT,
     DEPLOYMENT_LABEL,
-    POD,
     ROLE,
     ROLE_BINDING,
     SERVICE,

@@ -24,7 +24,6 @@ ROLE = Kind("rbac.authorization.k8s.io/v1", "Role")
 ROLE_BINDING = Kind("rbac.authorization.k8s.io/v1", "RoleBinding")
 VOLUME_CLAIM = Kind("v1", "PersistentVolumeClaim")
 VOLUME = Kind("v1", "PersistentVolume")
-POD = Kind("v1", "Pod")
 
 DEPLOYMENT_LABEL = "katib.kubeflow.org/deployment"
 SUGGESTION_LABEL = "katib.kubeflow.org/suggestion"

@@ -22,8 +22,7 @@ from katib.model.loading import Submission, decode_experiment
 from katib.model.names import LEARNS_FROM_ANNOTATION
 from katib.model.templates import has_placeholder
 from katib.model.types import CollectorKind, Experiment, ExperimentStatus, ResumePolicy
-from katib.model.validation import validate_update
-from katib.model.validation.update import COUNTS, FIXED_FIELDS, changed_fields
+from katib.model.validation.update import COUNTS, FIXED_FIELDS, changed_fields, validate_update
 from katib.places.cluster.admission.reviews import ALLOWED, AdmissionResponse, AdmissionReview, Handler
 from katib.places.cluster.images import REMEDY, ImageCommands
 from katib.places.cluster.template_warnings import (

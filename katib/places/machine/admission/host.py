@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from katib.places.machine.pods.environment import provided_commands
-from katib.places.machine.pods.tokens import Capacity, Limit
+from katib.places.machine.pods.requests import Capacity, Limit
 
 GIB = 2**30
 

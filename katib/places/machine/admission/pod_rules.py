@@ -24,7 +24,7 @@ from katib.model.wording import closest, did_you_mean, shown
 from katib.places.machine.admission.host import GIB, CommandEnvironment, HostCapacity
 from katib.places.machine.findings import Part, containers_of, exists, is_directory, is_file, mapping, mapping_at
 from katib.places.machine.pods.environment import Rewriter
-from katib.places.machine.pods.tokens import GPU_RESOURCES, SHARE_ANNOTATION, share_of
+from katib.places.machine.pods.requests import GPU_RESOURCES, SHARE_ANNOTATION, share_of
 
 GPU: Final = "GPU"
 FIELD_PATHS: Final = (

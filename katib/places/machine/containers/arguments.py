@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from katib.places.machine.pods.images import HOST_NETWORK, ImageRun, Mount
+from katib.places.machine.pods.environment import HOST_NETWORK
+from katib.places.machine.pods.image_runs import ImageRun, Mount
 
 LOOPBACK = "127.0.0.1"
 _HOSTNAME_LENGTH = 63

@@ -38,7 +38,7 @@ from katib.places.machine.containers.arguments import (
 )
 from katib.places.machine.containers.failures import is_daemon_missing, pull_failure, runtime_down, short, start_failure
 from katib.places.machine.pods.environment import ContainerCommand
-from katib.places.machine.pods.images import ImageRun
+from katib.places.machine.pods.image_runs import ImageRun
 from katib.places.machine.processes.handle import SpawnError
 
 _log = logging.getLogger(__name__)

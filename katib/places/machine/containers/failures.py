@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from katib.places.machine.containers.arguments import RuntimeProgram
-from katib.places.machine.pods.images import ImageRun, Pull
+from katib.places.machine.pods.image_runs import ImageRun, Pull
 from katib.places.machine.processes.handle import SpawnError
 
 _LAST_WORDS = {

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from katib.engine.controllers.job_caches import JobCaches
 from katib.engine.runtime.clock import SteadyTime
@@ -32,7 +32,8 @@ from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.engine.runtime.shared_thread import SharedThread
 from katib.engine.runtime.work_queue import WorkQueue
 from katib.errors import ConflictError, InvalidError, KatibError, NotFoundError, UnavailableError
-from katib.model.job_kinds import is_suspended, retry_words, suspended_at, with_suspension
+from katib.model.job_kinds import has_several_pods, is_suspended, retry_words, suspended_at, with_suspension
+from katib.model.loadable import Deferred, Loadable
 from katib.model.names import HELD_WORDS, METRICS_REPORT_ANNOTATION
 from katib.model.types import format_time
 from katib.places.machine.jobs.batch.job import JOB
@@ -49,17 +50,21 @@ from katib.places.machine.jobs.prepare import (
     prepare_pod,
 )
 from katib.places.machine.jobs.run import JobRun, JobStanding, RunNote, decoded, is_plain
-from katib.places.machine.pods.images import HOST_NETWORK, execute
+from katib.places.machine.pods.environment import HOST_NETWORK
 from katib.places.machine.pods.loop import Loop
-from katib.places.machine.pods.objects import PodPlan, begin_note, pod_metadata, pulling_words
 from katib.places.machine.pods.place import AnyPod, KeptGroup, PodListener, PodPlace
+from katib.places.machine.pods.plans import PodPlan, begin_note, pulling_words
 from katib.places.machine.pods.pod import MachinePods
-from katib.places.machine.pods.pulls import ImagePulls
 from katib.places.machine.pods.records import RESUMED, PodPhase, PodRecord
-from katib.places.machine.pods.tokens import Tokens
 from katib.places.machine.pods.tools import Evictions, PodTools
 from katib.places.machine.processes.peek import PipePeeker
-from katib.service.tuning.replicas import has_several_pods, replica_name
+
+if TYPE_CHECKING:
+    from katib.places.machine.pods.pulls import ImagePulls
+    from katib.places.machine.pods.tokens import Tokens
+
+_PULLS: Final[Loadable[type[ImagePulls]]] = Loadable("katib.places.machine.pods.pulls:ImagePulls")
+_TOKENS: Final[Loadable[type[Tokens]]] = Loadable("katib.places.machine.pods.tokens:Tokens")
 
 RESTARTED_ANNOTATION = "katib.kubeflow.org/started-anew"
 """On a job: that it was cut off by an end of the engine, and when it was started again from scratch."""
@@ -123,11 +128,12 @@ class JobController:
         self._pods = PodTools(
             self._loop,
             machine.processes,
-            Tokens(machine.capacity, machine.leases, self._loop.call_later, clock),
+            machine.capacity,
+            Deferred(self._open_tokens),
             clock,
             SteadyTime(clock),
             settings.delays,
-            ImagePulls(machine.images, machine.processes, self._loop, clock) if machine.images is not None else None,
+            None if machine.images is None else _PULLS.load()(machine.images, machine.processes, self._loop, clock),
             settings.log_limits,
             _open_peek(),
             Evictions(settings.reserve),
@@ -146,6 +152,11 @@ class JobController:
         self._queue: WorkQueue[Key] = WorkQueue(clock)
         self._controller = Controller("local-jobs", self._reconcile, self._queue, thread=thread)
         jobs.add_handler(self._job_changed)
+
+    def _open_tokens(self) -> Tokens:
+        leases = self._machine.leases
+        table = None if leases is None else leases.get()
+        return _TOKENS.load()(self._machine.capacity, table, self._loop.call_later, self._clock)
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -424,6 +435,8 @@ class JobController:
         """Release the resources that the pods of a job shared, after all have ended."""
         run.wiring.release()
         if run.network != HOST_NETWORK and self._machine.images is not None:
+            from katib.places.machine.pods.images import execute
+
             execute(self._machine.images.remove_network(run.network), self._pods.processes)
 
     def _let_go(self, key: Key, run: JobRun) -> ReconcileResult:
@@ -591,6 +604,8 @@ class JobController:
         if run.is_connected or images is None:
             start()
             return
+        from katib.places.machine.pods.images import execute
+
         run.unconnected.append((pods, start))
         if len(run.unconnected) == 1:
             make = images.make_network(run.network)
@@ -612,6 +627,9 @@ class JobController:
         except InvalidError as error:
             plan = impossible_pod(run, start, "; ".join(map(str, error.errors)))
         if run.has_several:
+            from katib.places.machine.pods.objects import pod_metadata
+            from katib.service.tuning.replicas import replica_name
+
             plan = replace(plan, replica=replica_name({"metadata": pod_metadata(plan)}))
         begin_note(plan, run.uid)
         return plan

@@ -7,23 +7,25 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from katib.engine.runtime.clock import Clock, SteadyTime
 from katib.engine.runtime.objects import Object
-from katib.model.files import checkpoint_folders
 from katib.places.machine.pods.environment import ContainerCommand
-from katib.places.machine.pods.images import ImageRuntime, NodeImages
-from katib.places.machine.pods.leases import LeaseTable
 from katib.places.machine.pods.log_file import LogLimits
 from katib.places.machine.pods.loop import Loop
-from katib.places.machine.pods.objects import ContainerPlan, ContainerRole
 from katib.places.machine.pods.output import Monitor
 from katib.places.machine.pods.place import PodPlace
-from katib.places.machine.pods.pulls import PullNews
+from katib.places.machine.pods.plans import ContainerPlan, ContainerRole
 from katib.places.machine.pods.records import Delays
-from katib.places.machine.pods.tokens import Capacity
+from katib.places.machine.pods.requests import Capacity
 from katib.places.machine.processes.client import Processes
+
+if TYPE_CHECKING:
+    from katib.model.loadable import Deferred
+    from katib.places.machine.pods.images import ImageRuntime, NodeImages
+    from katib.places.machine.pods.leases import LeaseTable
+    from katib.places.machine.pods.pulls import PullNews
 
 CONTAINER_NAME = "katib-checkpoint"
 """Of its log file; the name is not one that a template is likely to have."""
@@ -54,6 +56,8 @@ class TrialCheckpoint:
 
 def checkpoint_container(checkpoint: TrialCheckpoint, job_directory: Path) -> ContainerPlan:
     """Return the container that provides the folder."""
+    from katib.model.files import checkpoint_folders
+
     program = str(Path(checkpoint_folders.__file__).resolve())
     origin = () if checkpoint.parent is None else (str(checkpoint.parent),)
     argv = (
@@ -103,7 +107,7 @@ class Machine:
     clock: Clock
     capacity: Capacity = field(default_factory=Capacity.of_machine)
     images: ImageRuntime | None = None
-    leases: LeaseTable | None = None
+    leases: Deferred[LeaseTable] | None = None
     place: PlaceMaker | None = None
     node_images: NodeImages | None = None
     inherits: Callable[[Mapping[str, str]], bool] = always_inherits

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from katib.engine.algorithm_services.plan import free_port
 from katib.engine.runtime.objects import Kind, Object
@@ -18,8 +18,11 @@ from katib.model.types import CollectorKind
 from katib.places.machine.findings import containers_of, mapping, mappings
 from katib.places.machine.jobs.batch.job import JOB
 from katib.places.machine.jobs.kind import Address
-from katib.places.machine.pods.images import HOST_NETWORK, ImageRuntime
+from katib.places.machine.pods.environment import HOST_NETWORK
 from katib.places.machine.pods.place import node_mark
+
+if TYPE_CHECKING:
+    from katib.places.machine.pods.images import ImageRuntime
 
 PUSHES_NOTHING: Final = frozenset({CollectorKind.STDOUT, CollectorKind.NONE})
 """Collectors whose programs have nothing to push and no request to answer: `katib.report` prints there."""

@@ -16,16 +16,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from katib.engine.controllers.kinds import POD
 from katib.engine.runtime.clock import Clock, SteadyTime
 from katib.engine.runtime.controller import DONE, Controller, ReconcileResult
 from katib.engine.runtime.objects import Key, Object, ObjectStore
 from katib.engine.runtime.shared_thread import SharedThread
 from katib.engine.runtime.work_queue import WorkQueue
 from katib.errors import AlreadyExistsError, ConflictError, KatibError, NotFoundError
-from katib.places.machine.pods.objects import pod_object
 from katib.places.machine.pods.place import AnyPod
 from katib.places.machine.pods.records import PodPhase
-from katib.service.tuning.replicas import POD
 
 APPEAR_SECONDS = 0.5
 """How long a pod has to be there before it is worth a write: most of those that are gone sooner are of tiny trials."""
@@ -160,6 +159,8 @@ class PodObjects:
         return DONE
 
     def _write_pod(self, followed: _Followed, name: str, pod: AnyPod) -> None:
+        from katib.places.machine.pods.objects import pod_object
+
         uid, stored = followed.stored.get(name, ("", {}))
         if uid == pod.plan.uid and stored["status"]["phase"] in _OVER:
             return

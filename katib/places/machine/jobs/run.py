@@ -20,9 +20,9 @@ from katib.model.json_values import without_nulls
 from katib.places.machine.jobs.conditions import conditions_of, end_of, with_foreign
 from katib.places.machine.jobs.kind import JobKind
 from katib.places.machine.jobs.networks import LocalWiring, NamedWiring
-from katib.places.machine.pods.images import HOST_NETWORK
-from katib.places.machine.pods.objects import PodPlan
+from katib.places.machine.pods.environment import HOST_NETWORK
 from katib.places.machine.pods.place import AnyPod
+from katib.places.machine.pods.plans import PodPlan
 from katib.places.machine.pods.records import PodRecord
 
 

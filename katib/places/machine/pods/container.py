@@ -8,20 +8,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from katib.errors import Backoff, KatibError, ShortageError, UnavailableError, shortage_of
-from katib.places.machine.pods.images import ImageProcess
 from katib.places.machine.pods.log_file import RUN_BEGINS, LogFile
 from katib.places.machine.pods.loop import Timer
-from katib.places.machine.pods.objects import ContainerPlan, ContainerRole, PodPlan, note_processes
 from katib.places.machine.pods.output import Monitor, Output
-from katib.places.machine.pods.pulls import PullNews
+from katib.places.machine.pods.plans import ContainerPlan, ContainerRole, PodPlan, note_processes
 from katib.places.machine.pods.records import ContainerExit, ContainerState, EarlierEnd
 from katib.places.machine.pods.tools import PodTools
 from katib.places.machine.processes.client import ANSWER_SECONDS, KeepSettings, PendingStart, no_answer
 from katib.places.machine.processes.connection import KeptProcess
 from katib.places.machine.processes.handle import Command, ProcessExit, ProcessHandle
+
+if TYPE_CHECKING:
+    from katib.places.machine.pods.images import ImageProcess
+    from katib.places.machine.pods.pulls import PullNews
 
 _SHORTAGE = Backoff(0.5, 15.0)
 """Pauses between the starts of a program while the machine is short of something."""
@@ -113,6 +115,8 @@ class Container:
         self._give_up_image: Callable[[], None] | None = None
         self._image: ImageProcess | None = None
         if plan.image is not None and tools.images is not None:
+            from katib.places.machine.pods.images import ImageProcess
+
             self._image = ImageProcess(plan.image, tools.images.runtime, processes=tools.processes, loop=tools.loop)
         self._log_start = 0
         self._handle: ProcessHandle | None = None

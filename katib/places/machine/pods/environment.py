@@ -33,9 +33,12 @@ from katib.places.machine.pods.references import (
     PodIdentity,
     resource_value,
 )
-from katib.places.machine.pods.tokens import Capacity
+from katib.places.machine.pods.requests import Capacity
 from katib.places.machine.processes.proc import ENGINE_ID, PROCESS_ID
 from katib.wire.rpc import OUR_VERBOSITY_VARIABLE, VERBOSITY_VARIABLE
+
+HOST_NETWORK = "host"
+
 
 _THREADS = "OMP_NUM_THREADS"
 _OTHER_THREADS = (

@@ -10,97 +10,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from decimal import Decimal
-from enum import StrEnum
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from katib.errors import KatibError
 from katib.model.failure_text import OUT_OF_MEMORY
 from katib.places.machine.pods.environment import ContainerCommand
+from katib.places.machine.pods.image_runs import ImageRun, Pull
 from katib.places.machine.pods.loop import Loop
 from katib.places.machine.processes.client import Processes
 from katib.places.machine.processes.handle import Command, ProcessExit, SpawnError
-
-HOST_NETWORK = "host"
-
-
-class Pull(StrEnum):
-    """When an image is fetched, in the words that podman and docker share."""
-
-    ALWAYS = "always"
-    MISSING = "missing"
-    NEVER = "never"
-
-
-class Mount(NamedTuple):
-    """A path of this machine that a container knows by another.
-
-    Attributes:
-        source: Of this machine.
-        target: Absolute, as the container knows it.
-        read_only: Whether the container cannot write there.
-    """
-
-    source: Path
-    target: str
-    read_only: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ImageRun:
-    """A container that is to run in its image.
-
-    Attributes:
-        name: Unique on this machine; every start adds a number to it.
-        image: As the template names it.
-        pull: When it is fetched.
-        entrypoint: Replaces that of the image, and its arguments too; empty: that of the image.
-        arguments: Replace those of the image; empty: those of the image, if the entry point is.
-        environment: Additions to the variables of the image.
-        working_directory: Empty: that of the image.
-        hostname: Its own name.
-        aliases: Further names that lead to it in a network of its own.
-        mounts: Nearer to the root first.
-        labels: Labels for people.
-        user: `uid` or `uid:gid`; empty: that of the image.
-        groups: Further groups.
-        cpus: How many cores it may use; None without limit.
-        memory_bytes: How much memory it may use; None without limit.
-        gpus: Identifiers of the cards it may use.
-        network: `host`, or the name of a network of the runtime.
-        read_only: Whether its own files cannot be changed.
-        privileged: Whether it has all rights of the runtime.
-        capabilities_added: Without `CAP_`.
-        capabilities_dropped: Likewise; `ALL` for all of them.
-        no_new_privileges: Whether its programs cannot gain rights.
-    """
-
-    name: str
-    image: str
-    pull: Pull = Pull.MISSING
-    entrypoint: tuple[str, ...] = ()
-    arguments: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-    working_directory: str = ""
-    hostname: str = ""
-    aliases: tuple[str, ...] = ()
-    mounts: tuple[Mount, ...] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
-    user: str = ""
-    groups: tuple[int, ...] = ()
-    cpus: Decimal | None = None
-    memory_bytes: int | None = None
-    gpus: tuple[str, ...] = ()
-    network: str = HOST_NETWORK
-    read_only: bool = False
-    privileged: bool = False
-    capabilities_added: tuple[str, ...] = ()
-    capabilities_dropped: tuple[str, ...] = ()
-    no_new_privileges: bool = False
-
 
 NodeImages = Callable[[ImageRun, Mapping[str, str], Mapping[str, Any]], ContainerCommand]
 """Returns the command of a node for an image, our environment and a container of a template."""

@@ -37,7 +37,8 @@ from typing import Any, Final
 
 from katib.engine.runtime.clock import Clock
 from katib.places.machine.claims import close_in_children, close_now
-from katib.places.machine.pods.tokens import LOOK_SECONDS, Capacity, Lease, LeaseRefusal, Limit, Request
+from katib.places.machine.pods.requests import Capacity, Lease, LeaseRefusal, Limit, Request
+from katib.places.machine.pods.tokens import LOOK_SECONDS
 
 DIRECTORY_VARIABLE: Final = "KATIB_LEASES"
 """Names another directory for the table, such as one that containers on one machine share."""
@@ -195,6 +196,18 @@ class LeaseTable:
         self._descriptors: list[int] = []
         self._written = b""
         self._has_complained = False
+
+    @classmethod
+    def of(
+        cls,
+        environment: Mapping[str, str],
+        capacity: Capacity,
+        hold: Callable[[int], None],
+        clock: Clock,
+        root: Path,
+    ) -> LeaseTable:
+        """Return the table in the directory that an environment names."""
+        return cls(lease_directory(environment), capacity, hold, clock, root)
 
     def take_over(self, descriptors: Sequence[int]) -> None:
         """Go on with the files of an earlier engine, whose guard has held them; the last one is in the table."""

@@ -11,107 +11,33 @@ any process of the pod is. Earlier versions wrote all of it as one object.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum, auto
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from katib.engine.runtime.clock import SteadyTime
 from katib.engine.runtime.objects import Object
-from katib.errors import UnavailableError
-from katib.model.files.private_directories import make_below
 from katib.model.names import REPLICA_ANNOTATION
 from katib.model.types import format_time
-from katib.places.machine.pods.environment import ContainerCommand
-from katib.places.machine.pods.images import ImageRun
+from katib.places.machine.pods.plans import (
+    ContainerPlan,
+    ContainerRole,
+    Json,
+    PodPlan,
+    append_note,
+    pulling_words,
+    replica_of,
+)
 from katib.places.machine.pods.records import ContainerState, PodPhase, PodRecord
 from katib.places.machine.pods.references import ADDRESS, NODE
-from katib.places.machine.pods.tokens import Request
-from katib.places.machine.processes.handle import ProcessHandle
-
-
-class ContainerRole(Enum):
-    """The role of a container in its pod."""
-
-    INIT = auto()
-    SIDECAR = auto()
-    MAIN = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerPlan:
-    """The plan of a container.
-
-    Attributes:
-        role: Its role in its pod.
-        command: Its command.
-        directory: Its working directory.
-        restart_on_failure: Whether it is started again when it failed.
-        restart_always: Whether it is started again whenever it ends.
-        volumes: Directories outside of the pod's own that must exist.
-        image: Its image, which a runtime runs in place of the command; None: the command is a process of this machine.
-    """
-
-    role: ContainerRole
-    command: ContainerCommand
-    directory: Path
-    restart_on_failure: bool
-    restart_always: bool
-    volumes: tuple[Path, ...] = ()
-    image: ImageRun | None = None
-
 
 PROCESS_ID = "process://"
 """A container's id is that of its process behind this; on a cluster, its runtime gives the id."""
 
 NO_STATUS: Object = MappingProxyType({})
-PULLING = "pulling image"
 _CREATING = "ContainerCreating"
 _SIGNAL_BASE = 128
 _LARGEST_SIGNAL = 64
-
-Json = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class PodPlan:
-    """Everything decided about a pod before it starts.
-
-    Attributes:
-        role: As in its record.
-        after: ContainerRole of the pod of its gang whose containers must have started before its own; empty for none.
-        containers: In the order in which they start.
-        cannot_start: Why it cannot start at all; then there are no containers.
-        images: The image of each container in its template.
-        holder: For whom it leases resources, as shown to users of other engines.
-        replica: As in its record.
-        group: The group in which its processes outlive this engine, or at least their output; empty: neither does.
-        slots: How many processes it starts by MPI, each with its share of the request, wherever its host files say.
-        checkpoint: The folder of its trial's checkpoint; None if that keeps none.
-    """
-
-    name: str
-    index: int | None
-    uid: str
-    labels: dict[str, str]
-    directory: Path
-    containers: tuple[ContainerPlan, ...]
-    grace_seconds: float
-    request: Request
-    cannot_start: str = ""
-    role: str = ""
-    after: str = ""
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    images: Mapping[str, str] = field(default_factory=dict)
-    holder: str = ""
-    replica: str = ""
-    group: str = ""
-    slots: int = 0
-    checkpoint: Path | None = None
 
 
 def pod_object(plan: PodPlan, record: PodRecord, steady: SteadyTime, now: datetime, before: Object = NO_STATUS) -> Json:
@@ -150,11 +76,6 @@ def pod_metadata(plan: PodPlan) -> Json:
         "labels": dict(plan.labels),
         "annotations": {**plan.annotations, **mark},
     }
-
-
-def replica_of(role: str, index: int | None) -> str:
-    """Return the name of a replica within its job, as `worker-1`; empty for a pod that has neither role nor index."""
-    return "-".join(filter(None, (role.lower(), "" if index is None else str(index))))
 
 
 def _container(plan: PodPlan, name: str) -> Json:
@@ -221,11 +142,6 @@ def _condition(type_: str, names: Sequence[str], reason: str, what: str) -> Json
         return {"type": type_, "status": "True"}
     message = f"containers with {what} status: [{' '.join(names)}]"
     return {"type": type_, "status": "False", "reason": reason, "message": message}
-
-
-def pulling_words(image: str) -> str:
-    """Return that an image is being fetched, as the rest of a sentence about a pod."""
-    return f'{PULLING} "{image}"'
 
 
 def _not_started(plan: PodPlan, record: PodRecord) -> tuple[ContainerState, ...]:
@@ -297,44 +213,6 @@ def _terminated(container: ContainerState, output: str, steady: SteadyTime) -> J
     return found
 
 
-NOTE_FILE = "pod.json"
-
-
-def begin_note(plan: PodPlan, job_uid: str) -> None:
-    """Write down which pod it is, and that a job of this uid is about to start it.
-
-    Raises:
-        UnavailableError: The disk cannot be written.
-    """
-    note = {
-        "job": job_uid,
-        "name": plan.name,
-        "uid": plan.uid,
-        "role": plan.role,
-        "index": plan.index,
-        "replica": plan.replica,
-        "labels": plan.labels,
-        "containers": [container.command.name for container in plan.containers],
-        "inImage": any(container.image is not None for container in plan.containers),
-    }
-    try:
-        make_below(plan.directory.parents[2], plan.directory)
-        _append(plan.directory, note)
-    except OSError as error:
-        cause = f"cannot write {plan.directory}: {error.strerror}"
-        raise UnavailableError(f"{cause}; free space or change its rights") from error
-
-
-def note_processes(plan: PodPlan, container: str = "", handle: ProcessHandle | None = None) -> None:
-    """Write down that a pod has begun, and a process that it has started on this machine, to clean up by hand."""
-    processes: list[Json] = []
-    if handle is not None:
-        known = {"pid": handle.pid, "startTime": handle.start_time, "program": handle.program}
-        processes = [{"container": container, **known}]
-    with contextlib.suppress(OSError):  # the disk is full; the pod does not need its note
-        _append(plan.directory, {"processes": processes})
-
-
 def note_end(plan: PodPlan, end: PodRecord, steady: SteadyTime, *, is_measured: bool) -> None:
     """Write down how a pod ended: replicas are known by it when their pods are gone with the job.
 
@@ -345,35 +223,7 @@ def note_end(plan: PodPlan, end: PodRecord, steady: SteadyTime, *, is_measured: 
         is_measured: Whether the objective metric was found in its output.
     """
     with contextlib.suppress(OSError):
-        _append(
+        append_note(
             plan.directory,
             {"pod": pod_object(plan, end, steady, end.finished_at or steady.now()), "isMeasured": is_measured},
         )
-
-
-def read_note(directory: Path) -> Json:
-    """Return the note of the pod of a directory.
-
-    It has `job` once the job is about to start it, and `processes` or `pod` once it has begun. Earlier versions wrote
-    it when it had begun, without `job`.
-
-    Raises:
-        OSError: There is no such file, or it cannot be read.
-        ValueError: Nothing in it can be understood.
-    """
-    note: Json = {}
-    for line in (directory / NOTE_FILE).read_text().splitlines():
-        with contextlib.suppress(json.JSONDecodeError):  # cut off by a crash, or by a full disk
-            added = json.loads(line)
-            if isinstance(added, dict):
-                if "processes" in added:
-                    added["processes"] = [*note.get("processes", ()), *added["processes"]]
-                note |= added
-    if not note:
-        raise ValueError(f"{directory / NOTE_FILE} says nothing")
-    return note
-
-
-def _append(directory: Path, said: Json) -> None:
-    with (directory / NOTE_FILE).open("a") as file:
-        file.write(f"\n{json.dumps(said)}")  # the break comes first: the line before may have been cut off

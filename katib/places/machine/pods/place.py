@@ -13,15 +13,17 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from katib.engine.runtime.clock import SteadyTime
 from katib.places.machine.pods.loop import Loop, Timer
-from katib.places.machine.pods.objects import PodPlan, note_end
 from katib.places.machine.pods.output import Monitor
-from katib.places.machine.pods.pulls import PullNews
+from katib.places.machine.pods.plans import PodPlan
 from katib.places.machine.pods.records import PodPhase, PodRecord
 from katib.places.machine.processes.connection import KeptProcess
+
+if TYPE_CHECKING:
+    from katib.places.machine.pods.pulls import PullNews
 
 OpenMonitor = Callable[[dict[str, str], str, Path], Monitor | None]
 """For a pod's labels, a container's name and the pod's directory: a reader of the output; None if it is not read."""
@@ -154,6 +156,8 @@ class AnyPod(ABC):
             **changes,
         }
         if self.plan.role or self.plan.replica:
+            from katib.places.machine.pods.objects import note_end
+
             is_measured = self.is_storing and bool(self._monitors) and not explanation
             note_end(self.plan, replace(self.record, **end), self._steady, is_measured=is_measured)
         self._note(**end)

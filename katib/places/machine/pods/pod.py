@@ -17,24 +17,25 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
 from katib.errors import KatibError
 from katib.places.machine.pods.container import Container
-from katib.places.machine.pods.disk_use import sizes_of
 from katib.places.machine.pods.log_file import LogFile
 from katib.places.machine.pods.loop import Timer
-from katib.places.machine.pods.objects import NOTE_FILE, ContainerPlan, ContainerRole, PodPlan, note_processes
 from katib.places.machine.pods.place import AnyPod, KeptGroup, PodListener
-from katib.places.machine.pods.pulls import PullNews
+from katib.places.machine.pods.plans import NOTE_FILE, ContainerPlan, ContainerRole, PodPlan, note_processes
 from katib.places.machine.pods.records import ContainerExit, ContainerState, PodPhase
-from katib.places.machine.pods.tokens import VISIBLE_CARDS, Lease, Request, card_words
+from katib.places.machine.pods.requests import VISIBLE_CARDS, Lease, Request, card_words
 from katib.places.machine.pods.tools import PodTools
 from katib.places.machine.processes.client import KeepSettings
 from katib.places.machine.processes.connection import KeptProcess
 from katib.places.machine.processes.handle import SpawnError
+
+if TYPE_CHECKING:
+    from katib.places.machine.pods.pulls import PullNews
 
 POLL_SECONDS = 0.2
 
@@ -74,8 +75,11 @@ class Pod(AnyPod):
         if self.plan.cannot_start:
             self.refuse(self.plan.cannot_start)
         elif not self.record.stopping:
-            waits = partial(self.wait_for, self.plan.uid)
-            self._tools.tokens.ask(self.plan.uid, self.plan.request, self.granted, holder=self.plan.holder, waits=waits)
+            if self.plan.request.is_empty:
+                self.granted(Lease(self.plan.request))
+                return
+            tokens, waits = self._tools.tokens.get(), partial(self.wait_for, self.plan.uid)
+            tokens.ask(self.plan.uid, self.plan.request, self.granted, holder=self.plan.holder, waits=waits)
             if self._lease is None:
                 waits()
 
@@ -83,7 +87,7 @@ class Pod(AnyPod):
         """Say that it waits for a lease that was asked for under this name, unless it has it."""
         if self._lease is None and not self.record.is_finished:
             self._ticket = ticket
-            self._note(waiting=self._tools.tokens.waiting_reason(ticket))
+            self._note(waiting=self._tools.tokens.get().waiting_reason(ticket))
 
     def when_started(self, then: Callable[[], None]) -> None:
         """Call `then` once a main container has started, or will never."""
@@ -94,7 +98,8 @@ class Pod(AnyPod):
 
     @override
     def _end_programs(self, grace_seconds: float) -> None:
-        self._tools.tokens.withdraw(self._ticket)
+        if self._ticket:
+            self._tools.tokens.get().withdraw(self._ticket)
         self._end_containers([c for c in self._containers if c.is_started and not c.is_over], grace_seconds)
         self.advance()
 
@@ -119,6 +124,8 @@ class Pod(AnyPod):
 
     def files(self) -> dict[Path, int]:
         """Return its files on the disk of its directory, but for its output, and their sizes. For any thread."""
+        from katib.places.machine.pods.disk_use import sizes_of
+
         folders = (self.plan.directory, *([self.plan.checkpoint] if self.plan.checkpoint is not None else []))
         pids = [container.state.pid for container in list(self._containers) if container.is_running]
         try:
@@ -150,11 +157,11 @@ class Pod(AnyPod):
                 container continues with them instead of being started.
         """
         if self.record.is_finished:  # it was stopped while it waited
-            self._tools.tokens.give_back(lease)
+            self._give_back(lease)
             return
         self._lease = lease
-        if self._tools.tokens.capacity.gpus and not lease.gpus:
-            self._free_cards = self._tools.tokens.free_gpus()
+        if self._tools.capacity.gpus and not lease.gpus:
+            self._free_cards = self._tools.tokens.get().free_gpus()
         if self.plan.role:
             note_processes(self.plan)  # so that its peers are known by their names, whichever starts first
         try:
@@ -174,7 +181,7 @@ class Pod(AnyPod):
         leased = () if self._lease is None else self._lease.gpus
         if plan.image is not None:
             plan = replace(plan, image=replace(plan.image, gpus=leased))
-        elif leased or (self._tools.tokens.capacity.gpus and VISIBLE_CARDS not in plan.command.env):
+        elif leased or (self._tools.capacity.gpus and VISIBLE_CARDS not in plan.command.env):
             env = plan.command.env | {VISIBLE_CARDS: ",".join(leased or self._free_cards)}
             plan = replace(plan, command=replace(plan.command, env=env))
         name = plan.command.name
@@ -283,8 +290,12 @@ class Pod(AnyPod):
     @override
     def _release(self) -> None:
         if self._lease is not None:
-            self._tools.tokens.give_back(self._lease)
+            self._give_back(self._lease)
         self._tools.evictions.running.pop(self.plan.uid, None)
+
+    def _give_back(self, lease: Lease) -> None:
+        if not lease.request.is_empty:
+            self._tools.tokens.get().give_back(lease)
 
     # --- monitors -----------------------------------------------------------------------------------------------------
 
@@ -399,11 +410,10 @@ class MachinePods:
             for pod in pods:
                 pod.start()
             return
-        tokens = self._tools.tokens
         broken = [pod for pod in pods if pod.plan.cannot_start]
         requests = [pod.plan.request for pod in pods]
         total = sum(requests, Request())
-        if broken or (excess := total.excess_over(tokens.capacity)):
+        if broken or (excess := total.excess_over(self._tools.capacity)):
             for pod in broken or pods[:1]:
                 pod.refuse(pod.plan.cannot_start or f"the pods of the job run together and {excess}; request less")
             return
@@ -419,7 +429,7 @@ class MachinePods:
             for pod in pods:
                 pod.wait_for(ticket)
 
-        tokens.ask(ticket, total, granted, holder=pods[0].plan.holder, waits=waits)
+        self._tools.tokens.get().ask(ticket, total, granted, holder=pods[0].plan.holder, waits=waits)
         waits()
 
     def kept(self) -> Iterator[KeptGroup]:
@@ -433,7 +443,7 @@ class MachinePods:
 
     def resume(self, pods: Sequence[Pod], kept: KeptGroup, stopped: Collection[str]) -> None:
         """Go on with the processes of pods that outlived their engine; start the pods that had not begun."""
-        tokens, programs = self._tools.tokens, by_pod(kept.programs)
+        tokens, programs = self._tools.tokens.get(), by_pod(kept.programs)
         for pod in pods:
             plan, processes = pod.plan, programs.get(pod.plan.uid, {})
             every = [process for found in processes.values() for process in found]

@@ -14,7 +14,8 @@ from typing import IO, NamedTuple
 
 from katib.engine.runtime.clock import Clock
 from katib.errors import KatibError, UnavailableError
-from katib.places.machine.pods.images import ImageRun, ImageRuntime, Pull, execute
+from katib.places.machine.pods.image_runs import ImageRun, Pull
+from katib.places.machine.pods.images import ImageRuntime, execute
 from katib.places.machine.pods.loop import Loop
 from katib.places.machine.processes.client import PendingStart, Processes
 from katib.places.machine.processes.handle import Command, ProcessExit

@@ -20,7 +20,7 @@ from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.errors import InvalidError, NotFoundError, UnavailableError, invalid
 from katib.model.files.private_directories import make_below
 from katib.model.quantities import parse_quantity
-from katib.places.machine.pods.tokens import Capacity
+from katib.places.machine.pods.requests import Capacity
 
 CONFIG_MAP = Kind("v1", "ConfigMap")
 SECRET = Kind("v1", "Secret")

@@ -8,17 +8,21 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from katib.engine.runtime.clock import Clock, SteadyTime
+from katib.model.loadable import Deferred
 from katib.places.machine.pods.log_file import LogLimits
 from katib.places.machine.pods.loop import Loop
-from katib.places.machine.pods.objects import PodPlan
-from katib.places.machine.pods.pulls import ImagePulls
+from katib.places.machine.pods.plans import PodPlan
 from katib.places.machine.pods.records import Delays
-from katib.places.machine.pods.tokens import Tokens
+from katib.places.machine.pods.requests import Capacity
 from katib.places.machine.processes.client import Processes
 from katib.places.machine.processes.peek import PipePeeker
+
+if TYPE_CHECKING:
+    from katib.places.machine.pods.pulls import ImagePulls
+    from katib.places.machine.pods.tokens import Tokens
 
 LEAST_SHARE = 0.1
 """Of the disk. A pod that wrote less has not filled it, and ending it would free little."""
@@ -105,6 +109,8 @@ class PodTools:
     """The tools of every pod of a controller.
 
     Attributes:
+        capacity: The resources of this machine.
+        tokens: Leases them to pods that request any.
         images: Fetches images, and knows their runtime; None: containers are processes.
         log_limits: How much of the output of each container is kept.
         peek: Reads pipes so that nothing is lost when this process is killed; None if the kernel cannot.
@@ -113,7 +119,8 @@ class PodTools:
 
     loop: Loop
     processes: Processes
-    tokens: Tokens
+    capacity: Capacity
+    tokens: Deferred[Tokens]
     clock: Clock
     steady: SteadyTime
     delays: Delays

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from katib.places.machine.processes import proc, wire
-from katib.places.machine.processes.keeping import VERSION, peer
 
 # The parent packages are empty modules here, so that the guard loads only its own four files.
 _LAUNCHER = """
@@ -130,6 +129,8 @@ class KeptState:
         Raises:
             BrokenStreamError: It is of another version.
         """
+        from katib.places.machine.processes.keeping import VERSION
+
         match message:
             case ("hello", version, str(engine_id), int(last_key)) if version == VERSION:
                 self.engine_id, self.last_key = engine_id, last_key
@@ -220,6 +221,8 @@ class GuardConnection:
             directory: Directory of that engine's socket.
             pid: Process id of the guard.
         """
+        from katib.places.machine.processes.keeping import peer
+
         sock = socket.socket(socket.AF_UNIX)
         _limit(sock, socket.SO_RCVTIMEO, _HAND_OVER_SECONDS)
         try:

@@ -96,20 +96,27 @@ class ServiceHost:
                 connections += (connection,)
         if len(connections) < len(wanted):
             return None
-        from katib.wire.rpc.clients import ServiceClient
-
         with self._lock:
             known = self._clients.get(user)
             if known is not None and known[0] == connections:
                 return known[1]
             info = self.catalog.find(wanted[0].algorithm) if self.catalog is not None else None
-            client = ServiceClient(
-                *connections,
-                reads_history=info is None or info.reads_history,
-                db_manager_address=lambda: self.db_manager_address(self._plan(wanted[-1])),
-            )
+            client = self._client(connections, wanted[-1], reads_history=info is None or info.reads_history)
             self._clients[user] = (connections, client)
             return client
+
+    def _client(self, connections: tuple[LazyChannel, ...], last: ServiceId, *, reads_history: bool) -> ServiceClient:
+        if last.early_stopping:
+            from katib.wire.rpc.judging import JudgedServiceClient
+
+            return JudgedServiceClient(
+                *connections,
+                reads_history=reads_history,
+                db_manager_address=lambda: self.db_manager_address(self._plan(last)),
+            )
+        from katib.wire.rpc.clients import ServiceClient
+
+        return ServiceClient(*connections, reads_history=reads_history)
 
     def waiting_for(self, experiment: Experiment) -> str:
         """Return the passing obstacle to the services becoming ready, such as a lack of memory."""

@@ -10,7 +10,7 @@ from katib.errors import FieldError, InvalidError
 from katib.model.templates.placeholders import has_placeholder
 from katib.model.types import CollectorKind, ExperimentSpec
 from katib.places.machine.findings import mapping
-from katib.places.machine.pods.tokens import Request
+from katib.places.machine.pods.requests import Request
 from katib.places.machine.slurm.commands import Slurm, SlurmAnswer, refused
 from katib.places.machine.slurm.script import (
     OF_A_SCRIPT,

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from katib.errors import TerminalError, UnavailableError, invalid
 from katib.places.machine.pods.environment import ContainerCommand
-from katib.places.machine.pods.images import ImageRun, NodeImages
+from katib.places.machine.pods.image_runs import ImageRun
+from katib.places.machine.pods.images import NodeImages
 from katib.places.machine.slurm.commands import Slurm
 from katib.places.machine.slurm.script import WITHIN
 

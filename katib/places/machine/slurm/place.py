@@ -16,10 +16,10 @@ from katib.errors import InvalidError, TerminalError, UnavailableError
 from katib.model.files.private_directories import make_below
 from katib.model.files.whole_files import write_whole
 from katib.places.machine.pods.loop import Loop
-from katib.places.machine.pods.objects import PodPlan
 from katib.places.machine.pods.place import KeptGroup, PodListener
+from katib.places.machine.pods.plans import PodPlan
 from katib.places.machine.pods.records import Delays
-from katib.places.machine.pods.tokens import VISIBLE_CARDS
+from katib.places.machine.pods.requests import VISIBLE_CARDS
 from katib.places.machine.slurm.commands import Slurm, clean_environment, refused
 from katib.places.machine.slurm.pod import SlurmPod, SlurmTools
 from katib.places.machine.slurm.scheduler import OURS, Scheduler, SlurmSubmission

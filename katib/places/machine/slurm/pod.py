@@ -34,9 +34,9 @@ from katib.model.failure_text import OUT_OF_MEMORY, last_line
 from katib.model.files.disks import has_room
 from katib.places.machine.pods.log_file import TAIL_BYTES, LogFile, LogLimits, names_address_in_use, read_end
 from katib.places.machine.pods.loop import Loop
-from katib.places.machine.pods.objects import ContainerRole, PodPlan, note_processes
 from katib.places.machine.pods.output import Monitor
 from katib.places.machine.pods.place import AnyPod, PodListener
+from katib.places.machine.pods.plans import ContainerRole, PodPlan, note_processes
 from katib.places.machine.pods.records import (
     ALLOCATION_ENDED,
     PREEMPTED,
@@ -45,7 +45,7 @@ from katib.places.machine.pods.records import (
     EarlierEnd,
     PodPhase,
 )
-from katib.places.machine.pods.tokens import card_words
+from katib.places.machine.pods.requests import card_words
 from katib.places.machine.processes.peek import end_of_lines
 from katib.places.machine.slurm.commands import JobState
 from katib.places.machine.slurm.scheduler import Scheduler, SlurmSubmission

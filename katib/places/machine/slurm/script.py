@@ -30,10 +30,10 @@ from typing import Final, NamedTuple
 
 from katib.errors import invalid
 from katib.model.names import SLURM_OPTIONS_ANNOTATION
-from katib.places.machine.pods.objects import ContainerPlan, ContainerRole, PodPlan
 from katib.places.machine.pods.place import MARKS, node_mark
+from katib.places.machine.pods.plans import ContainerPlan, ContainerRole, PodPlan
 from katib.places.machine.pods.records import Delays
-from katib.places.machine.pods.tokens import Request
+from katib.places.machine.pods.requests import Request
 from katib.places.machine.slurm.commands import ONE_CLUSTER
 from katib.service.drafting import SET_BY_US
 

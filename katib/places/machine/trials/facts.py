@@ -7,21 +7,21 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from katib.engine.controllers.kinds import key_of
+from katib.engine.controllers.kinds import POD, key_of
 from katib.engine.runtime.objects import Key, Kind, ObjectStore
 from katib.errors import NotFoundError
 from katib.model.names import TRIAL_LABEL
 from katib.model.types import Experiment, Suggestion, Trial
 from katib.places.machine.layout import Layout
-from katib.places.machine.pods.objects import PULLING
+from katib.places.machine.pods.plans import PULLING
 from katib.places.machine.processes.remains import RECORD_FILE, is_engine_at_work
-from katib.places.machine.trials.files import TrialFiles
+from katib.places.machine.trials.output import TrialOutput
 from katib.service.explaining.diagnostician import attempt_of
 from katib.service.explaining.evidence import LOCAL, JobFacts, ServiceFacts
 from katib.service.explaining.replicas import failed_replica
-from katib.service.tuning.reading import failure_of
-from katib.service.tuning.replicas import POD, is_over, last_failure, replica_name, waiting_words
+from katib.service.tuning.replicas import is_over, last_failure, replica_name, waiting_words
 from katib.service.tuning.service import Json
+from katib.service.tuning.states import failure_of
 
 if TYPE_CHECKING:  # a data directory is explained without either
     from katib.places.machine.jobs.controller import JobController
@@ -49,7 +49,7 @@ class LocalFacts:
     def __init__(
         self,
         store: ObjectStore,
-        files: TrialFiles,
+        files: TrialOutput,
         layout: Layout,
         jobs: JobController | None = None,
         services: ServiceHost | None = None,
@@ -106,7 +106,7 @@ class LocalFacts:
         return replace(known, job=job, waiting=waiting, remedy=remedy, runs=runs, attempt=attempt_of(job))
 
 
-def _source(trial: Trial, failed: Json | None, cause: str, files: TrialFiles) -> tuple[str, str]:
+def _source(trial: Trial, failed: Json | None, cause: str, files: TrialOutput) -> tuple[str, str]:
     """Return the output that explains the end of a trial: replica and container, empty for the primary one."""
     if failed is None:
         return "", files.container_quoted(trial, cause) if cause else ""

@@ -16,7 +16,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from katib.engine.controllers.experiment.plan import is_stopped
 from katib.engine.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL, key_of
@@ -35,7 +35,6 @@ from katib.model.checkpoints import (
     parent_of,
     unneeded,
 )
-from katib.model.files.checkpoint_folders import has_remains, remove_checkpoint
 from katib.model.names import (
     CHECKPOINTS_ANNOTATION,
     EXPERIMENT_LABEL,
@@ -53,9 +52,11 @@ from katib.places.machine.jobs.controller import JobController
 from katib.places.machine.jobs.dependencies import Provision, TrialCheckpoint
 from katib.places.machine.jobs.prepare import trial_name, trial_owner
 from katib.places.machine.layout import Layout
-from katib.places.machine.pods.pulls import PullNews
 from katib.places.machine.trials.files import TrialFiles
-from katib.service.tuning.reading import is_completed, objective_value
+from katib.service.tuning.states import is_completed, objective_value
+
+if TYPE_CHECKING:
+    from katib.places.machine.pods.pulls import PullNews
 
 _MINUTE_SECONDS = 60
 
@@ -269,6 +270,8 @@ class CheckpointRetention:
             self._done.add(uid)
         if keeps_all(algorithm) or not checkpoint_directory(algorithm):
             return
+        from katib.model.files.checkpoint_folders import has_remains, remove_checkpoint
+
         labels = {EXPERIMENT_LABEL: experiment.name}
         listed = self._store.list(TRIAL, experiment.namespace, labels=labels, owner_uid=uid).items
         owners = {trial.name: _owner(trial) for trial in map(Trial.decode, listed)}

@@ -21,6 +21,7 @@ from katib.wire.rpc.tokens import TOKEN_VARIABLE, CallerRole, TokenClaims, Token
 if TYPE_CHECKING:
     from katib.wire.rpc.db_manager import DbManagerServer
     from katib.wire.rpc.log_guard import LogGuard
+    from katib.wire.rpc.trainer_status import StatusReceiver
     from katib.wire.serving.status_server import StatusServer
 
 ADDRESS_VARIABLE = "KATIB_DB_MANAGER_ADDRESS"
@@ -81,17 +82,12 @@ class LogServers:
             return found
         import certifi
 
-        from katib.wire.rpc.trainer_status import (
-            AUTHORITIES_VARIABLE,
-            TOKEN_FILE_VARIABLE,
-            URL_VARIABLE,
-            StatusReceiver,
-        )
+        from katib.wire.rpc.trainer_route import AUTHORITIES_VARIABLE, TOKEN_FILE_VARIABLE, URL_VARIABLE
         from katib.wire.serving.status_server import StatusServer
 
         with self._lock:
             if self._status is None:
-                self._status = StatusServer(StatusReceiver(self._log, self._guard(), self._stored))
+                self._status = StatusServer(self._receiver)
             url, file = self._status.url_of(trial_name, metrics), self._directory().path(trial_name)
         file.touch(mode=0o600)
         file.write_text(token)
@@ -119,6 +115,11 @@ class LogServers:
                 server.stop(0)
         if sockets is not None:
             sockets.remove()
+
+    def _receiver(self) -> StatusReceiver:
+        from katib.wire.rpc.trainer_status import StatusReceiver
+
+        return StatusReceiver(self._log, self._guard(), self._stored)
 
     def _stored(self, trial_name: str) -> None:
         self.on_stored(trial_name)

@@ -25,11 +25,12 @@ from katib.model.types import CollectorKind, FileSystemKind, ObjectiveSpec, Tria
 from katib.places.machine.jobs.dependencies import Collection as PodCollection
 from katib.places.machine.jobs.networks import PUSHES_NOTHING
 from katib.places.machine.jobs.prepare import trial_owner
-from katib.places.machine.pods.objects import read_note
 from katib.places.machine.pods.output import Monitor
+from katib.places.machine.pods.plans import read_note
 from metrics_collector.collector import Collector, output_parser, wanted_names
 from metrics_collector.reporter import Reporter
-from metrics_collector.sources import FileSource, FileTail, MetricSource, ProgramOutput, SourceEvidence
+from metrics_collector.sources import FileSource, MetricSource, ProgramOutput, SourceEvidence
+from metrics_collector.sources.file_tail import FileTail
 
 if TYPE_CHECKING:
     from metrics_collector.sources.scraping import MetricsEndpoint, ScrapeResponse

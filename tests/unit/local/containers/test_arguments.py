@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from katib.places.machine.containers.arguments import Abilities, RuntimeProgram, remove_words, run_line
-from katib.places.machine.pods.images import ImageRun, Mount, Pull
+from katib.places.machine.pods.image_runs import ImageRun, Mount, Pull
 
 ALL = Abilities()
 

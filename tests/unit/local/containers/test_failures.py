@@ -6,7 +6,7 @@ import pytest
 
 from katib.places.machine.containers.arguments import RuntimeProgram
 from katib.places.machine.containers.failures import pull_failure, start_failure
-from katib.places.machine.pods.images import ImageRun, Pull
+from katib.places.machine.pods.image_runs import ImageRun, Pull
 from tests.support.golden import Golden
 
 PODMAN, DOCKER = RuntimeProgram.PODMAN, RuntimeProgram.DOCKER

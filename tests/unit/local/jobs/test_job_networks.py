@@ -9,7 +9,7 @@ from katib.places.machine.containers.arguments import Abilities, RuntimeProgram
 from katib.places.machine.containers.choice import ContainerRuntime
 from katib.places.machine.jobs.batch.job import JOB
 from katib.places.machine.jobs.networks import NamedWiring, network_of
-from katib.places.machine.pods.images import HOST_NETWORK
+from katib.places.machine.pods.environment import HOST_NETWORK
 
 ROLES = Kind("kubeflow.org/v1", "PyTorchJob")
 DEMO = {"metadata": {"name": "demo", "uid": "0123456789abcdef"}}

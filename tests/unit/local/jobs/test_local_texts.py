@@ -18,7 +18,8 @@ from katib.model.quantities import parse_quantity
 from katib.places.machine.jobs.batch.spec import format_indexes, parse_indexes
 from katib.places.machine.pods.environment import ContainerCommand, PodContext, Rewriter, container_command, expand
 from katib.places.machine.pods.references import LocalObjects, PodIdentity
-from katib.places.machine.pods.tokens import Capacity, Lease, Request, Tokens
+from katib.places.machine.pods.requests import Capacity, Lease, Request
+from katib.places.machine.pods.tokens import Tokens
 from tests.support.golden import Golden
 from tests.support.refusals import refused
 

@@ -218,7 +218,7 @@ def test_a_guard_of_another_version_is_ended_with_all_that_it_keeps(
     with engine(tmp_path, "sleep 600 # KEPT") as process:
         record = record_of(tmp_path)
         process.kill()
-    monkeypatch.setattr("katib.places.machine.processes.connection.VERSION", keeping.VERSION + 1)
+    monkeypatch.setattr("katib.places.machine.processes.keeping.VERSION", keeping.VERSION + 1)
 
     with successor(tmp_path) as processes:
         assert processes.inherited is None

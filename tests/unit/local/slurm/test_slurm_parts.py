@@ -12,9 +12,9 @@ import pytest
 
 from katib.errors import Backoff, InvalidError
 from katib.places.machine.pods.environment import ContainerCommand
-from katib.places.machine.pods.objects import ContainerPlan, ContainerRole, PodPlan
+from katib.places.machine.pods.plans import ContainerPlan, ContainerRole, PodPlan
 from katib.places.machine.pods.records import Delays
-from katib.places.machine.pods.tokens import Request
+from katib.places.machine.pods.requests import Request
 from katib.places.machine.slurm.commands import JobState, clean_environment, error_text, is_passing, parse_jobs
 from katib.places.machine.slurm.script import (
     GeneralOptions,

@@ -16,7 +16,7 @@ from katib.places.machine.jobs.replicated.job import ReplicatedJob
 from katib.places.machine.jobs.replicated.rules import check_single, check_some, replicas_of
 from katib.places.machine.jobs.replicated.spec import TrainingSpec
 from katib.places.machine.jobs.replicated.training_kind import MASTER, WORKER, Peers, Port
-from katib.places.machine.pods.tokens import Request
+from katib.places.machine.pods.requests import Request
 
 CHIEFS: Final = ("chief", "master")
 _ALL_WORKERS: Final = "AllWorkers"

@@ -18,11 +18,12 @@ from katib.errors import NotFoundError
 from katib.model.types import Trial
 from katib.places.machine.layout import Layout
 from katib.places.machine.pods.log_file import RUN_BEGINS, LogFile, LogLimits, log_parts
-from katib.places.machine.pods.objects import PodPlan, begin_note, note_end, note_processes
+from katib.places.machine.pods.objects import note_end
+from katib.places.machine.pods.plans import PodPlan, begin_note, note_processes
 from katib.places.machine.pods.records import PodPhase, PodRecord
-from katib.places.machine.pods.tokens import Request
+from katib.places.machine.pods.requests import Request
 from katib.places.machine.processes.handle import ProcessHandle
-from katib.places.machine.trials.files import TrialFiles
+from katib.places.machine.trials.output import TrialOutput
 from katib.service.tuning.ports import Part, TimedLines
 from tests.support.golden import Golden
 from tests.support.refusals import refused
@@ -35,18 +36,18 @@ PREVIOUS = TimedLines(previous=True)
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> TrialFiles:
-    return TrialFiles(Layout(tmp_path))
+def files(tmp_path: Path) -> TrialOutput:
+    return TrialOutput(Layout(tmp_path))
 
 
-def write(files: TrialFiles, data: bytes, *, pod: str = "pod-0", container: str = "main") -> Path:
+def write(files: TrialOutput, data: bytes, *, pod: str = "pod-0", container: str = "main") -> Path:
     path = files.directory(TRIAL) / pod / f"{container}.log"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return path
 
 
-def tail(files: TrialFiles, lines: int) -> bytes:
+def tail(files: TrialOutput, lines: int) -> bytes:
     return b"".join(files.read(OF_MAIN, Part(tail_lines=lines)))
 
 
@@ -60,14 +61,14 @@ def test_the_layout_is_for_its_user_only(tmp_path: Path) -> None:
     assert layout.trial("team", "demo-1") == tmp_path / "data" / "trials" / "team" / "demo-1"
 
 
-def test_the_whole_output_is_read_byte_for_byte(files: TrialFiles) -> None:
+def test_the_whole_output_is_read_byte_for_byte(files: TrialOutput) -> None:
     data = bytes(range(256)) * 1000
     write(files, data)
 
     assert b"".join(files.read(OF_MAIN)) == data
 
 
-def test_a_trial_whose_job_begins_again_this_moment_has_no_output_yet(files: TrialFiles) -> None:
+def test_a_trial_whose_job_begins_again_this_moment_has_no_output_yet(files: TrialOutput) -> None:
     """Directories of pods are removed and made again all the time, while they are looked at."""
     done = threading.Event()
 
@@ -101,21 +102,21 @@ def test_a_trial_whose_job_begins_again_this_moment_has_no_output_yet(files: Tri
         pytest.param(b"one line", 1, b"one line", id="one line"),
     ],
 )
-def test_the_tail_is_the_last_lines(files: TrialFiles, data: bytes, lines: int, expected: bytes) -> None:
+def test_the_tail_is_the_last_lines(files: TrialOutput, data: bytes, lines: int, expected: bytes) -> None:
     write(files, data)
 
     assert tail(files, lines) == expected
 
 
 @pytest.mark.parametrize("length", [1, 100, 65_535, 65_536, 65_537, 200_000])
-def test_the_tail_is_right_wherever_blocks_are_cut(files: TrialFiles, length: int) -> None:
+def test_the_tail_is_right_wherever_blocks_are_cut(files: TrialOutput, length: int) -> None:
     lines = [b"%06d" % i + b"x" * length for i in range(5)]
     write(files, b"\n".join(lines) + b"\n")
 
     assert tail(files, 3) == b"\n".join(lines[-3:]) + b"\n"
 
 
-def test_the_tail_of_a_huge_file_reads_its_end_only(files: TrialFiles) -> None:
+def test_the_tail_of_a_huge_file_reads_its_end_only(files: TrialOutput) -> None:
     """The file is sparse: 64 GiB of nothing and two lines. Reading it from the front would take minutes."""
     path = write(files, b"")
     with path.open("r+b") as file:
@@ -126,13 +127,13 @@ def test_the_tail_of_a_huge_file_reads_its_end_only(files: TrialFiles) -> None:
     assert files.tail(OF_MAIN, 1) == ("last",)
 
 
-def test_what_is_no_text_is_shown_as_well_as_it_can_be(files: TrialFiles) -> None:
+def test_what_is_no_text_is_shown_as_well_as_it_can_be(files: TrialOutput) -> None:
     write(files, b"\xff\xfe\n")
 
     assert files.tail(OF_MAIN, 3) == ("��",)
 
 
-def test_the_newest_pod_counts(files: TrialFiles) -> None:
+def test_the_newest_pod_counts(files: TrialOutput) -> None:
     os.utime(write(files, b"old\n", pod="pod-z"), (1, 1))
     write(files, b"new\n", pod="pod-a")
     write(files, b"other\n", pod="pod-b", container="sidecar")
@@ -140,20 +141,20 @@ def test_the_newest_pod_counts(files: TrialFiles) -> None:
     assert b"".join(files.read(OF_MAIN)) == b"new\n"
 
 
-def test_what_never_ran_is_not_found(files: TrialFiles, golden: Golden) -> None:
+def test_what_never_ran_is_not_found(files: TrialOutput, golden: Golden) -> None:
     with golden.raises(NotFoundError):
         files.read(OF_MAIN)
     assert files.tail(OF_MAIN, 3) == ()
 
 
-def test_following_a_trial_that_ends_without_output_is_not_found(files: TrialFiles) -> None:
+def test_following_a_trial_that_ends_without_output_is_not_found(files: TrialOutput) -> None:
     answers = iter([True, True, False])
 
     with pytest.raises(NotFoundError):
         list(files.read(OF_MAIN, Part(follow=lambda: next(answers, False))))
 
 
-def test_following_waits_for_the_file_shows_what_comes_and_ends_with_the_trial(files: TrialFiles) -> None:
+def test_following_waits_for_the_file_shows_what_comes_and_ends_with_the_trial(files: TrialOutput) -> None:
     runs = threading.Event()
     runs.set()
     seen: list[bytes] = []
@@ -177,14 +178,14 @@ def test_following_waits_for_the_file_shows_what_comes_and_ends_with_the_trial(f
     assert not reader.is_alive()
 
 
-def test_a_silent_output_lets_a_reader_notice_that_it_is_not_wanted(files: TrialFiles) -> None:
+def test_a_silent_output_lets_a_reader_notice_that_it_is_not_wanted(files: TrialOutput) -> None:
     write(files, b"")
     chunks = files.read(OF_MAIN, Part(follow=lambda: True))
 
     assert next(chunks) == b""
 
 
-def test_a_reader_who_leaves_before_there_is_any_output_is_noticed(files: TrialFiles) -> None:
+def test_a_reader_who_leaves_before_there_is_any_output_is_noticed(files: TrialOutput) -> None:
     asked = 0
 
     def goes_on() -> bool:
@@ -201,7 +202,7 @@ def test_a_reader_who_leaves_before_there_is_any_output_is_noticed(files: TrialF
     assert asked == asked_while_read
 
 
-def test_the_program_that_a_trial_ran_is_known_from_its_pod(files: TrialFiles) -> None:
+def test_the_program_that_a_trial_ran_is_known_from_its_pod(files: TrialOutput) -> None:
     path = write(files, b"x")
     note = {"processes": [{"container": "main", "pid": 1, "startTime": 2, "program": "/usr/bin/python3"}]}
     (path.parent / "pod.json").write_text(json.dumps(note))
@@ -209,7 +210,7 @@ def test_the_program_that_a_trial_ran_is_known_from_its_pod(files: TrialFiles) -
     assert files.program(OF_MAIN) == ("/usr/bin/python3", False)
 
 
-def test_what_a_pod_wrote_down_line_by_line_is_added_up_and_a_torn_line_costs_itself_only(files: TrialFiles) -> None:
+def test_what_a_pod_wrote_down_line_by_line_is_added_up_and_a_torn_line_costs_itself_only(files: TrialOutput) -> None:
     """An earlier version wrote the first line, without an end of line."""
     path = write(files, b"x")
     plan = PodPlan("demo-1-a", 1, "u", {}, path.parent, (), 30.0, Request(), role="Worker")
@@ -224,7 +225,7 @@ def test_what_a_pod_wrote_down_line_by_line_is_added_up_and_a_torn_line_costs_it
     assert [pod["status"]["phase"] for pod in files.past_pods(OF_MAIN)] == ["Failed"]
 
 
-def test_a_pod_that_waits_for_its_turn_is_not_shown(files: TrialFiles) -> None:
+def test_a_pod_that_waits_for_its_turn_is_not_shown(files: TrialOutput) -> None:
     plan = PodPlan("demo-1-a", 1, "u", {}, files.directory(TRIAL) / "a", (), 30.0, Request(), role="Worker")
     plan.directory.mkdir(parents=True)
     begin_note(plan, "job")
@@ -237,7 +238,7 @@ def test_a_pod_that_waits_for_its_turn_is_not_shown(files: TrialFiles) -> None:
 
 
 @pytest.mark.parametrize("note", [None, "{", "{}", '{"processes": [{"container": "main"}]}'])
-def test_a_program_that_nobody_wrote_down_is_not_known(files: TrialFiles, note: str | None) -> None:
+def test_a_program_that_nobody_wrote_down_is_not_known(files: TrialOutput, note: str | None) -> None:
     path = write(files, b"x")
     if note is not None:
         (path.parent / "pod.json").write_text(note)
@@ -245,7 +246,7 @@ def test_a_program_that_nobody_wrote_down_is_not_known(files: TrialFiles, note: 
     assert files.program(OF_MAIN) == ("", False)
 
 
-def write_pod(files: TrialFiles, name: str, output: str, **note: Any) -> None:
+def write_pod(files: TrialOutput, name: str, output: str, **note: Any) -> None:
     """Write what one of several pods leaves, which has ended where a phase is given; the oldest first."""
     path = write(files, output.encode(), pod=name)
     status = {"phase": note.pop("phase"), "reason": note.pop("reason", "")} if "phase" in note else None
@@ -264,7 +265,7 @@ def trial(*conditions: dict[str, Any], value: str = "") -> Trial:
 SUCCEEDED = condition("Succeeded", "TrialSucceeded", "Trial has succeeded")
 
 
-def output_of(files: TrialFiles, obj: Trial, replica: str = "") -> str:
+def output_of(files: TrialOutput, obj: Trial, replica: str = "") -> str:
     return b"".join(files.read(obj, Part(replica=replica))).decode()
 
 
@@ -288,7 +289,7 @@ SUCCESS, STOPPED = {"phase": "Succeeded"}, {"phase": "Failed", "reason": "Stoppe
     ],
 )
 def test_of_several_pods_the_output_is_that_of_the_one_that_counts(
-    files: TrialFiles, pods: list[tuple[str, dict[str, str], bool]], value: str, shown: str
+    files: TrialOutput, pods: list[tuple[str, dict[str, str], bool]], value: str, shown: str
 ) -> None:
     for index, (output, end, is_measured) in enumerate(pods):
         write_pod(files, f"pod-{index}", output, index=index, isMeasured=is_measured, **end)
@@ -298,7 +299,7 @@ def test_of_several_pods_the_output_is_that_of_the_one_that_counts(
     assert output_of(files, trial(state, value=value), str(len(pods) - 1)) == pods[-1][0]
 
 
-def test_of_several_pods_the_one_that_failed_the_trial_is_shown(files: TrialFiles) -> None:
+def test_of_several_pods_the_one_that_failed_the_trial_is_shown(files: TrialOutput) -> None:
     write_pod(files, "a", "fine", index=0, phase="Succeeded", isMeasured=True)
     write_pod(files, "b", "boom", index=1, phase="Failed", isMeasured=False)
     write_pod(files, "c", "later", index=2, phase="Failed", isMeasured=False)
@@ -308,7 +309,7 @@ def test_of_several_pods_the_one_that_failed_the_trial_is_shown(files: TrialFile
 
 
 @pytest.mark.parametrize("numbered", [True, False])
-def test_while_several_pods_run_the_output_stays_that_of_the_first_that_runs(files: TrialFiles, numbered: bool) -> None:
+def test_while_several_pods_run_the_output_is_that_of_the_first_running(files: TrialOutput, numbered: bool) -> None:
     def index(number: int) -> dict[str, int]:
         return {"index": number} if numbered else {}
 
@@ -320,7 +321,7 @@ def test_while_several_pods_run_the_output_stays_that_of_the_first_that_runs(fil
     assert output_of(files, trial(condition("Running"))) == "runs"
 
 
-def test_removing_is_for_good_and_twice_is_fine(files: TrialFiles) -> None:
+def test_removing_is_for_good_and_twice_is_fine(files: TrialOutput) -> None:
     write(files, b"x")
     files.remove(TRIAL)
     files.remove(TRIAL)
@@ -328,7 +329,7 @@ def test_removing_is_for_good_and_twice_is_fine(files: TrialFiles) -> None:
     assert not files.directory(TRIAL).exists()
 
 
-def note(files: TrialFiles, pod: str, role: str, index: int, **more: object) -> Path:
+def note(files: TrialOutput, pod: str, role: str, index: int, **more: object) -> Path:
     """Write the note and the output of a replica, which says its name."""
     labels = {"role": role.lower()}
     path = write(files, f"{role}-{index}\n".encode(), pod=pod)
@@ -346,7 +347,7 @@ def gang_of() -> Trial:
     [("", b"Master-0\n"), ("worker-1", b"again\n"), ("demo-1-worker-1.2", b"again\n"), ("worker-0", b"Worker-0\n")],
     ids=["the primary one though another wrote last", "by its role, the newest", "by its pod", "another"],
 )
-def test_of_several_replicas_one_is_read(files: TrialFiles, replica: str, expected: bytes) -> None:
+def test_of_several_replicas_one_is_read(files: TrialOutput, replica: str, expected: bytes) -> None:
     for pod, role, index in (("master-0", "Master", 0), ("worker-1", "Worker", 1)):
         os.utime(note(files, f"demo-1-{pod}", role, index), (1, 1))
     note(files, "demo-1-worker-0", "Worker", 0)
@@ -355,14 +356,14 @@ def test_of_several_replicas_one_is_read(files: TrialFiles, replica: str, expect
     assert b"".join(files.read(gang_of(), Part(replica=replica))) == expected
 
 
-def test_a_primary_replica_that_has_not_started_is_not_replaced_by_another(files: TrialFiles, golden: Golden) -> None:
+def test_a_primary_replica_that_has_not_started_is_not_replaced_by_another(files: TrialOutput, golden: Golden) -> None:
     note(files, "demo-1-worker-0", "Worker", 0)
 
     with golden.raises(NotFoundError):
         files.read(gang_of())
 
 
-def test_a_wrong_replica_or_container_is_answered_with_those_that_there_are(files: TrialFiles, golden: Golden) -> None:
+def test_a_wrong_replica_or_container_is_answered_with_those_that_there_are(files: TrialOutput, golden: Golden) -> None:
     note(files, "demo-1-master-0", "Master", 0)
     note(files, "demo-1-worker-0", "Worker", 0)
 
@@ -375,7 +376,7 @@ def test_a_wrong_replica_or_container_is_answered_with_those_that_there_are(file
 
 
 @pytest.mark.parametrize("lines", [None, 0, 1, 2, 9, 10, 11, 25, 39, 40, 99])
-def test_an_output_in_several_files_is_read_as_one(files: TrialFiles, lines: int | None) -> None:
+def test_an_output_in_several_files_is_read_as_one(files: TrialOutput, lines: int | None) -> None:
     data = b"".join(b"line %d\n" % number for number in range(40))
     log = LogFile(write(files, b""), LogLimits(max_bytes=64, max_files=9))
     log.open()
@@ -387,7 +388,7 @@ def test_an_output_in_several_files_is_read_as_one(files: TrialFiles, lines: int
     assert found == (data if lines is None else b"".join(data.splitlines(keepends=True)[40 - min(lines, 40) :]))
 
 
-def test_following_goes_on_from_file_to_file_and_misses_nothing(files: TrialFiles) -> None:
+def test_following_goes_on_from_file_to_file_and_misses_nothing(files: TrialOutput) -> None:
     log = LogFile(write(files, b""), LogLimits(max_bytes=100, max_files=4))
     log.open()
     data = b"".join(b"line %d\n" % number for number in range(300))
@@ -403,7 +404,7 @@ def test_following_goes_on_from_file_to_file_and_misses_nothing(files: TrialFile
     assert b"".join(files.read(OF_MAIN, Part(follow=more))) == data
 
 
-def test_a_reader_that_is_too_slow_goes_on_with_the_oldest_file(files: TrialFiles) -> None:
+def test_a_reader_that_is_too_slow_goes_on_with_the_oldest_file(files: TrialOutput) -> None:
     log = LogFile(write(files, b""), LogLimits(max_bytes=8, max_files=3))
     log.open()
     texts = iter([b"line 00\n", b"".join(b"line %02d\n" % number for number in range(1, 20))])
@@ -415,7 +416,7 @@ def test_a_reader_that_is_too_slow_goes_on_with_the_oldest_file(files: TrialFile
     assert b"".join(files.read(OF_MAIN, Part(follow=more))) == b"line 00\nline 17\nline 18\nline 19\n"
 
 
-def test_lines_have_the_times_at_which_they_came(files: TrialFiles) -> None:
+def test_lines_have_the_times_at_which_they_came(files: TrialOutput) -> None:
     seconds = 1_700_000_000.0
     log = LogFile(write(files, b""), LogLimits(max_bytes=32, max_files=9), now=lambda: seconds)
     log.open()
@@ -438,7 +439,7 @@ def test_lines_have_the_times_at_which_they_came(files: TrialFiles) -> None:
     )
 
 
-def test_following_shows_the_times_of_what_comes(files: TrialFiles) -> None:
+def test_following_shows_the_times_of_what_comes(files: TrialOutput) -> None:
     seconds = 1_700_000_000.0
     log = LogFile(write(files, b""), LogLimits(max_bytes=16, max_files=9), now=lambda: seconds)
     log.open()
@@ -456,7 +457,7 @@ def test_following_shows_the_times_of_what_comes(files: TrialFiles) -> None:
     assert [line[17:26] for line in found] == [f"{20 + n}.000000" for n in range(1, 6)]
 
 
-def test_records_of_times_are_few_and_go_with_their_file(files: TrialFiles) -> None:
+def test_records_of_times_are_few_and_go_with_their_file(files: TrialOutput) -> None:
     seconds = 1_700_000_000.0
     log = LogFile(write(files, b""), LogLimits(max_bytes=1_000, max_files=3), now=lambda: seconds)
     log.open()
@@ -470,7 +471,7 @@ def test_records_of_times_are_few_and_go_with_their_file(files: TrialFiles) -> N
     assert sum(path.stat().st_size for path in times) < 3 * 30 * 16
 
 
-def test_an_output_without_times_says_so(files: TrialFiles) -> None:
+def test_an_output_without_times_says_so(files: TrialOutput) -> None:
     write(files, b"line\n")
 
     with refused("output-without-times"):
@@ -478,7 +479,7 @@ def test_an_output_without_times_says_so(files: TrialFiles) -> None:
 
 
 @pytest.mark.parametrize("size", [16, 1_000])
-def test_the_output_before_the_last_restart_is_read_alone(files: TrialFiles, size: int) -> None:
+def test_the_output_before_the_last_restart_is_read_alone(files: TrialOutput, size: int) -> None:
     log = LogFile(write(files, b""), LogLimits(max_bytes=size, max_files=9), now=lambda: 1_700_000_000.0)
     log.open()
     for run in range(3):
@@ -494,7 +495,7 @@ def test_the_output_before_the_last_restart_is_read_alone(files: TrialFiles, siz
     )
 
 
-def test_what_is_left_of_the_run_before_is_read_when_its_begin_was_removed(files: TrialFiles) -> None:
+def test_what_is_left_of_the_run_before_is_read_when_its_begin_was_removed(files: TrialOutput) -> None:
     log = LogFile(write(files, b""), LogLimits(max_bytes=16, max_files=3))
     log.open()
     for run in range(2):
