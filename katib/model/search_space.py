@@ -13,7 +13,6 @@ from decimal import Decimal
 
 from katib.errors import FieldError
 from katib.model.metrics import is_usable
-from katib.model.parameter_priors import check_priors
 from katib.model.types import Distribution, ExperimentSpec, FeasibleSpace, ParameterSpec, ParameterType
 from katib.model.wording import did_you_mean, one_of, shown
 
@@ -37,7 +36,10 @@ def check_search_space(spec: ExperimentSpec) -> Iterator[FieldError]:
         from katib.model.conditional_parameters import check_conditions
 
         yield from check_conditions(spec.parameters, "spec.parameters")
-    yield from check_priors(spec.parameters, "spec.parameters")
+    if any(parameter.prior is not None for parameter in spec.parameters):
+        from katib.model.parameter_priors import check_priors
+
+        yield from check_priors(spec.parameters, "spec.parameters")
     for i, operation in enumerate(spec.nas_config.operations if spec.nas_config else ()):
         path = f"spec.nasConfig.operations[{i}].parameters"
         yield from check_parameters(operation.parameters, path)

@@ -36,7 +36,6 @@ from katib.service.tuning.states import (
     is_interrupted,
     last_condition,
     running_condition,
-    short,
     state_of,
 )
 
