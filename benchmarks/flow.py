@@ -31,6 +31,9 @@ TYPES = str(ROOT / "katib" / "model" / "types") + os.sep
 CONVERSIONS = ("convert", "json_decode", "replace", "to_builtins")
 # `Model.encode` writes text and reads it: one conversion, counted where it reads.
 TRIALS = (60, 260)
+FIRST, LAST = "_suggestions", "Processes.launch"
+# A reply is decoded by the first; the last one has the program started, by the guard.
+
 # A function that runs at least in every second trial belongs to the flow; one called by a timer does not.
 OFTEN = 0.5
 
@@ -40,9 +43,12 @@ def profiled(path: str, counts_path: str) -> None:
     counts: Counter[CodeType] = Counter()
     conversions: Counter[tuple[str, CodeType]] = Counter()
 
+    reply = ReplyPath()
+
     def count(frame: FrameType, event: str, argument: Any) -> None:
         if event == "call":
             counts[frame.f_code] += 1
+            reply.follow(frame)
         elif event == "c_call" and (getattr(argument, "__module__", "") or "").startswith("msgspec"):
             conversions[argument.__name__, caller_of(frame)] += 1
 
@@ -62,6 +68,7 @@ def profiled(path: str, counts_path: str) -> None:
     for function, calls in counts.copy().items():
         if function.co_filename.startswith(OURS):
             found[name_of(function)] += calls
+    found.update({f"reply {name_of(function)}": 1 for function in reply.functions})
     for (name, caller), calls in conversions.items():
         if name in CONVERSIONS:
             found[f"conversion {name} in {name_of(caller)}"] += calls
@@ -69,6 +76,28 @@ def profiled(path: str, counts_path: str) -> None:
     # The caller sees the end of the command; threads that are profiled still need no orderly end.
     sys.stdout.flush()
     os._exit(int(code or 0))
+
+
+class ReplyPath:
+    """Functions of ours, on any thread, between an algorithm's first reply and the start of a trial's program.
+
+    Attributes:
+        functions: These functions.
+    """
+
+    def __init__(self) -> None:
+        self.functions: set[CodeType] = set()
+        self._is_over = False
+
+    def follow(self, frame: FrameType) -> None:
+        """Count a call."""
+        code, caller = frame.f_code, frame.f_back
+        if self._is_over or not (self.functions or code.co_qualname == FIRST):
+            return
+        if code.co_filename.startswith(OURS):
+            self.functions.add(code)
+        is_of_pod = caller is not None and f"{os.sep}pods{os.sep}" in caller.f_code.co_filename
+        self._is_over = code.co_qualname == LAST and is_of_pod
 
 
 def name_of(function: CodeType) -> str:
@@ -105,6 +134,8 @@ def main() -> None:
         profiled(*arguments.profiled)
     few, many = (counted(trials) for trials in TRIALS)
     extent = TRIALS[1] - TRIALS[0]
+    reply = {name.removeprefix("reply ") for name in few if name.startswith("reply ")}
+    few, many = ({name: n for name, n in found.items() if not name.startswith("reply ")} for found in (few, many))
     each = {name: (calls - few.get(name, 0)) / extent for name, calls in many.items()}
     ours = {name: calls for name, calls in each.items() if not name.startswith("conversion ")}
     conversions = {name: calls for name, calls in each.items() if name.startswith("conversion ")}
@@ -112,6 +143,8 @@ def main() -> None:
     print(f"calls of our functions   {sum(ours.values()):7.0f}   (target: at most 2,000)")
     print(f"different functions      {sum(calls >= OFTEN for calls in ours.values()):7d}   (target: at most 500)")
     print(f"conversions of models    {sum(conversions.values()):7.1f}   (target: at most 15)")
+    files = {name.partition(":")[0] for name in reply}
+    print(f"from a reply to the argv {len(reply):7d}   functions in {len(files)} files (target: at most 100 in 45)")
     if arguments.rooms:
         rooms: defaultdict[str, list[float]] = defaultdict(list)
         for name, calls in ours.items():
