@@ -108,4 +108,4 @@ def _check_distance(parameter: ParameterSpec, prior: ParameterPrior, path: str) 
             with suppress(ValueError):
                 if name == "factor" and 0 < float(text) < 1:
                     remedy = f"write {1 / float(text):.3g}, which has the same meaning"
-            yield FieldError(f"{path}.{name}", cause, remedy, f"prior-{name}")
+            yield FieldError(f"{path}.{name}", cause, remedy, "prior-distance-range")

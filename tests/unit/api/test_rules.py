@@ -148,13 +148,15 @@ REJECTED: dict[str, tuple[Any, ...]] = {
     "prior of no number": bad(f"{PRIOR}.center", "prior-center-number", with_prior(center="fast")),
     "prior of nothing": bad(PRIOR, "prior-form", with_prior()),
     "prior of two forms": bad(PRIOR, "prior-form", with_prior(center="1e-3", weights={"1e-3": 1})),
-    "prior with a factor of 1": bad(f"{PRIOR}.factor", "prior-factor", with_prior(center="1e-3", factor=1)),
-    "prior with an infinite factor": bad(f"{PRIOR}.factor", "prior-factor", with_prior(center="1e-3", factor="inf")),
+    "prior with a factor of 1": bad(f"{PRIOR}.factor", "prior-distance-range", with_prior(center="1e-3", factor=1)),
+    "prior with an infinite factor": bad(
+        f"{PRIOR}.factor", "prior-distance-range", with_prior(center="1e-3", factor="inf")
+    ),
     "prior with a width on a logarithmic scale": bad(
         f"{PRIOR}.width", "prior-distance-scale", with_prior(center="1e-3", width=0.1)
     ),
     "prior without width": bad(
-        f"{PRIOR}.width", "prior-width", with_prior(lr={"distribution": "uniform"}, center="1e-3", width=0)
+        f"{PRIOR}.width", "prior-distance-range", with_prior(lr={"distribution": "uniform"}, center="1e-3", width=0)
     ),
     "prior with a factor for a list": bad(
         f"{PRIOR}.factor", "prior-distance-listed", with_prior(listed="adam sgd", center="adam", factor=2)
