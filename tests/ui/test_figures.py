@@ -13,6 +13,7 @@ from katib.doors.ui.report import experiment_html
 from katib.figures.data import FigureOptions
 from katib.figures.pictures import pictures_of
 from katib.figures.reading import read_experiment
+from katib.model.types import Experiment
 from katib.service.tuning.service import Diagnosis
 from tests.support.browser import WIDTHS, serious_violations, sideways_scroll
 from tests.support.experiments import a_choice, a_double, a_template, an_experiment
@@ -45,6 +46,8 @@ def service() -> MemoryTuningService:
         values["optimizer"] = "stochastic-gradient" if index % 4 == 0 else "adam"
         assigned = [{"name": name, "value": value} for name, value in values.items()]
         service.put(patched(trial, spec={"parameterAssignments": assigned}))
+    status = {"conditions": [condition("Running")], "trials": TRIALS, "trialsSucceeded": TRIALS}
+    service.put({**service.get(Experiment, "default", "demo").encode(), "status": status})
     service.explain("default", Diagnosis("Experiment", "demo", "Running", "It runs."))
     return service
 

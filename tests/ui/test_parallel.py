@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from katib.model.types import Experiment
 from katib.service.tuning.service import Diagnosis
 from tests.support.experiments import a_choice, a_double, a_template, an_experiment
 from tests.support.tuning import MemoryTuningService, condition, make_trial, patched
@@ -42,6 +43,8 @@ def service() -> MemoryTuningService:
             trial, spec={"parameterAssignments": [{"name": name, "value": value} for name, value in values.items()]}
         )
         service.put(trial)
+    status = {"conditions": [condition("Running")], "trials": 20, "trialsSucceeded": 20}
+    service.put({**service.get(Experiment, "default", "demo").encode(), "status": status})
     service.explain("default", Diagnosis("Experiment", "demo", "Running", "It runs."))
     return service
 
