@@ -37,7 +37,6 @@ from katib.places.cluster.store import KubernetesStore
 from tests.support.api_server import LocalApiServer
 from tests.support.control_plane import (
     EXPERIMENT,
-    STAND_IN,
     SUGGESTION,
     TRIAL,
     ControllerProcess,
@@ -45,6 +44,7 @@ from tests.support.control_plane import (
     ended,
 )
 from tests.support.pod_cluster import Room, experiment, found_cluster, is_true, python_job
+from tests.support.stores import STAND_IN
 
 PACE_TRIALS, PACE_PARALLEL, WINDOW = 500, 50, 100
 CROWD, CROWD_TRIALS = 20, 25

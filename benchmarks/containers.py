@@ -17,7 +17,8 @@ from typing import Any
 
 from benchmarks.local_jobs import NoMonitors, by_job
 from katib.engine.stores.memory import MemoryStore
-from katib.places.machine.containers import Choice, choose
+from katib.places.machine.containers import choose
+from katib.places.machine.containers.choice import RuntimeChoice
 from katib.places.machine.jobs.batch.job import JOB
 from tests.support import podman
 from tests.support.local_jobs import home
@@ -36,7 +37,7 @@ def main() -> int:
     bare_times, job_times = [], []
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
-        images = choose(Choice.PODMAN, environment, root)
+        images = choose(RuntimeChoice.PODMAN, environment, root)
         store = MemoryStore({JOB})
         with home(root, store=store, monitors=NoMonitors(), machine={"images": images}):
             run = by_job(store, container)

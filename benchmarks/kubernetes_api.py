@@ -226,7 +226,7 @@ def client_calls(kubeconfig: Path) -> dict[str, Callable[[], object]]:
     return {
         "get of an experiment": lambda: custom.get_namespaced_custom_object(*where, "experiments", "bench"),
         f"list of {LISTED} ConfigMaps": lambda: (
-            core.list_namespaced_config_map("default", label_selector="of=benchmarks", _preload_content=False).data
+            core.list_namespaced_config_map("default", label_selector="of=benchmarks", _preload_content=False).data  # type: ignore[attr-defined]  # an answer that is not decoded
         ),
         "create of a ConfigMap": create,
         "patch of an experiment": patch,

@@ -12,7 +12,7 @@ import sys
 
 from katib.wire.rpc.db_manager import serve_db_manager
 from katib.wire.rpc.log_guard import LogGuard, MemoryAccessList
-from katib.wire.rpc.tokens import TOKEN_VARIABLE, Claims, Role, Tokens
+from katib.wire.rpc.tokens import TOKEN_VARIABLE, CallerRole, TokenClaims, TokenSigner
 
 LIMIT_MICROSECONDS = 50.0
 CALLS = 20_000
@@ -64,13 +64,13 @@ def measure(kind: str, calls: int, environment: dict[str, str]) -> tuple[float, 
 
 
 def main() -> None:
-    log, tokens = _Discarded(), Tokens([b"k" * 32])
+    log, tokens = _Discarded(), TokenSigner([b"k" * 32])
     guard = LogGuard(tokens, MemoryAccessList(), trusts_loopback=False)
     server = serve_db_manager(log, "127.0.0.1:0", guard=guard)  # type: ignore[arg-type]  # reports are all it takes
     pushes = {
         "KATIB_TRIAL_NAME": "bench",
         "KATIB_DB_MANAGER_ADDRESS": server.address,
-        TOKEN_VARIABLE: tokens.token_of(Claims(Role.TRIAL, "", "bench")),
+        TOKEN_VARIABLE: tokens.token_of(TokenClaims(CallerRole.TRIAL, "", "bench")),
     }
     printed = measure("print", CALLS, {})
     reported = measure("report", CALLS, {"KATIB_DB_MANAGER_ADDRESS": ""})

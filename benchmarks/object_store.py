@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from katib.engine.databases.sqlite import open_database
-from katib.engine.runtime.controller import DONE, Controller, Result
+from katib.engine.runtime.controller import DONE, Controller, ReconcileResult
 from katib.engine.runtime.informer import Informer
 from katib.engine.runtime.manager import Manager
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
@@ -112,7 +112,7 @@ def measure_latency(store: ObjectStore, count: int) -> list[float]:
     arrived = threading.Event()
     moments: list[float] = []
 
-    def reconcile(_key: Key) -> Result:
+    def reconcile(_key: Key) -> ReconcileResult:
         moments.append(time.perf_counter())
         arrived.set()
         return DONE

@@ -82,7 +82,7 @@ def _run_missing(
                 continue
             start = time.monotonic()
             try:
-                run = runs.run(row, options.split, task, searches.Setting(seed, evaluations, parallel))
+                run = runs.run(row, options.split, task, problems.Setting(seed, evaluations, parallel))
             except Exception as error:  # noqa: BLE001  # one search that fails must not end the comparison of the others
                 failed.add((row, task.name))
                 print(f"{row} on {task.name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from benchmarks.search import bbob, conditional, mixed, runs, searches, trainings
-from benchmarks.search.problems import Task
+from benchmarks.search import bbob, conditional, mixed, runs, trainings
+from benchmarks.search.problems import Setting, Task
 
 
 @cache
@@ -19,7 +19,7 @@ def main() -> None:
     for split in ("final", "development"):
         for task in trainings.tasks(split):
             found = [
-                runs.run(name, split, task, searches.Setting(seed, evaluations, 1)).best(evaluations)
+                runs.run(name, split, task, Setting(seed, evaluations, 1)).best(evaluations)
                 for name, evaluations in (("random", 500), ("optuna:multivariate-tpe", 400), ("optuna:cmaes", 300))
                 for seed in (1000,)
             ]

@@ -40,10 +40,10 @@ _EXTREMES = {"minimize": "min", "maximize": "max"}
 _LONG_NUMBER = 8
 """Numbers up to this length are shown as they were written."""
 _LONG_TEXT = 40
+"""Other text up to this length is shown whole in little room: architectures have hundreds of characters."""
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _POWER = re.compile(r"[0-9][eE]\+?[0-9]")
 """Such numbers are shown in full: seeds and identifiers differ in their last digits."""
-"""Other text up to this length is shown whole in little room: architectures have hundreds of characters."""
 
 
 def texts_of(assignments: Sequence[ParameterAssignment]) -> dict[str, str]:
