@@ -1,4 +1,4 @@
-"""Generate `katib/wire/rpc/_generated` from `proto/` (run by `make proto`).
+"""Generate `katib/wire/rpc/_generated` and the stubs of the custom algorithm's example from `proto/` (`make proto`).
 
 The stubs use a descriptor pool of their own. With the default pool, importing them next to the official Katib SDK,
 which registers the same message names, would fail.
@@ -15,6 +15,7 @@ from grpc_tools import protoc
 ROOT = Path(__file__).resolve().parent.parent
 PROTO = ROOT / "proto"
 TARGET = ROOT / "katib" / "wire" / "rpc" / "_generated"
+EXAMPLE = ROOT / "examples" / "custom-algorithm"
 PACKAGE = "katib.wire.rpc._generated"
 
 _IMPORT = re.compile(r"^import (\w+_pb2 as)", re.MULTILINE)
@@ -43,7 +44,12 @@ def main() -> int:
         )
     for path in sorted(TARGET.glob("*_pb2*.py*")):
         path.write_text(_IMPORT.sub(rf"from {PACKAGE} import \1", path.read_text()))
-    return code
+    include = f"-I{PROTO}"
+    return code or int(
+        protoc.main(
+            ["protoc", include, f"--python_out={EXAMPLE}", f"--grpc_python_out={EXAMPLE}", f"{PROTO}/api.proto"]
+        )
+    )
 
 
 def _replace(path: Path, old: str, new: str) -> None:

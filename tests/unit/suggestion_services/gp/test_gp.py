@@ -312,6 +312,7 @@ def test_it_declares_what_it_can_do() -> None:
         "CONDITIONAL_PARAMETERS",
         "CONSTRAINTS",
         "EARLIER_TRIALS",
+        "PRIORS",
         "SEVERAL_OBJECTIVES",
     }
 
