@@ -246,7 +246,7 @@ def test_links_to_katibs_page_lead_to_ours(root: str, page: Page, watched: Watch
 @pytest.mark.parametrize("link", ["#/experiment/default", "#/experiment/a/b/c/d", "#main", "#/experiment/%ff/x"])
 def test_other_links_stay(root: str, page: Page, link: str) -> None:
     page.goto(root + link)
-    page.wait_for_load_state("networkidle")
+    page.locator("body[data-live]").wait_for()
 
     assert page.url.partition("#")[0] == root
 
@@ -259,7 +259,7 @@ def test_a_script_in_a_name_a_value_or_a_message_is_text(page: Page, watched: Wa
         for path in paths:
             page.goto(f"{server.url}/katib/{path}")
             if path == PAGE:
-                page.locator('[data-figure="history"] .main-svg').first.wait_for()
+                page.locator('[data-figure="history"] .chart canvas').first.wait_for()
 
             assert page.evaluate("window.hacked") is None, path
             assert page.locator("img[src=x]").count() == 0, path

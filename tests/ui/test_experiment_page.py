@@ -199,7 +199,6 @@ def test_clicking_a_mark_opens_the_trial_beside_and_its_page_from_there(
         service.write_log("default", name, b"first\n" * 10 + b"\x1b[31mlast of " + name.encode() + b"\x1b[0m\n")
     page.goto(root + PAGE)
     to_mark(page, "demo-0020")
-    page.locator('[data-figure="history"] .tip', has_text="demo-0020").wait_for()
     page.mouse.down()
     page.mouse.up()
     beside = page.get_by_role("dialog", name=re.compile("demo-"))
@@ -223,16 +222,22 @@ def test_clicking_a_mark_opens_the_trial_beside_and_its_page_from_there(
 
 
 def to_mark(page: Page, trial: str) -> None:
-    """Move the pointer to the mark of a trial in the history."""
+    """Move the pointer to the mark of a trial in the history, which may move while the page is being built."""
     page.locator(f"{HISTORY} .chart canvas").first.wait_for()
-    box = page.locator(f"{HISTORY} .plot").bounding_box()
+    tip = page.locator(f"{HISTORY} .tip", has_text=trial)
     script = """async ([selector, trial]) => {
       const { chartOf } = await import(new URL(`${document.body.dataset.assets}/chart.js`, document.baseURI));
       const chart = chartOf(document.querySelector(selector));
       return chart.at(...chart.marks.get(trial)); }"""
-    x, y, _ = page.evaluate(script, [HISTORY, trial])
-    assert box is not None
-    page.mouse.move(box["x"] + x, box["y"] + y)
+
+    def points() -> bool:
+        x, y, _ = page.evaluate(script, [HISTORY, trial])
+        box = page.locator(f"{HISTORY} .plot").bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + x, box["y"] + y)
+        return tip.is_visible()
+
+    eventually(points)
 
 
 def colours(page: Page, selector: str) -> set[str]:

@@ -80,11 +80,11 @@ const now = new RunningNow({ namespace, table: document.getElementById("trials")
 
 async function draw(element) {
   const figure = element.dataset.figure;
-  const asked = version;
+  const asked = element.version === undefined ? null : version; // the first answer may have been fetched with the page
   element.drawing = true;
   const drawn = await drawFigure(element, `${data}/figures/${figure}?${chosen(figure)}`);
   element.drawing = false;
-  if (complete && version !== asked && version > element.version) drawSoon(); // changed while it was drawn
+  if (complete && version !== asked && version > element.version) drawSoon(); // changed since
   if (drawn) linked?.drawn(element, drawn);
   if (drawn && figure === "history") now.drawn(element);
   if (drawn) sayDrawnBy(root.querySelector(`form[data-for="${figure}"]`), drawn.layout);
