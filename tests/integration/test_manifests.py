@@ -182,7 +182,7 @@ def test_a_template_of_a_megabyte_is_accepted(kubectl: Kubectl) -> None:
         ("experiment.spec.parameters.feasibleSpace", ("distribution", "step", "Smallest value")),
         ("experiment.spec.trialTemplate", ("trialSpec", "primaryContainerName", "${trialParameters.NAME}")),
         ("trial.status.observation.metrics", ("latest", "Last reading")),
-        ("suggestion.spec", ("requests", "counted since the start")),
+        ("suggestion.spec", ("requests", "since the start")),
     ],
 )
 def test_kubectl_explains_the_fields(kubectl: Kubectl, field: str, expected: tuple[str, ...]) -> None:
