@@ -671,7 +671,7 @@ def test_a_trial_and_its_experiment_are_marked_by_keys_and_found(
     page.locator("textarea[name=notes]").fill("keep it")
     page.get_by_role("button", name="Save").click()
     page.locator("tr[data-trial=demo-0028] .tag", has_text="<b>bold</b>").wait_for()
-    page.wait_for_function("document.activeElement.id === 'trial demo-0028'")
+    page.wait_for_function("() => document.activeElement.id === 'trial demo-0028'")
     page.locator(".tag", has_text="candidate").click()
     tally(page, "1 of 30 trials")
     page.goto(f"{root}trials/default/demo-0028")

@@ -70,7 +70,9 @@ def told(page: Page) -> list[dict[str, Any]]:
 
 def drag(page: Page, axis: str, start: float, end: float, *keys: str) -> None:
     """Drag along an axis, from one share of its height to another, from the bottom up."""
-    box = page.locator(f'{FIGURE} [data-axis="{axis}"] .handle').bounding_box()
+    handle = page.locator(f'{FIGURE} [data-axis="{axis}"] .handle')
+    handle.scroll_into_view_if_needed()  # which waits until it has its place
+    box = handle.bounding_box()
     assert box is not None
     x, bottom, height = box["x"] + box["width"] / 2, box["y"] + box["height"] - 8, box["height"] - 16
     for key in keys:

@@ -12,6 +12,7 @@ export function marking(root, { done }) {
   const form = document.getElementById("marks");
   const problem = document.getElementById("marks-error");
   let address = ""; // of what the dialog is about
+  let opener = ""; // id of the element that had the focus
 
   function open(element) {
     const { tags, notes } = marksOf(element);
@@ -21,8 +22,10 @@ export function marking(root, { done }) {
     problem.textContent = "";
     form.elements.tags.value = tags.join(", ");
     form.elements.notes.value = notes;
+    opener = document.activeElement.id;
     dialog.showModal();
   }
+  dialog.addEventListener("close", () => document.getElementById(opener)?.focus({ preventScroll: true })); // its row may be new
 
   document.addEventListener("click", (event) => {
     if (event.target.closest("[data-marks-of]")) open(event.target.closest("[data-marks]"));
