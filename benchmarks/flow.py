@@ -3,6 +3,7 @@
     python -m benchmarks.flow              the difference of 260 and 60 trials, divided by 200
     python -m benchmarks.flow --rooms      and the rooms of these functions
     python -m benchmarks.flow --conversions    and the callers of conversions
+    python -m benchmarks.flow --reply          and the functions that a parameter's value passes on its way to the argv
     python -m benchmarks.flow --functions 60   and the sixty functions that are called most often
 
 `katib run` of an experiment that does nothing runs twice under a profile on every thread, so the figures don't depend
@@ -14,11 +15,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import threading
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -33,6 +36,7 @@ CONVERSIONS = ("convert", "json_decode", "replace", "to_builtins")
 TRIALS = (60, 260)
 FIRST, LAST = "_suggestions", "Processes.launch"
 # A reply is decoded by the first; the last one has the program started, by the guard.
+VALUE = re.compile(r"0\.\d{5,}")
 
 # A function that runs at least in every second trial belongs to the flow; one called by a timer does not.
 OFTEN = 0.5
@@ -48,7 +52,9 @@ def profiled(path: str, counts_path: str) -> None:
     def count(frame: FrameType, event: str, argument: Any) -> None:
         if event == "call":
             counts[frame.f_code] += 1
-            reply.follow(frame)
+            reply.follow(frame, event, None)
+        elif event == "return":
+            reply.follow(frame, event, argument)
         elif event == "c_call" and (getattr(argument, "__module__", "") or "").startswith("msgspec"):
             conversions[argument.__name__, caller_of(frame)] += 1
 
@@ -79,25 +85,50 @@ def profiled(path: str, counts_path: str) -> None:
 
 
 class ReplyPath:
-    """Functions of ours, on any thread, between an algorithm's first reply and the start of a trial's program.
+    """Functions of ours that take or return the value of a parameter, from an algorithm's reply to the program's start.
+
+    A value is found in texts, numbers, containers and the fields of models and dataclasses, but not in `self`: a
+    function of an engine that holds all trials does not count for that.
 
     Attributes:
-        functions: These functions.
+        functions: These functions, on any thread, for the value of the first reply.
     """
 
     def __init__(self) -> None:
         self.functions: set[CodeType] = set()
+        self._value = ""
         self._is_over = False
 
-    def follow(self, frame: FrameType) -> None:
-        """Count a call."""
+    def follow(self, frame: FrameType, event: str, argument: object) -> None:
+        """Look at a call, or at what it returned."""
         code, caller = frame.f_code, frame.f_back
-        if self._is_over or not (self.functions or code.co_qualname == FIRST):
+        if self._is_over or not code.co_filename.startswith(OURS):
             return
-        if code.co_filename.startswith(OURS):
+        if not self._value:
+            if event == "return" and code.co_qualname == FIRST:
+                self._value = next((text for text in texts_of(argument) if VALUE.fullmatch(text)), "")
+            return
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        taken = [frame.f_locals.get(name) for name in names if name not in {"self", "cls"}]
+        if any(self._value in text for text in texts_of(taken if event == "call" else argument)):
             self.functions.add(code)
         is_of_pod = caller is not None and f"{os.sep}pods{os.sep}" in caller.f_code.co_filename
         self._is_over = code.co_qualname == LAST and is_of_pod
+
+
+def texts_of(value: object, depth: int = 7) -> Iterator[str]:
+    """Yield the texts and numbers in a value, with those in its containers and fields."""
+    if isinstance(value, str | float):
+        yield str(value)
+    elif isinstance(value, bytes):
+        yield value.decode(errors="replace")
+    elif isinstance(value, type) or not depth:
+        return
+    else:
+        fields = (*getattr(value, "__struct_fields__", ()), *getattr(value, "__dataclass_fields__", ()))
+        parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple | set) else ()
+        for part in (*(getattr(value, name, None) for name in fields), *parts):
+            yield from texts_of(part, depth - 1)
 
 
 def name_of(function: CodeType) -> str:
@@ -128,6 +159,7 @@ def main() -> None:
     parser.add_argument("--functions", type=int, default=0, help="list so many functions, the most called first")
     parser.add_argument("--rooms", action="store_true", help="list calls and different functions of each room")
     parser.add_argument("--conversions", action="store_true", help="list the functions that convert objects")
+    parser.add_argument("--reply", action="store_true", help="list the functions that a value of a reply passes")
     parser.add_argument("--profiled", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.profiled:
@@ -144,7 +176,9 @@ def main() -> None:
     print(f"different functions      {sum(calls >= OFTEN for calls in ours.values()):7d}   (target: at most 500)")
     print(f"conversions of models    {sum(conversions.values()):7.1f}   (target: at most 15)")
     files = {name.partition(":")[0] for name in reply}
-    print(f"from a reply to the argv {len(reply):7d}   functions in {len(files)} files (target: at most 100 in 45)")
+    print(f"take a reply to the argv {len(reply):7d}   functions in {len(files)} files (target: at most 100 in 45)")
+    for name in sorted(reply) if arguments.reply else ():
+        print(f"           {name.replace(str(ROOT) + os.sep, '')}")
     if arguments.rooms:
         rooms: defaultdict[str, list[float]] = defaultdict(list)
         for name, calls in ours.items():
