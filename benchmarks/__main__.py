@@ -14,7 +14,7 @@ BENCHMARKS = (
     ("overhead of a trial", ["benchmarks.overhead"]),
     ("ten thousand trials", ["benchmarks.overhead", "--trials", "10000"]),
     ("calls and conversions of a trial", ["benchmarks.flow"]),
-    ("tpe with a thousand trials", ["benchmarks.suggestion_tpe"]),
+    ("tpe with a thousand trials", ["benchmarks.latency", "--algorithms", "tpe,multivariate-tpe", "--trials", "1000"]),
     ("ask and tell", ["benchmarks.ask_tell"]),
     ("trials of a warm process", ["benchmarks.warm_process"]),
     ("work of hyperband and bohb", ["benchmarks.halving"]),

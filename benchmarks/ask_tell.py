@@ -12,19 +12,17 @@ queue of fifty, in which a trial takes fifty times as long as the server works o
 
 from __future__ import annotations
 
-import argparse
 import json
+import os
 import random
-import resource
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -32,30 +30,24 @@ import optuna
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
+from benchmarks.support import first_line, memory_mb, module_process, options
 from katib.doors.rest.client import HttpTuningService
 from katib.doors.rest.server import Server
 from katib.model.types import Trial
 from katib.places.machine import open_engine
 from katib.service.tuning.service import TuningService
+from tests.support.experiments import an_experiment
 
 CLIENTS = 50
-
-
 WANTED = 300
 """Total trials per second of all clients with pauses."""
 
 
 def document(name: str, trials: int, parallel: int, algorithm: str = "random") -> str:
     """Return an experiment without template."""
-    spec = {
-        "objective": {"type": "minimize", "objectiveMetricName": "loss"},
-        "algorithm": {"algorithmName": algorithm},
-        "maxTrialCount": trials,
-        "parallelTrialCount": parallel,
-        "parameters": [{"name": "x", "parameterType": "double", "feasibleSpace": {"min": "0", "max": "1"}}],
-    }
-    metadata = {"name": name}
-    return json.dumps({"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": metadata, "spec": spec})
+    counts = {"maxTrialCount": trials, "parallelTrialCount": parallel}
+    algorithm_spec = {"algorithmName": algorithm}
+    return json.dumps(an_experiment(name=name, namespace="", algorithm=algorithm_spec, trialTemplate=None, **counts))
 
 
 def one_client(service: TuningService, name: str, times: list[float], limit: int, period: float = 0.0) -> None:
@@ -65,14 +57,14 @@ def one_client(service: TuningService, name: str, times: list[float], limit: int
         time.sleep(max(due - time.perf_counter(), 0.0))
         due += period
         began = time.perf_counter()
-        trial = given(service, name)
+        trial = next_trial(service, name)
         if trial is None:
             return
         service.tell("default", trial.name, {"loss": 1.0}, request_id=uuid.uuid4().hex)
         times.append(time.perf_counter() - began)
 
 
-def given(service: TuningService, name: str) -> Trial | None:
+def next_trial(service: TuningService, name: str) -> Trial | None:
     """Return the next trial; None if the experiment has ended."""
     request_id = uuid.uuid4().hex
     while True:
@@ -116,20 +108,14 @@ def show(what: str, pace: float, times: list[float] | None = None, target: str =
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=1000)
-    parser.add_argument("--serve", type=Path, metavar="DIRECTORY", help=argparse.SUPPRESS)
-    parser.add_argument("--long", type=int, metavar="TRIALS")
-    parser.add_argument("--algorithm", default="random")
-    parser.add_argument("--seconds", type=float, default=600.0)
-    options = parser.parse_args()
-    if options.serve:
-        serve(options.serve)
+    given = options(__doc__, trials=1000, serve="", long=0, algorithm="random", seconds=600.0)
+    if given.serve:
+        serve(Path(given.serve))
         return
-    if options.long:
-        long_run(options.long, options.algorithm, options.seconds)
+    if given.long:
+        long_run(given.long, given.algorithm, given.seconds)
         return
-    count = options.trials
+    count = given.trials
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         few = min(count, 200)
@@ -142,7 +128,8 @@ def main() -> None:
         engine = stack.enter_context(open_engine(data_dir=directory / "data", own_process=False))
         engine.start()
         show("in process, 1 client", *race([engine.service], engine.service, "one", count), "at least 500")
-        url = stack.enter_context(served(directory / "served"))
+        server = module_process("benchmarks.ask_tell", "--serve", str(directory / "served"))
+        url = first_line(stack.enter_context(server))
         clients: list[TuningService] = [stack.enter_context(HttpTuningService(url, None)) for _ in range(CLIENTS)]
         show("REST, 1 client", *race(clients[:1], clients[0], "rest-one", count), "at least 200")
         show(f"REST, {CLIENTS} clients", *race(clients, clients[0], "rest-many", count), "at least 300")
@@ -161,20 +148,9 @@ def long_run(trials: int, algorithm: str, seconds: float) -> None:
         while len(times) < trials - 20 and time.perf_counter() - began < seconds:
             one_client(engine.service, "long", times, min(trials // 10, trials - 20 - len(times)))
             first, last = (statistics.median(some) * 1e3 for some in (times[:100], times[-100:]))
-            memory = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
+            memory = memory_mb(os.getpid())
             shown = f"{len(times):7} trials: {first:.1f} ms at first, {last:.1f} ms now, {memory:.0f} MB"
             print(f"{algorithm:8} {shown}", flush=True)
-
-
-@contextmanager
-def served(directory: Path) -> Iterator[str]:
-    """Run a server in a separate process; yield its address."""
-    command = [sys.executable, "-m", "benchmarks.ask_tell", "--serve", str(directory)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        yield server.stdout.readline().strip()
-        server.stdin.close()
 
 
 def serve(directory: Path) -> None:

@@ -13,7 +13,6 @@ Each runs in a separate process to measure its own peak memory. The target is 10
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import random
 import re
@@ -24,6 +23,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks.support import options
 from katib.model.types import EarlyStoppingRule
 from metrics_collector.collector import Collector
 from metrics_collector.parsers import TextParser
@@ -103,13 +103,9 @@ def report(path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size-mb", type=int, default=1000)
-    parser.add_argument("--metric-lines", type=float, default=0.01, help="share of lines that hold metrics")
-    parser.add_argument("--file", type=Path, help="read this log instead of writing one")
-    arguments = parser.parse_args()
+    arguments = options(__doc__, size_mb=1000, metric_lines=0.01, file="")
     if arguments.file:
-        report(arguments.file)
+        report(Path(arguments.file))
         return
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "metrics.log"

@@ -8,7 +8,6 @@ search's best value. The range of a problem is that of random points without a t
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from random import Random
 
 from benchmarks.search import bbob, mixed, searches
 from benchmarks.search.problems import Setting, Task
+from benchmarks.support import options
 from katib.service.tuning.certainty import estimates
 from katib.service.tuning.service import INTERVAL_LEVEL
 
@@ -103,13 +103,7 @@ def lines_of(noise: float, outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--algorithm", default="katib:tpe")
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--top", type=int, default=3)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--budget", type=int, default=30)
-    given = parser.parse_args()
+    given = options(__doc__, algorithm="katib:tpe", seeds=10, top=3, repeats=5, budget=30)
     missed = False
     for noise in NOISES:
         outcomes = [

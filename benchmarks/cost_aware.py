@@ -8,7 +8,6 @@ budget is 50 trials. Target: at most 0.8 times the cost if it varies, and the sa
 
 from __future__ import annotations
 
-import argparse
 import fnmatch
 import math
 import statistics
@@ -18,6 +17,7 @@ from functools import cache
 from itertools import accumulate
 
 from benchmarks import warm_start
+from benchmarks.support import options
 from benchmarks.warm_start import Function, hartmann, sphere, valley
 from suggestion_services.base.algorithm import PastTrial
 
@@ -90,19 +90,14 @@ def _words(costs: Sequence[float]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--algorithm", default="gp")
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--problems", default="*")
-    options = parser.parse_args()
-    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    given = options(__doc__, algorithm="gp", seeds=10, first_seed=0, problems="*")
+    seeds = range(given.first_seed, given.first_seed + given.seeds)
     fine = True
     for name, problem in PROBLEMS.items():
-        if not fnmatch.fnmatch(name, options.problems):
+        if not fnmatch.fnmatch(name, given.problems):
             continue
         without, aware = (
-            [search(options.algorithm, problem, seed, aware=is_so) for seed in seeds] for is_so in (False, True)
+            [search(given.algorithm, problem, seed, aware=is_so) for seed in seeds] for is_so in (False, True)
         )
         goal = statistics.median(min(trial.objective for trial in trials[:GOAL_AT]) for trials in without)
         before, after = ([cost_to(goal, trials) for trials in some] for some in (without, aware))

@@ -8,12 +8,9 @@ checkpoint named by their label. The programs run in this process, and a checkpo
 
 from __future__ import annotations
 
-import argparse
 import copy
 import statistics
-import sys
 import warnings
-from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
@@ -24,6 +21,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 
 from benchmarks.search.own import Searching, number
+from benchmarks.support import options
 from katib.model.checkpoints import parent_of
 from katib.model.types import ObjectiveSpec
 
@@ -70,20 +68,17 @@ def search(algorithm: str, eta: int, seed: int, *, keeps: bool) -> tuple[int, fl
     return total, best
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(prog="benchmarks.going_on", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=10)
-    options = parser.parse_args(arguments)
+    seeds = options(__doc__, seeds=10).seeds
     warnings.simplefilter("ignore", ConvergenceWarning)
-    sys.stdout.write(f"{'':<11}{'eta':<5}{'promoted trials':<22}{'epochs':>8}{'accuracy':>10}\n")
+    print(f"{'':<11}{'eta':<5}{'promoted trials':<22}{'epochs':>8}{'accuracy':>10}")
     for algorithm, eta in product(("hyperband", "asha"), ETAS):
         for keeps, what in ((False, "begin with nothing"), (True, "continue")):
-            runs = [search(algorithm, eta, seed, keeps=keeps) for seed in range(options.seeds)]
+            runs = [search(algorithm, eta, seed, keeps=keeps) for seed in range(seeds)]
             epochs, accuracy = (statistics.median(column) for column in zip(*runs, strict=True))
-            sys.stdout.write(f"{algorithm:<11}{eta:<5}{what:<22}{epochs:>8.0f}{accuracy:>10.4f}\n")
-    return 0
+            print(f"{algorithm:<11}{eta:<5}{what:<22}{epochs:>8.0f}{accuracy:>10.4f}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

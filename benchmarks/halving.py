@@ -10,17 +10,16 @@ smooth, of three numbers, with much noise: a standard deviation of 1 after one e
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import math
 import statistics
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 
 from benchmarks.search.own import Searching, number, parameter
 from benchmarks.search.problems import Variable
+from benchmarks.support import options
 from katib.model.types import ParameterSpec
 
 FULL = 27
@@ -124,22 +123,19 @@ def search(training: SyntheticTraining, row: str, seed: int, most: float) -> lis
     return reached
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(prog="benchmarks.halving", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=5)
-    options = parser.parse_args(arguments)
+    seeds = options(__doc__, seeds=5).seeds
     for name, training in TRAININGS.items():
-        sys.stdout.write(f"{name:<12}" + "".join(f"{f'{w} trainings':>15}" for w in WORK) + "\n")
+        print(f"{name:<12}" + "".join(f"{f'{w} trainings':>15}" for w in WORK))
         for row in ROWS:
-            runs = [search(training, row, seed, WORK[-1]) for seed in range(options.seeds)]
+            runs = [search(training, row, seed, WORK[-1]) for seed in range(seeds)]
             cells = [
                 statistics.median([math.inf, *(loss for work, loss in run if work <= limit)][-1] for run in runs)
                 for limit in WORK
             ]
-            sys.stdout.write(f"{row:<12}" + "".join(f"{cell:>15.3f}" for cell in cells) + "\n")
-    return 0
+            print(f"{row:<12}" + "".join(f"{cell:>15.3f}" for cell in cells))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -30,7 +30,7 @@ import httpx
 import yaml
 
 from benchmarks.many_trials import fill
-from benchmarks.support import experiment, memory_mb, times_of
+from benchmarks.support import experiment, first_line, median_ms, memory_mb, module_process
 from tests.support.kube import authority_of, kubectls
 
 TRIALS, LISTED, WRITES, WATCHES = 10_000, 500, 200, 50
@@ -101,17 +101,9 @@ def served(*, trials: int = 0, starts: bool = False) -> Iterator[MeasuredServer]
         directory = Path(name) / "data"
         if trials:
             fill(directory, trials)
-        command = [sys.executable, "-m", "benchmarks.kubernetes_api", "--serve", str(directory)]
-        process = subprocess.Popen(
-            [*command, "--starts"] if starts else command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
-        assert process.stdin is not None
-        try:
-            yield MeasuredServer(process, Path(process.stdout.readline().strip()))
-        finally:
-            process.stdin.close()
-            process.wait()
+        command = ("benchmarks.kubernetes_api", "--serve", str(directory), *["--starts"] * starts)
+        with module_process(*command) as process:
+            yield MeasuredServer(process, Path(first_line(process)))
 
 
 # --- many trials ------------------------------------------------------------------------------------------------------
@@ -182,7 +174,7 @@ def compare_clients() -> None:
             servers["real"] = rival.kubeconfig
         calls = {name: client_calls(kubeconfig) for name, kubeconfig in servers.items()}
         for call in next(iter(calls.values())):
-            medians = {name: rate(of[call]) for name, of in calls.items()}
+            medians = {name: median_ms(of[call], WRITES) for name, of in calls.items()}
             ratio = f", {medians['ours'] / medians['real']:.2f} times" if "real" in medians else ""
             print(f"{call}: " + ", ".join(f"{name} {ms:.1f} ms" for name, ms in medians.items()) + ratio)
         if rival is not None:
@@ -231,11 +223,6 @@ def client_calls(kubeconfig: Path) -> dict[str, Callable[[], object]]:
         "create of a ConfigMap": create,
         "patch of an experiment": patch,
     }
-
-
-def rate(call: Callable[[], object]) -> float:
-    """Return the median of a call in milliseconds."""
-    return statistics.median(times_of(call, WRITES)) * 1e3
 
 
 # --- watches of a running experiment ----------------------------------------------------------------------------------

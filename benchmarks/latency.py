@@ -22,10 +22,8 @@ a time.
 
 from __future__ import annotations
 
-import argparse
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -38,7 +36,7 @@ import grpc
 
 from benchmarks.search.problems import Setting, Task, doubles
 from benchmarks.search.searches import OptunaSearch, SkoptSearch
-from benchmarks.support import memory_mb, processor_seconds, times_of
+from benchmarks.support import median_ms, memory_mb, module_process, options, processor_seconds
 from katib.model.space import Point
 from katib.model.types import ObjectiveSpec
 from katib.wire.rpc._generated import api_pb2 as pb
@@ -131,21 +129,14 @@ def served(algorithm: str) -> Iterator[tuple[Service, int, float]]:
     """Serve an algorithm in another process; yield the service, its process id and its processor time so far."""
     with tempfile.TemporaryDirectory() as folder:
         address = f"unix:{folder}/{algorithm}.sock"
-        command = [sys.executable, "-m", "suggestion_services", "--algorithm", algorithm, "--address", address]
-        with subprocess.Popen([*command, "--exit-with-stdin"], stdin=subprocess.PIPE) as process:
-            try:
-                with grpc.insecure_channel(address, [("grpc.max_reconnect_backoff_ms", 20)]) as channel:
-                    service = Service(channel)
-                    service.health()
-                    yield service, process.pid, processor_seconds(process.pid)
-            finally:
-                process.terminate()
-
-
-def median_ms(ask: Callable[[], Any], rounds: int) -> float:
-    """Return the median processor time of some rounds, after one for warming up."""
-    ask()
-    return statistics.median(times_of(ask, rounds, time.process_time)) * 1000
+        command = ("suggestion_services", "--algorithm", algorithm, "--address", address, "--exit-with-stdin")
+        with (
+            module_process(*command) as process,
+            grpc.insecure_channel(address, [("grpc.max_reconnect_backoff_ms", 20)]) as channel,
+        ):
+            service = Service(channel)
+            service.health()
+            yield service, process.pid, processor_seconds(process.pid)
 
 
 def through_grpc(service: Service, pid: int, algorithm: str, n: int, rounds: int) -> tuple[float, float, float]:
@@ -183,7 +174,8 @@ def alone(algorithm: str, n: int, rounds: int) -> float:
             past.append(past_trial(trial(k, *suggested(found))))
         k += 1
 
-    return median_ms(ask, rounds)
+    ask()  # for warming up
+    return median_ms(ask, rounds, time.process_time)
 
 
 def of_library(algorithm: str, n: int, rounds: int) -> float | None:
@@ -202,7 +194,8 @@ def of_library(algorithm: str, n: int, rounds: int) -> float | None:
         handle, values = searching.ask()
         searching.tell(handle, loss(values))  # the library fits its model here or there: both belong to a suggestion
 
-    return median_ms(ask, rounds)
+    ask()  # for warming up
+    return median_ms(ask, rounds, time.process_time)
 
 
 OPTUNA: dict[str, Callable[[Any], Any]] = {
@@ -226,25 +219,22 @@ def _optuna(task: Task, setting: Setting, algorithm: str, n: int) -> OptunaSearc
 
 def main() -> int:
     suggesting = [entry.info.name for entry in ENTRIES if not entry.info.early_stopping]
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--algorithms", default=",".join(name for name in suggesting if name not in SKIPPED))
-    parser.add_argument("--trials", default="60,100,1000,10000")
-    parser.add_argument("--rounds", type=int, default=9)
-    options = parser.parse_args()
+    algorithms = ",".join(name for name in suggesting if name not in SKIPPED)
+    given = options(__doc__, algorithms=algorithms, trials="60,100,1000,10000", rounds=9)
     missed = []
     print(
         "| algorithm | trials | gRPC ms | service ms | alone ms | library ms | target ms | start s | memory MB |\n"
         + "|---" * 9
         + "|"
     )
-    for algorithm in options.algorithms.split(","):
-        for n in map(int, options.trials.split(",")):
+    for algorithm in given.algorithms.split(","):
+        for n in map(int, given.trials.split(",")):
             if n > MOST_TRIALS.get(algorithm, n) or (n == 60 and algorithm not in MOST_TRIALS):
                 continue
             with served(algorithm) as (service, pid, start):
-                usual, fastest, spent = through_grpc(service, pid, algorithm, n, options.rounds)
+                usual, fastest, spent = through_grpc(service, pid, algorithm, n, given.rounds)
                 memory = memory_mb(pid, "VmHWM")
-            own, library = alone(algorithm, n, options.rounds), of_library(algorithm, n, options.rounds)
+            own, library = alone(algorithm, n, given.rounds), of_library(algorithm, n, given.rounds)
             target = TARGETS.get(algorithm, {}).get(n)
             theirs, wanted = (f"{ms:g}" if ms is not None else "" for ms in (library and round(library, 1), target))
             row = (

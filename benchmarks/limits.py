@@ -10,7 +10,6 @@ Rivals are samplers of Optuna; its GPSampler takes part if torch is installed.
 
 from __future__ import annotations
 
-import argparse
 import math
 import random
 import warnings
@@ -25,6 +24,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 
 from benchmarks.search.own import Searching, number
+from benchmarks.support import options
 from katib.model.types import MetricConstraint, ObjectiveSpec, ObjectiveType
 from suggestion_services.base import PastTrial, TrialOutcome
 
@@ -174,11 +174,7 @@ def _lines(searches: list[str], seeds: int, budget: int) -> Iterator[str]:
 def main() -> None:
     """Print the comparison."""
     rivals = ["GPSampler"] * (find_spec("torch") is not None) + ["TPESampler"]
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--budget", type=int, default=60)
-    parser.add_argument("--searches", default=",".join(["gp", "tpe", *rivals, "random"]))
-    given = parser.parse_args()
+    given = options(__doc__, seeds=5, budget=60, searches=",".join(["gp", "tpe", *rivals, "random"]))
     warnings.simplefilter("ignore")
     for line in _lines(given.searches.split(","), given.seeds, given.budget):
         print(line, flush=True)

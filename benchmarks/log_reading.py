@@ -8,15 +8,12 @@ SQLAlchemy, and reading the whole log, as a live table once did.
 
 from __future__ import annotations
 
-import argparse
 import sqlite3
-import statistics
 import tempfile
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from benchmarks.support import times_of
+from benchmarks.support import median_ms, options
 from katib.engine.databases.sqlite import open_database
 from katib.engine.observations import SqlObservationLog
 from katib.model.metrics import MetricLog
@@ -28,16 +25,9 @@ _NEWEST = "SELECT time, metric_name, value FROM observation_logs WHERE trial_nam
 _COUNT = "SELECT count(*) FROM observation_logs WHERE trial_name = 't' AND metric_name = 'loss'"
 
 
-def milliseconds(action: Callable[[], object], runs: int = RUNS) -> float:
-    """Return the median time of an action."""
-    return statistics.median(times_of(action, runs)) * 1e3
-
-
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--readings", type=int, default=1_000_000)
-    count = parser.parse_args().readings
+    count = options(__doc__, readings=1_000_000).readings
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "katib.db"
         with open_database(path) as database:
@@ -55,13 +45,13 @@ def main() -> None:
                 ("summary of a metric", lambda: log.summarize("t", ["loss"]), None),
             )
             for name, ours, statement in rows:
-                took = milliseconds(ours)
+                took = median_ms(ours, RUNS)
                 line = f"{name:<26}{took:10.2f} ms"
                 if statement is not None:
-                    rival = milliseconds(lambda text=statement: bare.execute(text).fetchall())  # type: ignore[misc]
+                    rival = median_ms(lambda text=statement: bare.execute(text).fetchall(), RUNS)  # type: ignore[misc]
                     line += f", {took / rival:.1f} times the bare query ({rival:.3f} ms)"
                 print(line)
-            print(f"{'the whole log':<26}{milliseconds(lambda: log.read('t'), 1):10.0f} ms, of {count:,} readings")
+            print(f"{'the whole log':<26}{median_ms(lambda: log.read('t'), 1):10.0f} ms, of {count:,} readings")
             bare.close()
 
 

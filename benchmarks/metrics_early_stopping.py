@@ -7,11 +7,11 @@ against the same search without early stopping. Targets: at most 0.5 % below the
 at most 40 %, `medianstop` at most 70 %, `median` at most 35 % of the power laws.
 
 Run: python -m benchmarks.metrics_early_stopping [--trials 60] [--epochs 30] [--seeds 3] [--parallel 4] [--curves FILE]
+The file stores the curves, and later runs read them from there.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import sys
@@ -23,8 +23,7 @@ from typing import NamedTuple
 import optuna
 from optuna.trial import TrialState
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
+from benchmarks.support import options
 from suggestion_services.algorithms import find_entry
 from suggestion_services.base.settings import Settings
 from suggestion_services.early_stopping import CostCurve, CurvePoint, CurveState, StoppingAlgorithm, StoppingProblem
@@ -177,24 +176,19 @@ def compare(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--trials", type=int, default=60)
-    parser.add_argument("--epochs", type=int, default=30)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--parallel", type=int, default=4)
-    parser.add_argument("--curves", type=Path, help="keep the curves in this file, and take them from there")
-    options = parser.parse_args()
+    given = options(__doc__, trials=60, epochs=30, seeds=3, parallel=4, curves="")
     warnings.simplefilter("ignore")  # a diverging network is part of the search
-    if options.curves and options.curves.exists():
-        recorded = json.loads(options.curves.read_text())
+    curves = Path(given.curves)
+    if curves.is_file():
+        recorded = json.loads(curves.read_text())
     else:
-        recorded = [record(seed, options.trials, options.epochs) for seed in range(options.seeds)]
-        if options.curves:
-            options.curves.write_text(json.dumps(recorded))
-    fine = compare(recorded, options.parallel, ALGORITHMS)
+        recorded = [record(seed, given.trials, given.epochs) for seed in range(given.seeds)]
+        if given.curves:
+            curves.write_text(json.dumps(recorded))
+    fine = compare(recorded, given.parallel, ALGORITHMS)
     print(f"\npower laws of {LONG} epochs")
-    laws = [power_laws(seed, options.trials, LONG) for seed in range(options.seeds)]
-    return 0 if compare(laws, options.parallel, POWER_LAWS) and fine else 1
+    laws = [power_laws(seed, given.trials, LONG) for seed in range(given.seeds)]
+    return 0 if compare(laws, given.parallel, POWER_LAWS) and fine else 1
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ TensorFlowEvent polls 100 event files.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -20,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from benchmarks.support import memory_mb, processor_seconds
+from benchmarks.support import memory_mb, options, processor_seconds
 from tests.support.pods import launched_command
 
 LIMIT_SHARE = 0.005
@@ -31,9 +30,7 @@ KINDS = ("File", "TensorFlowEvent", "PrometheusMetric")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=20.0)
-    seconds = parser.parse_args().seconds
+    seconds = options(__doc__, seconds=20.0).seconds
     failed = False
     print(f"{'kind':18} {'share of a core':>16} {'limit':>7} {'ratio':>6} {'memory':>8} {'limit':>6} {'ratio':>6}")
     for kind in KINDS:

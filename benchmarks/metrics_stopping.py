@@ -8,7 +8,6 @@ a tenth of a second.
 
 from __future__ import annotations
 
-import json
 import statistics
 import subprocess
 import sys
@@ -48,16 +47,9 @@ def delays(directory: Path, collector: str, report: str) -> list[float]:
     folder.mkdir(parents=True)
     program = directory / "program.py"
     program.write_text(PROGRAM.format(folder=str(folder), first=report.format(0.1), report=report.format(0.9)))
-    path = experiment(directory, f"exec {sys.executable} {program}", trials=TRIALS, parallel=2)
-    document = json.loads(path.read_text())
-    document["spec"] |= {
-        "earlyStopping": {
-            "algorithmName": "threshold",
-            "algorithmSettings": [{"name": "bound", "value": "0.5"}],
-        },
-        "metricsCollectorSpec": {"collector": {"kind": collector}},
-    }
-    path.write_text(json.dumps(document))
+    threshold = {"algorithmName": "threshold", "algorithmSettings": [{"name": "bound", "value": "0.5"}]}
+    spec = {"earlyStopping": threshold, "metricsCollectorSpec": {"collector": {"kind": collector}}}
+    path = experiment(directory, f"exec {sys.executable} {program}", trials=TRIALS, parallel=2, **spec)
     run = [*KATIB, "run", str(path), "-q", "--data-dir", str(directory / "data")]
     subprocess.run(run, check=True, env=ROOT_ENVIRONMENT)
     return [float(file.read_text()) for file in folder.iterdir()]

@@ -32,9 +32,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.search.own import Searching, number
+from benchmarks.search.own import Searching, parameter
+from benchmarks.search.problems import Variable, doubles
+from benchmarks.search.searches import suggested, value_at
 from benchmarks.warm_start import hartmann
-from katib.model.types import ParameterSpec
 
 FULL = 27
 TRAININGS = 40
@@ -53,31 +54,6 @@ Curve = Callable[[int], float]
 """The loss after some epochs; queried with increasing numbers it trains no epoch twice."""
 
 
-@dataclass(frozen=True, slots=True)
-class FidelityVariable:
-    """A parameter: a double, on a logarithmic scale or not, or a whole number."""
-
-    name: str
-    low: float
-    high: float
-    log: bool = False
-    whole: bool = False
-
-    def spec(self) -> ParameterSpec:
-        """Return its specification for the algorithms."""
-        return number(self.name, self.low, self.high, log=self.log, whole=self.whole)
-
-    def value(self, unit: float) -> float:
-        """Return the value at a place of [0, 1]."""
-        if self.log:
-            return float(self.low * (self.high / self.low) ** unit)
-        return (
-            min(math.floor(self.low + unit * (self.high + 1 - self.low)), self.high)
-            if self.whole
-            else (self.low + unit * (self.high - self.low))
-        )
-
-
 @dataclass(frozen=True)
 class FidelityTask:
     """A search problem.
@@ -88,13 +64,13 @@ class FidelityTask:
         final: The value that counts after all epochs, unless it is the last loss.
     """
 
-    variables: tuple[FidelityVariable, ...]
+    variables: tuple[Variable, ...]
     start: Callable[[Values, int], Curve]
     final: Callable[[Values], float] | None = None
 
 
 def _hartmann_task(dimensions: int, noise: float) -> FidelityTask:
-    variables = tuple(FidelityVariable(f"x{i}", 0, 1) for i in range(dimensions))
+    variables = doubles(" ".join(f"x{i}" for i in range(dimensions)), 0.0, 1.0)
 
     def value(point: Values, z: float) -> float:
         x, off = [point[v.name] for v in variables], 0.4 * (1 - z)
@@ -241,24 +217,24 @@ def _descent(point: Values, seed: int, *, classes: bool = True) -> Any:
 
 
 _NETWORK = (
-    FidelityVariable("lr", 1e-5, 0.3, log=True),
-    FidelityVariable("units", 2, 64, whole=True),
-    FidelityVariable("decay", 1e-6, 1, log=True),
-    FidelityVariable("batch", 8, 128, whole=True),
-    FidelityVariable("beta", 0, 0.99),
+    Variable("lr", "double", 1e-5, 0.3, log=True),
+    Variable("units", "int", 2, 64),
+    Variable("decay", "double", 1e-6, 1, log=True),
+    Variable("batch", "int", 8, 128),
+    Variable("beta", "double", 0, 0.99),
 )
 _BOOSTING = (
-    FidelityVariable("lr", 0.003, 1, log=True),
-    FidelityVariable("depth", 1, 8, whole=True),
-    FidelityVariable("rows", 0.2, 1),
-    FidelityVariable("columns", 0.1, 1),
-    FidelityVariable("leaf", 1, 40, whole=True),
+    Variable("lr", "double", 0.003, 1, log=True),
+    Variable("depth", "int", 1, 8),
+    Variable("rows", "double", 0.2, 1),
+    Variable("columns", "double", 0.1, 1),
+    Variable("leaf", "int", 1, 40),
 )
 _DESCENT = (
-    FidelityVariable("lr", 1e-5, 1, log=True),
-    FidelityVariable("decay", 1e-6, 1, log=True),
-    FidelityVariable("sparse", 0, 1),
-    FidelityVariable("power", 0, 1),
+    Variable("lr", "double", 1e-5, 1, log=True),
+    Variable("decay", "double", 1e-6, 1, log=True),
+    Variable("sparse", "double", 0, 1),
+    Variable("power", "double", 0, 1),
 )
 
 
@@ -329,7 +305,7 @@ class Trainer:
 def _random_points(task: FidelityTask, seed: int) -> Iterator[Values]:
     random = Random(f"random {seed}")
     while True:
-        yield {v.name: v.value(random.random()) for v in task.variables}
+        yield {v.name: float(value_at(v, random.random())) for v in task.variables}
 
 
 def at_random(task: FidelityTask, seed: int, _most: int) -> Iterator[Step]:
@@ -368,12 +344,7 @@ def by_optuna(task: FidelityTask, seed: int, _most: int) -> Iterator[Step]:
     trainer = Trainer(task, seed)
     while True:
         trial = study.ask()
-        point = {
-            v.name: trial.suggest_int(v.name, int(v.low), int(v.high))
-            if v.whole
-            else trial.suggest_float(v.name, v.low, v.high, log=v.log)
-            for v in task.variables
-        }
+        point = {v.name: float(suggested(trial, v)) for v in task.variables}
         for epoch in range(1, FULL + 1):
             loss = trainer.loss(point, epoch)
             trial.report(loss, epoch)
@@ -389,9 +360,7 @@ def by_ours(name: str) -> Callable[[FidelityTask, int, int], Iterator[Step]]:
     """Return the search with one of our algorithms."""
 
     def search(task: FidelityTask, seed: int, most: int) -> Iterator[Step]:
-        parameters = [
-            variable.spec() for variable in (*task.variables, FidelityVariable("epochs", 1, FULL, whole=True))
-        ]
+        parameters = list(map(parameter, (*task.variables, Variable("epochs", "int", 1, FULL))))
         searching, trainer = Searching(name, parameters, {**OURS[name], "random_state": seed}), Trainer(task, seed)
         while trainer.epochs < most and (found := searching.suggest()):
             (proposal,) = found

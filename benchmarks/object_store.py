@@ -13,7 +13,6 @@ garbage; the target is 0.3 ms for each.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sqlite3
 import statistics
@@ -24,6 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.support import options
 from katib.engine.databases.sqlite import open_database
 from katib.engine.runtime.controller import DONE, Controller, ReconcileResult
 from katib.engine.runtime.informer import Informer
@@ -133,9 +133,7 @@ def measure_latency(store: ObjectStore, count: int) -> list[float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--objects", type=int, default=2000, help="how many objects to write")
-    count = parser.parse_args().objects
+    count = options(__doc__, objects=2000).objects
     with tempfile.TemporaryDirectory() as directory:
         bare = measure_sqlite3(Path(directory) / "bare.db", count)
         with open_database(Path(directory) / "store.db") as database:

@@ -11,9 +11,7 @@ newer protobuf than the other tests.
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
-import resource
 import statistics
 import subprocess
 import sys
@@ -28,6 +26,7 @@ from typing import Any
 import optuna
 from optuna.storages import GrpcStorageProxy, get_storage, run_grpc_proxy_server
 
+from benchmarks.support import memory_mb, module_process, options
 from katib.doors.optuna_storage.server import PORT, SOCKET, StorageServer
 from katib.places.machine import open_engine
 from tests.support.ports import free_port
@@ -81,10 +80,10 @@ def quiet() -> None:
 
 
 @contextmanager
-def served(directory: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+def served(directory: Path, port: int) -> Iterator[subprocess.Popen[str]]:
     """Run a server in a separate process: Optuna's if there is a port, else ours."""
-    command = [sys.executable, "-m", "benchmarks.optuna_storage", "--serve", str(directory), "--port", str(port)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as server:
+    command = ("benchmarks.optuna_storage", "--serve", str(directory), "--port", str(port))
+    with module_process(*command) as server:
         try:
             yield server
         finally:
@@ -114,35 +113,29 @@ def long_run(directory: Path, trials: int) -> None:
             study.tell(trial, trial.suggest_float("x", 0, 1))
             times.append(time.perf_counter() - began)
             if number + 1 in (100, 1_000) or (number + 1) % max(trials // 10, 1_000) == 0:
-                pages = int(Path(f"/proc/{server.pid}/statm").read_text().split()[1])
                 first, last = (statistics.median(some) * 1e3 for some in (times[:100], times[-100:]))
-                memory = pages * resource.getpagesize() / 1e6
+                memory = memory_mb(server.pid)
                 print(f"{number + 1:7} trials: {first:.1f} ms at first, {last:.1f} ms now, {memory:.0f} MB", flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=400)
-    parser.add_argument("--long", type=int, metavar="TRIALS")
-    parser.add_argument("--serve", type=Path, metavar="DIRECTORY", help=argparse.SUPPRESS)
-    parser.add_argument("--port", type=int, default=0, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.serve:
-        serve(options.serve, options.port)
+    given = options(__doc__, trials=400, long=0, serve="", port=0)
+    if given.serve:
+        serve(Path(given.serve), given.port)
         return
     quiet()
     port = free_port()
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
-        if options.long:
-            long_run(root, options.long)
+        if given.long:
+            long_run(root, given.long)
             return
         ours, theirs = (f"unix:{root}/{SOCKET}", PORT), ("localhost", port)
         with served(root, 0), served(root, port):
             for sampler in SAMPLERS:
                 for processes in PROCESSES:
-                    own = pace(ours, sampler, processes, options.trials)
-                    rival = pace(theirs, sampler, processes, max(options.trials // 10, 4 * processes))
+                    own = pace(ours, sampler, processes, given.trials)
+                    rival = pace(theirs, sampler, processes, max(given.trials // 10, 4 * processes))
                     print(
                         f"{sampler:14} {processes} processes: {own:6.0f} trials/s, Optuna's server on SQLite"
                         f" {rival:5.0f}: {own / rival:4.1f} times (target: at least 5)",

@@ -9,7 +9,6 @@ The time of a trial is the time stamp of its output file, so nothing is added to
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.support import KATIB, ROOT_ENVIRONMENT, experiment, wait_with_memory
+from benchmarks.support import KATIB, ROOT_ENVIRONMENT, experiment, options, wait_with_memory
 
 COMMAND = "echo loss=1"
 PARALLEL = 2
@@ -73,10 +72,7 @@ def held_back(lines: int, directory: Path) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=500)
-    parser.add_argument("--lines", type=int, default=0)
-    arguments = parser.parse_args()
+    arguments = options(__doc__, trials=500, lines=0)
     if arguments.lines:
         with tempfile.TemporaryDirectory() as directory:
             alone, trial, rest = held_back(arguments.lines, Path(directory))

@@ -13,7 +13,6 @@ misleading ones by more than half. Half wrong means misleading for every other p
 
 from __future__ import annotations
 
-import argparse
 import fnmatch
 import math
 import random
@@ -28,6 +27,7 @@ from msgspec import structs
 
 from benchmarks.search.own import Searching, number, parameter
 from benchmarks.search.problems import Variable
+from benchmarks.support import options
 from katib.model.types import ParameterPrior, ParameterSpec
 
 GOAL_AT, MOST = 60, 120
@@ -180,12 +180,8 @@ def search(
 
 def main() -> None:
     """Print the comparison."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--algorithms", default="gp,tpe,multivariate-tpe,asha,hyperband,bohb")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--problems", default="*")
-    parser.add_argument("--kinds", default=",".join(_KINDS))
-    given = parser.parse_args()
+    algorithms = "gp,tpe,multivariate-tpe,asha,hyperband,bohb"
+    given = options(__doc__, algorithms=algorithms, seeds=5, problems="*", kinds=",".join(_KINDS))
     warnings.simplefilter("ignore")
     for algorithm in given.algorithms.split(","):
         for name, problem in PROBLEMS.items():

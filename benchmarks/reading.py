@@ -1,6 +1,6 @@
 """Cost of reading an experiment of many trials, and of keeping it in memory, against the bare query on the same file.
 
-    python -m benchmarks.reading [--trials 30000]
+    python -m benchmarks.reading [--trials 30000] [--port 18765]
 
 - `five best`: the whole command `katib trials --sort objective --limit 5`, of a data directory and of a server, beside
   `sqlite3` in a separate process that runs the same query, and `katib version`, which is the start of Python.
@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -20,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.many_trials import fill
-from benchmarks.support import KATIB, ROOT_ENVIRONMENT, memory_mb, processor_seconds, wait_with_memory
+from benchmarks.support import KATIB, ROOT_ENVIRONMENT, memory_mb, options, processor_seconds, wait_with_memory
 from katib.places.machine.layout import Layout
 
 BEST = ["trials", "many", "--sort", "objective", "--limit", "5"]
@@ -64,10 +63,7 @@ def server(directory: Path, port: int) -> Iterator[float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=30_000, help="how many trials the experiment has")
-    parser.add_argument("--port", type=int, default=18765, help="where the server listens; has to be free")
-    arguments = parser.parse_args()
+    arguments = options(__doc__, trials=30_000, port=18765)
     count = arguments.trials
     with tempfile.TemporaryDirectory() as root:
         one, many = Path(root) / "one", Path(root) / "many"

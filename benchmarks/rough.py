@@ -2,13 +2,13 @@
 
     python -m benchmarks.rough [--seeds 5] [--budget 60] [--searches gp,tpe,random]
 
-Printed is the median over seeds of the true value of the trial with the best reading, above the optimum. The noise is
-normal, with a tenth of the function's range as its deviation. Optima are not in the middle of the space.
+Searches are ours, or libraries' such as `optuna:tpe`. Printed is the median over seeds of the true value of the trial
+with the best reading, above the optimum. The noise is normal, with a tenth of the function's range as its deviation.
+Optima are not in the middle of the space.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -22,6 +22,7 @@ import numpy.typing as npt
 from benchmarks.multi_fidelity import hartmann6
 from benchmarks.search.problems import Setting, Task, Values, doubles
 from benchmarks.search.searches import OWN, build
+from benchmarks.support import options
 
 Array = npt.NDArray[np.float64]
 _AT_ONCE = 8
@@ -127,11 +128,7 @@ def _lines(searches: list[str], seeds: int, budget: int) -> Iterator[str]:
 
 def main() -> None:
     """Print the comparison."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--budget", type=int, default=60)
-    parser.add_argument("--searches", default="gp,tpe,random", help="ours, or libraries' such as optuna:tpe")
-    given = parser.parse_args()
+    given = options(__doc__, seeds=5, budget=60, searches="gp,tpe,random")
     for line in _lines(given.searches.split(","), given.seeds, given.budget):
         print(line, flush=True)
 

@@ -31,6 +31,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
 
+from benchmarks.support import memory_mb
 from tests.support.experiments import an_experiment
 from tests.support.slurm import NODES, SlurmCluster, slurm_cluster, why_not
 
@@ -249,12 +250,12 @@ def follow(cluster: SlurmCluster) -> None:
                 time.sleep(1)
             time.sleep(10)
             calls = directory / "calls"
-            before, ticks, memory = len(calls.read_text().splitlines()), _ticks(process.pid), _memory(process.pid)
+            before, ticks, memory = len(calls.read_text().splitlines()), _ticks(process.pid), memory_mb(process.pid)
             time.sleep(FOLLOWED_SECONDS)
             called = (len(calls.read_text().splitlines()) - before) * 5 / FOLLOWED_SECONDS
             share = (_ticks(process.pid) - ticks) / os.sysconf("SC_CLK_TCK") / FOLLOWED_SECONDS
             print(f"{PENDING} pending jobs: {called:.2f} commands in 5 s, {share:.1%} of a core with the commands,")
-            print(f"  memory {memory / 2**20:.0f} MB, {_memory(process.pid) / 2**20:.0f} MB a minute later")
+            print(f"  memory {memory:.0f} MB, {memory_mb(process.pid):.0f} MB a minute later")
             process.kill()
     cluster.command("scancel", "--user=root")
 
@@ -325,10 +326,6 @@ def _has_its_value(trial: Mapping[str, Any]) -> bool:
 def _ticks(pid: int) -> int:
     """Return the processor time of a process and of the children that it has waited for."""
     return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]))
-
-
-def _memory(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def main() -> None:

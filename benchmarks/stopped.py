@@ -8,7 +8,6 @@ judged after each. Printed are the median over seeds of the least loss, and of t
 
 from __future__ import annotations
 
-import argparse
 import fnmatch
 import hashlib
 import warnings
@@ -16,7 +15,8 @@ from dataclasses import replace
 from statistics import median
 
 from benchmarks.multi_fidelity import FULL, TASKS, Curve, FidelityTask
-from benchmarks.search.own import Searching
+from benchmarks.search.own import Searching, parameter
+from benchmarks.support import options
 from suggestion_services.base import PastTrial, TrialOutcome
 from suggestion_services.base.settings import Settings
 from suggestion_services.early_stopping.algorithm import StoppingProblem
@@ -29,7 +29,7 @@ _AT_ONCE = 2
 def least_loss(search: str, task: FidelityTask, seed: int, trials: int) -> tuple[float, int]:
     """Return the least loss of all trials, the true one of a synthetic task, and the number of epochs."""
     searching = Searching(
-        search, [v.spec() for v in task.variables], {"random_state": seed}, budget=trials, parallel=_AT_ONCE
+        search, [*map(parameter, task.variables)], {"random_state": seed}, budget=trials, parallel=_AT_ONCE
     )
     judge = AshaStopping(StoppingProblem("loss", maximize=False, settings=Settings({})))
     curves: dict[str, CostCurve] = {}
@@ -65,12 +65,7 @@ def least_loss(search: str, task: FidelityTask, seed: int, trials: int) -> tuple
 
 def main() -> None:
     """Print the comparison."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--trials", type=int, default=60)
-    parser.add_argument("--problems", default="*-digits")
-    parser.add_argument("--searches", default="gp,tpe,random")
-    given = parser.parse_args()
+    given = options(__doc__, seeds=5, trials=60, problems="*-digits", searches="gp,tpe,random")
     warnings.simplefilter("ignore")
     for name, task in TASKS.items():
         for search in given.searches.split(",") if fnmatch.fnmatch(name, given.problems) else ():

@@ -2,47 +2,59 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
+
+from tests.support.experiments import an_experiment
 
 KATIB = [str(Path(sys.executable).parent / "katib")]
 
 ROOT_ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("KATIB_")}
 
 
-def experiment(directory: Path, command: str, *, trials: int, parallel: int) -> Path:
+def options(description: str | None, /, **defaults: Any) -> argparse.Namespace:
+    """Parse the command line: an option for each keyword, with the type of its default; a flag for False."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in defaults.items():
+        kind: dict[str, Any] = {"type": type(default)} if default is not False else {"action": "store_true"}
+        parser.add_argument(f"--{name.replace('_', '-')}", default=default, **kind)
+    return parser.parse_args()
+
+
+def experiment(directory: Path, command: str, *, trials: int, parallel: int, **spec: Any) -> Path:
     """Write an experiment of random search over one double that runs a shell command; return its path."""
-    container = {"name": "main", "image": "none", "command": ["sh", "-c", f"{command} # ${{trialParameters.x}}"]}
-    document = {
-        "apiVersion": "kubeflow.org/v1beta1",
-        "kind": "Experiment",
-        "metadata": {"name": "bench"},
-        "spec": {
-            "objective": {"type": "minimize", "objectiveMetricName": "loss"},
-            "algorithm": {"algorithmName": "random"},
-            "maxTrialCount": trials,
-            "parallelTrialCount": parallel,
-            "parameters": [{"name": "x", "parameterType": "double", "feasibleSpace": {"min": "0", "max": "1"}}],
-            "trialTemplate": {
-                "primaryContainerName": "main",
-                "trialParameters": [{"name": "x", "reference": "x"}],
-                "trialSpec": {
-                    "apiVersion": "batch/v1",
-                    "kind": "Job",
-                    "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
-                },
-            },
-        },
-    }
+    command = f"{command} # ${{trialParameters.learningRate}}"
+    document = an_experiment(name="bench", command=command, maxTrialCount=trials, parallelTrialCount=parallel, **spec)
     path = directory / "experiment.json"
     path.write_text(json.dumps(document))
     return path
+
+
+@contextmanager
+def module_process(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a Python module in another process, which ends with its standard input."""
+    command = [sys.executable, "-m", *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.communicate()
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    """Return the first line that a process prints, such as its address."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
 
 
 def wait_with_memory(process: subprocess.Popen[bytes]) -> tuple[int, float]:
@@ -66,6 +78,11 @@ def times_of(action: Callable[[], object], runs: int, clock: Callable[[], float]
         action()
         moments.append(clock())
     return [end - start for start, end in pairwise(moments)]
+
+
+def median_ms(action: Callable[[], object], runs: int, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Return the median milliseconds of some calls."""
+    return statistics.median(times_of(action, runs, clock)) * 1e3
 
 
 def processor_seconds(pid: int) -> float:

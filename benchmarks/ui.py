@@ -23,7 +23,6 @@ import argparse
 import http.client
 import json
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -37,7 +36,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchmarks.many_trials import NAME, fill, values
-from benchmarks.support import KATIB, ROOT_ENVIRONMENT, wait_with_memory
+from benchmarks.support import KATIB, ROOT_ENVIRONMENT, memory_mb, processor_seconds, wait_with_memory
 from tests.support.browser import chromium, why_not
 from tests.support.ports import free_port
 
@@ -408,23 +407,23 @@ def size(_browser: BrowserType, root: Path, _rival: Path | None) -> bool:
     }.items():
         began = time.perf_counter()
         with serve(directory, probe="readyz") as (url, process):
-            ready, used = time.perf_counter() - began, cpu_seconds(process)
+            ready, used = time.perf_counter() - began, processor_seconds(process)
             time.sleep(10)  # what is done after the start
-            resting = resident_mb(process)
+            resting = memory_mb(process)
             began = time.perf_counter()
             with urllib.request.urlopen(url + EXPERIMENT, timeout=60) as answer:
                 answer.read()
             opened = time.perf_counter() - began
             with _pages(url, 1):
                 time.sleep(20)
-            one = resident_mb(process)
+            one = memory_mb(process)
             with _pages(url, PAGES):
                 time.sleep(20)
-                many = resident_mb(process)
-            busy, began = cpu_seconds(process), time.perf_counter()
+                many = memory_mb(process)
+            busy, began = processor_seconds(process), time.perf_counter()
             count = _read_all(url)
-            seconds, busy = time.perf_counter() - began, cpu_seconds(process) - busy
-            last = resident_mb(process)
+            seconds, busy = time.perf_counter() - began, processor_seconds(process) - busy
+            last = memory_mb(process)
         missed |= ready > START_TARGET or last > SIZE_TARGET_MB or many - one > PAGES_TARGET_MB
         print(
             f"100,000 trials, {name}: ready in {ready:.1f} s, {used:.1f} s of processor time (target {START_TARGET} "
@@ -521,18 +520,6 @@ def _pages(url: str, count: int) -> Iterator[list[_OpenPage]]:
         for page in pages:
             for thread in page.threads:
                 thread.join(40)
-
-
-def resident_mb(process: int) -> float:
-    """Return what a process holds."""
-    text = Path(f"/proc/{process}/status").read_text()
-    return int(re.findall(r"VmRSS:\s+(\d+)", text)[0]) / 1024
-
-
-def cpu_seconds(process: int) -> float:
-    """Return the processor time of a process without its children."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _json(url: str) -> Any:

@@ -9,7 +9,6 @@ a process of its own: the processor time is that of the process and of all that 
 
 from __future__ import annotations
 
-import argparse
 import resource
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import tempfile
 import time
 
 import katib
+from benchmarks.support import options
 
 FEW = 10
 
@@ -35,8 +35,8 @@ def run(trials: int, preload: list[str] | None) -> None:
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as directory:
         space = {"x": katib.search.double(0, 1)}
-        options = {"algorithm": "random", "parallel": 1, "preload": preload, "verbose": False}
-        katib.tune(nothing, space, max_trials=trials, data_dir=directory, **options)
+        how = {"algorithm": "random", "parallel": 1, "preload": preload, "verbose": False}
+        katib.tune(nothing, space, max_trials=trials, data_dir=directory, **how)
     used = sum(map(cpu_seconds, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
     print(time.perf_counter() - began, used)
 
@@ -48,16 +48,13 @@ def measured(trials: int, kind: str) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=110)
-    parser.add_argument("--run", choices=("warm", "job"), help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.run:
-        run(options.trials, ["json"] if options.run == "warm" else None)
+    given = options(__doc__, trials=110, run="")
+    if given.run:
+        run(given.trials, ["json"] if given.run == "warm" else None)
         return
     for kind in ("warm", "job"):
-        few, many = measured(FEW, kind), measured(options.trials, kind)
-        wall, used = ((b - a) / (options.trials - FEW) * 1e3 for a, b in zip(few, many, strict=True))
+        few, many = measured(FEW, kind), measured(given.trials, kind)
+        wall, used = ((b - a) / (given.trials - FEW) * 1e3 for a, b in zip(few, many, strict=True))
         print(f"{kind:5} {wall:6.1f} ms a trial, {used:6.1f} ms of the processor (target of warm: at most 15)")
 
 

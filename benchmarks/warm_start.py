@@ -8,7 +8,6 @@ never more than 1.05 times the evaluations, at most half of them where tasks are
 
 from __future__ import annotations
 
-import argparse
 import fnmatch
 import math
 import statistics
@@ -21,6 +20,7 @@ from types import MappingProxyType
 import numpy as np
 
 from benchmarks.search.own import Searching, number
+from benchmarks.support import options
 from katib.model.names import EXPERIMENT_LABEL
 from suggestion_services.base.algorithm import PastTrial
 
@@ -130,17 +130,13 @@ def evaluations_to(goal: float, trials: Sequence[PastTrial]) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--algorithms", default="gp,tpe")
-    parser.add_argument("--seeds", type=int, default=7)
-    parser.add_argument("--pairs", default="*")
-    options = parser.parse_args()
+    given = options(__doc__, algorithms="gp,tpe", seeds=7, pairs="*")
     fine = True
-    for algorithm in options.algorithms.split(","):
+    for algorithm in given.algorithms.split(","):
         for name, (old, new, alike) in PAIRS.items():
-            if not fnmatch.fnmatch(name, options.pairs):
+            if not fnmatch.fnmatch(name, given.pairs):
                 continue
-            seeds = range(options.seeds)
+            seeds = range(given.seeds)
             cold = [search(algorithm, new, seed, MOST) for seed in seeds]
             goal = statistics.median(min(t.objective for t in trials[:GOAL_AT]) for trials in cold)
             known = [as_earlier(search(algorithm, old, 100 + seed, EARLIER)) for seed in seeds]

@@ -14,14 +14,14 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import grpc
 
 from katib.errors import KatibError, TerminalError, code_of, shortage_of
-from katib.wire.rpc._generated import api_pb2_grpc, early_stopping_pb2_grpc, health_pb2, health_pb2_grpc
+from katib.wire.rpc._generated import api_pb2, early_stopping_pb2, health_pb2
+from katib.wire.rpc.services import add_servicer
 from suggestion_services.algorithms import ENTRIES, ListedAlgorithm, find_entry
 from suggestion_services.base.servicer import ServedAlgorithm, SuggestionServicer, add_to_server, shortages
 
@@ -42,7 +42,7 @@ _THREAD_VARIABLES = (
 )  # cores belong to the trials
 
 
-class HealthServicer(health_pb2_grpc.HealthServicer):
+class HealthServicer:
     """Health checks for the services that this process knows."""
 
     def Check(
@@ -69,11 +69,10 @@ def start_server(entries: Sequence[ListedAlgorithm], address: str) -> tuple[grpc
         from suggestion_services.early_stopping.servicer import ManyStoppingServicer
 
         servicers = ManyStoppingServicer({one.info.name: one.servicer() for one in entries})
-        _register(api_pb2_grpc.add_EarlyStoppingServicer_to_server, servicers, server)
-        _register(early_stopping_pb2_grpc.add_EarlyStoppingJudgeServicer_to_server, servicers, server)
+        add_servicer(server, servicers, api_pb2, early_stopping_pb2)
     else:
         add_to_server(SuggestionServicer(ServedAlgorithm(one.info, one.load) for one in entries), server)
-    _register(health_pb2_grpc.add_HealthServicer_to_server, HealthServicer(), server)
+    add_servicer(server, HealthServicer(), health_pb2)
     try:
         port = server.add_insecure_port(address)
     except RuntimeError:
@@ -84,10 +83,6 @@ def start_server(entries: Sequence[ListedAlgorithm], address: str) -> tuple[grpc
     if len(entries) == 1:
         threading.Thread(target=entries[0].load, name="load", daemon=True).start()
     return server, 0 if address.startswith("unix:") else port
-
-
-def _register(add: Callable[[Any, grpc.Server], None], servicer: object, server: grpc.Server) -> None:
-    add(servicer, server)  # wrapped once, since the generated functions have no types
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -31,7 +31,6 @@ def main() -> int:
             f"-I{PROTO}",
             f"--python_out={TARGET}",
             f"--pyi_out={TARGET}",
-            f"--grpc_python_out={TARGET}",
             *map(str, sources),
         ]
     )

@@ -59,7 +59,7 @@ class RandomBaseline:
     def ask(self) -> tuple[None, Values]:
         values: dict[str, Value] = {}
         for variable in self._variables:
-            value = _at(variable, self._random.random())
+            value = value_at(variable, self._random.random())
             if variable.is_active(values):
                 values[variable.name] = value
         return None, values
@@ -68,7 +68,8 @@ class RandomBaseline:
         """Do nothing."""
 
 
-def _at(variable: Variable, u: float) -> Value:
+def value_at(variable: Variable, u: float) -> Value:
+    """Return the value of a variable at a place of [0, 1]."""
     if variable.values:
         return variable.values[int(u * len(variable.values))]
     low, high = variable.low, variable.high
@@ -93,24 +94,25 @@ class OptunaSearch:
         values: dict[str, Value] = {}
         for variable in self._variables:
             if variable.is_active(values):
-                values[variable.name] = self._suggest(trial, variable)
+                values[variable.name] = suggested(trial, variable)
         return trial, values
-
-    @staticmethod
-    def _suggest(trial: Any, variable: Variable) -> Value:
-        name, low, high, log = variable.name, variable.low, variable.high, variable.log
-        match variable.kind:
-            case "double":
-                return trial.suggest_float(name, low, high, log=log)
-            case "int":
-                return trial.suggest_int(name, int(low), int(high), log=log)
-            case "discrete":  # as by a user who knows that neighbors are alike
-                return variable.values[trial.suggest_int(name, 0, len(variable.values) - 1)]
-            case _:
-                return trial.suggest_categorical(name, list(variable.values))
 
     def tell(self, handle: Any, value: float) -> None:
         self.study.tell(handle, value)
+
+
+def suggested(trial: Any, variable: Variable) -> Value:
+    """Return the value that a trial of Optuna suggests for a variable."""
+    name, low, high, log = variable.name, variable.low, variable.high, variable.log
+    match variable.kind:
+        case "double":
+            return trial.suggest_float(name, low, high, log=log)
+        case "int":
+            return trial.suggest_int(name, int(low), int(high), log=log)
+        case "discrete":  # as by a user who knows that neighbors are alike
+            return variable.values[trial.suggest_int(name, 0, len(variable.values) - 1)]
+        case _:
+            return trial.suggest_categorical(name, list(variable.values))
 
 
 class SkoptSearch:

@@ -23,6 +23,7 @@ from katib.wire.rpc._generated import api_pb2
 from katib.wire.rpc._generated.suggestions_pb2 import UndecodedSuggestionsRequest
 from katib.wire.rpc.convert import FEATURES
 from katib.wire.rpc.errors import status_of
+from katib.wire.rpc.services import add_servicer
 from suggestion_services.base import messages
 from suggestion_services.base.algorithm import Algorithm, AwaitingTrials, PastTrial, Problem, Proposal, TrialOutcome
 from suggestion_services.base.allowed import kept_allowed
@@ -40,8 +41,6 @@ _SETTINGS_PATH = "spec.algorithm.algorithmSettings"
 
 _MAX_DETAILS = 2000  # bytes; details travel percent-encoded in a header, and a header above 8 KiB breaks the call
 
-_SERVICE = "api.v1.beta1.Suggestion"
-
 shortages: list[ShortageError] = []
 """A shortage of the machine while a request was answered. The process then ends and a fresh one starts: a partially
 imported library would fail all later requests."""
@@ -51,20 +50,7 @@ _log = logging.getLogger(__name__)
 
 def add_to_server(servicer: SuggestionServicer, server: grpc.Server) -> None:
     """Register Katib's service `Suggestion` with a server."""
-    handler = grpc.unary_unary_rpc_method_handler
-    handlers = {
-        "GetSuggestions": handler(
-            servicer.GetSuggestions,
-            request_deserializer=UndecodedSuggestionsRequest.FromString,
-            response_serializer=api_pb2.GetSuggestionsReply.SerializeToString,
-        ),
-        "ValidateAlgorithmSettings": handler(
-            servicer.ValidateAlgorithmSettings,
-            request_deserializer=api_pb2.ValidateAlgorithmSettingsRequest.FromString,
-            response_serializer=api_pb2.ValidateAlgorithmSettingsReply.SerializeToString,
-        ),
-    }
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
+    add_servicer(server, servicer, api_pb2, requests={"GetSuggestions": UndecodedSuggestionsRequest})
 
 
 class ServedAlgorithm(NamedTuple):

@@ -21,7 +21,6 @@ from katib.model.metrics import ObservationReader
 from katib.model.types import AlgorithmSetting
 from katib.model.wording import one_of
 from katib.wire.rpc._generated import api_pb2 as pb
-from katib.wire.rpc._generated import api_pb2_grpc, early_stopping_pb2_grpc
 from katib.wire.rpc._generated import early_stopping_pb2 as judging
 from katib.wire.rpc.credentials import DbManagerCredentials
 from katib.wire.rpc.db_manager_client import DbManagerClient
@@ -83,7 +82,7 @@ class _StoppingSession:
             self.lock.release()
 
 
-class StoppingServicer(api_pb2_grpc.EarlyStoppingServicer, early_stopping_pb2_grpc.EarlyStoppingJudgeServicer):
+class StoppingServicer:
     """Serves one algorithm to any number of experiments. Thread-safe; experiments do not wait for each other.
 
     Args:

@@ -27,13 +27,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
-from katib.wire.rpc._generated import api_pb2 as pb, api_pb2_grpc, health_pb2_grpc
+from katib.wire.rpc._generated import api_pb2 as pb, health_pb2
+from katib.wire.rpc.services import add_servicer
 from suggestion_services.server import HealthServicer
 
 KEPT = Path("/kept/count")
 
 
-class Counter(api_pb2_grpc.SuggestionServicer):
+class Counter:
     def ValidateAlgorithmSettings(self, request, context):
         return pb.ValidateAlgorithmSettingsReply()
 
@@ -48,8 +49,8 @@ class Counter(api_pb2_grpc.SuggestionServicer):
 
 
 server = grpc.server(ThreadPoolExecutor())
-api_pb2_grpc.add_SuggestionServicer_to_server(Counter(), server)
-health_pb2_grpc.add_HealthServicer_to_server(HealthServicer(), server)
+add_servicer(server, Counter(), pb)
+add_servicer(server, HealthServicer(), health_pb2)
 server.add_insecure_port("0.0.0.0:6789")
 server.start()
 server.wait_for_termination()

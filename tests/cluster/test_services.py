@@ -16,7 +16,7 @@ from katib.errors import KatibError
 from katib.places.cluster.services.plan import SERVICE
 from katib.places.cluster.services.served import ClusterTiming
 from katib.wire.rpc._generated import api_pb2 as pb
-from katib.wire.rpc._generated import api_pb2_grpc
+from katib.wire.rpc.services import calls_over
 from tests.support.api_server import ApiServer
 from tests.support.cluster_services import EARLY, POD_SECONDS, ServiceCluster, await_client, failure_of, waiting_for
 from tests.support.pod_cluster import GONE_SECONDS, PATIENCE, PodCluster
@@ -58,7 +58,7 @@ def test_the_early_stopping_service_of_a_pod_writes_the_status(node: ServiceClus
     node.trial(trial)
     address = node.store.get(SERVICE, Key(node.namespace, "demo-random"))["spec"]["clusterIP"]
     with grpc.insecure_channel(f"{address}:6788") as channel:
-        stub = api_pb2_grpc.EarlyStoppingStub(channel)
+        stub = calls_over(channel, pb)
         stub.SetTrialStatus(pb.SetTrialStatusRequest(trial_name=trial), timeout=60)
 
     conditions = node.conditions_of(trial)

@@ -9,7 +9,7 @@ import pytest
 from katib.model.algorithms import Feature
 from katib.model.space import check_assignments
 from katib.wire.rpc._generated import api_pb2 as pb
-from katib.wire.rpc._generated import api_pb2_grpc
+from katib.wire.rpc.services import calls_over
 from suggestion_services.algorithms import ENTRIES
 from suggestion_services.base.messages import experiment_spec
 from tests.support.refusals import INVALID, refusal
@@ -153,7 +153,7 @@ def test_a_grid_ends_after_each_different_point_once(here: Callable[[str], Servi
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_service_says_that_it_knows_conditions(here: Callable[[str], Service], algorithm: str) -> None:
     request = pb.ValidateAlgorithmSettingsRequest(experiment=experiment_for(algorithm))
-    stub = api_pb2_grpc.SuggestionStub(here(algorithm).channel)
+    stub = calls_over(here(algorithm).channel, pb)
 
     reply = stub.ValidateAlgorithmSettings(request, timeout=PATIENCE_SECONDS)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from katib.model.space import SearchSpace
 from katib.wire.rpc._generated import api_pb2 as pb
-from katib.wire.rpc._generated import api_pb2_grpc
+from katib.wire.rpc.services import calls_over
 from suggestion_services.algorithms import ENTRIES
 from suggestion_services.base.messages import experiment_spec
 from tests.support.suggestion import (
@@ -182,7 +182,7 @@ def test_a_service_killed_in_the_middle_of_an_answer_gives_it_when_it_is_back(al
         experiment=experiment, current_request_number=10_000, total_request_number=10_000
     )
     with start_apart(algorithm, tmp_path) as (process, service):
-        call = api_pb2_grpc.SuggestionStub(service.channel).GetSuggestions.future(request, timeout=PATIENCE_SECONDS)
+        call = calls_over(service.channel, pb).GetSuggestions.future(request, timeout=PATIENCE_SECONDS)
         process.send_signal(signal.SIGKILL)
         process.wait(PATIENCE_SECONDS)
         assert isinstance(call.exception(PATIENCE_SECONDS), grpc.RpcError)

@@ -17,9 +17,9 @@ import pytest
 from katib.errors import AlreadyExistsError, ForbiddenError, UnavailableError
 from katib.places.cluster.installation_key import write_keys
 from katib.wire.rpc._generated import health_pb2
-from katib.wire.rpc._generated.health_pb2_grpc import HealthStub
 from katib.wire.rpc.credentials import DbManagerCredentials
 from katib.wire.rpc.db_manager_client import DbManagerClient
+from katib.wire.rpc.services import calls_over
 from katib.wire.rpc.tokens import CallerRole, TokenClaims, TokenSigner
 from tests.support.cli import KATIB, environment, katib_here
 from tests.support.golden import Golden
@@ -64,7 +64,7 @@ def running(directory: Path, **env: str) -> Iterator[tuple[subprocess.Popen[byte
 
 def serves(address: str) -> bool:
     with grpc.insecure_channel(address) as channel:
-        stub: Any = HealthStub(channel)
+        stub: Any = calls_over(channel, health_pb2)
         try:
             reply = stub.Check(health_pb2.HealthCheckRequest(), timeout=60)
         except grpc.RpcError:

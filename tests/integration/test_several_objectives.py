@@ -160,16 +160,17 @@ _FOREIGN_SERVICE = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 import grpc
-from katib.wire.rpc._generated import api_pb2, api_pb2_grpc
+from katib.wire.rpc._generated import api_pb2
+from katib.wire.rpc.services import add_servicer
 
 
-class Foreign(api_pb2_grpc.SuggestionServicer):
+class Foreign:
     def ValidateAlgorithmSettings(self, request, context):
         return api_pb2.ValidateAlgorithmSettingsReply()
 
 
 server = grpc.server(ThreadPoolExecutor(2))
-api_pb2_grpc.add_SuggestionServicer_to_server(Foreign(), server)
+add_servicer(server, Foreign(), api_pb2)
 server.add_insecure_port(sys.argv[1])
 server.start()
 server.wait_for_termination()

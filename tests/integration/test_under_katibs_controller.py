@@ -17,7 +17,7 @@ from random import Random
 import pytest
 
 from katib.wire.rpc._generated import api_pb2 as pb
-from katib.wire.rpc._generated import api_pb2_grpc
+from katib.wire.rpc.services import calls_over
 from tests.support.halving import SETTINGS, SPACE, a_learning_curve
 from tests.support.suggestion import PATIENCE_SECONDS, Service, Status, a_trial, an_experiment, start_apart
 
@@ -104,7 +104,7 @@ class KatibsController:
             current_request_number=wanted,
             total_request_number=len(self.trials) + wanted,
         )
-        reply = api_pb2_grpc.SuggestionStub(service.channel).GetSuggestions(request, timeout=PATIENCE_SECONDS)
+        reply = calls_over(service.channel, pb).GetSuggestions(request, timeout=PATIENCE_SECONDS)
         if len(reply.parameter_assignments) != wanted:
             self.refused += 1
             return

@@ -46,7 +46,8 @@ from katib.places.cluster.services.plan import (
 )
 from katib.places.cluster.services.served import ClusterTiming
 from katib.places.cluster.store import KubernetesStore
-from katib.wire.rpc._generated import api_pb2_grpc, health_pb2, health_pb2_grpc
+from katib.wire.rpc._generated import api_pb2, health_pb2
+from katib.wire.rpc.services import add_servicer
 from tests.support.api_server import ApiServer
 from tests.support.server_kinds import install_kind
 from tests.support.services import ScriptedEarlyStopping, ScriptedSuggestion
@@ -219,7 +220,7 @@ def an_object(kind: str, name: str, spec: dict[str, Any], namespace: str = NAMES
     return {"apiVersion": "kubeflow.org/v1beta1", "kind": kind, "metadata": metadata, "spec": spec}
 
 
-class Health(health_pb2_grpc.HealthServicer):
+class Health:
     """Serves, as soon as the test lets it."""
 
     def __init__(self) -> None:
@@ -244,11 +245,11 @@ def listening(
     """Serve gRPC where a Service leads to."""
     server = grpc.server(ThreadPoolExecutor(4), options=(("grpc.so_reuseport", 0),))
     if health is not None:
-        health_pb2_grpc.add_HealthServicer_to_server(health, server)
+        add_servicer(server, health, health_pb2)
     if suggestion is not None:
-        api_pb2_grpc.add_SuggestionServicer_to_server(suggestion, server)
+        add_servicer(server, suggestion, api_pb2)
     if early_stopping is not None:
-        api_pb2_grpc.add_EarlyStoppingServicer_to_server(early_stopping, server)
+        add_servicer(server, early_stopping, api_pb2)
     assert server.add_insecure_port(f"{host}:{port}")
     server.start()
     try:

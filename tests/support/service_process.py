@@ -21,10 +21,11 @@ from typing import Any
 import grpc
 
 from katib.wire.rpc._generated import api_pb2 as pb
-from katib.wire.rpc._generated import api_pb2_grpc, health_pb2, health_pb2_grpc
+from katib.wire.rpc._generated import health_pb2
+from katib.wire.rpc.services import add_servicer
 
 
-class Service(api_pb2_grpc.SuggestionServicer):
+class Service:
     def __init__(self, mode: str) -> None:
         self._mode = mode
 
@@ -46,7 +47,7 @@ class Service(api_pb2_grpc.SuggestionServicer):
         return pb.ValidateAlgorithmSettingsReply()
 
 
-class Health(health_pb2_grpc.HealthServicer):
+class Health:
     def Check(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802 - the wire's name
         if request.service != "manager.v1beta1.Suggestion":
             context.abort(grpc.StatusCode.NOT_FOUND, "as Katib's images do")
@@ -70,9 +71,9 @@ def main(address: str, mode: str) -> int:
     if mode == "deaf":
         threading.Event().wait()
     server = grpc.server(ThreadPoolExecutor(max_workers=16))
-    api_pb2_grpc.add_SuggestionServicer_to_server(Service(mode), server)
+    add_servicer(server, Service(mode), pb)
     if mode != "no-health":
-        health_pb2_grpc.add_HealthServicer_to_server(Health(), server)
+        add_servicer(server, Health(), health_pb2)
     server.add_insecure_port(address)
     server.start()
     server.wait_for_termination()

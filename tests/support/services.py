@@ -12,14 +12,14 @@ from typing import Any
 import grpc
 
 from katib.wire.rpc._generated import api_pb2 as pb
-from katib.wire.rpc._generated import api_pb2_grpc, early_stopping_pb2_grpc
 from katib.wire.rpc._generated import early_stopping_pb2 as judging
+from katib.wire.rpc.services import add_servicer
 from katib.wire.rpc.tokens import METADATA_KEY
 
 Handler = Callable[[Any, grpc.ServicerContext], Any]
 
 
-class ScriptedSuggestion(api_pb2_grpc.SuggestionServicer):
+class ScriptedSuggestion:
     """Answers with what the test gave it and keeps the requests."""
 
     def __init__(self, suggest: Handler | None = None, validate: Handler | None = None) -> None:
@@ -35,7 +35,7 @@ class ScriptedSuggestion(api_pb2_grpc.SuggestionServicer):
         return self._validate(request, context)
 
 
-class ScriptedEarlyStopping(api_pb2_grpc.EarlyStoppingServicer):
+class ScriptedEarlyStopping:
     """Answers with what the test gave it and keeps the requests."""
 
     def __init__(self, rules: Handler | None = None, validate: Handler | None = None) -> None:
@@ -51,7 +51,7 @@ class ScriptedEarlyStopping(api_pb2_grpc.EarlyStoppingServicer):
         return self._validate(request, context)
 
 
-class ScriptedJudge(ScriptedEarlyStopping, early_stopping_pb2_grpc.EarlyStoppingJudgeServicer):
+class ScriptedJudge(ScriptedEarlyStopping):
     """An early stopping service that judges running trials, as the test says."""
 
     def __init__(self, judge: Handler) -> None:
@@ -64,7 +64,7 @@ class ScriptedJudge(ScriptedEarlyStopping, early_stopping_pb2_grpc.EarlyStopping
         return self._judge(request, context)
 
 
-class MemoryDBManager(api_pb2_grpc.DBManagerServicer):
+class MemoryDBManager:
     """An observation log in a dictionary, for services that read metrics."""
 
     def __init__(self) -> None:
@@ -97,20 +97,18 @@ def some_suggestions(count: int) -> pb.GetSuggestionsReply:
 @contextmanager
 def serving(
     suggestion: ScriptedSuggestion | None = None,
-    early_stopping: api_pb2_grpc.EarlyStoppingServicer | None = None,
-    db_manager: api_pb2_grpc.DBManagerServicer | None = None,
+    early_stopping: object | None = None,
+    db_manager: object | None = None,
     handlers: tuple[grpc.GenericRpcHandler, ...] = (),
 ) -> Iterator[str]:
     """Serve on a Unix socket and yield its address; calls in flight are ended at the end."""
     server = grpc.server(ThreadPoolExecutor(max_workers=8))
     if suggestion is not None:
-        api_pb2_grpc.add_SuggestionServicer_to_server(suggestion, server)
+        add_servicer(server, suggestion, pb)
     if early_stopping is not None:
-        api_pb2_grpc.add_EarlyStoppingServicer_to_server(early_stopping, server)
-    if isinstance(early_stopping, ScriptedJudge):
-        early_stopping_pb2_grpc.add_EarlyStoppingJudgeServicer_to_server(early_stopping, server)
+        add_servicer(server, early_stopping, pb, judging)
     if db_manager is not None:
-        api_pb2_grpc.add_DBManagerServicer_to_server(db_manager, server)
+        add_servicer(server, db_manager, pb)
     server.add_generic_rpc_handlers(handlers)
     with TemporaryDirectory(prefix="katib-test-") as directory:
         address = f"unix:{Path(directory) / 's'}"

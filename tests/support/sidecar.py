@@ -18,7 +18,6 @@ from katib.engine.observations import SqlObservationLog
 from katib.errors import UnavailableError
 from katib.model.metrics import BatchId, MetricLog
 from katib.wire.rpc._generated import api_pb2 as pb
-from katib.wire.rpc._generated.api_pb2_grpc import EarlyStoppingServicer
 from katib.wire.rpc.db_manager import DbManagerServer, serve_db_manager
 from katib.wire.rpc.log_guard import LogGuard
 from metrics_collector.sidecar import ALL_STORED
@@ -29,7 +28,7 @@ from tests.support.services import serving
 TRIAL = "tune-abc"
 
 
-class EarlyStopping(EarlyStoppingServicer):
+class EarlyStopping:
     """Notes which trials were stopped; refuses as often as told."""
 
     def __init__(self) -> None:

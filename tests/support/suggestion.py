@@ -14,7 +14,8 @@ import grpc
 
 from katib.model.names import trial_name
 from katib.wire.rpc._generated import api_pb2 as pb
-from katib.wire.rpc._generated import api_pb2_grpc, health_pb2, health_pb2_grpc
+from katib.wire.rpc._generated import health_pb2
+from katib.wire.rpc.services import calls_over
 from suggestion_services.algorithms import find_entry
 from suggestion_services.base.servicer import EXHAUSTED_METADATA, WAITING_METADATA
 from suggestion_services.server import start_server
@@ -117,7 +118,7 @@ class Service:
 
     def send(self, request: pb.GetSuggestionsRequest) -> list[Assignments]:
         """Return the assignments of the reply to a raw request."""
-        stub = api_pb2_grpc.SuggestionStub(self.channel)
+        stub = calls_over(self.channel, pb)
         self.reply, call = stub.GetSuggestions.with_call(request, timeout=PATIENCE_SECONDS)
         metadata = [tuple(pair) for pair in call.trailing_metadata()]
         self.exhausted, self.waits = EXHAUSTED_METADATA in metadata, WAITING_METADATA in metadata
@@ -126,12 +127,12 @@ class Service:
     def validate(self, experiment: pb.Experiment) -> None:
         """Ask whether the service accepts the experiment; raises grpc.RpcError when it does not."""
         request = pb.ValidateAlgorithmSettingsRequest(experiment=experiment)
-        api_pb2_grpc.SuggestionStub(self.channel).ValidateAlgorithmSettings(request, timeout=PATIENCE_SECONDS)
+        calls_over(self.channel, pb).ValidateAlgorithmSettings(request, timeout=PATIENCE_SECONDS)
 
     def health(self, service: str = "") -> int:
         """Return the health status, waiting for the server to come up."""
         request = health_pb2.HealthCheckRequest(service=service)
-        stub = health_pb2_grpc.HealthStub(self.channel)
+        stub = calls_over(self.channel, health_pb2)
         return stub.Check(request, timeout=PATIENCE_SECONDS, wait_for_ready=True).status  # type: ignore[no-any-return]  # stubs without types
 
     def search(

@@ -25,12 +25,10 @@ from katib.model.thinning import MIN_POINTS
 from katib.wire.rpc._generated import api_pb2 as pb
 from katib.wire.rpc._generated import health_pb2
 from katib.wire.rpc._generated import observations_pb2 as ours
-from katib.wire.rpc._generated.api_pb2_grpc import DBManagerServicer, add_DBManagerServicer_to_server
-from katib.wire.rpc._generated.health_pb2_grpc import HealthServicer, add_HealthServicer_to_server
-from katib.wire.rpc._generated.observations_pb2_grpc import ObservationsServicer, add_ObservationsServicer_to_server
 from katib.wire.rpc.errors import status_of
 from katib.wire.rpc.log_guard import LogCaller, LogGuard
 from katib.wire.rpc.readings import message_of, our_message_of, time_error
+from katib.wire.rpc.services import add_servicer
 
 DEFAULT_PORT = 6789
 
@@ -52,7 +50,7 @@ def ignore_report(_trial_name: str) -> None:
     """Do nothing."""
 
 
-class DbManagerServicer(DBManagerServicer, ObservationsServicer, HealthServicer):
+class DbManagerServicer:
     """Serves a log: Katib's calls, further calls for the controllers, and health checks.
 
     Args:
@@ -309,10 +307,7 @@ def serve_db_manager(
     # Without so_reuseport=0 two servers would share a port and take calls in turn.
     options = (*_UNLIMITED, ("grpc.so_reuseport", 0))
     server = grpc.server(ThreadPoolExecutor(_WORKERS, thread_name_prefix="db-manager"), options=options)
-    servicer = DbManagerServicer(log, guard, on_call, on_report)
-    add_DBManagerServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]  # generated
-    add_ObservationsServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]  # generated
-    add_HealthServicer_to_server(servicer, server)  # type: ignore[no-untyped-call]  # generated
+    add_servicer(server, DbManagerServicer(log, guard, on_call, on_report), pb, ours, health_pb2)
     bound = _listen(server, address, credentials)
     plain = _listen(server, plain_address, None) if plain_address else ""
     server.start()

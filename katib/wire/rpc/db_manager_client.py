@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from copy import copy
 from datetime import datetime
+from types import SimpleNamespace
 from typing import Any, Self
 
 import grpc
@@ -25,12 +26,11 @@ from katib.model.thinning import thinned
 from katib.model.types import Metric, Observation
 from katib.wire.rpc._generated import api_pb2 as pb
 from katib.wire.rpc._generated import observations_pb2 as ours
-from katib.wire.rpc._generated.api_pb2_grpc import DBManagerStub
-from katib.wire.rpc._generated.observations_pb2_grpc import ObservationsStub
 from katib.wire.rpc.connection import DEADLINE_SECONDS
 from katib.wire.rpc.credentials import NO_CREDENTIALS, DbManagerCredentials
 from katib.wire.rpc.errors import error_of, status_of_call
 from katib.wire.rpc.readings import message_of, our_message_of, reading_of
+from katib.wire.rpc.services import calls_over
 
 TRANSFER_SECONDS = 600.0
 """Timeout for transferring a whole log if the DB manager cannot summarize it: a million readings over a slow
@@ -41,14 +41,6 @@ Metadata = tuple[tuple[str, str], ...]
 
 class _NotImplementedThereError(TerminalError):
     """The DB manager does not implement the call; it is Katib's."""
-
-
-class _Stub(DBManagerStub, ObservationsStub):
-    """Katib's calls and the further ones on one channel; their names are distinct."""
-
-    def __init__(self, channel: grpc.Channel) -> None:
-        DBManagerStub.__init__(self, channel)  # type: ignore[no-untyped-call]  # generated
-        ObservationsStub.__init__(self, channel)  # type: ignore[no-untyped-call]  # generated
 
 
 class DbManagerConnection:
@@ -63,7 +55,7 @@ class DbManagerConnection:
         self._connect = connect
         self._peer = peer
         self._lock = threading.Lock()
-        self._stub: _Stub | None = None
+        self._stub: SimpleNamespace | None = None
         self._way = ExitStack()
         self._is_closed = False
 
@@ -78,18 +70,20 @@ class DbManagerConnection:
         """Return the reply; every error is a KatibError."""
         return self.call_on(self.opened(), method, request, timeout_seconds, metadata)
 
-    def opened(self) -> _Stub:
+    def opened(self) -> SimpleNamespace:
         """Return the stub, opening the channel if necessary."""
         with self._lock:
             if self._is_closed:
                 raise self._closed()
             if self._stub is None:
                 with ExitStack() as way:
-                    self._stub = _Stub(self._connect(way))
+                    self._stub = calls_over(self._connect(way), pb, ours)
                     self._way = way.pop_all()
             return self._stub
 
-    def call_on(self, stub: _Stub, method: str, request: Any, timeout_seconds: float, metadata: Metadata) -> Any:
+    def call_on(
+        self, stub: SimpleNamespace, method: str, request: Any, timeout_seconds: float, metadata: Metadata
+    ) -> Any:
         """Return the reply of a call through a stub from `opened`."""
         try:
             return getattr(stub, method)(request, timeout=timeout_seconds, metadata=metadata)
@@ -103,7 +97,7 @@ class DbManagerConnection:
         except ValueError as error:  # the channel was closed concurrently
             raise self._closed() from error
 
-    def drop(self, only: _Stub | None = None) -> None:
+    def drop(self, only: SimpleNamespace | None = None) -> None:
         """Close the channel, optionally only if it is still this one; the next call opens another."""
         with self._lock:
             if only is not None and self._stub is not only:

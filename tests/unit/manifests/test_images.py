@@ -89,7 +89,8 @@ def import_all(package):
             importlib.import_module(module.name)
 
 def serve(name, early_stopping=False):
-    from katib.wire.rpc._generated import api_pb2 as pb, api_pb2_grpc
+    from katib.wire.rpc._generated import api_pb2 as pb
+    from katib.wire.rpc.services import calls_over
     from tests.support.suggestion import a_parameter, a_trial, an_experiment, served_here
 
     halving = {"r_l": "1", "resource_name": "lr", "s_max": "1"}
@@ -104,7 +105,7 @@ def serve(name, early_stopping=False):
         if early_stopping:
             experiment.spec.early_stopping.algorithm_name = name
             request = pb.GetEarlyStoppingRulesRequest(experiment=experiment)
-            api_pb2_grpc.EarlyStoppingStub(service.channel).GetEarlyStoppingRules(request)
+            calls_over(service.channel, pb).GetEarlyStoppingRules(request)
         else:
             service.ask(experiment, trials)
 

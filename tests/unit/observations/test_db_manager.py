@@ -12,11 +12,10 @@ import pytest
 from katib.errors import InvalidError, UnavailableError
 from katib.wire.rpc._generated import api_pb2 as pb
 from katib.wire.rpc._generated import health_pb2
-from katib.wire.rpc._generated.api_pb2_grpc import DBManagerStub
-from katib.wire.rpc._generated.health_pb2_grpc import HealthStub
 from katib.wire.rpc.credentials import DbManagerCredentials
 from katib.wire.rpc.db_manager import DbManagerServer, DbManagerServicer, serve_db_manager
 from katib.wire.rpc.db_manager_client import DbManagerClient
+from katib.wire.rpc.services import calls_over
 from tests.support.golden import Golden
 from tests.support.observations import MemoryObservationLog, reading, serving_log
 from tests.support.refusals import INVALID, refusal
@@ -60,7 +59,7 @@ def broken() -> Iterator[grpc.Channel]:
 
 
 def stub(channel: grpc.Channel) -> Any:
-    return DBManagerStub(channel)
+    return calls_over(channel, pb)
 
 
 def entry(time_stamp: str, name: str = "loss", value: str = "1") -> pb.MetricLog:
@@ -160,14 +159,14 @@ def test_a_failure_of_the_log_carries_its_code_and_a_bug_is_internal(broken: grp
 
 @pytest.mark.parametrize("service", ["", "grpc.health.v1.Health"])
 def test_health_is_serving_while_the_log_answers(channel: grpc.Channel, service: str) -> None:
-    health: Any = HealthStub(channel)
+    health: Any = calls_over(channel, health_pb2)
     reply = health.Check(health_pb2.HealthCheckRequest(service=service))
 
     assert reply.status == health_pb2.HealthCheckResponse.SERVING
 
 
 def test_health_fails_with_unknown_when_the_log_does_not_answer(broken: grpc.Channel) -> None:
-    health: Any = HealthStub(broken)
+    health: Any = calls_over(broken, health_pb2)
 
     refused = refusal(health.Check, health_pb2.HealthCheckRequest())
 
@@ -175,7 +174,7 @@ def test_health_fails_with_unknown_when_the_log_does_not_answer(broken: grpc.Cha
 
 
 def test_health_of_an_unknown_service_is_unknown(channel: grpc.Channel) -> None:
-    health: Any = HealthStub(channel)
+    health: Any = calls_over(channel, health_pb2)
     refused = refusal(health.Check, health_pb2.HealthCheckRequest(service="grpc.health.v1.1.Health"))
 
     assert refused == (grpc.StatusCode.UNKNOWN, "unknown service 'grpc.health.v1.1.Health'")

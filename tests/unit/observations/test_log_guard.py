@@ -15,10 +15,10 @@ import pytest
 from katib.errors import AlreadyExistsError, ForbiddenError
 from katib.wire.rpc import log_guard
 from katib.wire.rpc._generated import api_pb2 as pb
-from katib.wire.rpc._generated.api_pb2_grpc import DBManagerStub
 from katib.wire.rpc.credentials import DbManagerCredentials
 from katib.wire.rpc.db_manager_client import DbManagerClient
 from katib.wire.rpc.log_guard import LogCaller, LogGuard, MemoryAccessList
+from katib.wire.rpc.services import calls_over
 from katib.wire.rpc.tokens import CallerRole, TokenClaims, TokenSigner
 from tests.support.golden import Golden
 from tests.support.observations import MemoryObservationLog, reading, serving_log
@@ -199,7 +199,7 @@ def test_a_trial_may_be_opened_to_readers_without_token_and_no_further(world: Wo
 def test_whoever_came_through_a_forwarded_port_reads_and_does_nothing_else(world: World) -> None:
     world.trial("a").report("a", ONE)
     with grpc.insecure_channel(world.server.address) as channel:  # as the official SDK calls
-        stub: Any = DBManagerStub(channel)  # type: ignore[no-untyped-call]  # generated
+        stub: Any = calls_over(channel, pb)
         reply = stub.GetObservationLog(pb.GetObservationLogRequest(trial_name="a"))
 
     assert [entry.metric.value for entry in reply.observation_log.metric_logs] == ["0.5"]

@@ -189,7 +189,7 @@ def test_health_is_that_of_grpc() -> None:
     assert [value.name for value in status.values] == ["UNKNOWN", "SERVING", "NOT_SERVING"]
 
 
-_OURS = "import katib.wire.rpc._generated.api_pb2 as ours, katib.wire.rpc._generated.api_pb2_grpc"
+_OURS = "import katib.wire.rpc._generated.api_pb2 as ours, katib.wire.rpc.services"
 _OFFICIAL = """
 import importlib.util, sys, types
 package = types.ModuleType("kubeflow.katib")  # without its client, which imports a client of all of Kubernetes

@@ -10,8 +10,8 @@ import grpc
 import pytest
 
 from katib.wire.rpc._generated import api_pb2 as pb
-from katib.wire.rpc._generated import api_pb2_grpc
 from katib.wire.rpc.credentials import DbManagerCredentials
+from katib.wire.rpc.services import calls_over
 from suggestion_services.algorithms import find_entry
 from suggestion_services.medianstop import MedianStop
 from suggestion_services.medianstop.rule import MedianRule
@@ -32,7 +32,7 @@ class Bench:
         service = MedianStop(credentials=DbManagerCredentials(token))
         channel = grpc.insecure_channel(self._stack.enter_context(serving(early_stopping=service)))
         self._stack.callback(channel.close)
-        self._stub = api_pb2_grpc.EarlyStoppingStub(channel)
+        self._stub = calls_over(channel, pb)
 
     def succeeded(self, name: str, *readings: str, run: str = "10") -> pb.Trial:
         """Return a succeeded trial with these readings in the log."""

@@ -19,7 +19,7 @@ import pytest
 from katib.errors import TerminalError
 from katib.wire.rpc import clients
 from katib.wire.rpc._generated import api_pb2 as pb
-from katib.wire.rpc._generated import api_pb2_grpc
+from katib.wire.rpc.services import calls_over
 from suggestion_services.algorithms import find_entry
 from suggestion_services.base.servicer import EXHAUSTED_METADATA
 from suggestion_services.server import _entries, _parser
@@ -78,7 +78,7 @@ def ask_once(algorithm: str, address: str) -> None:
 
 def test_one_process_serves_all_early_stopping_algorithms(start: Start, tmp_path: Path) -> None:
     with running(start, tmp_path, "", "--early-stopping") as service:
-        stub = api_pb2_grpc.EarlyStoppingStub(service.channel)
+        stub = calls_over(service.channel, pb)
         for name in ("medianstop", "asha"):
             spec = pb.EarlyStoppingSpec(algorithm_name=name)
             stub.ValidateEarlyStoppingSettings(pb.ValidateEarlyStoppingSettingsRequest(early_stopping=spec), timeout=60)

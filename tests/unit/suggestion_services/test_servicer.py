@@ -17,8 +17,8 @@ from katib.model.algorithms import AlgorithmInfo
 from katib.model.space import Point
 from katib.model.types import ObjectiveSpec
 from katib.wire.rpc._generated import api_pb2 as pb
-from katib.wire.rpc._generated import api_pb2_grpc
 from katib.wire.rpc._generated.suggestions_pb2 import UndecodedSuggestionsRequest
+from katib.wire.rpc.services import calls_over
 from suggestion_services.base import Algorithm, StatelessAlgorithm
 from suggestion_services.base.servicer import ServedAlgorithm, SuggestionServicer, add_to_server
 from suggestion_services.base.sessions import LatestUsed, SearchSession, session_key
@@ -91,7 +91,7 @@ def test_work_stops_when_the_caller_has_gone() -> None:
     )
     gone = threading.Event()
     with served(Slow) as service:
-        call = api_pb2_grpc.SuggestionStub(service.channel).GetSuggestions.future(request)
+        call = calls_over(service.channel, pb).GetSuggestions.future(request)
         call.add_done_callback(lambda _: gone.set())
         assert Slow.entered.wait(PATIENCE_SECONDS)
         call.cancel()

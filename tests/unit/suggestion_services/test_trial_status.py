@@ -16,7 +16,7 @@ import pytest
 
 from katib.errors import ForbiddenError, KatibError, NotFoundError, UnavailableError
 from katib.wire.rpc._generated import api_pb2 as pb
-from katib.wire.rpc._generated import api_pb2_grpc
+from katib.wire.rpc.services import calls_over
 from suggestion_services.early_stopping.trial_status import TrialStatuses, in_cluster, stopped_conditions
 from suggestion_services.medianstop import MedianStop
 from tests.support.golden import Golden
@@ -213,7 +213,7 @@ def test_the_service_answers_as_it_went(bench: Bench, code: int | None, expected
         serving(early_stopping=MedianStop(bench.statuses)) as address,  # type: ignore[arg-type]
         grpc.insecure_channel(address) as channel,
     ):
-        ask = api_pb2_grpc.EarlyStoppingStub(channel).SetTrialStatus
+        ask = calls_over(channel, pb).SetTrialStatus
         request = pb.SetTrialStatusRequest(trial_name="demo-1")
         if expected is None:
             assert ask(request, timeout=60) == pb.SetTrialStatusReply()

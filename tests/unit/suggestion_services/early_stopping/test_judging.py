@@ -13,9 +13,9 @@ import pytest
 
 from katib.model.metrics import MetricLog
 from katib.wire.rpc._generated import api_pb2 as pb
-from katib.wire.rpc._generated import api_pb2_grpc, early_stopping_pb2_grpc
 from katib.wire.rpc._generated import early_stopping_pb2 as judging
 from katib.wire.rpc.db_manager import serve_db_manager
+from katib.wire.rpc.services import calls_over
 from suggestion_services.algorithms import ENTRIES, find_entry
 from suggestion_services.server import start_server
 from tests.support.golden import Golden
@@ -43,8 +43,8 @@ class Bench:
         server, _ = start_server([e for e in ENTRIES if e.info.early_stopping], f"unix:{socket}")
         self._stack.callback(lambda: server.stop(None).wait())
         channel = self._stack.enter_context(grpc.insecure_channel(f"unix:{socket}"))
-        self._stub = api_pb2_grpc.EarlyStoppingStub(channel)
-        self._judge = early_stopping_pb2_grpc.EarlyStoppingJudgeStub(channel)
+        self._stub = calls_over(channel, pb)
+        self._judge = calls_over(channel, judging)
 
     def report(self, trial: str, *values: float, first_step: int | None = None) -> None:
         for i, value in enumerate(values):
