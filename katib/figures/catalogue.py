@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from katib.figures.contour import draw_contour
 from katib.figures.curves import CurveChoice, chosen, evenly_ended
 from katib.figures.data import WAYS, ExperimentData, FigureOptions, measure_of
 from katib.figures.durations import draw_durations, no_trial_has_ended
+from katib.figures.groups import TAG
 from katib.figures.history import draw_edf, draw_history
 from katib.figures.importance import draw_importances, importance_obstacle
 from katib.figures.intermediate import curves_are_missing, draw_intermediate
@@ -77,8 +78,6 @@ class ComparisonKind:
     name: str
     title: str
     tells: str
-    draw: Callable[[Sequence[ExperimentData], FigureOptions], go.Figure]
-    obstacle: Callable[[Sequence[ExperimentData], FigureOptions], str]
     chooses: tuple[str, ...] = ()
 
 
@@ -116,7 +115,7 @@ FIGURES: tuple[FigureKind, ...] = (
         draw_intermediate,
         curves_are_missing,
         curves=chosen,
-        chooses=("metric", "by"),
+        chooses=("metric", "by", "group"),
     ),
     FigureKind(
         "parallel",
@@ -215,8 +214,6 @@ COMPARISON = ComparisonKind(
     "Comparison",
     "The best so far of several experiments, against their trials or the time. The lower line at the same time is the "
     "better search; for an objective that is maximized, the higher one.",
-    draw_comparison,
-    why_incomparable,
     chooses=("metric", "by"),
 )
 """The figure of several experiments."""
@@ -267,6 +264,9 @@ def check_choice(data: ExperimentData, choice: FigureOptions) -> None:
         if name not in columns:
             cause = f'{data.name} has no parameter or metric "{name}"'
             raise invalid("axes", cause, f"choose of {', '.join(columns)}", "figure-scatter-axis")
+    if choice.group and choice.group not in (TAG, *data.trials.values):
+        remedy = f"choose of {', '.join((*data.trials.values, TAG))}"
+        raise invalid("group", f'{data.name} has no parameter "{choice.group}"', remedy, "figure-group")
     known = tuple(objective.name for objective in data.trials.objectives)
     for name in choice.objectives:
         if name not in known:
@@ -282,16 +282,18 @@ def why_impossible(kind: FigureKind, data: ExperimentData, choice: FigureOptions
     return "" if measure_of(data.trials, choice.metric).drawn.any() else f"No trial has a value of {choice.metric} yet."
 
 
-def compare(experiments: Sequence[ExperimentData], choice: FigureOptions) -> go.Figure:
-    """Return the figure of several experiments.
+def compare(
+    experiments: Sequence[ExperimentData], choice: FigureOptions, groups: Mapping[str, Sequence[int]] | None = None
+) -> go.Figure:
+    """Return the figure of several experiments, or of groups of them (indices by name).
 
     Raises:
         InvalidError: They cannot be compared.
     """
     _check_way(choice)
-    if obstacle := COMPARISON.obstacle(experiments, choice):
+    if obstacle := why_incomparable(experiments, choice, grouped=groups is not None):
         raise _impossible(COMPARISON.name, obstacle, "choose experiments that optimize the same metric")
-    return COMPARISON.draw(experiments, choice)
+    return draw_comparison(experiments, choice, groups)
 
 
 def _check_way(choice: FigureOptions) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from katib.figures.axes import compact, hovered, time_unit, value_axis
 from katib.figures.data import ExperimentData, FigureOptions, improvements, measure_of
+from katib.figures.groups import add_groups_of_lines
 from katib.figures.style import MOST_LINES, add_note, html_safe, line_look, new_figure
 from katib.figures.trials import Floats
 
@@ -31,10 +32,18 @@ class _BestLine(NamedTuple):
     texts: list[str]
 
 
-def draw_comparison(experiments: Sequence[ExperimentData], choice: FigureOptions) -> go.Figure:
+def draw_comparison(
+    experiments: Sequence[ExperimentData], choice: FigureOptions, groups: Mapping[str, Sequence[int]] | None = None
+) -> go.Figure:
     """Draw a line of the best so far for each experiment, against its trials or the time since it started.
 
     Time includes the algorithm's cost: one that needs fewer trials but more time between them is slower there.
+
+    Args:
+        experiments: The experiments.
+        choice: The metric, and the unit of the horizontal axis.
+        groups: Indices of experiments by the name of a group, whose mean is drawn in place of its experiments; None:
+            no groups.
     """
     measures = [measure_of(data.trials, choice.metric) for data in experiments]
     lines = [_line(data, choice, label) for data, label in zip(experiments, _labels(experiments), strict=True)]
@@ -54,18 +63,22 @@ def draw_comparison(experiments: Sequence[ExperimentData], choice: FigureOptions
         xaxis={"type": "log", "dtick": 1} if crowded else {},
         meta={"values": [axis.meta("yaxis")]},
     )
-    for number, line in enumerate(lines):
-        _add_line(figure, line, number, unit.seconds if by_time else 1.0)
+    scale, means = unit.seconds if by_time else 1.0, ""
+    if groups is not None:
+        means = add_groups_of_lines(figure, groups, [(line.x / scale, line.values) for line in lines], held=True)
+    else:
+        for number, line in enumerate(lines):
+            _add_line(figure, line, number, scale)
     absent = [line.name for line in lines if not len(line.x)]
     note = f"without a value so far: {', '.join(html_safe(absent))}" if absent else ""
-    add_note(figure, note, axis.note)
+    add_note(figure, means, note, axis.note)
     return figure
 
 
-def why_incomparable(experiments: Sequence[ExperimentData], choice: FigureOptions) -> str:
+def why_incomparable(experiments: Sequence[ExperimentData], choice: FigureOptions, *, grouped: bool = False) -> str:
     """Return the reason why experiments cannot be compared; empty if they can."""
-    if not 1 < len(experiments) <= MOST_EXPERIMENTS:
-        return f"A comparison is of 2 to {MOST_EXPERIMENTS} experiments."
+    if len(experiments) < 2 or (len(experiments) > MOST_EXPERIMENTS and not grouped):  # noqa: PLR2004 - not with itself
+        return f"A comparison is of 2 to {MOST_EXPERIMENTS} experiments, or of groups of more."
     for data in experiments:
         if choice.metric and choice.metric not in data.trials.metrics:
             return f'{data.name} has no metric "{choice.metric}".'

@@ -47,6 +47,11 @@ def chosen(trials: TrialTable) -> Rows:
     return np.union1d(kept, even_rows(np.sort(ranked), MOST_CURVES - len(kept)))
 
 
+def evenly(trials: TrialTable) -> Rows:
+    """Return at most 100 trials that have started, evenly spread whatever their values."""
+    return even_rows(places(np.isfinite(trials.started)), MOST_CURVES)
+
+
 def evenly_ended(trials: TrialTable) -> Rows:
     """Return trials that were stopped early and trials that were not, evenly spread, 50 of each at most.
 

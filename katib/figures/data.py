@@ -68,6 +68,7 @@ class FigureOptions:
         by: Unit of the horizontal axis: `step` (of a training, or in a comparison the trials) or `time`.
         objectives: Axes of a Pareto front, two or three; empty: the first ones.
         axes: Horizontal axis, vertical axis and colour of a scatter plot; empty: the most telling ones.
+        group: Parameter, or `tag`, by whose values curves are grouped; empty: no groups.
     """
 
     parameters: tuple[str, ...] = ()
@@ -75,6 +76,7 @@ class FigureOptions:
     by: str = "step"
     objectives: tuple[str, ...] = ()
     axes: tuple[str, ...] = ()
+    group: str = ""
 
 
 _MOST_CORNERS = 1_000

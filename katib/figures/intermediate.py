@@ -9,6 +9,7 @@ import numpy as np
 from katib.figures.axes import compact, hovered, value_axis
 from katib.figures.curves import CurveAxis, curve_axis, rows_of
 from katib.figures.data import ExperimentData, FigureOptions, measure_of
+from katib.figures.groups import add_groups_of_lines, trial_groups
 from katib.figures.style import GREEN, RED, STATE_COLOURS, STATE_MARKS, add_note, html_safe, new_figure
 from katib.figures.trials import STATES, Floats
 
@@ -37,7 +38,7 @@ class _CurveLine(NamedTuple):
 
 
 def draw_intermediate(data: ExperimentData, choice: FigureOptions) -> go.Figure:
-    """Draw the curves of the selected trials, one line each, with a mark of the state at its end.
+    """Draw the curves of the selected trials, one line each, with a mark of the state at its end; or means of groups.
 
     The best trial is on top. A reading that is not a number leaves a gap, and a mark at its place.
     """
@@ -50,14 +51,20 @@ def draw_intermediate(data: ExperimentData, choice: FigureOptions) -> go.Figure:
     [title] = html_safe([measure.name])
     figure = new_figure(title=f"{data.name}: intermediate values", x=axis.title, y=title)
     figure.update_layout(yaxis=vertical.layout, meta={"by": axis.by, "values": [vertical.meta("yaxis")]})
+    note = f"{len(lines):,} of {len(data.trials):,} trials drawn" if len(lines) < len(data.trials) else ""
+    if choice.group:
+        rows = rows_of(data.trials, data.curves)
+        groups = trial_groups(data.trials, [rows[line.name] for line in lines], choice.group)
+        means = add_groups_of_lines(figure, groups, [(line.x, line.y) for line in lines], held=False)
+        add_note(figure, f"{means}, of the trials that come so far", note, axis.note, vertical.note)
+        return figure
     best = data.trials.names[measure.best] if measure.best is not None else ""
     for line in sorted(lines, key=lambda line: line.name == best):
         _add_line(figure, line, 0.45 if len(lines) > _FEW else 0.8, is_best=line.name == best)
     for state in STATES:
         _add_ends(figure, [line for line in lines if line.state == state], state)
     _add_gaps(figure, lines)
-    note = f"{len(lines):,} of {len(data.trials):,} trials drawn; the best and the worst are among them"
-    add_note(figure, note if len(lines) < len(data.trials) else "", axis.note, vertical.note)
+    add_note(figure, note and f"{note}; the best and the worst are among them", axis.note, vertical.note)
     return figure
 
 

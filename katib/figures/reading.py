@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from katib.errors import NotFoundError
 from katib.figures.catalogue import FigureKind
-from katib.figures.curves import CURVE_POINTS, curve_of
+from katib.figures.curves import CURVE_POINTS, curve_of, evenly
 from katib.figures.data import Curve, ExperimentData, FigureOptions
 from katib.figures.trials import TrialTable
 from katib.model.types import Experiment
@@ -59,7 +59,8 @@ def with_curves(
     trials, namespace = data.trials, data.experiment.namespace
     metric = choice.metric or trials.objective.name
     curves = {}
-    for row in kind.curves(trials).tolist():
+    select = evenly if choice.group else kind.curves  # a mean is not of the best and the worst
+    for row in select(trials).tolist():
         name = str(trials.names[row])
 
         def read(name: str = name, started: float = float(trials.started[row])) -> Curve:

@@ -18,6 +18,7 @@ import numpy as np
 from katib.figures.axes import hovered, time_unit
 from katib.figures.curves import CurveAxis
 from katib.figures.data import Curve
+from katib.figures.groups import add_groups_of_lines
 from katib.figures.style import (
     MOST_LINES,
     RED,
@@ -63,7 +64,13 @@ class CurveLook:
     most: int = MOST_READINGS
 
 
-def draw_trial_curves(title: str, metric: str, curves: Mapping[str, Curve], look: CurveLook) -> go.Figure:
+def draw_trial_curves(
+    title: str,
+    metric: str,
+    curves: Mapping[str, Curve],
+    look: CurveLook,
+    groups: Mapping[str, Sequence[int]] | None = None,
+) -> go.Figure:
     """Draw the curves of one metric in one plot: readings as lines, non-finite ones as marks below.
 
     Args:
@@ -71,6 +78,7 @@ def draw_trial_curves(title: str, metric: str, curves: Mapping[str, Curve], look
         metric: Title of the vertical axis.
         curves: By the name of the trial, 14 at most; one without readings is listed below.
         look: Display options.
+        groups: Indices of trials by the name of a group, whose mean is drawn in place of its trials; None: no groups.
     """
     axis = _axis([curve for curve in curves.values() if len(curve.values)], look.by)
     [shown_title, shown_metric] = html_safe([title, metric])
@@ -81,6 +89,10 @@ def draw_trial_curves(title: str, metric: str, curves: Mapping[str, Curve], look
         showlegend=len(curves) > 1 or look.smoothing > 0,
         meta={"by": axis.by, "unit": axis.unit.seconds, "log": look.log, "smoothing": look.smoothing, "rug": _RUG},
     )
+    if groups is not None:
+        lines = [(axis.places(one), smoothed(one.values, look.smoothing)[0]) for one in curves.values()]
+        add_note(figure, f"{add_groups_of_lines(figure, groups, lines, held=False)}, of the trials that come so far")
+        return figure
     for number, (name, curve) in enumerate(list(curves.items())[:MOST_TRIALS]):
         _add_curve(figure, name, curve, axis, look, number, alone=len(curves) == 1)
     _say_what_is_missing(figure, curves, look, axis)

@@ -33,6 +33,7 @@ ARGUMENTS = {
         (),
         "Horizontal axis, vertical axis and colour: parameters, metrics, `duration`, `trial`.",
     ),
+    "group": ("str", "", "Means of groups in place of single curves: a parameter, or `tag`."),
 }
 """Options of figures: type, default, and meaning."""
 PLACE = {

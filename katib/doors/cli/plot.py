@@ -34,6 +34,7 @@ from katib.errors import invalid
 @click.option("--parameters", default="", metavar="NAME,NAME", help="Parameters to show, in this order.")
 @click.option("--objectives", default="", metavar="NAME,NAME", help="Axes of a Pareto front.")
 @click.option("--axes", default="", metavar="X,Y,COLOUR", help="Columns of a scatter plot.")
+@click.option("--group-by", "group", default="", metavar="NAME", help="Means of curves by a parameter, or by tag.")
 @click.option(
     "--by",
     type=click.Choice(("step", "time")),
@@ -50,6 +51,7 @@ def plot(
     parameters: str,
     objectives: str,
     axes: str,
+    group: str,
     by: str,
     target: options.Target,
 ) -> None:
@@ -65,7 +67,7 @@ def plot(
     from katib.figures.reading import read_experiment
 
     form = "html" if file is None else form_of(file)
-    choice = FigureOptions(_names(parameters), metric, by, _names(objectives), _names(axes))
+    choice = FigureOptions(_names(parameters), metric, by, _names(objectives), _names(axes), group)
     wanted = _wanted(names, figures, form)
     with connect(target, read_only=True) as (service, namespace):
         names = names or (experiment_meant(service, namespace, None),)

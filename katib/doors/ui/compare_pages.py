@@ -12,8 +12,12 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
 from katib.doors.rest.routing import Service
+from katib.doors.ui.compare_picker import MOST_OFFERED, OfferedRow, offered_experiments, offered_trials
 from katib.doors.ui.compare_views import (
+    ComparedGroup,
     experiment_groups,
+    group_choices,
+    grouped,
     references,
     shared_metrics,
     titles,
@@ -24,20 +28,20 @@ from katib.doors.ui.rendering import render
 from katib.doors.ui.tables import Tables, Viewer
 from katib.doors.ui.trial_pages import NO_STORE, By, Smoothing
 from katib.doors.ui.trial_reading import attempt, read_curve, read_metric_names
+from katib.doors.ui.views import experiment_summary
 from katib.engine.runtime.objects import Key
 from katib.errors import KatibError, NotFoundError, invalid
 from katib.figures.catalogue import compare
 from katib.figures.data import ExperimentData, FigureOptions
+from katib.figures.style import MOST_LINES
 from katib.figures.trial_curves import CurveLook, draw_trial_curves
 from katib.model.failure_text import readable
 from katib.model.types import Experiment, Trial
 from katib.service.tuning.service import LONGEST_NAME, TuningService
 
 _PATIENCE_SECONDS = 20.0
-_MOST_OFFERED = 50
 _MOST_SEARCHED = 3
 """Maximum number of experiments searched for trials by name: each fills a table."""
-_MOST_NAMES = 1_000
 _LINES = 20
 """Lines shown of each trial's output."""
 _MOST_BYTES = 20_000
@@ -62,31 +66,38 @@ def compare_pages(tables: Tables) -> APIRouter:
     router = APIRouter()
 
     @router.get("/compare")
-    def show(request: Request, service: Service, experiment: Names = [], trial: Names = []) -> HTMLResponse:  # noqa: B006 - FastAPI copies it
+    def show(
+        request: Request,
+        service: Service,
+        experiment: Names = [],  # noqa: B006 - FastAPI copies it
+        trial: Names = [],  # noqa: B006 - as above
+        experiment_group: Text = "",
+        trial_group: Text = "",
+    ) -> HTMLResponse:
         problems = []
         try:
             wanted = {"Experiment": references("experiment", experiment), "Trial": references("trial", trial)}
         except KatibError as error:
             wanted, problems = {"Experiment": [], "Trial": []}, [{"text": str(error), "link": "compare"}]
-        link = partial(_address, wanted)
+        link = partial(_address, wanted, {"experiment_group": experiment_group, "trial_group": trial_group})
         experiments = _read(service, Experiment, wanted["Experiment"], link)
         trials = _read(service, Trial, wanted["Trial"], link)
         metrics = shared_metrics(
             trials.objects, lambda one: attempt(lambda: read_metric_names(service, one), list[str]()).value
         )
-        known = _all_experiments(service)
+        columns = _columns(experiments, "Experiment", experiment_groups, link, experiment_group)
         return render(
             request,
             "compare.html",
             wanted={kind: list(map(str, found)) for kind, found in wanted.items()},
-            experiments=_columns(experiments, "Experiment", experiment_groups, link),
-            trials=_columns(trials, "Trial", trial_groups, link),
-            outputs=[_output(service, one) for one in trials.objects],
+            experiments=columns,
+            trials=_columns(trials, "Trial", trial_groups, link, trial_group),
+            outputs=[_output(service, one) for one in trials.objects[:MOST_LINES]],
             outputs_lines=_LINES,
             metrics=metrics,
-            no_history=why_no_history(experiments.objects),
+            no_history=why_no_history(experiments.objects, is_grouped=bool(columns["group"])),
             problems=[*problems, *experiments.problems, *trials.problems],
-            offered=[f"{e.namespace}/{e.name}" for e in reversed(known)][:_MOST_NAMES],
+            found=_found(service, "", wanted["Experiment"]),
         )
 
     @router.get("/data/compare/history")
@@ -95,13 +106,15 @@ def compare_pages(tables: Tables) -> APIRouter:
         user: Viewer,
         experiment: Names = [],  # noqa: B006 - FastAPI copies it
         by: By = "step",
+        group: Text = "",
     ) -> Response:
         data = [
             data
             for reference in references("experiment", experiment)
             if (data := _experiment_data(tables, service, user, reference)) is not None
         ]
-        drawn = compare(data, FigureOptions(by=by))
+        objects = [one.experiment for one in data]
+        drawn = compare(data, FigureOptions(by=by), grouped(objects, experiment_groups(objects), group))
         return Response(drawn.to_json(), media_type="application/json", headers=NO_STORE)
 
     @router.get("/data/compare/curves")
@@ -112,31 +125,41 @@ def compare_pages(tables: Tables) -> APIRouter:
         by: By = "step",
         log: bool = False,
         smoothing: Smoothing = 0.0,
+        group: Text = "",
     ) -> Response:
         found = _read(service, Trial, references("trial", trial), lambda *_: "").objects
         if not found or not metric:
             remedy = "name a trial that is there, and a metric"
             raise invalid("trial", "nothing is left to be drawn", remedy, "compare-name")
         curves = {one.name: read_curve(service, one, metric) for one in found}
-        drawn = draw_trial_curves(f"{metric} of {len(found)} trials", metric, curves, CurveLook(by, log, smoothing))
+        look, groups = CurveLook(by, log, smoothing), grouped(found, trial_groups(found), group)
+        drawn = draw_trial_curves(f"{metric} of {len(found)} trials", metric, curves, look, groups)
         return Response(drawn.to_json(), media_type="application/json", headers=NO_STORE)
 
-    @router.get("/data/compare/trials")
-    def find_trials(service: Service, user: Viewer, search: Text = "") -> list[str]:
-        """Return trials by a part of their name: trials are named after their experiment."""
-        part = search.strip().rpartition("/")[2]
-        if not part:
-            return []
-        near = [e for e in _all_experiments(service) if part.startswith(e.name) or e.name.startswith(part)]
-        found = []
-        for experiment in sorted(near, key=lambda e: -len(e.name))[:_MOST_SEARCHED]:
-            reference = Key(experiment.namespace, experiment.name)
-            data = _experiment_data(tables, service, user, reference)
-            names = [] if data is None else [name for name in data.trials.names if name.startswith(part)]
-            found += [f"{reference.namespace}/{name}" for name in names[:_MOST_OFFERED]]
-        return found[:_MOST_OFFERED]
+    @router.get("/data/compare/found")
+    def find(request: Request, service: Service, user: Viewer, text: Text = "", experiment: Names = []) -> HTMLResponse:  # noqa: B006 - FastAPI copies it
+        """Answer with experiments that a search finds, and trials by the beginning of their name, to be ticked."""
+        found = _found(service, text, references("experiment", experiment))
+        trials = _trials_named(tables, service, user, text.strip().rpartition("/")[2])
+        return render(request, "parts/compare_found.html", text=text, **{**found, "trials": trials})
 
     return router
+
+
+def _found(service: TuningService, text: str, shown: Sequence[Key]) -> dict[str, Any]:
+    """Return the experiments that a search of the picker finds."""
+    others = (e for e in _all_experiments(service) if Key(e.namespace, e.name) not in shown)
+    return {**offered_experiments(list(map(experiment_summary, others)), text), "trials": []}
+
+
+def _trials_named(tables: Tables, service: TuningService, user: Any, part: str) -> list[OfferedRow]:
+    """Return trials by the beginning of their name: they are named after their experiment."""
+    near = [e for e in _all_experiments(service) if part.startswith(e.name) or e.name.startswith(part)] if part else []
+    found: list[OfferedRow] = []
+    for experiment in sorted(near, key=lambda e: -len(e.name))[:_MOST_SEARCHED]:
+        data = _experiment_data(tables, service, user, Key(experiment.namespace, experiment.name))
+        found += [] if data is None else offered_trials(experiment.namespace, data.trials, part)
+    return found[:MOST_OFFERED]
 
 
 def _read(
@@ -156,13 +179,18 @@ def _read(
     return found
 
 
-def _columns(found: _ComparedObjects[T], kind: str, groups: Callable[[Sequence[T]], Any], link: Any) -> dict[str, Any]:
+def _columns(
+    found: _ComparedObjects[T], kind: str, read: Callable[[Sequence[T]], list[ComparedGroup]], link: Any, by: str
+) -> dict[str, Any]:
     """Return a table for the template; each column has an address of the page without it."""
-    heads = titles(found.objects, f"{kind.lower()}s")
+    rows = read(found.objects) if found.objects else []
+    groups = grouped(found.objects, rows, by)
+    heads = titles(found.objects, f"{kind.lower()}s", groups)
     for head in heads:
         namespace, _, name = head["reference"].partition("/")
         head["without"] = link(kind, Key(namespace, name))
-    return {"heads": heads, "groups": groups(found.objects) if found.objects else []}
+    choices = group_choices(found.objects, rows)
+    return {"heads": heads, "groups": rows, "choices": choices, "group": by if groups else ""}
 
 
 def _output(service: TuningService, trial: Trial) -> dict[str, str]:
@@ -171,7 +199,7 @@ def _output(service: TuningService, trial: Trial) -> dict[str, str]:
     return {"name": trial.name, "text": readable(read.value[-_MOST_BYTES:]), "problem": read.problem}
 
 
-def _address(wanted: dict[str, list[Key]], kind: str, without: Key) -> str:
+def _address(wanted: dict[str, list[Key]], choices: dict[str, str], kind: str, without: Key) -> str:
     """Return the address of the page without one of the compared objects."""
     pairs = [
         (other.lower(), str(reference))
@@ -179,7 +207,8 @@ def _address(wanted: dict[str, list[Key]], kind: str, without: Key) -> str:
         for reference in found
         if (other, reference) != (kind, without)
     ]
-    return f"compare?{urlencode(pairs, safe='/')}" if pairs else "compare"
+    chosen = [(name, value) for name, value in choices.items() if value]
+    return f"compare?{urlencode([*pairs, *chosen], safe='/')}" if pairs else "compare"
 
 
 def _experiment_data(tables: Tables, service: TuningService, user: Any, reference: Key) -> ExperimentData | None:

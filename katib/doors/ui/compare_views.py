@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from katib.doors.ui.numbers import told_apart
 from katib.doors.ui.trial_views import experiment_name
 from katib.doors.ui.words import trial_sentence
 from katib.engine.runtime.objects import Key
 from katib.errors import invalid
+from katib.figures.groups import TAG, groups_by_tag, groups_by_value
+from katib.figures.style import MOST_LINES, line_look
 from katib.figures.trials import Objective, number_of, objectives_of
+from katib.model.marks import marks_of
 from katib.model.metrics import is_usable
 from katib.model.types import Experiment, Trial
 from katib.service.tuning.reading import (
@@ -32,8 +35,8 @@ from katib.service.tuning.states import best_value, completed_count, state_of
 
 T = TypeVar("T", Experiment, Trial)
 
-MOST_COMPARED = 14
-"""Maximum number of compared objects: more do not fit, neither into a table nor as lines in one plot."""
+MOST_COMPARED = 40
+"""Maximum number of compared objects: eight groups of five."""
 _ABSENT = "-"
 _LONGEST = 200
 """Maximum length of a text; architectures have hundreds of characters."""
@@ -133,7 +136,31 @@ def experiment_groups(experiments: Sequence[Experiment]) -> list[ComparedGroup]:
     ]
 
 
-def why_no_history(experiments: Sequence[Experiment]) -> str:
+_GROUPING = ("Settings", "Parameters")
+"""Titles of the groups of rows by whose values objects are grouped."""
+
+
+def group_choices(objects: Sequence[T], rows: Sequence[ComparedGroup]) -> list[str]:
+    """Return the rows that divide the objects into groups, and `tag` if any has one."""
+    dividing: list[str] = [row.title for group in rows if group.title in _GROUPING for row in group.rows if row.differs]
+    return [*dividing, *([TAG] if any(map(_tags, objects)) else [])] if len(objects) > 1 else []
+
+
+def grouped(objects: Sequence[T], rows: Sequence[ComparedGroup], by: str) -> dict[str, list[int]] | None:
+    """Return the indices of objects by the name of their group; None without a choice of groups."""
+    if by not in group_choices(objects, rows):
+        return None
+    if by == TAG:
+        return groups_by_tag([_tags(obj) for obj in objects])
+    row = next(row for group in rows if group.title in _GROUPING for row in group.rows if row.title == by)
+    return groups_by_value([cell.exact for cell in row.cells])
+
+
+def _tags(obj: Experiment | Trial) -> tuple[str, ...]:
+    return marks_of(obj.metadata.annotations).tags
+
+
+def why_no_history(experiments: Sequence[Experiment], *, is_grouped: bool = False) -> str:
     """Return a sentence why the best so far of experiments cannot be drawn together; empty if it can."""
     if len(experiments) < 2:  # noqa: PLR2004 - one alone has its history on its own page
         return "Add another experiment for a picture of both."
@@ -145,6 +172,8 @@ def why_no_history(experiments: Sequence[Experiment]) -> str:
             return f"{first} {reference}, but {name} {other}: their values cannot stand in one picture."
     if all(best_value(e) is None for e in experiments):
         return "No trial of them has a value yet."
+    if len(experiments) > MOST_LINES and not is_grouped:
+        return f"More than {MOST_LINES} lines cannot be told apart; choose groups, or remove some."
     return ""
 
 
@@ -222,14 +251,19 @@ def _settings(experiment: Experiment) -> dict[str, str]:
     return {} if algorithm is None else {setting.name: setting.value for setting in algorithm.algorithm_settings}
 
 
-def titles(objects: Sequence[T], kind: str) -> list[dict[str, str]]:
-    """Return the heads of the columns: name, link and state of each."""
+def titles(objects: Sequence[T], kind: str, groups: Mapping[str, Sequence[int]] | None = None) -> list[dict[str, Any]]:
+    """Return the heads of the columns: name and link of each, and the looks of its line, or of those of its groups."""
+    lines = {"": range(len(objects))} if groups is None else groups
     return [
         {
             "name": obj.name,
             "reference": f"{obj.namespace}/{obj.name}",
             "link": f"{kind}/{obj.namespace}/{obj.name}",
-            "state": state_of(obj),
+            "looks": [
+                {**line_look(place if groups is None else number), "group": name}
+                for number, (name, members) in enumerate(lines.items())
+                if place in members and len(lines) <= MOST_LINES
+            ],
         }
-        for obj in objects
+        for place, obj in enumerate(objects)
     ]

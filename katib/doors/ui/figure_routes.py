@@ -102,10 +102,11 @@ def figure_routes(tables: Tables) -> APIRouter:
         by: str = "step",
         objective: Annotated[list[str], Query()] = [],  # noqa: B006 - as above
         axis: Annotated[list[str], Query()] = [],  # noqa: B006 - as above
+        group: str = "",
     ) -> Response:
         kind = figure_named(figure)
         choice = FigureOptions(
-            parameters=tuple(parameter), metric=metric, by=by, objectives=tuple(objective), axes=tuple(axis)
+            tuple(parameter), metric=metric, by=by, objectives=tuple(objective), axes=tuple(axis), group=group
         )
         snapshot = tables.table(service, user, namespace, name).snapshot(wait_seconds=_PATIENCE_SECONDS)
         data, version = ExperimentData(snapshot.experiment, snapshot.trials, now=time.time()), snapshot.version

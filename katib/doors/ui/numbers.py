@@ -32,11 +32,10 @@ def told_apart(texts: Sequence[str]) -> list[str]:
     """Return numbers with four significant digits, or with as many as distinguish different ones."""
     shown = list(map(shown_number, texts))
     for digits in range(_DIGITS + 1, _MOST_DIGITS + 1):
-        alike = {
-            one
-            for one in shown
-            if len({float(text) for text, other in zip(texts, shown, strict=True) if other == one}) > 1
-        }
+        values: dict[str, set[float]] = {}
+        for text, one in zip(texts, shown, strict=True):
+            values.setdefault(one, set()).add(float(text))
+        alike = {one for one, different in values.items() if len(different) > 1}
         if not alike:
             break
         shown = [f"{float(text):.{digits}g}" if one in alike else one for text, one in zip(texts, shown, strict=True)]

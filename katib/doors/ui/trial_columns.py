@@ -14,7 +14,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from katib.doors.ui.numbers import four_digits
+from katib.doors.ui.numbers import told_apart
 from katib.figures.pareto import front_of
 from katib.figures.trials import STATES, Floats, Rows, TrialTable
 from katib.model.types import ParameterType
@@ -206,7 +206,9 @@ def cells_of(table: TrialTable, column: TableColumn, rows: Rows) -> list[TableCe
     if column.kind is ColumnKind.CHOICE:
         texts = ["" if math.isnan(value) else column.choices[int(value)] for value in values]
     else:
-        return [TableCell("" if math.isnan(v) else four_digits(v), exact(v)) for v in values]
+        known = [exact(value) for value in values if math.isfinite(value)]
+        apart = dict(zip(known, told_apart(known), strict=True))
+        return [TableCell(apart.get(text, text), text) for text in map(exact, values)]
     return [TableCell(short(text), text) for text in texts]
 
 

@@ -254,11 +254,16 @@ def test_what_is_no_name_is_refused(text: str) -> None:
 
 def test_too_many_names_are_refused_and_one_has_no_comparison() -> None:
     with pytest.raises(InvalidError, match="leave some out"):
-        references("trial", [f"t{number}" for number in range(15)])
+        references("trial", [f"t{number}" for number in range(41)])
 
     assert "Add another" in why_no_history([with_best("a", "1")])
     assert why_no_history([with_best("a", "1"), with_best("b", "1")]) == ""
     assert "No trial" in why_no_history([make_experiment("a"), make_experiment("b")])
+
+    many = [with_best(f"e{n}", "1") for n in range(15)]
+
+    assert "choose groups" in why_no_history(many)
+    assert why_no_history(many, is_grouped=True) == ""
 
     other = patched(with_best("b", "0.25"), spec={"objective": {"type": "maximize"}})
     both = [with_best("a", "0.5"), other]

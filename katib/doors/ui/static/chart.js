@@ -269,7 +269,9 @@ class Chart {
       if (i && trace.line?.shape === "hv") pen.lineTo(x, points[i - 1][1]);
       pen.lineTo(x, y);
     });
-    pen.stroke();
+    pen.fillStyle = trace.fillcolor;
+    if (trace.fill === "toself") pen.fill();
+    else pen.stroke();
     pen.setLineDash([]);
   }
 
@@ -324,10 +326,11 @@ class Chart {
 
   // --- the pointer
 
-  nearest(x, y) {
+  /** The mark nearest to a place; where there is none close to it, the corner of a line. */
+  nearest(x, y, marks = true) {
     let [found, least] = [null, CLOSE];
     for (const trace of this.traces) {
-      if (!trace.marks || trace.hoverinfo === "skip" || trace.name === "best") continue;
+      if (Boolean(trace.marks) !== marks || trace.hoverinfo === "skip" || trace.name === "best") continue;
       for (let i = trace.x.length - 1; i >= 0; i--) {
         if (trace.y[i] === null) continue;
         const [across, down, beyond] = this.at(trace, i);
@@ -335,7 +338,7 @@ class Chart {
         if (distance < least && !(beyond && this.zoom)) [found, least] = [[trace, i], distance];
       }
     }
-    return found;
+    return found ?? (marks ? this.nearest(x, y, false) : null);
   }
 
   move(event) {
@@ -350,7 +353,8 @@ class Chart {
     if (found) {
       const [trace, i] = found;
       const of = (key) => (typeof trace[key] === "string" ? trace[key] : trace[key]?.[i]);
-      const text = (trace.hovertemplate ?? "").split("<extra>")[0].replaceAll(/%\{(\w+)(?::([^}]*))?\}/g, (_, key, format) => formatted(of(key), format));
+      const [template, extra = ""] = (trace.hovertemplate ?? "").replace("</extra>", "").split("<extra>");
+      const text = (template + (extra && `<br>${extra}`)).replaceAll(/%\{(\w+)(?::([^}]*))?\}/g, (_, key, format) => formatted(of(key), format));
       this.tip.textContent = text.split("<br>").map(plain).join("\n");
       const box = this.root.getBoundingClientRect();
       const [x, y] = [event.clientX - box.left, event.clientY - box.top];

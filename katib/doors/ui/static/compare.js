@@ -1,45 +1,74 @@
 // Several experiments or trials side by side.
 
-import { atMostEvery, fetchJson } from "./core.js";
+import { atMostEvery, fetchHtml, onKey } from "./core.js";
 import { drawFigure, whenColoursChange } from "./figures.js";
+import { remember, remembered, lookingAt, viewing } from "./view.js";
 
 const root = document.getElementById("compare");
-const question = new URLSearchParams(location.search);
+const [history, curves] = ["history", "curves"].map((name) => root.querySelector(`[data-figure="${name}"]`));
+const chosen = (key) => root.querySelector(`[data-view="${key}"]`);
 
 function questionFor(kind, more) {
-  const asked = new URLSearchParams(more);
-  for (const name of question.getAll(kind)) if (name.trim()) asked.append(kind, name.trim());
+  const asked = new URLSearchParams({ ...more, group: root.querySelector(`[data-group="${kind}_group"]`)?.value ?? "" });
+  for (const name of remembered(kind)) if (name.trim()) asked.append(kind, name.trim());
   return asked;
 }
 
-const history = root.querySelector("[data-history]");
-const curves = root.querySelector("[data-trial-curves]");
-const chosen = (key) => root.querySelector(`[data-look="${key}"]`);
-
 function draw() {
-  if (history) {
-    const by = root.querySelector("[data-history-by]").value;
-    drawFigure(history, `data/compare/history?${questionFor("experiment", { by })}`);
-  }
-  if (curves) {
-    const look = { metric: chosen("metric").value, by: chosen("by").value, log: chosen("log").checked, smoothing: chosen("smoothing").value };
-    drawFigure(curves, `data/compare/curves?${questionFor("trial", look)}`);
-    root.querySelector("[data-smoothing]").textContent = look.smoothing;
-  }
+  if (history) drawFigure(history, `data/compare/history?${questionFor("experiment", { by: chosen("by").value })}`);
+  if (!curves) return;
+  const look = { metric: chosen("metric").value, by: chosen("along").value, log: chosen("log").checked, smoothing: chosen("smoothing").value };
+  drawFigure(curves, `data/compare/curves?${questionFor("trial", look)}`);
+  root.querySelector("[data-smoothing]").textContent = look.smoothing;
 }
 
+viewing(root);
+lookingAt([history, curves].filter(Boolean));
 const drawSoon = atMostEvery(150, draw);
-for (const control of root.querySelectorAll("[data-history-by], [data-look]")) control.addEventListener("input", drawSoon);
+for (const control of root.querySelectorAll(".toolbar [data-view]")) control.addEventListener("input", drawSoon);
+for (const select of root.querySelectorAll("[data-group]")) {
+  select.addEventListener("change", () => { // the heads of the columns show the colours of the groups
+    remember(select.dataset.group, select.value ? [select.value] : []);
+    sessionStorage.setItem("focus", select.dataset.group);
+    location.reload();
+  });
+  if (sessionStorage.getItem("focus") === select.dataset.group) select.focus();
+}
+sessionStorage.removeItem("focus");
 whenColoursChange(draw);
 draw();
 
-// Trials by a part of their name: there may be 100,000, so the server looks.
-const field = root.querySelector("[data-find-trial]");
-const offered = document.getElementById("known-trials");
-const offer = atMostEvery(250, async () => {
-  const search = field.value.trim();
-  if (!search) return;
-  const names = await fetchJson(`data/compare/trials?${new URLSearchParams({ search })}`).catch(() => []);
-  offered.replaceChildren(...names.map((name) => new Option(name, name)));
+// --- the picker: what is ticked stays while other things are searched for
+
+const picker = document.getElementById("picker");
+const form = document.getElementById("pick");
+const [field, kept, found] = ["[data-search]", "[data-kept]", "[data-found]"].map((one) => form.querySelector(one));
+const open = () => { picker.open = true; field.focus(); field.select(); };
+let asked = "";
+
+async function find() {
+  const text = asked = field.value.trim();
+  const question = new URLSearchParams([["text", text], ...remembered("experiment").map((name) => ["experiment", name])]);
+  const html = await fetchHtml(`data/compare/found?${question}`).catch(() => "");
+  if (text !== asked) return;
+  for (const box of found.querySelectorAll("input:checked")) kept.append(box.parentElement);
+  found.innerHTML = html;
+  const known = new Set([...kept.querySelectorAll("input")].map(({ name, value }) => `${name} ${value}`));
+  for (const box of found.querySelectorAll("input")) if (known.has(`${box.name} ${box.value}`)) box.parentElement.remove();
+  form.querySelector("[data-tally]").textContent = `${found.querySelectorAll("input").length} found`;
+}
+
+field.addEventListener("input", atMostEvery(250, find));
+form.querySelector("[data-tick-all]").addEventListener("click", () => {
+  for (const box of found.querySelectorAll("input")) box.checked = true;
 });
-field.addEventListener("input", offer);
+form.addEventListener("submit", (event) => { // the choices of the page stay
+  event.preventDefault();
+  const next = new URLSearchParams([...new URLSearchParams(location.search)].filter(([key]) => !["experiment", "trial"].includes(key)));
+  for (const [key, value] of new FormData(form)) next.append(key, value);
+  location.search = next;
+});
+picker.addEventListener("toggle", () => { if (picker.open) field.focus(); });
+onKey("/", "search for more to compare", open);
+onKey("a", "add to the comparison", open);
+if (picker.open) field.focus();

@@ -9,6 +9,7 @@ import { marking } from "./marks.js";
 import { Part } from "./part.js";
 import { picking } from "./picks.js";
 import { RunningNow } from "./running.js";
+import { lookingAt, viewing } from "./view.js";
 
 const root = document.getElementById("experiment");
 const { namespace, name, tab } = root.dataset;
@@ -74,6 +75,8 @@ const chosen = (figure) => new URLSearchParams(
   [...new FormData(root.querySelector(`form[data-for="${figure}"]`) ?? undefined)].filter(([, value]) => value),
 );
 
+viewing(root);
+lookingAt(figures);
 let linked = null;
 const open = (trial) => showBeside(namespace, trial);
 const now = new RunningNow({ namespace, table: document.getElementById("trials"), strip: document.getElementById("now") });
@@ -135,7 +138,7 @@ if (table) {
     kept: { tab },
   });
   linked = new Linked({ part, root, open, figures });
-  picking(part, namespace);
+  picking(table, "trial");
   stepBeside(namespace, table, step);
   if ("missing" in table.dataset) part.refresh();
 }

@@ -3,6 +3,7 @@
 import { atMostEvery, fetchJson, follow, showTimes } from "./core.js";
 import { marking } from "./marks.js";
 import { Part } from "./part.js";
+import { picking } from "./picks.js";
 
 const element = document.getElementById("list");
 const form = document.getElementById("filters");
@@ -20,6 +21,7 @@ function showRow(id, html) {
   showTimes(row);
   if (focused) row.querySelector("a.row").focus({ preventScroll: true });
   element.shownHtml = null;
+  showPicks();
   return true;
 }
 
@@ -66,6 +68,7 @@ element.addEventListener("shown", drawLinesSoon);
 matchMedia("(min-width: 40rem)").addEventListener("change", drawLinesSoon);
 drawLinesSoon();
 
+const showPicks = picking(element, "experiment");
 marking(element, { done: () => part.refresh() });
 
 // --- what changes ---

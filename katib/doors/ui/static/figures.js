@@ -23,7 +23,7 @@ function plotly() {
 }
 
 const DARK = matchMedia("(prefers-color-scheme: dark)");
-const OWN = new Set(["history", "pareto", "hypervolume", "curve"]); // figures of points and lines that are drawn without Plotly
+const OWN = new Set(["history", "pareto", "hypervolume", "curve", "curves"]); // figures of points and lines that are drawn without Plotly
 let printing = false;
 const isDark = () => DARK.matches && !printing;
 
@@ -159,7 +159,11 @@ function beyond({ meta = {} }, { scales, all }) {
 function showTools(element, figure) {
   const { layout } = figure;
   const look = element.look;
-  const again = (change) => { element.look = { ...look, ...change }; showFigure(element, figure); };
+  const again = (change) => {
+    element.look = { ...look, ...change };
+    element.dispatchEvent(new CustomEvent("look"));
+    showFigure(element, figure);
+  };
   const tool = (text, title, run) => {
     const button = Object.assign(document.createElement("button"), { type: "button", textContent: text, title });
     button.addEventListener("click", run);

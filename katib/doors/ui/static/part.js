@@ -59,7 +59,8 @@ export class Part {
     for (const name of Object.keys(this.kept)) asked.delete(name);
     if (page && turned) asked.set("page", page);
     this.query = asked;
-    const shown = new URLSearchParams([...Object.entries(this.kept), ...asked]);
+    const ofFigures = [...new URLSearchParams(location.search)].filter(([key]) => key.includes("."));
+    const shown = new URLSearchParams([...Object.entries(this.kept), ...asked, ...ofFigures]);
     history.replaceState(null, "", `${new URL(this.page, document.baseURI)}?${shown}`);
     return this.refresh();
   }
