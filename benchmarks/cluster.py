@@ -222,7 +222,6 @@ def trial_seconds(store: KubernetesStore, room: Room, number: int) -> float:
 
 
 def seconds_until(watch: Watch, name: str, condition: str, began: float) -> float:
-    """Return the seconds until the object of that name succeeded."""
     while (event := watch.next(120)) is not None:
         if event.object["metadata"]["name"] == name and is_true(dict(event.object), condition):
             return time.perf_counter() - began

@@ -54,7 +54,6 @@ def problems() -> list[Task]:
 
 
 def range_of(task: Task) -> float:
-    """Return the range of a problem."""
     search = searches.RandomBaseline(task, Setting(0, _POINTS, 1))
     tenths = statistics.quantiles((task.evaluate(search.ask()[1]) for _ in range(_POINTS)), n=10)
     return tenths[-1] - tenths[0]

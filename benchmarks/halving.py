@@ -95,14 +95,7 @@ TRAININGS = {
 
 
 def search(training: SyntheticTraining, row: str, seed: int, most: float) -> list[tuple[float, float]]:
-    """Return the work done and the true loss of the best trial so far, after each full training.
-
-    Args:
-        training: The training.
-        row: A key of `ROWS`.
-        seed: Seed of the algorithm and of the noise.
-        most: Number of full trainings.
-    """
+    """Return the work done and the true loss of the best trial so far, after each full training."""
     algorithm, settings = ROWS[row]
     parameters = list(training.parameters)
     if "resource_name" in settings:  # an algorithm that does not choose the epochs does not see them

@@ -86,12 +86,10 @@ class MeasuredServer:
         self.http = httpx.Client(base_url=url, verify=trusted, headers=headers, timeout=60.0)
 
     def a_trial(self) -> str:
-        """Return the name of one of its trials."""
         (trial,) = self.http.get(TRIALS_PATH, params={"limit": "1"}).json()["items"]
         return str(trial["metadata"]["name"])
 
     def memory_mb(self) -> float:
-        """Return its present memory."""
         return memory_mb(self._process.pid)
 
 

@@ -112,7 +112,6 @@ PROBLEMS: Mapping[str, BelievedProblem] = {
 
 
 def with_priors(problem: BelievedProblem, kind: str, seed: int) -> list[ParameterSpec]:
-    """Return the parameters with a belief each."""
     chance = random.Random(f"{kind} {seed}")
     space = Searching("random", problem.parameters, {}).problem.space
     found = []

@@ -138,13 +138,7 @@ note("ends", before=before, steps=steps)
 
 @dataclass(frozen=True)
 class Case:
-    """An algorithm with its parameters of the test.
-
-    Attributes:
-        entry: Its entry in the registry.
-        trials: Number of trials.
-        parallel: Number of parallel trials.
-    """
+    """An algorithm with its parameters of the test."""
 
     entry: ListedAlgorithm
     trials: int = TRIALS
@@ -170,7 +164,6 @@ class Case:
         return not self.entry.info.reads_history or (self.parallel == 1 and self.title not in _BY_TIME)
 
     def experiment(self) -> dict[str, Any]:
-        """Return the raw Experiment."""
         info = self.entry.info
         given = (STOPPING if info.early_stopping else SETTINGS).get(info.name, {})
         settings = [{"name": name, "value": str(value)} for name, value in given.items()]

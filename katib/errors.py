@@ -234,7 +234,6 @@ def shortage_in(text: str) -> ShortageError | None:
 
 
 def shortage_by(number: int) -> ShortageError | None:
-    """Return the shortage of an errno, or None."""
     return _shortage(_SCARCE[number], os.strerror(number)) if number in _SCARCE else None
 
 

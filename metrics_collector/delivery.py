@@ -26,10 +26,6 @@ class DbManagerLog(DbManagerClient):
     Katib's DB manager reports any database problem as UNKNOWN, so this status counts as transient too. After a failure
     the next call reconnects, so that it does not wait for a dead connection again.
 
-    Args:
-        address: Address of the DB manager.
-        credentials: Credentials for it.
-
     Attributes:
         problem: The reason why it does not answer now; empty while it does.
     """

@@ -9,7 +9,6 @@ from katib.model.metrics import BatchId, MetricLog, ObservationLog
 
 
 def new_reporter() -> str:
-    """Return a unique name for a reporter."""
     return uuid4().hex
 
 

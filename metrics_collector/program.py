@@ -116,7 +116,6 @@ class LaunchedProgram(TrainingProgram):
         self._ended: tuple[int, float] = (0, 0.0)
 
     def look(self) -> ProgramPhase:
-        """Return the current phase."""
         run = self._run()
         if run is None:
             return ProgramPhase.AWAITED
@@ -161,7 +160,6 @@ class LaunchedProgram(TrainingProgram):
         return None
 
     def _order(self, text: str) -> bool:
-        """Write to the launcher; return whether there is one."""
         try:
             descriptor = os.open(self._directory / "orders", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:

@@ -105,7 +105,6 @@ class ResumePoint:
             return None
 
     def save(self, progress: CollectorProgress) -> None:
-        """Store the progress of the collector."""
         if self._path is None:
             return
         record = json.dumps(asdict(progress)).encode().ljust(_RECORD_BYTES - 1) + b"\n"

@@ -32,10 +32,6 @@ class ResumableLog:
     Attributes:
         refusal: The reason of the last permanent refusal; empty if there was none.
         is_resumed: Whether it continues from an earlier collector.
-
-    Args:
-        log: The log that receives readings.
-        resume_point: Storage of the progress.
     """
 
     def __init__(self, log: ObservationLog, resume_point: ResumePoint) -> None:

@@ -76,7 +76,6 @@ class SeenProgram(TrainingProgram):
         self._began = monotonic()
 
     def look(self) -> ProgramPhase:
-        """Return the current phase."""
         self._firsts = [process for process in self._firsts if read_process(process.pid, self._proc) == process]
         if not self._firsts:
             self._firsts = self._found()

@@ -44,7 +44,6 @@ class SourceSelection:
 
 
 def kind_of(arguments: Arguments, pod: PodSettings) -> str:
-    """Return the requested kind of collector."""
     if pod.kind:
         return pod.kind
     if arguments.path is None:

@@ -61,12 +61,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Sidecar:
-    """One run of the collector. `run` in the main thread; `terminate` from a signal handler.
-
-    Args:
-        arguments: The command line.
-        pod: The pod.
-    """
+    """One run of the collector. `run` in the main thread; `terminate` from a signal handler."""
 
     def __init__(self, arguments: Arguments, pod: PodSettings) -> None:
         self._arguments = arguments

@@ -23,11 +23,7 @@ _EXPERIMENTS = 100
 
 
 class UncollectedTrials:
-    """Evaluates the rules of trials on their logs. Implements `katib.engine.controllers.ports.GivenRules`. Thread-safe.
-
-    Args:
-        log: The observation log.
-    """
+    """Evaluates the rules of trials on their logs. Thread-safe. Implements `engine.controllers.ports.GivenRules`."""
 
     def __init__(self, log: ObservationReader) -> None:
         self._log = log

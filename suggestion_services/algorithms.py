@@ -43,7 +43,6 @@ class ListedAlgorithm:
         return _imported(self.path)
 
     def load_rules(self) -> Any:
-        """Import and return the rules of a suggestion algorithm."""
         return _imported(self.rules or "suggestion_services.base.algorithm:Rules")
 
     def servicer(self) -> Any:
@@ -339,10 +338,6 @@ ENTRIES = tuple(map(_with_common, _LISTED))
 
 def find_entry(name: str, *, early_stopping: bool = False) -> ListedAlgorithm:
     """Return the entry of a suggestion algorithm, or of an early stopping algorithm.
-
-    Args:
-        name: The algorithm's name.
-        early_stopping: The kind of algorithm; None prefers a suggestion algorithm.
 
     Raises:
         NotFoundError: No algorithm of this kind has the name; the message has the nearest one.

@@ -134,7 +134,6 @@ def _wait_for_stdin(stop: threading.Event) -> None:
 
 
 def _entries(options: argparse.Namespace) -> Sequence[ListedAlgorithm]:
-    """Return the entries to serve."""
     names = list(dict.fromkeys(options.algorithm or ()))
     if not names:
         return [e for e in ENTRIES if e.info.early_stopping == options.early_stopping and e.is_installed]

@@ -27,7 +27,6 @@ _TABLE = re.compile(r"^\| setting \|.*?(?=\n[^|]|\n\n|\Z)", re.MULTILINE | re.DO
 
 
 def settings_table(settings: Sequence[SettingSpec]) -> str:
-    """Return the settings as a table in Markdown."""
     rows = [f"| `{s.name}` | {s.type} | {s.default} | {' '.join(_sentences(s))} |" for s in settings]
     return "\n".join(["| setting | type | default | |", "|---|---|---|---|", *rows])
 

@@ -78,7 +78,6 @@ class UsableCluster:
     is_toolkits: bool
 
     def kubectl(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run kubectl."""
         command = ["kubectl", "--kubeconfig", str(self.kubeconfig), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if check and done.returncode:

@@ -153,7 +153,6 @@ def _text(name: str) -> str:
 
 
 def files() -> dict[str, str]:
-    """Return the generated files of the chart."""
     defaults: dict[str, Any] = {}
     objects = [one for name in CONDITIONS for one in _resources(name)]
     for one in objects:

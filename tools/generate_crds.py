@@ -83,7 +83,6 @@ def main() -> int:
 
 
 def plural(model: type[Resource]) -> str:
-    """Return the plural of a kind."""
     return f"{model.__name__.lower()}s"
 
 

@@ -25,7 +25,6 @@ INTEGERS_OR_TEXT = frozenset((("V1HTTPGetAction", "port"), ("V1TCPSocketAction",
 
 
 def main() -> None:
-    """Write the schema."""
     TARGET.write_text(generate())
 
 

@@ -62,7 +62,6 @@ def wrong_files() -> str:
 
 
 def algorithms() -> str:
-    """Return the page of algorithms."""
     from tools.algorithm_page import PAGE, updated
 
     return updated(PAGE.read_text())

@@ -52,7 +52,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def reference(name: str) -> str:
-    """Return the name of an image in manifests."""
     return f"katib/{name}:{TAG}"
 
 

@@ -353,7 +353,6 @@ def _example(folder: Path) -> str:
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Return a table in Markdown."""
     lines = [tuple(head), *map(tuple, rows)]
     lines.insert(1, ("---",) * len(lines[0]))
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

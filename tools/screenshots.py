@@ -118,7 +118,6 @@ LOOKED = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Make pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join((*SHOTS, NOTEBOOK)))
     parser.add_argument("--look", type=Path, metavar="DIRECTORY")

@@ -63,13 +63,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Input of a search besides the problem.
-
-    Attributes:
-        seed: Seed of the search.
-        evaluations: Its budget.
-        parallel: Number of parallel evaluations.
-    """
+    """Input of a search besides the problem."""
 
     seed: int
     evaluations: int

@@ -154,7 +154,6 @@ def _row(
 
 
 def markdown(table: ReportTable) -> str:
-    """Return the table as Markdown."""
     groups = sorted({group for row in table.rows for group in row.groups}, key=lambda group: (len(group), group))
     at_once = "one at a time" if table.parallel == 1 else f"{table.parallel} at a time"
     lines = [

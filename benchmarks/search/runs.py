@@ -47,7 +47,6 @@ class SearchRun:
 
     @property
     def key(self) -> tuple[str, str, str, int, int, int]:
-        """The identity of a run."""
         return self.search, self.split, self.task, self.seed, self.parallel, self.evaluations
 
     def best(self, evaluations: int) -> float:

@@ -41,7 +41,6 @@ def own_names() -> list[str]:
 
 
 def build(name: str, task: Task, setting: Setting) -> BenchmarkSearch:
-    """Return a search for a problem."""
     if name.startswith(OWN):
         from benchmarks.search.own import OwnSearch
 

@@ -187,7 +187,6 @@ _TRAININGS: dict[str, dict[str, tuple[Callable[[Values], float], tuple[Variable,
 
 
 def tasks(split: str) -> Iterator[Task]:
-    """Yield the trainings of a split."""
     for name, (train, variables) in _TRAININGS[split].items():
         yield Task(name, "training", variables, _quietly(train), OPTIMA[name])
 

@@ -64,7 +64,6 @@ def evenly_ended(trials: TrialTable) -> Rows:
 
 
 def rows_of(trials: TrialTable, names: Container[str]) -> dict[str, int]:
-    """Return the rows of these trials, by name."""
     return {name: row for row, name in enumerate(trials.names.tolist()) if name in names}
 
 

@@ -54,7 +54,6 @@ class ExperimentData:
 
     @property
     def name(self) -> str:
-        """Name of the experiment."""
         return self.experiment.name
 
 

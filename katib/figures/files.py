@@ -25,10 +25,6 @@ _BROWSER = "install Chromium (`apt-get install chromium`), or set BROWSER_PATH t
 def form_of(path: Path, forms: Sequence[str] = FORMS) -> str:
     """Return the format of a file, by its suffix.
 
-    Args:
-        path: The file.
-        forms: The supported formats.
-
     Raises:
         InvalidError: The suffix is not supported, or the directory is missing.
     """

@@ -163,7 +163,6 @@ def costs_of(trials: TrialTable, objectives: tuple[Objective, ...]) -> Floats:
 
 
 def front_of(trials: TrialTable) -> Rows:
-    """Return the trials of the Pareto front."""
     return front_rows(costs_of(trials, trials.objectives))
 
 

@@ -17,15 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One figure of a report.
-
-    Attributes:
-        name: Name of the figure.
-        title: Title above it.
-        tells: Its interpretation.
-        figure: The figure; None if it cannot be drawn.
-        obstacle: The reason why it cannot be drawn.
-    """
+    """One figure of a report."""
 
     name: str
     title: str

@@ -44,13 +44,6 @@ def with_curves(
 ) -> ExperimentData:
     """Return the data with the curves that a figure needs; unchanged if it needs none.
 
-    Args:
-        service: A service with the rights of the user.
-        data: The experiment.
-        kind: The figure.
-        choice: Names the metric.
-        kept: Cache of the curves of ended trials; None: all are read.
-
     Raises:
         UnavailableError: The service cannot be reached.
     """

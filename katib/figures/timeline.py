@@ -61,12 +61,7 @@ def nothing_has_started(data: ExperimentData) -> str:
 
 
 def slots_of(starts: Floats, ends: Floats) -> Rows:
-    """Assign slots to trials, with no overlap within a slot and as few slots as possible.
-
-    Args:
-        starts: Start times, ascending.
-        ends: End times.
-    """
+    """Assign slots to trials, with no overlap within a slot and as few slots as possible."""
     free: list[tuple[float, int]] = []
     slots = np.empty(len(starts), dtype=np.int64)
     for place, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):

@@ -139,7 +139,6 @@ class TrialTable:
         return self.metrics[self.objective.name]
 
     def in_states(self, *states: str) -> npt.NDArray[np.bool_]:
-        """Return the mask of trials in one of these states."""
         return np.isin(self.states, [STATES.index(state) for state in states])
 
     @property
@@ -150,7 +149,6 @@ class TrialTable:
         return self.feasible & self.in_states(*states)
 
     def state_of(self, row: int) -> str:
-        """Return the state of a trial."""
         return STATES[int(self.states[row])]
 
     def parameter(self, name: str) -> ParameterInfo:
@@ -202,11 +200,7 @@ class _GrowingArray:
 
 @dataclass(slots=True)
 class TrialRows:
-    """A table under construction: trials are added, changed and removed one by one. Not thread-safe.
-
-    Args:
-        experiment: The experiment of the trials.
-    """
+    """A table under construction: trials are added, changed and removed one by one. Not thread-safe."""
 
     experiment: Experiment
     _rows: dict[str, int] = field(default_factory=dict)
@@ -235,7 +229,6 @@ class TrialRows:
         return len(self._rows)
 
     def put(self, trial: Trial) -> None:
-        """Add or update a trial."""
         name = trial.name
         row = self._rows.get(name)
         if row is None:
@@ -270,7 +263,6 @@ class TrialRows:
                 self._metric(metric.name).data[row] = number_of(shown_text(trial, metric.name))
 
     def remove(self, name: str) -> None:
-        """Remove a trial."""
         self._rows.pop(name, None)
         self._marks.pop(name, None)
         self._failures.pop(name, None)
@@ -321,7 +313,6 @@ class TrialRows:
 
 
 def objectives_of(obj: Experiment | Trial) -> tuple[Objective, ...]:
-    """Return the objectives of an experiment; one at least."""
     objective = obj.spec.objective or ObjectiveSpec()
     return tuple(Objective(term.name, term.type == ObjectiveType.MAXIMIZE, term.goal) for term in objective.terms)
 

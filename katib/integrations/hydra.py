@@ -51,7 +51,6 @@ class SweepSpace(NamedTuple):
     constants: list[str]
 
     def overrides(self, values: Mapping[str, Any]) -> list[str]:
-        """Return the overrides of a job with these values."""
         return [*self.constants, *(f"{self.keys[name]}={value}" for name, value in values.items())]
 
 

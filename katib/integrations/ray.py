@@ -93,7 +93,6 @@ class KatibSearch(Searcher):
         return _nested({**self._constants, **trial.parameters})
 
     def on_trial_result(self, trial_id: str, result: Mapping[str, Any]) -> None:
-        """Report a result."""
         trial, value = self._trials.get(trial_id), self._value(result)
         if trial is None or trial.has_ended or value is None:
             return
@@ -103,7 +102,6 @@ class KatibSearch(Searcher):
     def on_trial_complete(
         self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False, **_more: Any
     ) -> None:
-        """End a trial."""
         trial = self._trials.pop(trial_id, None)
         if trial is None or trial.has_ended:
             return

@@ -394,14 +394,7 @@ def required_features(spec: ExperimentSpec) -> Iterator[Feature]:
 def check_features(
     spec: ExperimentSpec, name: str, features: Collection[Feature], others: Sequence[AlgorithmInfo] = ()
 ) -> list[FieldError]:
-    """Return an error for each feature that an experiment requires and its algorithm does not support.
-
-    Args:
-        spec: Of the experiment.
-        name: The algorithm.
-        features: Its supported features.
-        others: All algorithms, to name suitable ones; empty if unknown.
-    """
+    """Return an error for each feature that an experiment requires and its algorithm does not support."""
     path = "spec.algorithm.algorithmName"
     return [
         FieldError(path, f"{name} {_WITHOUT[feature]}", _use(feature, others), "algorithm-without-feature")

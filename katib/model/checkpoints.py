@@ -58,14 +58,7 @@ def keeps_all(algorithm: AlgorithmSpec | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointOwner:
-    """A trial with a checkpoint.
-
-    Attributes:
-        name: Of the trial.
-        labels: Of the trial.
-        has_ended: Whether it has ended.
-        is_measured: Whether it ended with a value.
-    """
+    """A trial with a checkpoint."""
 
     name: str
     labels: Mapping[str, str]

@@ -15,12 +15,7 @@ _MAX_LISTED = 10
 
 
 def check_conditions(parameters: Sequence[ParameterSpec], path: str) -> Iterator[FieldError]:
-    """Check the conditions of a list of parameters, whose other fields may be invalid.
-
-    Args:
-        parameters: The list.
-        path: Its path, such as `spec.parameters`.
-    """
+    """Check the conditions of a list of parameters, whose other fields may be invalid."""
     by_name = {parameter.name: parameter for parameter in parameters}
     parents = {parameter.name: parameter.when.parameter for parameter in parameters if parameter.when is not None}
     reported: set[str] = set()

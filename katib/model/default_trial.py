@@ -18,14 +18,7 @@ _SHARE_DIGITS = 2  # of a difference in points or percent
 def default_trial_of(
     spec: ExperimentSpec, default: Trial | None, best: Trial | None, pareto: Sequence[Trial] = ()
 ) -> DefaultTrial | None:
-    """Return the ended trial of the defaults as an experiment's status shows it; None while there is none.
-
-    Args:
-        spec: Of the experiment.
-        default: The trial of the defaults.
-        best: The best trial so far.
-        pareto: With several objectives, trials of the Pareto set.
-    """
+    """Return the ended trial of the defaults as an experiment's status shows it; None while there is none."""
     if default is None or trial_state(default) in ACTIVE:
         return None
     return DefaultTrial(

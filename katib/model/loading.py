@@ -225,11 +225,6 @@ def runtimes_of(
 ) -> tuple[tuple[str, dict[str, Any]], ...]:
     """Return the training runtimes of a file, each with the prefix for the paths of its fields in errors.
 
-    Args:
-        documents: The objects of the file.
-        source: Name of the file, shown in errors.
-        default_namespace: Namespace of a TrainingRuntime that names none.
-
     Raises:
         InvalidError: A runtime has no usable name, or the file holds another object.
     """

@@ -63,7 +63,6 @@ def _text(annotations: Mapping[str, str], name: str) -> str:
 
 
 def validate_marks(changes: MarkChanges) -> list[FieldError]:
-    """Return the errors in changes."""
     return list(_errors(changes))
 
 

@@ -16,12 +16,7 @@ _LISTED = (ParameterType.DISCRETE, ParameterType.CATEGORICAL)
 
 
 def check_priors(parameters: Sequence[ParameterSpec], path: str) -> Iterator[FieldError]:
-    """Check the priors of a list of parameters, whose other fields may be invalid.
-
-    Args:
-        parameters: The list.
-        path: Its path, such as `spec.parameters`.
-    """
+    """Check the priors of a list of parameters, whose other fields may be invalid."""
     for i, parameter in enumerate(parameters):
         if parameter.prior is not None:
             yield from _check(parameter, parameter.prior, f"{path}[{i}].prior")

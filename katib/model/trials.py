@@ -172,12 +172,7 @@ def cost(objective: ObjectiveSpec | ObjectiveTerm, value: float) -> float:
 
 
 def reaches_goals(objective: ObjectiveSpec | None, costs: Sequence[float]) -> bool:
-    """Return whether the costs of one trial reach every goal. Objectives without a goal may have any value.
-
-    Args:
-        objective: Of the experiment.
-        costs: Of all objectives, as `objective_costs` returns them.
-    """
+    """Return whether the costs of one trial reach every goal. Objectives without a goal may have any value."""
     terms = () if objective is None else objective.terms
     goals = [cost(term, term.goal) if term.goal is not None else math.inf for term in terms]
     if all(map(math.isinf, goals)):

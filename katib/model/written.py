@@ -46,7 +46,6 @@ def read_object(text: str | bytes, source: str) -> Any:
 
 
 def value_in_place(scalar: Any, is_text: bool, field: str) -> Any:
-    """Return the value of a scalar in its place."""
     if not isinstance(scalar, Plain):  # of a JSON text, true or a whole number
         return str(scalar).lower() if is_text and isinstance(scalar, bool | int) else scalar
     if field in _MODES and _OCTAL.fullmatch(scalar):

@@ -75,7 +75,6 @@ def _decode(line: bytes) -> dict[str, Any] | None:
 
 
 def _spellings(name: str) -> Iterator[bytes]:
-    """Yield the spellings of a name in JSON."""
     yield name.encode()
     yield json.dumps(name)[1:-1].encode()  # as ASCII
     yield json.dumps(name, ensure_ascii=False)[1:-1].encode()
@@ -83,7 +82,6 @@ def _spellings(name: str) -> Iterator[bytes]:
 
 
 def _step_of(entries: dict[str, Any]) -> int | None:
-    """Return the step of a line."""
     for key in STEP_KEYS:
         found = entries.get(key)
         if isinstance(found, str) and len(found) <= _MAX_STEP_DIGITS and found.isascii() and found.isdecimal():

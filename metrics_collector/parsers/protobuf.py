@@ -19,7 +19,6 @@ _ALL_BITS = (1 << 64) - 1
 
 
 def field_key(number: int, wire_type: int) -> int:
-    """Return the key of a field with this number and type."""
     return number << 3 | wire_type
 
 
@@ -70,7 +69,6 @@ def signed(number: int) -> int:
 
 
 def varint(number: int) -> bytes:
-    """Return the encoding of a number."""
     encoded = bytearray()
     while number > _BITS:
         encoded.append(number & _BITS | _MORE)

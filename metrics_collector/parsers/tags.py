@@ -39,9 +39,6 @@ class TagRules:
 
     Attributes:
         exact: Metrics with a known exact tag.
-
-    Args:
-        names: The metrics.
     """
 
     def __init__(self, names: Iterable[str]) -> None:

@@ -141,11 +141,7 @@ class EventFile:
         return 0 if self._file is None else os.fstat(self._file.fileno()).st_size
 
     def read(self, length: int) -> Iterator[list[MetricLog]]:
-        """Yield the readings of the new part of the file; a caller that stops early gets the rest next time.
-
-        Args:
-            length: Present length of the file.
-        """
+        """Yield the readings of the new part of the file; a caller that stops early gets the rest next time."""
         if length == self.size or not self._open():
             return
         assert self._file is not None

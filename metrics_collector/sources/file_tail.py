@@ -49,7 +49,6 @@ class FileTail:
                 yield b"\n"
 
     def close(self) -> None:
-        """Release the file."""
         self._close()
 
     def _open(self) -> bool:

@@ -99,7 +99,6 @@ class FileSource(ProgramOutput, MetricSource):
 
     @property
     def position(self) -> ReadPosition | None:
-        """The open file, and the read position."""
         position = self._tail.position
         if position is None:
             return None
@@ -119,5 +118,4 @@ class FileSource(ProgramOutput, MetricSource):
         return True
 
     def close(self) -> None:
-        """Release the file."""
         self._tail.close()

@@ -124,7 +124,6 @@ class PrometheusEndpoint(MetricSource):
         return not self._scrapes
 
     def seen(self) -> str:
-        """Return the number of answers."""
         if not self._scrapes:
             return f"no answer from {' or '.join(map(str, self._endpoints))}"
         return f"{counted(self._scrapes, 'scrape')} of {self._endpoints[0]}"

@@ -85,7 +85,6 @@ class MetricsEndpoint:
         return cls.of(found if isinstance(found, dict) else {})
 
     def __str__(self) -> str:
-        """Return the URL."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.is_tls else 'http'}://{host}:{self.port}{self.path}"
 

@@ -97,5 +97,4 @@ class MetricSource(SourceEvidence, Protocol):
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 line`, `2 lines`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -96,7 +96,6 @@ def _names_resource(problem: Problem) -> bool:
 
 
 def facts_of(problem: Problem, trials: Sequence[PastTrial]) -> ChoiceInputs:
-    """Return the inputs of the choice."""
     own = [trial for trial in trials if not trial.is_earlier]
     repeats = problem.is_seeded and problem.parallel <= 1  # durations differ from run to run
     seconds = [trial.seconds for trial in own if trial.seconds >= 0 and not repeats]  # not NaN

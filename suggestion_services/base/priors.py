@@ -41,11 +41,7 @@ Rank = float | tuple[float, ...]
 
 
 class PriorGuide:
-    """The priors of a search with the evidence of its trials. Truthy if there are any.
-
-    Args:
-        space: Of the search.
-    """
+    """The priors of a search with the evidence of its trials. Truthy if there are any."""
 
     def __init__(self, space: SearchSpace) -> None:
         self._space = space

@@ -81,7 +81,6 @@ class SuggestionServicer:
     def ValidateAlgorithmSettings(
         self, request: api_pb2.ValidateAlgorithmSettingsRequest, context: grpc.ServicerContext
     ) -> api_pb2.ValidateAlgorithmSettingsReply:
-        """Validate the experiment for this algorithm."""
         with answered(context):
             spec = messages.experiment_spec(request.experiment)
             served = self._served_for(request.experiment)
@@ -141,12 +140,6 @@ def _prepare(
     served: ServedAlgorithm, experiment: api_pb2.Experiment, spec: ExperimentSpec, *, starts: bool = False
 ) -> Algorithm:
     """Create the algorithm for an experiment.
-
-    Args:
-        served: The algorithm.
-        experiment: The message.
-        spec: The message, converted.
-        starts: Whether the search is new.
 
     Raises:
         InvalidError: The algorithm cannot search the experiment.

@@ -39,11 +39,9 @@ class Settings:
         return self._values.get(name, default)
 
     def whole(self, name: str, default: int) -> int:
-        """Return an int setting."""
         return int(self._values.get(name, default) or 0)
 
     def number(self, name: str, default: float) -> float:
-        """Return a float setting."""
         return float(self._values.get(name, default) or 0.0)
 
     def optional_number(self, name: str, default: float) -> float | None:
@@ -52,7 +50,6 @@ class Settings:
         return None if value is None else float(value)
 
     def text(self, name: str, default: str) -> str:
-        """Return a text setting."""
         return str(self._values.get(name, default))
 
 
@@ -65,11 +62,6 @@ class LiteralError(FieldError):
 
 def read_settings(info: AlgorithmInfo, settings: Sequence[AlgorithmSetting], *, path: str = _PATH) -> Settings:
     """Return the values of the given settings; the last of a repeated one.
-
-    Args:
-        info: The algorithm.
-        settings: The user's settings.
-        path: Path of the list, for errors.
 
     Raises:
         InvalidError: Unknown names and wrong values, one error each.

@@ -78,10 +78,6 @@ class DistinctPoints:
     """A sequence of points without its repetitions in a small space; it starts again when all points have come.
 
     Points that violate the constraints are left out, and in a small space those of fixed trials.
-
-    Args:
-        problem: With the space.
-        sequence: Returns the k-th point, with repetitions.
     """
 
     def __init__(self, problem: Problem, sequence: Callable[[int], Point]) -> None:
@@ -93,7 +89,6 @@ class DistinctPoints:
         self._allowed = LeftPoints(replace(problem, fixed=()), sequence)
 
     def __call__(self, k: int) -> Point:
-        """Return the k-th point."""
         if not _is_small(self._space):
             return self._allowed(k) or self._sequence(k)
         every = self._space.size or 1

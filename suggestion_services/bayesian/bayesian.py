@@ -149,11 +149,9 @@ class SkoptDimensions:
         self.library = [_dimension(p) for p in self._free]
 
     def encode(self, point: Point) -> list[Any]:
-        """Return the row of a point."""
         return [_encode(p, point[p.name]) for p in self._free]
 
     def decode(self, row: list[Any]) -> Point:
-        """Return the point of a row."""
         return {**self._fixed, **{p.name: _decode(p, x) for p, x in zip(self._free, row, strict=True)}}
 
 

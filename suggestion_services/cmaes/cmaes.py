@@ -125,12 +125,10 @@ class CmaEs(Algorithm):
         return _SearchState(Restarts(strategy, start), self.distribution(start), (), 0)
 
     def distribution(self, start: SearchStart) -> SearchDistribution:
-        """Return the distribution at the beginning of a search."""
         sizes = [parameter.size or 0 for parameter in self._coordinates.categorical]
         return SearchDistribution(start, sizes)
 
     def random_of_restart(self, count: int) -> Random:
-        """Return the random source of a restart."""
         return Random(f"{self.problem.seed}/restart {count}")
 
     def solution(self, trial: PastTrial) -> tuple[Candidate, float] | None:

@@ -56,7 +56,6 @@ class Coordinates:
         object.__setattr__(self, "categorical", [p for p in free if not is_numeric(p)])
 
     def candidate(self, point: Point) -> Candidate:
-        """Return the candidate of a feasible point."""
         numbers = np.array([p.to_unit(point[p.name]) for p in self.numeric], dtype=float)
         return Candidate(numbers, tuple(p.index_of(point[p.name]) for p in self.categorical))
 

@@ -43,12 +43,7 @@ class Restarts:
     is_small: bool = False
 
     def next(self, used: int, random: Random) -> tuple[Restarts, SearchStart]:
-        """Return the restarts and the start of the next search after one has converged.
-
-        Args:
-            used: Trials of the converged search.
-            random: Random source of the new start.
-        """
+        """Return the restarts and the start of the next search after one has converged."""
         large_used = self.large_used + (0 if self.is_small else used)
         small_used = self.small_used + (used if self.is_small else 0)
         is_small = self.strategy == "bipop" and self.count > 0 and small_used < large_used

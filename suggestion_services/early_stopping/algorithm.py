@@ -73,7 +73,6 @@ class StoppingProblem:
     settings: Settings
 
     def value_of(self, cost: float) -> float:
-        """Return the objective value of a cost."""
         return -cost if self.maximize else cost
 
     def shown(self, cost: float) -> str:

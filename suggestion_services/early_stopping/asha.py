@@ -123,12 +123,7 @@ class StoppingBar:
 
 
 class RungCosts:
-    """The costs of trials at rungs; each rung is sorted on first use.
-
-    Args:
-        curves: Of the compared trials.
-        factor: The reduction factor.
-    """
+    """The costs of trials at rungs; each rung is sorted on first use."""
 
     def __init__(self, curves: Sequence[CostCurve], factor: int) -> None:
         self._curves = curves

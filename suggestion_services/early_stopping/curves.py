@@ -88,7 +88,6 @@ class CostCurve:
         )
 
     def ended(self, standing: CurveState) -> CostCurve:
-        """Return this curve in another state."""
         return self if standing is self.standing else replace(self, standing=standing)
 
     def __len__(self) -> int:

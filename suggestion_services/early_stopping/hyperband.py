@@ -54,7 +54,6 @@ class BracketScheme:
         return [math.ceil(count * self.factor**s / (s + 1)) for s in range(count)]
 
     def bracket_of(self, trial_name: str) -> int:
-        """Return the bracket of a trial."""
         shares = self.shares()
         place = zlib.crc32(trial_name.encode()) % sum(shares)
         for bracket, share in enumerate(shares):
@@ -64,7 +63,6 @@ class BracketScheme:
         raise AssertionError("the place is below the sum of all shares")
 
     def ladder(self, bracket: int) -> Ladder:
-        """Return the rungs of a bracket."""
         return Ladder(self.smallest * self.factor ** (self.last - bracket), self.factor, self.largest)
 
 
@@ -93,7 +91,6 @@ class HyperbandStopping(AshaStopping):
         return [found[curve.trial_name] for curve in curves if curve.trial_name in found]
 
     def _bracket_of(self, brackets: BracketScheme, trial_name: str) -> int:
-        """Return the bracket of a trial, cached."""
         if self._known[0] != brackets:
             self._known = brackets, {}
         known = self._known[1]

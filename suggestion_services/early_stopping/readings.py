@@ -81,12 +81,7 @@ class _TrialReadings:
 
 
 class Curves:
-    """The curves of one objective of one experiment. Not thread-safe.
-
-    Args:
-        metric: Name of the objective metric.
-        maximize: Its direction.
-    """
+    """The curves of one objective of one experiment. Not thread-safe."""
 
     def __init__(self, metric: str, *, maximize: bool) -> None:
         self._metric = metric

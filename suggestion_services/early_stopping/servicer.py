@@ -111,7 +111,6 @@ class StoppingServicer:
     def ValidateEarlyStoppingSettings(
         self, request: pb.ValidateEarlyStoppingSettingsRequest, context: grpc.ServicerContext
     ) -> pb.ValidateEarlyStoppingSettingsReply:
-        """Validate the settings."""
         with answered(context):
             self._settings(request.early_stopping)
             return pb.ValidateEarlyStoppingSettingsReply()

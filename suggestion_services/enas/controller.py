@@ -73,7 +73,6 @@ class ControllerShape:
         return views
 
     def initial(self, seed: int) -> FloatArray:
-        """Return the initial weights."""
         length = sum(map(math.prod, self.sizes.values()))
         return np.random.default_rng(seed).uniform(-_START, _START, length)
 
@@ -254,7 +253,6 @@ def softmax(scores: FloatArray) -> FloatArray:
 
 
 def link_probability(scores: FloatArray) -> FloatArray:
-    """Return the probability of each link."""
     return 0.5 * (1.0 + np.tanh(scores))  # sigmoid(2 z)
 
 

@@ -44,7 +44,6 @@ class Labels:
         return f"{self.prefix}/parent"
 
     def of(self, bracket: int, rung: int, parent: str = "") -> dict[str, str]:
-        """Return the labels of a trial."""
         labels = {self.bracket: str(bracket), self.rung: str(rung)}
         return {**labels, self.parent: parent} if parent else labels
 
@@ -166,7 +165,6 @@ class Brackets:
         return sorted(number for number, bracket in self._known.items() if any(bracket.rungs))
 
     def add(self, number: int, rung: int, member: RungMember) -> None:
-        """Add a trial to its rung."""
         self.get(number).rungs[rung].append(member)
 
     def fill(self, trials: Sequence[PastTrial], problem: Problem, most: int | None) -> None:

@@ -49,7 +49,6 @@ class TrainingStep:
 
     @classmethod
     def of(cls, trial: PastTrial, *, maximize: bool) -> TrainingStep:
-        """Return the step of a trial."""
         labels = trial.labels
         return cls(
             member=labels.get(MEMBER_LABEL) or trial.name,
@@ -82,7 +81,6 @@ class Member:
 
     @property
     def latest(self) -> TrainingStep:
-        """Its latest step."""
         return self._steps[-1]
 
     @property
@@ -114,7 +112,6 @@ class Member:
         return next((step for step in reversed(self._steps) if step.outcome is TrialOutcome.MEASURED), None)
 
     def add(self, step: TrainingStep) -> None:
-        """Add the next step."""
         self._steps.append(step)
 
 
@@ -166,7 +163,6 @@ class Population:
         return self._members[step.member].newest or step
 
     def unused_member(self) -> str:
-        """Return an unused name for a member."""
         while str(self._unused) in self._members:
             self._unused += 1
         return str(self._unused)

@@ -90,7 +90,6 @@ def suggested(trial: Trial, name: str, distribution: BaseDistribution) -> Any:
 
 
 def dimension_of(parameter: Parameter) -> Dimension:
-    """Return the Optuna dimension of a parameter."""
     match parameter:
         case Interval(spread=spread) if not spread.bell:
             log = spread.distribution == Distribution.LOG_UNIFORM

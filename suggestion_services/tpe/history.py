@@ -69,13 +69,7 @@ class KnownTrial(FrozenTrial):
 
 
 class HistoryStorage(InMemoryStorage):
-    """A storage of one study with initial trials. It does not change them, except for their numbers.
-
-    Args:
-        name: Name of the study.
-        trials: The history.
-        maximize: Whether the largest value is the best.
-    """
+    """A storage of one study with initial trials. It does not change them, except for their numbers."""
 
     def __init__(self, name: str, trials: Sequence[KnownTrial], *, maximize: bool) -> None:
         super().__init__()

@@ -62,7 +62,6 @@ _LINEAGE = frozenset({"GENERATION", "PARENT"})
 
 
 def headings(kind: str, *, wide: bool = False, namespaces: bool = False) -> Sequence[str]:
-    """Return the headings for a kind."""
     return (*(["NAMESPACE"] if namespaces else []), *_HEADINGS[kind][wide])
 
 
@@ -72,14 +71,12 @@ def used(headings: Iterable[str], rows: Sequence[Cells]) -> list[str]:
 
 
 def cells_of(obj: Experiment | Trial | Suggestion) -> Cells:
-    """Return the cells of an object."""
     if isinstance(obj, Trial):
         return _trial(obj)
     return _experiment(obj) if isinstance(obj, Experiment) else _suggestion(obj)
 
 
 def age_of(created: datetime | None) -> str:
-    """Return the age of an object."""
     return format_duration((datetime.now(UTC) - created).total_seconds()) if created else ""
 
 
@@ -133,7 +130,6 @@ def _trial(obj: Trial) -> Cells:
 
 
 def cells_of_pod(pod: Object) -> Cells:
-    """Return the cells of a pod."""
     obj = dict(pod)
     return {
         "NAMESPACE": Key.of(obj).namespace,

@@ -115,11 +115,9 @@ class _Wanted(again.Wanted):
         return self.submit_at(engine.service)
 
     def submit_in_cluster(self, service: TuningService, namespace: str) -> again.Submitted:
-        """Confirm it in a cluster."""
         return self._submit(service, self.namespace or namespace)
 
     def submit_at(self, service: TuningService) -> again.Submitted:
-        """Confirm it on a server."""
         return self._submit(service, self.namespace or namespace_in_use(service))
 
     def _submit(self, service: TuningService, namespace: str) -> again.Submitted:

@@ -27,7 +27,6 @@ def next_step(directory: Path, command: str, meant: str = "") -> str:
 
 
 def experiment_files(directory: Path) -> list[Path]:
-    """Return the experiment files of a directory, by name."""
     try:
         files = sorted(path for path in directory.iterdir() if path.suffix in SUFFIXES)
     except OSError:

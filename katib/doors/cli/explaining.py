@@ -279,12 +279,7 @@ def _events(events: Sequence[RecordedEvent]) -> Iterator[str]:
 
 
 def lineage_lines(service: TuningService, trial: Trial) -> Iterator[str]:
-    """Yield the trials whose checkpoints led to that of a trial, itself first; nothing for a trial without a parent.
-
-    Args:
-        service: The service.
-        trial: The youngest.
-    """
+    """Yield the trials whose checkpoints led to that of a trial, itself first; nothing for a trial without a parent."""
     if not _label(trial, PARENT_LABEL):
         return
     yield ""

@@ -204,7 +204,6 @@ class _View:
         return self._headings
 
     def row(self, one: Found) -> columns.Cells:
-        """Return the cells of an object."""
         labels = one.document["metadata"].get("labels") or {}
         further = {"LABELS": ",".join(f"{name}={labels[name]}" for name in sorted(labels)) or "<none>"}
         if self._is_qualified:

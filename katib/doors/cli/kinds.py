@@ -75,10 +75,6 @@ def asked_for(words: Sequence[str]) -> list[Asked]:
 def names_of(words: Sequence[str], *kinds: str) -> list[str]:
     """Return the names given in any form of kubectl: `demo`, `experiment demo`, `exp/demo experiments/other`.
 
-    Args:
-        words: The arguments.
-        kinds: The kinds that the command accepts.
-
     Raises:
         click.UsageError: One is of another kind.
     """

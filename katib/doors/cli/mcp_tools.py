@@ -142,12 +142,7 @@ def verb_tool(
 
 
 class Tools:
-    """Tools of an assistant. It reads the docstrings.
-
-    Args:
-        service: Answers the requests.
-        namespace: Namespace of the experiments.
-    """
+    """Tools of an assistant. It reads the docstrings."""
 
     def __init__(self, service: TuningService, namespace: str) -> None:
         self._service = service

@@ -123,7 +123,6 @@ def _pods_named(service: TuningService, namespace: str, name: str) -> Sequence[J
 
 
 def pod_named(service: TuningService, namespace: str, name: str) -> Json | None:
-    """Return the pod of a name; None if there is none."""
     for experiment in service.experiments(namespace):
         for pod in service.pods("Experiment", namespace, experiment.name):
             if Key.of(pod).name == name:

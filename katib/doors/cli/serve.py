@@ -228,7 +228,6 @@ class _Access:
 
     @property
     def file(self) -> Path | None:
-        """File of the token."""
         return None if self.directory is None else self.directory / TOKEN_FILE
 
 

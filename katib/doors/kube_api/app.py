@@ -114,7 +114,6 @@ class _Api:
     resources: Mapping[tuple[str, str], ServedResource]
 
     async def answer(self, request: Request) -> Response:
-        """Answer a request about objects."""
         api_version, path = _place(request)
         asked = _REVIEWS.get((api_version, "/".join(path)))
         if request.method == "POST" and asked is not None:
@@ -237,11 +236,6 @@ class _Api:
 
 def target_of(resources: Mapping[tuple[str, str], ServedResource], api_version: str, path: list[str]) -> RequestTarget:
     """Return the target of a path.
-
-    Args:
-        resources: The served kinds.
-        api_version: Group and version in the path.
-        path: The remaining parts.
 
     Raises:
         StatusError: The path does not exist.

@@ -127,7 +127,6 @@ def fields_of(obj: Object, *, is_keyed: bool) -> Fields:
 
 
 def read_fields(entry: Mapping[str, Any]) -> Fields:
-    """Return the fields of an entry of `managedFields`."""
     return frozenset(_read(entry.get("fieldsV1") or {}))
 
 

@@ -24,7 +24,6 @@ AGGREGATED_MEDIA_TYPE = f"application/json;g=apidiscovery.k8s.io;v=v2;as={AGGREG
 
 
 def version() -> Json:
-    """Return the response to `/version`."""
     return {
         "major": "1",
         "minor": MINOR,
@@ -39,7 +38,6 @@ def version() -> Json:
 
 
 def paths(resources: Resources) -> Json:
-    """Return the response to `/`."""
     groups = group_versions((*resources, *REVIEWS)).items()
     of_groups = [
         f"/apis/{name}{last}" for name, of_name in groups if name for last in ("", *map("/{}".format, of_name))
@@ -60,7 +58,6 @@ def group_list(resources: Resources) -> Json:
 
 
 def group(resources: Resources, name: str) -> Json | None:
-    """Return a group by name; None if there is none."""
     versions = group_versions((*resources, *REVIEWS)).get(name)
     return None if versions is None or not name else {"apiVersion": "v1", **_group(name, versions), "kind": "APIGroup"}
 
@@ -113,7 +110,6 @@ def _words(resource: ServedResource) -> Json:
 
 
 def verbs_of(resource: ServedResource, subresource: str) -> list[str]:
-    """Return the verbs of a subresource."""
     writes = subresource == "status" and "update" in resource.verbs
     return ["get", "patch", "update"] if writes else ["get"]
 
@@ -155,11 +151,6 @@ _ANSWERS: Mapping[str, Json] = {
 
 
 def review(resource: ServedResource, spec: Any) -> Json:
-    """Return an answered review; the answer is independent of the question.
-
-    Args:
-        resource: Kind of the review.
-        spec: The question.
-    """
+    """Return an answered review; the answer is independent of the question."""
     api_version, kind = resource.kind
     return {"apiVersion": api_version, "kind": kind, "metadata": {}, "spec": spec, "status": _ANSWERS[kind]}

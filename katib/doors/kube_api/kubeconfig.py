@@ -23,14 +23,7 @@ _CONTEXT = "katib"
 
 
 def write_kubeconfig(directory: Path, url: str, authority: bytes, token: str | None) -> Path:
-    """Write the file, for its owner only, and return its path.
-
-    Args:
-        directory: The data directory.
-        url: URL of the server.
-        authority: Certificate authority (PEM).
-        token: The required token; None for none.
-    """
+    """Write the file, for its owner only, and return its path."""
     cluster = {"server": url, "certificate-authority-data": base64.b64encode(authority).decode()}
     context = {"cluster": _CONTEXT, "user": _CONTEXT, "namespace": DEFAULT_NAMESPACE}
     config: dict[str, Any] = {

@@ -99,9 +99,6 @@ RecentLines = dict[tuple[int, str], tuple[Object, bytes]]
 class ObjectService:
     """Reads and writes the objects of a home. Thread-safe, except for data that watches share on their event loop.
 
-    Args:
-        home: Home of the objects.
-
     Attributes:
         recent_lines: The most recent lines of watches, shared by all streams of a change.
     """
@@ -354,11 +351,6 @@ class ObjectService:
 
     def delete(self, target: RequestTarget, delete_options: Mapping[str, Any], options: WriteOptions) -> WriteResult:
         """Delete an object.
-
-        Args:
-            target: The object.
-            delete_options: Kubernetes' DeleteOptions.
-            options: Whether this is a dry run.
 
         Raises:
             NotFoundError: There is none.

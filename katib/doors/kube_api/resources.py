@@ -62,7 +62,6 @@ class ServedResource:
 
     @property
     def singular(self) -> str:
-        """Its name for one object."""
         return self.kind.kind.lower()
 
     @property

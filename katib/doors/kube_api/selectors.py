@@ -55,7 +55,6 @@ class Selector:
         return not self.name and not self.others
 
     def fits(self, obj: Object) -> bool:
-        """Return whether an object matches."""
         if self.name and value_at(obj, "metadata", "name") != self.name:
             return False
         return self.labels.items() <= _labels(obj).items() and all(fits(obj) for fits in self.others)

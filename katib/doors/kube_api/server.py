@@ -38,10 +38,6 @@ class KubernetesServer:
         pages: Pages for monitoring, by path, for `/readyz`.
         resources: The served kinds.
 
-    Attributes:
-        url: URL of the server.
-        kubeconfig: Path of the kubeconfig.
-
     Raises:
         InvalidError: The host is unknown.
         TerminalError: The certificate cannot be stored.

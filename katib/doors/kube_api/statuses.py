@@ -48,7 +48,6 @@ def status_of(error: BaseException, resource: ServedResource | None = None, name
 
 
 def status_of_problem(problem: Problem, resource: ServedResource | None = None, name: str = "") -> Json:
-    """Return a problem of REST as a Status."""
     code, reason, message = problem["status"], problem["reason"], problem["detail"]
     if reason != "AlreadyExists":
         reason = _reason(code)
@@ -90,7 +89,6 @@ def render(problem: Problem) -> tuple[int, bytes, dict[str, str]]:
 
 
 def bad_request(message: str) -> StatusError:
-    """Return the error for a malformed request."""
     return StatusError(400, message)
 
 

@@ -104,13 +104,7 @@ class _Lines:
 
 
 class _SelectedChanges:
-    """Changes from a selector's point of view: an object that begins to match is added, one that ceases is deleted.
-
-    Args:
-        target: The target; its namespace restricts the changes.
-        selector: Selects objects.
-        since: Revision at which it begins.
-    """
+    """Changes from a selector's point of view: an object that begins to match is added, one that ceases is deleted."""
 
     def __init__(self, target: RequestTarget, selector: Selector, since: int) -> None:
         self._namespace = target.namespace

@@ -28,11 +28,7 @@ _WRITTEN = "katib.kubeflow.org/written-at"
 
 
 class WrittenEvents:
-    """Reads and writes events in a store. Thread-safe.
-
-    Args:
-        store: Store of the events.
-    """
+    """Reads and writes events in a store. Thread-safe."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store

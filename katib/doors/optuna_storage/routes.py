@@ -16,11 +16,7 @@ MEDIA_TYPE = "application/x-protobuf"
 
 
 def storage_routes(trials: ChosenTrials) -> APIRouter:
-    """Return the route of `katib.integrations.optuna.storage`; the first request imports protobuf.
-
-    Args:
-        trials: Storage of the studies.
-    """
+    """Return the route of `katib.integrations.optuna.storage`; the first request imports protobuf."""
     router = APIRouter()
 
     def answer(call: str, body: bytes) -> bytes:

@@ -51,10 +51,6 @@ def line_to_copy(directory: Path) -> str:
 class StorageServer:
     """Listens on the socket of a data directory. A context manager.
 
-    Args:
-        trials: Storage of the studies.
-        directory: The data directory.
-
     Raises (on entering):
         InvalidError: Its path is too long.
         UnavailableError: The socket cannot be created.

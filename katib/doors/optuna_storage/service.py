@@ -18,11 +18,7 @@ ALGORITHM = "optuna"
 
 
 class StorageService:
-    """Implements the protocol. Each method of a call takes its request and returns the fields of the reply.
-
-    Args:
-        trials: Storage of the studies.
-    """
+    """Implements the protocol. Each method of a call takes its request and returns the fields of the reply."""
 
     def __init__(self, trials: ChosenTrials) -> None:
         self._trials = trials

@@ -71,12 +71,10 @@ def objective_of(directions: Sequence[int]) -> ObjectiveSpec:
 
 
 def directions_of(objective: ObjectiveSpec) -> list[int]:
-    """Return the directions of a study."""
     return [int(term.type == ObjectiveType.MAXIMIZE) for term in objective.terms]
 
 
 def state_of(number: int) -> TrialState:
-    """Return the state with a number."""
     return _STATES[STATES[number]]
 
 
@@ -121,7 +119,6 @@ def _text(internal: float, kind: str, attributes: dict[str, Any]) -> str:
 
 
 def study_of(known: ChosenExperiment) -> Any:
-    """Return the message of a study."""
     return Study(
         study_id=known.number,
         study_name=known.title,
@@ -132,7 +129,6 @@ def study_of(known: ChosenExperiment) -> Any:
 
 
 def message_of(study: int, trial: ChosenTrial) -> Any:
-    """Return the message of a trial."""
     made = Trial(
         trial_id=trial_id(study, trial.number),
         number=trial.number,
@@ -152,7 +148,6 @@ def message_of(study: int, trial: ChosenTrial) -> Any:
 
 
 def trial_of(made: Any) -> tuple[ChosenTrial, dict[str, ParameterSpec]]:
-    """Return the trial of a message, and the specifications of its parameters."""
     distributions = {pair.key: pair.value for pair in made.distributions}
     read = {pair.key: parameter_of(pair.key, pair.value, distributions.get(pair.key, "")) for pair in made.params}
     trial = ChosenTrial(

@@ -65,7 +65,6 @@ class HttpTuningService(TuningService):
         )
 
     def close(self) -> None:
-        """Close the connections."""
         self._http.close()
 
     def __enter__(self) -> Self:
@@ -75,7 +74,6 @@ class HttpTuningService(TuningService):
         self.close()
 
     def call(self, request: Verb[A]) -> A:
-        """Return the answer to a request."""
         if isinstance(request, ReadLogs | FollowChanges):
             stream: object = self._logs(request) if isinstance(request, ReadLogs) else self._changes(request)
             return cast("A", stream)
@@ -120,7 +118,6 @@ class HttpTuningService(TuningService):
     # --- HTTP ---------------------------------------------------------------------------------------------------------
 
     def _request(self, request: Verb[Any]) -> httpx.Request:
-        """Return a request as it is sent."""
         way, limit = way_of(request), _ANSWER_SECONDS + getattr(request, "wait_seconds", 0.0)
         rest, body, content = request.rest, dict(_sent(request, way, "body")), None
         if rest.body == DOCUMENT:

@@ -165,7 +165,6 @@ def may_be_none(verb: type[Verb[Any]]) -> bool:
 
 
 def _renamed(schema: Any) -> Any:
-    """Return a schema with the names and patterns of the description."""
     if isinstance(schema, dict):
         if KIND_MARK in schema:
             return {"$ref": f"{SCHEMAS}{schema[KIND_MARK]}"}

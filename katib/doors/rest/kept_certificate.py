@@ -21,13 +21,7 @@ _SOON = timedelta(days=30)
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
-    """A certificate on disk.
-
-    Attributes:
-        chain: File with the certificate.
-        key: File with its key.
-        authority: PEM text of the authority for clients.
-    """
+    """A certificate on disk."""
 
     chain: Path
     key: Path
@@ -36,10 +30,6 @@ class CertificateFiles:
 
 def kept_certificate(directory: Path, host: str) -> CertificateFiles:
     """Return the certificate of a directory; made at the first call, and when it ends soon or lacks the host.
-
-    Args:
-        directory: Its directory.
-        host: Host of the server.
 
     Raises:
         TerminalError: It cannot be kept.

@@ -70,7 +70,6 @@ PROBLEM: dict[int | str, dict[str, Any]] = {
 
 
 def problem(status: int, reason: str, detail: str, errors: tuple[FieldError, ...] = (), *, title: str = "") -> Problem:
-    """Return a problem body."""
     kebab = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", reason).lower()
     return {
         "type": TYPE_PREFIX + kebab,

@@ -21,7 +21,6 @@ Name = Annotated[str, Path(description="Name of the object.", pattern=OBJECT_NAM
 
 
 def name_of(route: APIRoute) -> str:
-    """Return the name of a route in the description."""
     return route.name
 
 

@@ -127,11 +127,9 @@ class AlgorithmEntry(ConfigModel):
 
     @property
     def service(self) -> ServiceId:
-        """Id of the service."""
         return ServiceId(self.name, self.early_stopping)
 
     def info(self) -> AlgorithmInfo:
-        """Return the properties of the algorithm."""
         settings = None if self.settings is None else tuple(SettingSpec(**dict(entry)) for entry in self.settings)
         return AlgorithmInfo(
             self.name,
@@ -221,7 +219,6 @@ class ServicesConfig(ConfigModel):
         return self
 
     def infos(self) -> tuple[AlgorithmInfo, ...]:
-        """Return the properties of the algorithms."""
         return tuple(entry.info() for entry in self.algorithms)
 
     def plans(self, directory: Path) -> dict[ServiceId, ServicePlan]:
@@ -239,12 +236,7 @@ def read_settings(path: Path) -> MachineSettings:
 
 
 def settings_of(config: ServicesConfig, directory: Path) -> MachineSettings:
-    """Return the settings of a file.
-
-    Args:
-        config: The file.
-        directory: Its directory, in which commands run.
-    """
+    """Return the settings of a file."""
     return MachineSettings(
         infos=config.infos(),
         plans=config.plans(directory),

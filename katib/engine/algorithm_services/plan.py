@@ -29,7 +29,6 @@ class ServiceId(NamedTuple):
 
     @property
     def file_name(self) -> str:
-        """Name for files about it."""
         return f"{'early-stopping' if self.early_stopping else 'suggestion'}-{self.algorithm}"
 
 
@@ -72,7 +71,6 @@ _PACKAGES = str(Path(__file__).resolve().parents[3])
 
 
 def own_plan(service: ServiceId) -> ServicePlan:
-    """Return the plan of a built-in algorithm."""
     paths = [_PACKAGES, *filter(None, [os.environ.get("PYTHONPATH")])]
     which = ["--algorithm", service.algorithm, *(["--early-stopping"] if service.early_stopping else [])]
     return ServicePlan(

@@ -21,14 +21,7 @@ P = TypeVar("P", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class SeenCall(Generic[P]):
-    """Snapshot of a call.
-
-    Attributes:
-        purpose: Purpose of the call.
-        is_done: Whether it has completed.
-        answer: The result, if it succeeded.
-        error: The exception, if it failed.
-    """
+    """Snapshot of a call."""
 
     purpose: P
     is_done: bool = False
@@ -76,7 +69,6 @@ class PendingCalls(Generic[P]):
         return SeenCall(purpose, is_done=True, answer=None if error else future.result(), error=error)
 
     def purpose_of(self, key: Key) -> P | None:
-        """Return the purpose of the current call."""
         call = self.find(key)
         return None if call is None else call.purpose
 

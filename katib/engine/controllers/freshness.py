@@ -32,5 +32,4 @@ class Freshness:
             self._replaced[obj.metadata.uid] = version
 
     def forget(self, uid: str) -> None:
-        """Forget a deleted object."""
         self._replaced.pop(uid, None)

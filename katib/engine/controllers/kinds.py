@@ -28,7 +28,6 @@ def key_of(obj: Resource) -> Key:
 
 
 def owned_by(owner: Resource) -> OwnerReference:
-    """Return the reference that makes `owner` the controller of another object."""
     return types.OwnerReference(
         api_version=owner.api_version,
         kind=type(owner).__name__,
@@ -81,7 +80,6 @@ def as_read(obj: Resource) -> dict[str, Any]:
 
 
 def with_finalizer(obj: Resource, name: str) -> dict[str, Any]:
-    """Return the patch that adds a finalizer."""
     return {"metadata": {"finalizers": [*(other for other in obj.metadata.finalizers if other != name), name]}}
 
 

@@ -115,7 +115,6 @@ class _Account:
     default: str = ""
 
     def remove(self, trial: Trial) -> int | None:
-        """Remove a trial; return its position."""
         name = trial.metadata.name
         place = self.places.pop(name, None)
         if place is not None:
@@ -259,7 +258,6 @@ class TrialLedger:
                 account.add(new, order)
 
     def counts(self, experiment: Key) -> TrialCounts:
-        """Return the current counts of an experiment."""
         with self._lock:
             account = self._accounts.get(experiment)
             if account is None:
@@ -317,7 +315,6 @@ class TrialLedger:
 
 
 def experiment_of(trial: Trial) -> Key:
-    """Return the experiment of a trial, by its label."""
     return Key(trial.metadata.namespace, trial.metadata.labels.get(EXPERIMENT_LABEL, ""))
 
 

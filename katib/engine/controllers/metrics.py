@@ -40,11 +40,7 @@ def check_page(checks: Callable[[], Mapping[str, bool]]) -> Page:
 
 
 class ControllerMetrics:
-    """The counters of one controller.
-
-    Attributes:
-        registry: The served registry.
-    """
+    """The counters of one controller."""
 
     def __init__(self) -> None:
         from prometheus_client import CollectorRegistry
@@ -120,7 +116,6 @@ class _States:
         self._counts: StateCounts[tuple[str, str]] = StateCounts()
 
     def apply(self, old: Experiment | Trial | None, new: Experiment | Trial | None) -> None:
-        """Apply one change."""
         for obj, step in ((old, -1), (new, 1)):
             if obj is not None:
                 self._counts[obj.namespace, current_type(obj.status.conditions) or "Unknown"] += step

@@ -26,14 +26,7 @@ COMPLAINT = "Old logs or checkpoints of trials not removed"
 
 
 def expired(trials: Iterable[Trial], best: frozenset[Key], policy: RetentionPolicy, now: datetime) -> list[Trial]:
-    """Return the trials whose logs may be removed.
-
-    Args:
-        trials: Trials of all experiments.
-        best: The best trials, whose logs stay.
-        policy: The retention policy.
-        now: The time.
-    """
+    """Return the trials whose logs may be removed."""
     ended: defaultdict[Key, list[tuple[datetime, str, Trial]]] = defaultdict(list)
     for trial in trials:
         end = trial.status.completion_time

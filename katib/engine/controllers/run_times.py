@@ -119,7 +119,6 @@ class RunTimes:
             return meter.read(self._clock.monotonic())
 
     def knows(self, trial: Trial) -> bool:
-        """Return whether a trial is measured."""
         return trial.metadata.uid in self._trials
 
     def add(self, trial: Trial, seconds: float) -> None:
@@ -139,7 +138,6 @@ class RunTimes:
                 self._turn(uid, meter, now, now, 0.0, runs=False)
 
     def forget_experiment(self, uid: str) -> None:
-        """Forget a deleted experiment."""
         with self._lock:
             self._experiments.pop(uid, None)
 
@@ -157,7 +155,6 @@ class RunTimes:
             return {**self._earlier, **trials, **read}
 
     def running(self) -> list[Key]:
-        """Return the keys of the running trials."""
         with self._lock:
             return [meter.key for meter in self._trials.values() if meter.since is not None]
 

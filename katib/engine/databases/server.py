@@ -199,10 +199,6 @@ class SqlServer:
 def open_sql_server(address: ServerAddress, *, answer_seconds: float = ANSWER_SECONDS) -> SqlServer:
     """Open a database and check that it answers.
 
-    Args:
-        address: Its address.
-        answer_seconds: Timeout of each response.
-
     Raises:
         InvalidError: A file for TLS cannot be read.
         UnavailableError: It does not answer, or refuses the login.

@@ -143,7 +143,6 @@ def _is_among(dialect: str, names: Sequence[str]) -> ColumnElement[bool] | TextC
 
 
 def _in_one_value(dialect: str, names: Sequence[str]) -> dict[str, str]:
-    """Return the values of the parameters of `_NAMES`."""
     if dialect == "sqlite":
         return {"names": json.dumps(names)}
     whole = "\n".join(names)

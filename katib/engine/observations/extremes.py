@@ -40,7 +40,6 @@ class Extremes(NamedTuple):
         return cls(float(metric.min), metric.min, float(metric.max), metric.max)
 
     def with_later(self, later: Extremes) -> Extremes:
-        """Return the extremes of both."""
         low = later[:2] if later.low < self.low else self[:2]
         high = later[2:] if later.high > self.high else self[2:]
         return Extremes(*low, *high)

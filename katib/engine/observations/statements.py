@@ -48,7 +48,6 @@ class Statements:
 
     @staticmethod
     def logs(rows: Iterable[Sequence[Any]]) -> list[MetricLog]:
-        """Return the readings of rows."""
         return list(map(reading_of, rows))
 
     def values(self, trial_name: str, metrics: Sequence[str]) -> tuple[Select[Any], dict[str, Any]]:
@@ -82,7 +81,6 @@ class Statements:
 
 
 def reading_of(row: Sequence[Any]) -> MetricLog:
-    """Return the reading of a row of `Statements.readings`."""
     time, name, value, step, _ = row
     return MetricLog(time, name, value, None if step < 0 else step)
 
@@ -117,12 +115,6 @@ def _changes(layout: TableLayout, dialect: str, only_last: tuple[bool, ...], *, 
     """Return the statement with one part per trial, so that every database uses the index.
 
     The sum keeps a database from scanning the rows of all trials in order of their ids.
-
-    Args:
-        layout: Layout of the table.
-        dialect: Dialect of the database.
-        only_last: For each trial, whether only its last change is wanted.
-        of_all_metrics: Whether the readings of all metrics are wanted.
     """
     place = table.c.id + 0
     columns = (table.c.trial_name, table.c.time, table.c.metric_name, table.c.value, _step(layout), table.c.id)

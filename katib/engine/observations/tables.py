@@ -77,7 +77,6 @@ class UtcTime(TypeDecorator[datetime]):
         return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - the signature is SQLAlchemy's
-        """Return the time with its zone."""
         return None if value is None else value.replace(tzinfo=UTC)
 
 

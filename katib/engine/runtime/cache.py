@@ -62,7 +62,6 @@ class CacheEntry(Struct, Generic[T], eq=False, gc=False):
     order: int = 0
 
     def load(self) -> T:
-        """Return the decoded object."""
         value = self.value
         if value is not None or self.recall is None:
             return value  # type: ignore[return-value] # it is only dropped if it can be recalled

@@ -203,7 +203,6 @@ class Informer(Generic[T]):
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def get(self, key: Key) -> T | None:
-        """Return an object, or None if there is none."""
         with self.lock:
             entry = self._cache.entries.get(key)
             if entry is None or entry.value is not None:

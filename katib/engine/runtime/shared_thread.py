@@ -42,11 +42,7 @@ _RETRY_SECONDS = 1.0
 
 
 class Participant:
-    """A participant that takes turns. Thread-safe, also within turns.
-
-    Attributes:
-        wake: Requests a turn.
-    """
+    """A participant that takes turns. Thread-safe, also within turns."""
 
     __slots__ = ("_thread", "due", "first", "turn", "wake")
 
@@ -63,12 +59,7 @@ class Participant:
 
 
 class SharedThread:
-    """Runs turns until it is stopped. Thread-safe, also within turns.
-
-    Args:
-        name: Name of the thread.
-        clock: Measures pauses.
-    """
+    """Runs turns until it is stopped. Thread-safe, also within turns."""
 
     def __init__(self, name: str, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -130,7 +121,6 @@ class SharedThread:
             raise UnavailableError("the controllers are being stopped; try again when they are started") from None
 
     def leave(self, participant: Participant) -> None:
-        """Implement `Participant.leave`."""
         with self._lock:
             participant.turn = _no_turn
             self._forget(participant)
@@ -157,11 +147,7 @@ class SharedThread:
                 pause = _RETRY_SECONDS
 
     def _next(self, pause: float | None) -> Participant | None:
-        """End the current turn, and return the next participant; None if there are no more turns.
-
-        Args:
-            pause: Pause of the participant whose turn ends.
-        """
+        """End the current turn, and return the next participant; None if there are no more turns."""
         with self._lock:
             current, self._current = self._current, None
             if current is None:

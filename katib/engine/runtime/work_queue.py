@@ -33,10 +33,6 @@ class WorkQueue(Generic[K]):
 
     Attributes:
         is_shut_down: Whether `shut_down` was called.
-
-    Args:
-        clock: Measures delays and timeouts.
-        retry: Delays of `add_rate_limited`.
     """
 
     def __init__(self, clock: Clock | None = None, *, retry: Backoff = RETRY) -> None:

@@ -48,11 +48,7 @@ StoredEvent = Event[EventSubject]
 
 
 class EventQueue(Generic[S]):
-    """Waiting events, the last one at the end. Its owner guards it with a lock.
-
-    Attributes:
-        dropped: Number of dropped events.
-    """
+    """Waiting events, the last one at the end. Its owner guards it with a lock."""
 
     def __init__(self) -> None:
         self.dropped = 0

@@ -52,7 +52,6 @@ def encode(obj: Object) -> str:
 
 
 def decode(text: str) -> Json:
-    """Return the object of the JSON text of a stored one."""
     try:
         obj: Json = _decoded(text)
     except ValueError:
@@ -221,7 +220,6 @@ def has_finalizers(obj: Object) -> bool:
 
 
 def owner_uids(obj: Object) -> tuple[str, ...]:
-    """Return the uids of the owners of a stored object, each once."""
     references = obj["metadata"].get("ownerReferences")
     return tuple(dict.fromkeys(map(_UID, references))) if references else ()
 

@@ -99,7 +99,6 @@ class Transaction(Struct, frozen=True):
         return new
 
     def insert(self, obj: Object) -> Json:
-        """Add an object; return it with its revision."""
         new = self.revised(obj)
         self.events.append(WatchEvent(EventType.ADDED, new, self.rows.insert(new)))
         return new

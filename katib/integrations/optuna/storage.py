@@ -200,7 +200,6 @@ class _RefusedError(grpc.RpcError):  # type: ignore[misc]  # grpc has no types
         self._code = grpc.StatusCode[code_of(error).grpc_code]
 
     def code(self) -> grpc.StatusCode:
-        """Return the code of the error."""
         return self._code
 
 
@@ -259,7 +258,6 @@ def _local(directory: Path, *options: Any) -> Storage:
 
 
 def _remote(server: str, token: str | None, *options: Any) -> RemoteStorage:
-    """Return the storage of a server that accepts the token."""
     made = RemoteStorage(server, token, *options)
     made.wait_server_ready()
     return made

@@ -38,7 +38,6 @@ class Annotation(Generic[T]):
         return self.decode(annotations.get(self.name, ""))
 
     def write(self, value: T) -> dict[str, str]:
-        """Return the annotation with a value."""
         return {self.name: self.encode(value)}
 
 
@@ -145,7 +144,6 @@ class Feature:
         return ""
 
     def trial_annotations(self, _experiment: Experiment, _run_spec: Mapping[str, Any] | None, /) -> dict[str, str]:
-        """Return annotations of a new trial."""
         return {}
 
     def without(self, _annotations: Mapping[str, str], _removed: Iterable[tuple[Trial, float]], /) -> dict[str, str]:
@@ -157,7 +155,6 @@ class Feature:
         return False
 
     def tally(self) -> Tally:
-        """Return an empty tally."""
         raise NotImplementedError
 
     def part(self, _experiment: Experiment, _tally: Tally | None, _progress: Progress, /) -> Part | None:

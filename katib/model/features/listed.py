@@ -28,6 +28,5 @@ def changed_annotations(stored: Mapping[str, str], wanted: Mapping[str, str]) ->
 
 
 def is_cut(trial: Trial) -> bool:
-    """Return whether a feature ended a trial."""
     reasons = {feature.cut_reason for feature in CUTS.values()}
     return any(condition.reason in reasons and condition.status == "True" for condition in trial.status.conditions)

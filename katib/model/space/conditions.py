@@ -52,12 +52,7 @@ def absent_parameters(
 
 
 def parents_first(names: Iterable[str], conditions: Mapping[str, ParentCondition]) -> list[str]:
-    """Return the names in the given order, except that each comes after its parent if that is one of them.
-
-    Args:
-        names: Names of parameters.
-        conditions: Conditions by the name of the child.
-    """
+    """Return the names in the given order, except that each comes after its parent if that is one of them."""
     wanted, ordered = set(names), dict[str, None]()
     for name in names:
         line = dict[str, None]()

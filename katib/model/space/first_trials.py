@@ -24,7 +24,6 @@ def first_trials(spec: ExperimentSpec) -> tuple[InitialTrial, ...]:
 
 
 def has_defaults(spec: ExperimentSpec) -> bool:
-    """Return whether the first trial is that of the defaults."""
     return any(parameter.default is not None for parameter in spec.parameters)
 
 

@@ -57,12 +57,7 @@ _PRODUCTS: Final[Mapping[str, Callable[[float, float], float]]] = {"*": operator
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A constraint on the parameters of one experiment.
-
-    Attributes:
-        text: As the user wrote it.
-        names: The parameters in it.
-    """
+    """A constraint on the parameters of one experiment."""
 
     text: str
     names: frozenset[str]
@@ -78,11 +73,6 @@ class Constraint:
 
 def parse_constraint(text: str, specs: Sequence[ParameterSpec], path: str = PATH) -> Constraint:
     """Return the constraint of a text.
-
-    Args:
-        text: The text.
-        specs: The parameters, valid or not.
-        path: Path of the text, for errors.
 
     Raises:
         InvalidError: It has a fault; one error, with the position if that is known.

@@ -24,14 +24,7 @@ _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 
 @dataclass(frozen=True, slots=True)
 class _Element:
-    """An element of a list.
-
-    Attributes:
-        path: Its path in the experiment.
-        key: The key of its list.
-        value: Its value.
-        before: The preceding element; None for the first.
-    """
+    """An element of a list."""
 
     path: str
     key: str

@@ -116,13 +116,7 @@ _ENDED: Final = {
 
 
 def scalar_notices(text: str, path: str, known: str) -> list[str]:
-    """Return a notice for a condition that can never hold, since its path leads to a text or a number.
-
-    Args:
-        text: The condition, which is valid.
-        path: Path of its field.
-        known: The default condition.
-    """
+    """Return a notice for a condition that can never hold, since its path leads to a text or a number."""
     value = _walk(parse(text).steps, _ENDED) if text else None
     if isinstance(value, list) and value:
         value = value[0]

@@ -59,7 +59,6 @@ def join_text(parts: tuple[str, ...], values: Mapping[str, str]) -> str:
 
 
 def has_placeholder(value: object) -> bool:
-    """Return whether this is a text with a placeholder."""
     return isinstance(value, str) and _PLACEHOLDER.search(value) is not None
 
 

@@ -77,12 +77,6 @@ class CompiledTemplate:
     ) -> dict[str, Any]:
         """Return the object of one trial, owned by the caller.
 
-        Args:
-            assignments: The algorithm's assignments.
-            trial_name: Name of the trial.
-            namespace: Namespace of the trial.
-            labels: The algorithm's labels for the trial.
-
         Raises:
             InvalidError: A reference has no assignment, an assignment no reference, or a value does not fit its field.
         """
@@ -238,14 +232,7 @@ def _label_reference(label: str) -> str:
 def look_up(
     reference: MetadataReference, path: str, source: Mapping[str, Any], template: str
 ) -> tuple[str, FieldError | None]:
-    """Return the part of the template that a metadata reference refers to, or the error.
-
-    Args:
-        reference: The parsed reference.
-        path: Path of the reference, for the error.
-        source: The template as an object, with placeholders.
-        template: Path of the template.
-    """
+    """Return the part of the template that a metadata reference refers to, or the error."""
     if not reference.is_legal:
         return "", illegal_reference(reference, path)
     if reference.key in INDEXED_KEYS:

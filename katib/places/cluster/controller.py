@@ -324,7 +324,6 @@ class ClusterController:
         )
 
     def _serves(self, kind: Kind) -> bool:
-        """Return whether the cluster serves a kind now."""
         try:
             self._connection.discovery.resource(kind.api_version, kind.kind)
         except KindNotInstalledError:

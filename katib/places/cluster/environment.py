@@ -23,7 +23,6 @@ _log = logging.getLogger(__name__)
 
 
 def core_namespace(environment: Mapping[str, str] = os.environ) -> str:
-    """Return the namespace of the installation."""
     return environment.get("KATIB_CORE_NAMESPACE") or DEFAULT_CORE_NAMESPACE
 
 

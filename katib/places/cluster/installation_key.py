@@ -47,11 +47,7 @@ class Secrets(Protocol):
 
 
 class PodSecrets:
-    """Secrets of the cluster, from inside a pod. Implements `Secrets`.
-
-    Args:
-        api: The API server.
-    """
+    """Secrets of the cluster, from inside a pod. Implements `Secrets`."""
 
     def __init__(self, api: PodApi) -> None:
         self._api = api

@@ -43,11 +43,6 @@ def template_errors(source: Mapping[str, Any], path: str, spec: ExperimentSpec) 
     """Return why no pod of the object allows metrics to be collected.
 
     One container whose program's end could not be recognized is enough.
-
-    Args:
-        source: The object, with placeholders.
-        path: Its path in the experiment.
-        spec: With defaults.
     """
     if not is_taken_as_written(source):
         return []
@@ -85,13 +80,7 @@ def _primary_containers(
 
 
 def template_warnings(source: Mapping[str, Any], path: str, spec: ExperimentSpec) -> list[str]:
-    """Return one line per warning.
-
-    Args:
-        source: The object, with placeholders.
-        path: Its path in the experiment.
-        spec: With defaults.
-    """
+    """Return one line per warning."""
     return [
         *_primary_container(source, path, spec),
         *_primary_pods(source, spec),

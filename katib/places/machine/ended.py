@@ -155,7 +155,6 @@ class EndedExperiments:
 
 
 def _sources(experiment: Experiment) -> tuple[Key, ...]:
-    """Return the experiments that one learns from."""
     return tuple(Key(experiment.namespace, name) for name in learned_experiments(experiment))
 
 

@@ -89,7 +89,6 @@ class Findings:
     _notices: dict[str, list[str]] = field(default_factory=dict)
 
     def error(self, path: str, cause: str, remedy: str, origin: str) -> None:
-        """Add an error."""
         self.errors.append(FieldError(path, cause, remedy, origin))
 
     def notice(self, path: str, why: str) -> None:
@@ -141,7 +140,6 @@ class Part:
 
     @property
     def items(self) -> list[Part]:
-        """The items of a list."""
         given = self.value if isinstance(self.value, list) else ()
         return [Part(item, f"{self.path}[{i}]", self.findings) for i, item in enumerate(given)]
 
@@ -172,11 +170,9 @@ class Part:
         return is_given(self.value)
 
     def error(self, cause: str, remedy: str, origin: str) -> None:
-        """Add an error."""
         self.findings.error(self.path, cause, remedy, origin)
 
     def notice(self, why: str) -> None:
-        """Add a notice."""
         self.findings.notice(self.path, why)
 
     def require(self, remedy: str, origin: str = "job-field-missing", cause: str = "it is missing") -> bool:
@@ -319,7 +315,6 @@ def check_job_template(template: Part) -> None:
 
 
 def has_structure(value: object, wanted: Structure) -> bool:
-    """Return whether a value has a structure."""
     findings = Findings()
     check_structure(Part(value, "", findings), wanted, "")
     return not findings.errors

@@ -14,11 +14,7 @@ _LEAST_BYTES = 1 << 16
 
 
 class Layout:
-    """Where things lie below the data directory.
-
-    Args:
-        root: The data directory.
-    """
+    """Where things lie below the data directory."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -40,7 +36,6 @@ class Layout:
         """Links to the Python that runs the engine, for trials."""
 
     def trial(self, namespace: str, name: str) -> Path:
-        """Return the directory of one trial."""
         return self.trials / namespace / name
 
     def has_database(self) -> bool:

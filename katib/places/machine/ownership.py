@@ -23,11 +23,7 @@ from katib.model.types import Experiment
 
 
 class Ownership:
-    """The experiments of one engine, that of a server until `take` is called.
-
-    Args:
-        store: All experiments.
-    """
+    """The experiments of one engine, that of a server until `take` is called."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store

@@ -164,7 +164,6 @@ def _imported(file: Path) -> Iterator[str]:
 
 
 def _module_files(directory: Path, name: str) -> Iterator[Path]:
-    """Yield the files of a module that is in a directory."""
     path = directory.joinpath(*name.split("."))
     for candidate in (path.with_suffix(".py"), path / "__init__.py", path / "__main__.py"):
         if _is_text(candidate):

@@ -47,11 +47,9 @@ class RestingStore:
         return getattr(self._store, name)
 
     def get(self, kind: Kind, key: Key) -> Object:
-        """Return an object."""
         return self._shown(kind)(self._store.get(kind, key))
 
     def list(self, kind: Kind, namespace: str | None = None, **selection: Any) -> ObjectList:
-        """Return the objects of a kind."""
         found = self._store.list(kind, namespace, **selection)
         return replace(found, items=tuple(map(self._shown(kind), found.items)))
 

@@ -125,12 +125,7 @@ class Site:
         return always_inherits(annotations)
 
     def cleaning(self, directory: Path, images: ContainerRuntime | None) -> AbstractContextManager[Any]:
-        """Return a context that removes containers: of earlier engines on entering, of this one at its end.
-
-        Args:
-            directory: Directory of the note of the runtime.
-            images: The runtime that this engine uses.
-        """
+        """Return a context that removes containers: of earlier engines on entering, of this one at its end."""
         note = directory / NOTE_FILE
         if images is None and not note.exists():
             return nullcontext()
@@ -148,5 +143,4 @@ SITES: Final[tuple[tuple[str, Loadable[type[Site]]], ...]] = (
 
 
 def open_site(name: str, settings: SiteSettings) -> Site:
-    """Return the site of this name."""
     return dict(SITES)[name].load()(settings)

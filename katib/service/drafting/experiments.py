@@ -403,12 +403,7 @@ def with_facts(names: Iterable[str]) -> dict[str, str]:
 
 
 def trial_parameters(names: Sequence[str], used: Container[str]) -> list[Json]:
-    """Return the trial parameters of a template.
-
-    Args:
-        names: The parameters.
-        used: Names of placeholders in the template.
-    """
+    """Return the trial parameters of a template."""
     facts = {name: reference for name, reference in _FACTS.items() if name in used and name not in names}
     return [{"name": name, "reference": facts.get(name, name)} for name in (*names, *facts)]
 

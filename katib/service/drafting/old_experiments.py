@@ -151,12 +151,7 @@ def _with_placeholders(node: Any, used: list[str]) -> Any:
 
 @dataclass(slots=True)
 class _GoTemplate:
-    """The part of Go's text templates that trial templates use, evaluated with marks for values.
-
-    Attributes:
-        parameters: Each with its mark.
-        errors: Unsupported actions.
-    """
+    """The part of Go's text templates that trial templates use, evaluated with marks for values."""
 
     parameters: Sequence[tuple[str, str]]
     errors: list[str] = field(default_factory=list)

@@ -58,7 +58,6 @@ class ScriptOption:
 
     @property
     def name(self) -> str:
-        """The name of the parameter."""
         return self.flag.lstrip("-")
 
     def __str__(self) -> str:
@@ -115,13 +114,7 @@ def options_of_help(text: str) -> list[ScriptOption]:
 
 
 def _printed(flag: str, line: str, text: str) -> ScriptOption | None:
-    """Return an option from its description in help.
-
-    Args:
-        flag: The option.
-        line: The rest of its line.
-        text: That, and the lines below it.
-    """
+    """Return an option from its description in help."""
     if choices := _HELP_CHOICES.search(text):
         values = [value.strip() for value in re.split(r"[,|]", choices[1] or choices[2])]
         return ScriptOption(flag, ",".join(values))
@@ -191,12 +184,7 @@ def _position(name: str, text: str, *, is_only: bool) -> int:
 
 
 def metrics_of_output(text: str, parameters: Iterable[str] = ()) -> list[str]:
-    """Return the names that a program prints as name=value or name: value, the likeliest objective first.
-
-    Args:
-        text: The output.
-        parameters: The program's parameters, which it may print, too.
-    """
+    """Return the names that a program prints as name=value or name: value, the likeliest objective first."""
     from metrics_collector.parsers import TextParser  # imported late: a compiled library that most commands do not need
     from metrics_collector.parsers.lines import without_control_sequences
     from metrics_collector.parsers.names import printed_metrics

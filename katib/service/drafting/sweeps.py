@@ -26,10 +26,6 @@ _DISTRIBUTIONS = "use uniform, int_uniform, q_uniform, log_uniform_values, log_u
 def experiment_of_sweep(text: str, source: str) -> Json:
     """Return the Experiment of a sweep.
 
-    Args:
-        text: The YAML of the sweep.
-        source: Its name in errors.
-
     Raises:
         InvalidError: It is not a sweep, or has features that an Experiment lacks; all errors at once.
     """

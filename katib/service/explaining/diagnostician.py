@@ -61,11 +61,6 @@ class Diagnostician:
     """Explains experiments and trials from the stores and the home. Implements `katib.service.tuning.ports.Explain`.
 
     Evidence that is unavailable or forbidden is left out of the answer.
-
-    Args:
-        records: Stored records of experiments.
-        facts: The home's state of jobs and services.
-        clock: The clock.
     """
 
     def __init__(self, records: Records, facts: HomeFacts, clock: Clock) -> None:

@@ -49,7 +49,6 @@ class EventLines:
         pass
 
     def tell(self, moment: Moment) -> None:
-        """Write one event."""
         self._write(f"{time.strftime('%H:%M:%S')} {moment_line(moment, self._progress)}")
 
     def tick(self) -> None:
@@ -61,7 +60,6 @@ class EventLines:
 
 
 def header(experiment: Experiment) -> str:
-    """Return a summary of an experiment in one line."""
     spec, limit = experiment.spec, experiment.spec.max_trial_count
     trials = counted(limit, "trial") if limit is not None else "trials without limit"
     stopping = "" if spec.early_stopping is None else spec.early_stopping.algorithm_name

@@ -42,7 +42,6 @@ class LiveLogs:
         self._thread.start()
 
     def add(self, trial: Trial) -> None:
-        """Write an ended trial."""
         self._ended.put(trial)
 
     def close(self) -> None:

@@ -94,13 +94,7 @@ class ImportedTrials:
     left_out: Sequence[str]
 
     def experiment(self, name: str, *, algorithm: str, more: int) -> Json:
-        """Return the Experiment, without trial template.
-
-        Args:
-            name: Its name.
-            algorithm: Proposes further trials.
-            more: Number of further trials.
-        """
+        """Return the Experiment, without trial template."""
         metadata = {
             "name": name,
             "annotations": {FIRST_FAILURES_ANNOTATION: "0", LOST_LEASES_ANNOTATION: LOST_LEASES[0]},
@@ -228,7 +222,6 @@ def _space(values: Sequence[Any], texts: Sequence[str]) -> Json:
 
 
 def value_text(value: Any) -> str:
-    """Return the text of a value for an assignment."""
     return repr(value) if isinstance(value, float) else str(value)
 
 

@@ -77,7 +77,6 @@ class MlflowLog:
             self._there = _runs_of(self._client, self._id)
 
     def write(self, ended: EndedRun) -> bool:
-        """Write a trial as a run."""
         from mlflow.entities import Metric, Param
 
         trial = ended.trial

@@ -85,14 +85,7 @@ class Giving:
 
 
 class AskQueue:
-    """The callers that ask for a trial of one experiment. Thread-safe.
-
-    Args:
-        store: Objects.
-        key: Of the experiment.
-        giving: Shared by all queues.
-        wake: Has a queue served on another thread.
-    """
+    """The callers that ask for a trial of one experiment. Thread-safe."""
 
     def __init__(self, store: ObjectStore, key: Key, giving: Giving, wake: Callable[[AskQueue], None]) -> None:
         self._store = store
@@ -284,11 +277,7 @@ class AskQueue:
 
 
 class AskQueues:
-    """The queues of all experiments, and the thread that serves them. Thread-safe.
-
-    Args:
-        giving: Shared by all queues.
-    """
+    """The queues of all experiments, and the thread that serves them. Thread-safe."""
 
     def __init__(self, giving: Giving) -> None:
         self._giving = giving

@@ -55,7 +55,6 @@ class AskedView:
 
     @property
     def experiment(self) -> Experiment:
-        """The experiment as it is stored."""
         if self._experiment is None:
             self._experiment = Experiment.decode(self._stored)
         return self._experiment

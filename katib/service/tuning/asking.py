@@ -171,7 +171,6 @@ class CallersTrials:
         return answer or self._alive(key, trial, ask_id)
 
     def tell(self, key: Key, request: Tell) -> CallerAnswer:
-        """End a trial."""
         texts = _texts(request.values) if request.values else {}
         request_id, failure, stopped = request.request_id, request.failure, request.stopped
         if request_id:

@@ -179,7 +179,6 @@ class ChosenExperiment:
         return ChosenTrial(*_ENDED.decode(unpacked(data, self._sample)))
 
     def trial_key(self, number: int) -> Key:
-        """Return the key of a trial's object."""
         return Key(self.key.namespace, f"{self.key.name}-{number}")
 
 
@@ -314,7 +313,6 @@ class ChosenTrials:
             return trial.number
 
     def trial(self, number: int, trial: int) -> ChosenTrial:
-        """Return a trial."""
         known = self.experiment(number)
         with known.lock:
             found = known.find(trial)
@@ -367,7 +365,6 @@ class ChosenTrials:
             chosen.readings[step] = value
 
     def set_trial_attribute(self, number: int, trial: int, kind: str, name: str, value: str) -> None:
-        """Keep an attribute of a trial."""
         known = self.experiment(number)
         with known.lock:
             chosen = self._open(number, trial)
@@ -452,7 +449,6 @@ class ChosenTrials:
         return until_written(attempt, key.name, "try again") if text is None else int(text)
 
     def _read(self, number: int) -> ChosenExperiment:
-        """Read an experiment and its trials."""
         found = self._store.list(EXPERIMENT, self._namespace, labels={NUMBER_LABEL: str(number)}).items
         if not found or "deletionTimestamp" in found[0]["metadata"]:
             raise NotFoundError(f"there is no experiment with the number {number}")

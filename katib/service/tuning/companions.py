@@ -29,7 +29,6 @@ def _holds(stored: object, given: object) -> bool:
 
 
 def title_of(companion: Mapping[str, Any]) -> str:
-    """Return the title of a companion."""
     return f"{companion['kind']} {companion['metadata']['name']}"
 
 

@@ -160,7 +160,6 @@ def _negated(value: float | None) -> float | None:
 
 
 def text_of(value: float) -> str:
-    """Return a value of a mean as text."""
     return number_text(value, _DIGITS)
 
 

@@ -173,7 +173,6 @@ def _check_repeatable(source: Experiment, best: Sequence[tuple[float, Trial]]) -
 
 
 def _check_own(stored: Experiment, source: Experiment) -> None:
-    """Check that a stored experiment confirms this one."""
     where, remedy = f"experiment {stored.name}", f"delete it first, with `katib delete {stored.name}`"
     if stored.metadata.labels.get(CONFIRMS_LABEL) != source.name:
         raise invalid(where, f"it does not confirm {source.name}, and has the name for that", remedy, "confirm-name")
@@ -184,7 +183,6 @@ def _check_own(stored: Experiment, source: Experiment) -> None:
 def _document(
     source: Experiment, objective: ObjectiveSpec, wanted: ConfirmedTrials, request: Confirm
 ) -> dict[str, Any]:
-    """Return the experiment to submit."""
     settings = () if source.spec.algorithm is None else source.spec.algorithm.algorithm_settings
     first = _missing(Counter(), wanted, request.repeats)
     parallel = request.parallel or source.spec.parallel_trial_count or 1

@@ -185,11 +185,6 @@ def suspend_trial(store: ObjectStore, key: Key, *, suspended: bool) -> Trial:
     The pods of a suspended job end, which is no failure, and another trial may run in its place. One that continues
     starts its pods again, from the beginning or from a checkpoint.
 
-    Args:
-        store: Objects.
-        key: Of the trial.
-        suspended: Whether the job is to be suspended.
-
     Raises:
         InvalidError: The trial has ended, nothing suspends a job of its kind, or Kueue decides when it continues.
         NotFoundError: There is no such trial.

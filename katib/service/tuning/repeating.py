@@ -112,10 +112,6 @@ class Taker(Protocol):
     def take(self, candidate: Candidate, *, command: str = "") -> SubmittedExperiment:
         """Create, resume or update an experiment.
 
-        Args:
-            candidate: The experiment.
-            command: The command that runs it, which a created one keeps.
-
         Raises:
             InvalidError: Anything wrong with it.
         """
@@ -131,7 +127,6 @@ class Wanted:
 
     @property
     def experiment(self) -> Experiment:
-        """The experiment of the document."""
         return self.candidate.experiment
 
 
@@ -146,7 +141,6 @@ class Ended:
 
     @property
     def name(self) -> str:
-        """Its name."""
         return self.experiment.name
 
     @property
@@ -166,25 +160,18 @@ class Ended:
 
     @property
     def ways(self) -> WaysOnward:
-        """The choices for it."""
         can_retry = self.same_search and self.lost > 0
         return WaysOnward(self.changes, self.lost, can_retry=can_retry, may_have_more=_may_have_more(self))
 
 
 class Repeating:
-    """Runs documents over a tuning service. Thread-safe.
-
-    Args:
-        service: Takes the documents.
-        repeats: Repeats its experiments.
-    """
+    """Runs documents over a tuning service. Thread-safe."""
 
     def __init__(self, service: Taker, repeats: Repeats) -> None:
         self._service = service
         self._repeats = repeats
 
     def run(self, candidate: Candidate, source: str, choice: Choice, command: str) -> RunExperiment:
-        """Run an experiment; the handler of `Run`."""
         wanted = Wanted(candidate, source, command)
         return self._chosen(wanted, choice) if choice else self._submit(wanted)
 

@@ -99,7 +99,6 @@ def replica_counts(pods: Iterable[Json]) -> dict[str, str]:
 
 
 def trial_of(pod: Object) -> str:
-    """Return the name of the trial that a pod belongs to."""
     return str((pod.get("metadata", {}).get("labels") or {}).get(TRIAL_LABEL, ""))
 
 

@@ -29,7 +29,6 @@ class OnceEach(logging.Filter):
         self._said: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether a record is written."""
         sentence = sentence_of(record)
         last = self._said.get(sentence, -math.inf)
         self._said[sentence] = record.created
@@ -40,7 +39,6 @@ class _Sentences(logging.Formatter):
     """Writes the sentence that a record carries in place of it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
         return sentence_of(record) or super().format(record)
 
 

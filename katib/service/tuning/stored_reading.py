@@ -213,7 +213,6 @@ class ObjectReadingService(TuningService):
 
 
 def key_in(request: Named[Any] | ListPods | ListEvents) -> Key:
-    """Return the key of the object that a request is about."""
     return Key(request.namespace, request.name)
 
 

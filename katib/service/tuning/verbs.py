@@ -106,7 +106,6 @@ class Method(Generic[P, A]):
 
     @property
     def kind(self) -> type[Verb[A]]:
-        """The struct."""
         return self._make  # type: ignore[return-value]  # the class, seen as its constructor
 
     def __set_name__(self, _owner: type, name: str) -> None:
@@ -207,7 +206,6 @@ def objects_in(kind: Any) -> type[Resource] | None:
 
 
 def read_answer(verb: type[Verb[A]], body: Any) -> A:
-    """Return the answer that a body holds."""
     kind = answer_of(verb)
     found: Any = body[verb.rest.holds] if verb.rest.holds and body is not None else body
     if found is None:
@@ -218,7 +216,6 @@ def read_answer(verb: type[Verb[A]], body: Any) -> A:
 
 
 def plain(verb: type[Verb[Any]], answer: Any) -> Any:
-    """Return an answer as it is encoded."""
     if isinstance(answer, Resource):
         return answer.encode()
     if objects_in(answer_of(verb)) is not None:

@@ -141,7 +141,6 @@ class ServiceClient:
 
 
 def known(value: Known) -> Future[Known]:
-    """Return a completed future."""
     future: Future[Known] = Future()
     future.set_result(value)
     return future

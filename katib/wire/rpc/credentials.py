@@ -48,7 +48,6 @@ class DbManagerCredentials:
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """The metadata of each call."""
         return ((METADATA_KEY, self.token),) if self.token else ()
 
     def channel(self, address: str) -> grpc.Channel:

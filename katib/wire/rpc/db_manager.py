@@ -155,7 +155,6 @@ class DbManagerServicer:
             return ours.CountReply(count=self._log.count(trial, metric_name=request.metric_name))
 
     def GetCurve(self, request: ours.GetCurveRequest, context: grpc.ServicerContext) -> ours.GetCurveReply:
-        """Return a thinned curve."""
         with self._answered(context):
             trial = self._readable(request, context)
             curve = self._log.curve(trial, request.metric_name, max(MIN_POINTS, request.max_points))

@@ -240,7 +240,6 @@ class DbManagerClient:
         return _readings(reply)
 
     def best(self, trial_names: Sequence[str], metric_name: str, *, maximize: bool) -> BestTrial | None:
-        """Return the trial with the best reading."""
         request = ours.GetBestRequest(trial_names=trial_names, metric_name=metric_name, maximize=maximize)
         reply = self._ours("GetBest", request)
         if reply is None:

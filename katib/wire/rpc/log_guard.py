@@ -130,7 +130,6 @@ class LogGuard:
             raise
 
     def check_read(self, caller: LogCaller, trial_name: str) -> None:
-        """Check that a caller may read a log."""
         claims = self._claims(caller, trial_name)
         self._check_reads(caller, claims, (trial_name,))
 
@@ -152,7 +151,6 @@ class LogGuard:
             _check_read(claims, found.get(trial_name, unbegun), trial_name)
 
     def check_control(self, caller: LogCaller, trial_name: str) -> TokenClaims:
-        """Check that a caller is a controller, and return its claims."""
         claims = self._claims(caller, trial_name)
         if claims is None or claims.role is not CallerRole.CONTROLLER:
             raise ForbiddenError(f"trial {trial_name}: only the controller may begin, end and delete logs")

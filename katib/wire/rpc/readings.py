@@ -27,7 +27,6 @@ def reading_of(time_stamp: str, metric: pb.Metric | ours.Reading) -> MetricLog:
 
 
 def our_message_of(log: MetricLog) -> ours.Reading:
-    """Return the message of a reading with its step."""
     return ours.Reading(time_stamp=format_timestamp(log.time), name=log.name, value=log.value, step=log.step)
 
 

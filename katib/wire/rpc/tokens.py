@@ -64,7 +64,6 @@ class TokenSigner:
         return f"<TokenSigner of {len(self._keys)} keys>"  # never the keys
 
     def token_of(self, claims: TokenClaims) -> str:
-        """Return the token of these claims."""
         text = f"{_VERSION}:{claims.role}:{claims.namespace}:{claims.trial}"
         return f"{text}:{_signature(self._keys[0], text)}"
 

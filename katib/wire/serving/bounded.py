@@ -148,14 +148,7 @@ class BoundedProtocol(H11Protocol):
 
 
 class Listener:
-    """Accepts the connections of one socket. Has the methods of `asyncio.Server` that uvicorn calls.
-
-    Args:
-        listening: The socket.
-        state: Of the server, with its connections.
-        make_protocol: Makes the protocol of one connection.
-        tls: Context for TLS; None for none.
-    """
+    """Accepts the connections of one socket. Has the methods of `asyncio.Server` that uvicorn calls."""
 
     def __init__(
         self,

@@ -99,7 +99,6 @@ class Issued:
 
 
 def dns_names(service: str, namespace: str) -> tuple[str, ...]:
-    """Return the DNS names of a Service."""
     return (f"{service}.{namespace}.svc", f"{service}.{namespace}", service)
 
 

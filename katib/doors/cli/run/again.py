@@ -99,12 +99,7 @@ class Wanted:
         return None if directory.exists() else engine.admit(file, source=file.source, namespace=self.namespace)
 
     def submit_here(self, engine: Engine, admitted: Candidate | None, /) -> Submitted:
-        """Submit the file to an engine that is open, and not started; otherwise as `submit_at`.
-
-        Args:
-            engine: The engine.
-            admitted: The experiment if admitted before.
-        """
+        """Submit the file to an engine that is open, and not started; otherwise as `submit_at`."""
         file = self.file
         candidate = admitted or engine.service.load(file, source=file.source, namespace=self.namespace)
         run = functools.partial(engine.service.repeat, candidate, source=file.source, command=options.typed_line())
@@ -153,7 +148,6 @@ class Here:
 
     @property
     def directory(self) -> Path:
-        """The data directory."""
         return self.data_dir or options.default_data_dir()
 
     @property
@@ -197,11 +191,6 @@ class Submitted(NamedTuple):
 
 def submit(run: Submitter, choice: Choice = NO_CHOICE, *, may_ask: bool = False) -> Submitted:
     """Submit a document; an ended experiment runs again if requested.
-
-    Args:
-        run: Submits it.
-        choice: The choice on the command line.
-        may_ask: Whether there is a terminal to ask at.
 
     Raises:
         InvalidError: The document is invalid, or the choice is impossible.

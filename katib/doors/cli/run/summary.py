@@ -69,11 +69,5 @@ def _so_far(experiment: Experiment, done: int) -> str:
 
 
 def options_of(experiment: Experiment, default_namespace: str, place: str) -> str:
-    """Return the options that later commands need in order to find the experiment again.
-
-    Args:
-        experiment: The experiment.
-        default_namespace: The namespace used if none is named.
-        place: Options that select its service.
-    """
+    """Return the options that later commands need in order to find the experiment again."""
     return namespace_option(experiment, default_namespace) + place

@@ -107,7 +107,6 @@ def before_question(asking: Asking, moment: float, readings: int) -> Asking:
 
 
 def after_answer(asking: Asking, moment: float) -> Asking:
-    """Return the state after an answer."""
     rest = SHARE * (moment - asking.asked_at)
     pause, quick = (min(max(least, rest), LONGEST_LOOK_SECONDS) for least in (LOOK_SECONDS, QUICK_SECONDS))
     return replace(asking, failures=0, next_at=moment + pause, quick_at=moment + quick)

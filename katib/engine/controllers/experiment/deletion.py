@@ -58,13 +58,7 @@ def plan_deletion(experiment: Experiment, trials: Iterable[Trial]) -> DeletionPl
 
 
 class ExperimentDeletion:
-    """Deletes experiments, one reconcile at a time for each of them.
-
-    Args:
-        store: The object store.
-        caches: The informers.
-        clock: Measures waiting.
-    """
+    """Deletes experiments, one reconcile at a time for each of them."""
 
     def __init__(self, store: ObjectStore, caches: Caches, clock: Clock) -> None:
         self._store = store

@@ -54,13 +54,7 @@ def has_ended(job: OptimizationJob) -> bool:
 
 
 def plan_job(job: OptimizationJob, experiment: Experiment | None, now: datetime) -> JobPlan:
-    """Return the next step for a job that has not ended.
-
-    Args:
-        job: The job.
-        experiment: The Experiment of its name; None if there is none.
-        now: The time.
-    """
+    """Return the next step for a job that has not ended."""
     if experiment is None:
         if find_condition(job.status.conditions, CREATED) is None:
             status, _ = _suspension(job, now)

@@ -49,18 +49,13 @@ class EarlierTrials:
 
 
 class EarlierTrialsReader:
-    """Reads the earlier trials of each experiment. Used by one thread per experiment.
-
-    Args:
-        trials_of: Returns the trials of an experiment.
-    """
+    """Reads the earlier trials of each experiment. Used by one thread per experiment."""
 
     def __init__(self, trials_of: Callable[[Key], CacheSnapshot[Trial]]) -> None:
         self._trials_of = trials_of
         self._known: dict[Key, tuple[tuple[object, ...], EarlierTrials]] = {}
 
     def read(self, key: Key, experiment: Experiment) -> EarlierTrials:
-        """Return the current earlier trials of an experiment."""
         start, names = experiment.spec.warm_start, learned_experiments(experiment)
         if start is None and not names:
             return EarlierTrials()
@@ -111,7 +106,6 @@ def _misfit(experiment: Experiment, objective: ObjectiveSpec, trial: Trial) -> s
 
 
 def _as_trial(earlier: EarlierTrial, place: int) -> Trial:
-    """Return an earlier trial as a Trial."""
     name = f"earlier-{place}"
     ended = set_condition((), TrialCondition.SUCCEEDED, "EarlierTrial", "It was given", _EPOCH)
     metrics = tuple(Metric(name=m.name, min=m.value, max=m.value, latest=m.value) for m in earlier.metrics)

@@ -41,17 +41,7 @@ PREPARED_AT_ONCE = 8
 
 
 class SuggestionReconciler:
-    """Calls suggestion services for one key at a time; never waits for them.
-
-    Args:
-        store: The object store.
-        caches: The informers.
-        services: Finds the service of an experiment.
-        events: Recorder of events.
-        clock: The clock.
-        settings: Times and limits.
-        wake: Enqueues a Suggestion.
-    """
+    """Calls suggestion services for one key at a time; never waits for them."""
 
     def __init__(
         self,

@@ -73,7 +73,6 @@ def restarting(conditions: Conditions, now: datetime) -> Conditions:
 
 
 def failed(conditions: Conditions, message: str, now: datetime) -> Conditions:
-    """Return the conditions of a failed Suggestion."""
     conditions = without_condition(conditions, UNAVAILABLE, WAITING)
     return set_condition(conditions, SuggestionCondition.FAILED, "SuggestionFailed", message, now)
 

@@ -105,7 +105,6 @@ class Jobs:
         return JobLook(None, is_followed=cache is not None)
 
     def find(self, trial: Trial) -> Object | None:
-        """Return the job of a trial, None if there is none."""
         return self.look(trial).job
 
     def _live(self, kind: Kind, key: Key) -> Object | None:
@@ -128,7 +127,6 @@ def _is_cached(*conditions: str) -> bool:
 
 
 def job_place(trial: Trial) -> tuple[Kind, Key]:
-    """Return the kind and key of the trial's job."""
     job, metadata = trial.spec.run_spec or {}, trial.metadata
     return Kind(job.get("apiVersion", ""), job.get("kind", "")), Key(metadata.namespace, metadata.name)
 

@@ -35,9 +35,6 @@ class TrialLogs:
     """The logs of trials. Thread-safe.
 
     Every call raises UnavailableError if the log cannot be reached.
-
-    Args:
-        log: The observation log.
     """
 
     def __init__(self, log: ObservationLog) -> None:

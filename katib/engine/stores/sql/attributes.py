@@ -49,7 +49,6 @@ class SqlAttributes:
         database.upgrade(ROOM, SCHEMA_VERSION, lambda driver, _found: _create(driver))
 
     def put(self, uid: str, attributes: Iterable[tuple[str, str, str]]) -> None:
-        """Store attributes of an object, all or none."""
         rows = [(kind, name, value, uid) for kind, name, value in attributes]
         with self._database.transaction() as driver:
             found = driver.executemany(_PUT, rows).rowcount

@@ -103,7 +103,6 @@ def _facts_conditions(state_count: int) -> str:
 
 
 def read_revision(connection: sqlite3.Connection) -> int:
-    """Return the revision of the newest write."""
     (revision,) = connection.execute(_SELECT_REVISION).fetchone()
     return int(revision)
 

@@ -48,7 +48,6 @@ class Uses:
     cut: Mapping[str, float] = field(default_factory=dict)
 
     def used(self, budget: Budget, unit: str) -> float:
-        """Return the used amount of a unit of the budget."""
         held: Amounts = defaultdict(float, self.held)
         for seconds, holds in self.running:
             _add(held, holds, seconds)

@@ -39,10 +39,6 @@ class ClusterEventReader:
 
     The events of an Experiment include those of its Suggestion and of its existing trials. Events outlive a deleted
     object by an hour; a new object of the same name does not inherit them.
-
-    Attributes:
-        events: Lists the events of a namespace.
-        store: Store of the objects.
     """
 
     events: ListEvents

@@ -109,12 +109,6 @@ class ClusterFacts:
     """State of jobs and services in a cluster. Implements `katib.service.explaining.diagnostician.HomeFacts`.
 
     Facts that the user may not read are left out.
-
-    Attributes:
-        store: Objects of any kind.
-        events: Events of jobs.
-        output: Output of pods.
-        core: Katib's own components.
     """
 
     store: ObjectStore
@@ -159,7 +153,6 @@ class ClusterFacts:
         return False
 
     def job(self, trial: Trial) -> JobFacts:
-        """Return the state of the job of a Trial."""
         if is_callers(trial):
             return JobFacts()
         kind, key = Kind.of(trial.spec.run_spec or {}), key_of(trial)

@@ -64,13 +64,7 @@ _LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class OpenCluster:
-    """An open cluster.
-
-    Attributes:
-        service: Its tuning service.
-        namespace: Namespace of the context.
-        host: Address of the API server.
-    """
+    """An open cluster."""
 
     service: TuningService
     namespace: str
@@ -298,11 +292,7 @@ class ServingHome(Home):
 
 
 class ServerHome(ServingHome):
-    """Checks of experiments that ask the API server.
-
-    Args:
-        cluster: The cluster, with the rights of the user.
-    """
+    """Checks of experiments that ask the API server."""
 
     def __init__(self, cluster: UserCluster) -> None:
         self._connection = cluster.connection

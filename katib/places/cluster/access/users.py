@@ -120,12 +120,6 @@ class UserStore(KubernetesStore):
 
     If a user may not list a kind in all namespaces, a list of all namespaces holds the objects of the namespaces that
     the user may list; its revision is then empty, as it cannot be watched from.
-
-    Args:
-        connection: Connection with the rights of the user.
-        user: Name of the user.
-        namespaces: Returns the names of all namespaces.
-        namespace: As in `KubernetesStore`.
     """
 
     def __init__(

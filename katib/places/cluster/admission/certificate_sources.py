@@ -66,12 +66,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CaBundle:
-    """Writes the bundle into every webhook of the configurations with one name.
-
-    Attributes:
-        store: Store of the configurations.
-        name: Name of the configurations.
-    """
+    """Writes the bundle into every webhook of the configurations with one name."""
 
     store: ObjectStore
     name: str
@@ -194,7 +189,6 @@ class SecretAction(Enum):
 
 
 def next_step(kept: SecretContent, terms: CertificateTerms, now: datetime) -> SecretAction:
-    """Return the next action."""
     following = kept.following
     is_prepared = following is not None and is_sound(following, kept.bundle, terms.names, now)
     if not is_sound(kept.current, kept.bundle, terms.names, now):
@@ -210,7 +204,6 @@ def next_step(kept: SecretContent, terms: CertificateTerms, now: datetime) -> Se
 
 
 def after(step: SecretAction, kept: SecretContent, terms: CertificateTerms, now: datetime) -> SecretContent:
-    """Return the content of the Secret after an action."""
     if step is SecretAction.PROMOTE and kept.following is not None:
         return SecretContent(kept.following, kept.bundle)
     if step is SecretAction.KEEP:

@@ -129,7 +129,6 @@ def decode_review(body: bytes) -> AdmissionReview:
 
 
 def encode_answer(review: AdmissionReview, verdict: AdmissionResponse) -> bytes:
-    """Return the body of the answer."""
     response: dict[str, Any] = {"uid": review.uid, "allowed": verdict.allowed}
     if not verdict.allowed:
         response["status"] = _status(review, verdict)

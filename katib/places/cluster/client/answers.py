@@ -66,7 +66,6 @@ def error_of(status: int, data: bytes, request: RequestInfo) -> KatibError:
 
 
 def watch_error_of(obj: Mapping[str, Any], request: RequestInfo) -> KatibError:
-    """Return the error for an ERROR event of a watch."""
     code = obj.get("code")
     return error_of(code if isinstance(code, int) else 500, json.dumps(obj).encode(), request)
 

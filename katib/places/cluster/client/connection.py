@@ -110,7 +110,6 @@ class ConnectionPool:
         return response
 
     def close(self) -> None:
-        """Close idle connections."""
         self._pool.clear()
 
     def _current_credentials(self) -> Mapping[str, str]:

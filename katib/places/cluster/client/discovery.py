@@ -106,7 +106,6 @@ class Discovery:
 
 
 def version_path(api_version: str) -> str:
-    """Return the discovery path of an API version."""
     root = "/apis" if "/" in api_version else "/api"
     return f"{root}/{quote(api_version, safe='/')}"
 

@@ -23,11 +23,6 @@ class GuardedConnection(ApiConnection):
 
     Every request is authorized, whichever method sends it; only discovery is open to all users. Cheap to create: one
     per request of a user is fine. Closing it leaves the shared connection open.
-
-    Args:
-        connection: The shared connection.
-        permit: Authorizes each request.
-        streams: Reauthorizes open streams.
     """
 
     def __init__(self, connection: ApiConnection, permit: Permit, streams: OpenStreams) -> None:

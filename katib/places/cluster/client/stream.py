@@ -98,7 +98,6 @@ class ResponseStream:
 
 
 def socket_of(response: Any) -> socket.socket | None:
-    """Return the socket of an open response."""
     connection = getattr(response, "connection", None)
     found = getattr(connection, "sock", None)
     if found is None:  # with `Connection: close`, only the response's file object holds the socket

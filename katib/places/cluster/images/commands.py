@@ -58,11 +58,6 @@ class ImageCommands:
     def complete(self, pod: Mapping[str, Any], container: Mapping[str, Any], namespace: str) -> dict[str, Any]:
         """Return a container with its command filled in.
 
-        Args:
-            pod: The spec of its pod.
-            container: A container without `command`.
-            namespace: Namespace of the pod.
-
         Raises:
             UnavailableError: The command is not known now.
             InvalidError: The container names no image.

@@ -251,7 +251,6 @@ class _ClusterPods:
     workloads: Workloads
 
     def update_of(self, trial: Trial) -> PodUpdate:
-        """Return the state of the pods of a trial."""
         update, starts = self.pods.update_of(trial), self.starts.of(trial)
         return replace(
             update,
@@ -267,7 +266,6 @@ class _ClusterPods:
         return self.pods.is_any_active(trial)
 
     def has_queues(self) -> bool:
-        """Return whether the cluster has Kueue."""
         return self.workloads.are_served()
 
 

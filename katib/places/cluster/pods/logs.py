@@ -62,12 +62,7 @@ def server_logs(connection: ApiConnection) -> OpenLog:
 
 @dataclass(frozen=True, slots=True)
 class ClusterOutput:
-    """Reader of the output of trials. Implements `katib.service.tuning.ports.TrialOutput`.
-
-    Attributes:
-        store: Store of the pods.
-        open_log: Opens their logs.
-    """
+    """Reader of the output of trials. Implements `katib.service.tuning.ports.TrialOutput`."""
 
     store: ObjectStore
     open_log: OpenLog

@@ -38,17 +38,7 @@ May raise ForbiddenError and UnavailableError.
 
 @dataclass(frozen=True, slots=True)
 class MissedPod:
-    """The relevant part of a pod without a trial's label.
-
-    Attributes:
-        key: Namespace and name.
-        uid: Uid of the pod.
-        owners: Its owner references.
-        labels: Its labels.
-        containers: Names of its containers.
-        phase: Its phase.
-        is_going: Whether it is being deleted.
-    """
+    """The relevant part of a pod without a trial's label."""
 
     key: Key
     uid: str

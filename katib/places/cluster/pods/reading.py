@@ -165,7 +165,6 @@ class TrialPodCache:
         self.informer.add_handler(changed)
 
     def update_of(self, trial: Trial) -> PodUpdate:
-        """Return a summary of the pods of a trial."""
         pods = self.informer.group(key_of(trial))
         _, failure = self._failures.get(key_of(trial), ("", ""))
         update = PodUpdate(
@@ -183,7 +182,6 @@ class TrialPodCache:
         return any(primary <= pod.labels and not pod.is_over for pod in pods)
 
     def is_any_active(self, trial: Trial) -> bool:
-        """Return whether any pod of a trial runs or is pending."""
         return any(not pod.is_over for pod in self.informer.group(key_of(trial)))
 
     def starting(self, trial: Trial) -> PodFacts | None:

@@ -126,17 +126,7 @@ class _RunningTrialState:
 
 @dataclass(slots=True, eq=False)
 class Refusals:
-    """Finds out why trials have no pods. `look` is called by one thread, `of` by any.
-
-    Attributes:
-        trials: The trials.
-        pods: Pods with collectors.
-        missed: Pods without collectors.
-        find_job: Returns the job of a trial, None if there is none.
-        find_trial: Finds the trial among an object's owners.
-        list_events: Lists events.
-        clock: Measures pauses.
-    """
+    """Finds out why trials have no pods. `look` is called by one thread, `of` by any."""
 
     trials: Informer[Trial]
     pods: TrialPodCache

@@ -57,13 +57,7 @@ class RepairAction(Enum):
 
 
 def remedy_for(pod: MissedPod, maker: Object | None, trial_uid: str) -> RepairAction:
-    """Return the action on a pod of a trial.
-
-    Args:
-        pod: The pod.
-        maker: The Job that created it; None if it was not a Job.
-        trial_uid: Uid of its trial.
-    """
+    """Return the action on a pod of a trial."""
     if maker is None or pod.phase == "Succeeded":
         return RepairAction.RESTART
     spec: Mapping[str, Any] = maker.get("spec") or {}

@@ -66,14 +66,7 @@ class _StartingPodState:
 
 @dataclass(slots=True, eq=False)
 class SlowStarts:
-    """Finds out why pods of trials do not start. `look` is called by one thread, `of` by any.
-
-    Attributes:
-        trials: The trials.
-        pods: Their pods.
-        list_events: Lists events.
-        clock: Measures pauses.
-    """
+    """Finds out why pods of trials do not start. `look` is called by one thread, `of` by any."""
 
     trials: Informer[Trial]
     pods: TrialPodCache

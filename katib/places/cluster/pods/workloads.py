@@ -80,13 +80,7 @@ def _words(condition: Mapping[str, Any]) -> str:
 
 
 class Workloads:
-    """Follows Kueue's Workloads, if served, once a trial may have one. Thread-safe.
-
-    Args:
-        store: Store of the Workloads.
-        serves: Whether the cluster serves a kind now.
-        clock: Clock of the informer.
-    """
+    """Follows Kueue's Workloads, if served, once a trial may have one. Thread-safe."""
 
     def __init__(self, store: ObjectStore, serves: Callable[[Kind], bool], clock: Clock) -> None:
         self._store = store
@@ -135,7 +129,6 @@ class Workloads:
         """Do nothing: Workloads are followed on demand."""
 
     def stop(self) -> None:
-        """Stop following Workloads."""
         with self._lock:
             self._is_stopped = True
         if self._informer is not None:

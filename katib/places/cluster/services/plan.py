@@ -76,12 +76,10 @@ class ClusterPlan:
 
     @property
     def has_objects(self) -> bool:
-        """Whether the plan has objects in the cluster."""
         return self.suggestion is not None or self.early_stopping is not None
 
     @property
     def ports(self) -> tuple[ServiceEndpoint, ...]:
-        """The endpoints on the Service."""
         return tuple(endpoint for endpoint in self.endpoints if not endpoint.address)
 
 

@@ -90,7 +90,6 @@ class ServiceProgress:
 
     @property
     def key(self) -> Key:
-        """Key of its Deployment and its Service."""
         return Key(self.user[0], self.plan.name)
 
     def is_failing(self, timing: ClusterTiming, now: float) -> bool:

@@ -91,12 +91,7 @@ class ServiceWatch:
             connection.close()
 
     def change(self, of: ServiceProgress, changed: Callable[[ServiceProgress], ServiceProgress]) -> None:
-        """Replace the state of a service, unless it was forgotten meanwhile.
-
-        Args:
-            of: Any state of the service.
-            changed: Returns its new state.
-        """
+        """Replace the state of a service, unless it was forgotten meanwhile."""
         self._advance(of, lambda current: ServiceAction(changed(current)))
 
     def connections(self, served: ServiceProgress) -> tuple[LazyChannel, ...]:

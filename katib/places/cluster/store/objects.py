@@ -85,7 +85,6 @@ def in_order(objects: Iterable[Object]) -> tuple[Object, ...]:
 
 
 def selector(*parts: str, labels: Mapping[str, str] | None = None) -> str:
-    """Return the label selector that combines these."""
     equal = (f"{name}={value}" for name, value in sorted((labels or {}).items()))
     return ",".join(part for part in (*parts, *equal) if part)
 

@@ -228,14 +228,7 @@ def with_raw_defaults(raw: Object, experiment: Experiment) -> dict[str, Any]:
 
 
 def with_stored_form(raw: Object, stored: Object, new: Experiment, old: Experiment) -> dict[str, Any]:
-    """Return an edited Experiment in which every field with an unchanged meaning has its stored form.
-
-    Args:
-        raw: The edited form.
-        stored: The stored form.
-        new: The edited experiment, decoded without errors.
-        old: The stored experiment, decoded without errors.
-    """
+    """Return an edited Experiment in which every field with an unchanged meaning has its stored form."""
     changed = changed_fields(with_defaults(old), with_defaults(new))
     defaulted, before = with_raw_defaults(raw, new)["spec"], stored.get("spec") or {}
     spec = {**(raw.get("spec") or {}), **{name: defaulted[name] for name in COUNTS if name in changed & set(defaulted)}}

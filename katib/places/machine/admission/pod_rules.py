@@ -48,12 +48,7 @@ _SOURCES: Final = ("configMapKeyRef", "fieldRef", "fileKeyRef", "resourceFieldRe
 
 
 def check_pod_rules(pod: Part, machine: CommandEnvironment) -> None:
-    """Check a pod's spec.
-
-    Args:
-        pod: The spec.
-        machine: The machine.
-    """
+    """Check a pod's spec."""
     host = machine.capacity
     main, first = list(pod["containers"]), list(pod["initContainers"])
     if pod["containers"].value == []:
@@ -99,13 +94,7 @@ def check_card_share(annotations: Part, host: HostCapacity) -> None:
 
 
 def check_requests_together(templates: Sequence[tuple[Mapping[str, Any], int]], spec: Part, host: HostCapacity) -> None:
-    """Compare the requests of pods that run together with the machine; those of a single pod are checked elsewhere.
-
-    Args:
-        templates: Pod templates, each with the number of pods.
-        spec: The part of the job that describes them.
-        host: Capacity of the machine.
-    """
+    """Compare the requests of pods that run together with the machine; those of a single pod are checked elsewhere."""
     if sum(count for _, count in templates) < 2:  # noqa: PLR2004  # nothing is together with one pod
         return
     needed: dict[str, Decimal] = {}
@@ -246,7 +235,6 @@ SOURCES = ("configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "sec
 
 
 def check_volumes(volumes: Part) -> dict[str, Part]:
-    """Check the volumes of a pod, and return them by name."""
     for volume in volumes:
         if not any(name in SOURCES or (name != "name" and part.is_given) for name, part in volume.fields.items()):
             volume.error("the volume has no source", "write emptyDir: {}", "volume-source-missing")

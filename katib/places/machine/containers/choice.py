@@ -143,7 +143,6 @@ def _is_rootless(info: Mapping[str, Any]) -> bool:
 
 
 def docker_abilities(info: Mapping[str, Any]) -> Abilities:
-    """Return docker's abilities from `docker info`."""
     limits = {name for name, field in (("cpu", "CpuCfsQuota"), ("memory", "MemoryLimit")) if info.get(field, True)}
     return Abilities(frozenset(limits), init=True, names=True)
 
@@ -235,14 +234,7 @@ _SECONDS = 60.0
 def keep_clean(
     note: Path, data_directory: Path, runtime: ContainerRuntime | None, environ: Mapping[str, str]
 ) -> Iterator[None]:
-    """Remove an earlier engine's containers, and leave a note with which the next engine removes this one's.
-
-    Args:
-        note: File with the name of the runtime.
-        data_directory: Data directory of the engine.
-        runtime: Runtime of this engine; None without one.
-        environ: Environment of the clients.
-    """
+    """Remove an earlier engine's containers, and leave a note with which the next engine removes this one's."""
     _remove_noted(note, data_directory, environ)
     if runtime is not None:
         note.write_text(json.dumps({"program": runtime.program.value, "path": runtime.path}))
@@ -381,11 +373,9 @@ class ContainerRuntime:
         return self._command(("image", "inspect", "--format", "{{.Id}}", image))
 
     def pull(self, image: str) -> ContainerCommand:
-        """Return the command that pulls an image."""
         return self._command(("pull", "--quiet", image))
 
     def pull_failure(self, run: ImageRun, output: str, *, is_here: bool) -> SpawnError:
-        """Return the error of a failed pull."""
         return pull_failure(self.program, run, output, is_here=is_here)
 
     def make_network(self, name: str) -> ContainerCommand:

@@ -62,15 +62,7 @@ _WORKDIR = re.compile(r"workdir|chdir to cwd", re.IGNORECASE)
 def start_failure(
     program: RuntimeProgram, run: ImageRun, code: int, output: str, *, has_started: bool = False
 ) -> SpawnError | None:
-    """Return why a container did not start; None if the client does not report it.
-
-    Args:
-        program: The client program.
-        run: The container.
-        code: Exit code of the client.
-        output: The end of its output.
-        has_started: Whether the first process of the container certainly started.
-    """
+    """Return why a container did not start; None if the client does not report it."""
     lines = [line for line in output.splitlines() if line.strip() and not _HINTS.match(line)]
     last = lines[-1].strip() if lines else ""
     if found := _INIT_WORDS.match(last):
@@ -81,14 +73,7 @@ def start_failure(
 
 
 def pull_failure(program: RuntimeProgram, run: ImageRun, output: str, *, is_here: bool = False) -> SpawnError:
-    """Return why an image could not be pulled.
-
-    Args:
-        program: The client program.
-        run: The container.
-        output: The end of its output.
-        is_here: Whether the image is on this machine nevertheless.
-    """
+    """Return why an image could not be pulled."""
     lines = [line.strip() for line in output.splitlines() if line.strip()] or ["no word"]
     said = short(_PREFIXES.sub("", next((line for line in reversed(lines) if _PREFIXES.match(line)), lines[-1])))
     if _NO_DAEMON.search(said):

@@ -48,7 +48,6 @@ class Reason(StrEnum):
 
 
 def conditions_of(status: Object) -> Conditions:
-    """Return the conditions in a status."""
     return tuple(status.get("conditions") or ())
 
 
@@ -153,7 +152,6 @@ def with_message(conditions: Conditions, type_: str, *, reason: str, message: st
 
 
 def parse_time(text: str) -> datetime:
-    """Read a time as objects hold it."""
     return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
 
 

@@ -38,12 +38,6 @@ def image_container(
 ) -> tuple[ContainerCommand, ImageRun]:
     """Return the command of a container, and its image.
 
-    Args:
-        container: As in the template.
-        path: Its path in the job, for errors.
-        context: Its pod.
-        volumes: The directories of its volumes, by the paths that it knows them by.
-
     Raises:
         InvalidError: It has no image, or a value it needs is missing; all such errors at once.
     """

@@ -58,12 +58,7 @@ def network_of(
 
 
 def may_be_named(kind: Kind, templates: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether pods of a job can have names in a network of their own, as far as the job says it.
-
-    Args:
-        kind: Of the job.
-        templates: Of its pods; may be malformed.
-    """
+    """Return whether pods of a job can have names in a network of their own, as far as the job says it."""
     return kind != JOB and not any(map(_is_on_host, templates))
 
 
@@ -83,7 +78,6 @@ class NamedWiring:
         return Address(name, port)
 
     def host(self, name: str) -> str:
-        """Return the name."""
         return name
 
     def ports(self) -> tuple[tuple[str, str, int], ...]:
@@ -127,11 +121,7 @@ class PortTable:
 
 
 class LocalWiring:
-    """The addresses of the pods of one job, chosen at their first use. Fits `katib.places.machine.jobs.kind.Wiring`.
-
-    Args:
-        ports: Of all jobs.
-    """
+    """The addresses of the pods of one job, chosen at their first use. Fits `katib.places.machine.jobs.kind.Wiring`."""
 
     def __init__(self, ports: PortTable) -> None:
         self._ports = ports

@@ -208,16 +208,13 @@ class RunNote:
 
     @property
     def key(self) -> Key:
-        """Of the job."""
         return Key(self.namespace, self.name)
 
     @property
     def job_kind(self) -> Kind:
-        """Of the job."""
         return Kind(self.api_version, self.kind)
 
     def encode(self) -> bytes:
-        """Return it as bytes."""
         return msgspec.msgpack.encode(self, enc_hook=str)
 
 

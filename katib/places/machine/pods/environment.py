@@ -106,12 +106,6 @@ def container_command(
 ) -> ContainerCommand:
     """Return the command of a container.
 
-    Args:
-        container: As in the template.
-        path: Its path in the Job, for errors.
-        context: Its pod.
-        rewriter: Of the paths it mounts.
-
     Raises:
         InvalidError: It has no command, or a value it needs is missing; all such errors at once.
     """
@@ -162,12 +156,6 @@ def thread_variables(
     """Return how many threads each process of a container is to use: as many as it requests CPUs, rounded up.
 
     Nothing without a request, and nothing that the user has set; the other libraries follow `OMP_NUM_THREADS`.
-
-    Args:
-        container: As in the template.
-        path: Its path in the Job, for errors.
-        context: Its pod.
-        environment: Its other variables.
 
     Raises:
         InvalidError: Its request is not a quantity.
@@ -274,7 +262,6 @@ class Rewriter:
         self._pattern = re.compile(rf"(?<!{_PATH_CHARACTER})({alternatives})(?=/|(?!{_PATH_CHARACTER}))")
 
     def rewrite(self, text: str) -> str:
-        """Return the text with the paths of this machine."""
         if not self._directories:
             return text
         return self._pattern.sub(lambda match: self._directories[match.group(1)], text)
@@ -311,10 +298,6 @@ def inherited_environment(environ: Mapping[str, str], directory: Path) -> dict[s
     With a virtual environment or conda active, the user has chosen a Python, and everything stays as it is. Otherwise
     `python` and `python3` mean the Python that runs katib, which is the one that the user installed things for; that of
     the PATH may be another one or, as on Debian, none. Variables of the engine itself are left out.
-
-    Args:
-        environ: Of the engine.
-        directory: Takes links to this Python.
     """
     ours = {VERBOSITY_VARIABLE, OUR_VERBOSITY_VARIABLE} if OUR_VERBOSITY_VARIABLE in environ else set()
     environment = {name: value for name, value in environ.items() if name not in _OWN | ours}

@@ -67,14 +67,7 @@ class ImageRuntime(Protocol):
         """Return the command that removes a container whatever its state; if there is none, it changes nothing."""
 
     def failure(self, run: ImageRun, name: str, code: int, output: str) -> SpawnError | None:
-        """Return why a container did not start; None when its program ran, and the exit code is that of the program.
-
-        Args:
-            run: The run.
-            name: Of the container.
-            code: Exit code of the command.
-            output: The end of the output of this start.
-        """
+        """Return why a container did not start; None when its program ran, and the exit code is that of the program."""
 
     def ran_out_of_memory(self, name: str) -> bool:
         """Return whether the runtime has noted that a container took more memory than its limit."""
@@ -92,14 +85,7 @@ _OF_THE_RUNTIME = frozenset({125, 126, 127})
 
 
 class ImageProcess:
-    """Names each start of a container and calls its runtime for further actions. Lives on the loop.
-
-    Args:
-        run: The run.
-        runtime: Which program runs it.
-        processes: Starts that program.
-        loop: The loop of callbacks.
-    """
+    """Names each start of a container and calls its runtime for further actions. Lives on the loop."""
 
     def __init__(self, run: ImageRun, runtime: ImageRuntime, *, processes: Processes, loop: Loop) -> None:
         self._run = run if run.pull is Pull.NEVER else replace(run, pull=Pull.MISSING)  # it was fetched before

@@ -113,7 +113,6 @@ class _Claim:
     seen: float = 0.0
 
     def encode(self) -> dict[str, Any]:
-        """Return it as JSON."""
         amounts = {"cpu": str(self.request.cpu), "memory": str(self.request.memory), "gpus": self.request.gpus}
         return {"holder": self.holder, **amounts, "cards": sorted(self.cards), "since": self.since, "seen": self.seen}
 
@@ -141,7 +140,6 @@ class _Engine:
     claims: tuple[_Claim, ...] = ()
 
     def encode(self) -> bytes:
-        """Return it as the bytes of its file."""
         shape = {"cores": sorted(self.cores), "limits": sorted(self.limits)}
         claims = [claim.encode() for claim in self.claims]
         data = json.dumps({"pid": self.pid, "directory": self.directory, **shape, "claims": claims}).encode()
@@ -206,7 +204,6 @@ class LeaseTable:
         clock: Clock,
         root: Path,
     ) -> LeaseTable:
-        """Return the table in the directory that an environment names."""
         return cls(lease_directory(environment), capacity, hold, clock, root)
 
     def take_over(self, descriptors: Sequence[int]) -> None:
@@ -264,7 +261,6 @@ class LeaseTable:
         self.flush()
 
     def give_back(self, lease: Lease) -> None:
-        """Return a lease."""
         held = self._held[lease.holder]
         held.request -= lease.request
         held.cards -= {self._ids[card] for card in lease.gpus}

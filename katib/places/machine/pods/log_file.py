@@ -308,7 +308,6 @@ class LogFile:
             _log.warning("Log of a container not shortened", extra={"path": str(self.path), "cause": error.strerror})
 
     def last_line(self) -> str:
-        """Return the last line in the file."""
         return last_line(read_end(self.path, LAST_OUTPUT_BYTES))
 
     def text_from(self, start: int) -> str:

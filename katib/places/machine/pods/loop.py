@@ -56,7 +56,6 @@ class Loop:
         self._thread = threading.Thread(target=self._run, name="local-pods", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -83,7 +82,6 @@ class Loop:
         return self._clock.monotonic()
 
     def call_later(self, seconds: float, call: Call) -> Timer:
-        """Plan a call."""
         timer = Timer(call)
         heapq.heappush(self._timers, (self._clock.monotonic() + seconds, next(self._order), timer))
         return timer

@@ -63,12 +63,6 @@ class AnyPod(ABC):
     Succeeded or Failed. So its metrics are there when the job is judged. Attributes may be read from any thread;
     methods belong to the loop.
 
-    Args:
-        plan: The decisions about it.
-        listener: Callbacks.
-        loop: Its loop.
-        steady: Time of its record.
-
     Attributes:
         plan: The decisions about it.
         record: Its current state.
@@ -207,13 +201,7 @@ class PodPlace(Protocol[P]):
         """Return the pods that the engine before has left running, job by job."""
 
     def resume(self, pods: Sequence[P], kept: KeptGroup, stopped: Collection[str], /) -> None:
-        """Go on with the pods of a job that outlived their engine; start those that had not begun.
-
-        Args:
-            pods: All that it had.
-            kept: Their note and processes.
-            stopped: Names of pods that the job has ended.
-        """
+        """Go on with the pods of a job that outlived their engine; start those that had not begun."""
 
     def end(self, groups: Iterable[KeptGroup]) -> None:
         """End pods that belong to no job any more."""

@@ -397,7 +397,6 @@ class MachinePods:
         """Do nothing: the owner of the processes stops them."""
 
     def new_pod(self, plan: PodPlan, listener: PodListener) -> Pod:
-        """Return a pod."""
         return Pod(plan, self._tools, listener)
 
     def start(self, pods: Sequence[Pod]) -> None:

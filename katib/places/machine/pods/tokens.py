@@ -147,7 +147,6 @@ class Tokens:
             self._serve()
 
     def give_back(self, lease: Lease) -> None:
-        """Return a lease."""
         if lease.request.is_empty:
             return
         self._cpu += lease.request.cpu

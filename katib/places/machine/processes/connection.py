@@ -284,7 +284,6 @@ class GuardConnection:
             self._sock.shutdown(socket.SHUT_RDWR)
 
     def kill(self) -> None:
-        """Kill the guard, and with it its processes."""
         self._process.kill()
 
     def leave(self) -> None:

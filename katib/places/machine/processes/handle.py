@@ -36,12 +36,10 @@ class ProcessExit:
 
     @classmethod
     def by_signal(cls, number: int, *, lost: bool = False, remains: bool = False) -> ProcessExit:
-        """Return the exit of a process that a signal ended."""
         return cls(_SIGNAL_BASE + number, number, lost, remains)
 
     @classmethod
     def of_status(cls, status: int, *, remains: bool) -> ProcessExit:
-        """Return the exit of a wait status."""
         code = os.waitstatus_to_exitcode(status)
         return cls(code, remains=remains) if code >= 0 else cls.by_signal(-code, remains=remains)
 

@@ -98,7 +98,6 @@ class KeptProgram:
             return False
 
     def close_log(self) -> None:
-        """Close the log, for an engine."""
         if self.log_fd is not None:
             os.close(self.log_fd)
             self.log_fd = None

@@ -82,7 +82,6 @@ def environment_value(pid: int, name: str) -> str | None:
 
 
 def all_pids() -> list[int]:
-    """Return all visible processes."""
     try:
         return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - pathlib costs 5 ms
     except OSError:

@@ -36,7 +36,6 @@ class BrokenStreamError(Exception):
 
 
 def pack(message: Message) -> bytes:
-    """Return the bytes of a message for the socket."""
     body = marshal.dumps(message, _FORM)
     return _HEADER.pack(len(body)) + body
 

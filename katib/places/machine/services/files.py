@@ -43,7 +43,6 @@ class SocketDirectory:
         return self._path / name
 
     def remove(self) -> None:
-        """Remove the directory and its content."""
         shutil.rmtree(self._path, ignore_errors=True)
 
 

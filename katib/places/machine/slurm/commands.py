@@ -99,12 +99,7 @@ class SlurmAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Slurm:
-    """Calls the programs of Slurm.
-
-    Attributes:
-        environment: Of the programs.
-        warned: Warnings that the user has seen.
-    """
+    """Calls the programs of Slurm."""
 
     environment: Mapping[str, str]
     warned: set[str] = field(default_factory=set)
@@ -130,11 +125,6 @@ class Slurm:
 
     def submit(self, script: str, options: Sequence[str], environment: Mapping[str, str]) -> str:
         """Submit a job; return its number.
-
-        Args:
-            script: Its script.
-            options: Of `sbatch`.
-            environment: Of the script.
 
         Raises:
             InvalidError: Slurm refuses it, and would do so again.
@@ -276,7 +266,6 @@ def error_text(stderr: str) -> str:
 
 
 def warnings_in(stderr: str) -> tuple[str, ...]:
-    """Return the warnings of a program of Slurm."""
     return tuple(dict.fromkeys(_WARNING.findall(stderr)))
 
 

@@ -86,14 +86,7 @@ class _Execution(NamedTuple):
 
 
 class SlurmPods:
-    """Makes pods that are jobs of Slurm. All of them outlive this engine.
-
-    Args:
-        settings: How.
-        loop: On which the pods live.
-        steady: Time of their records.
-        clock: Time.
-    """
+    """Makes pods that are jobs of Slurm. All of them outlive this engine."""
 
     def __init__(self, settings: SlurmSettings, loop: Loop, steady: SteadyTime, clock: Clock) -> None:
         self._settings = settings
@@ -117,7 +110,6 @@ class SlurmPods:
         self._scheduler.stop()
 
     def new_pod(self, plan: PodPlan, listener: PodListener) -> SlurmPod:
-        """Return a pod."""
         return SlurmPod(plan, listener, self._tools, self._settings.notes / _group(plan) / plan.uid)
 
     def start(self, pods: Sequence[SlurmPod]) -> None:

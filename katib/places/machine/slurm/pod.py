@@ -140,12 +140,7 @@ class SlurmPod(AnyPod):
     # --- commands -----------------------------------------------------------------------------------------------------
 
     def follow(self, submission: SlurmSubmission, gang: Sequence[SlurmPod]) -> None:
-        """Go on with a job that is being submitted or runs, from its beginning.
-
-        Args:
-            submission: The job.
-            gang: All pods that it runs.
-        """
+        """Go on with a job that is being submitted or runs, from its beginning."""
         self._submission, self._gang = submission, gang
         self._since = self._tools.clock.monotonic()
         try:
@@ -579,7 +574,6 @@ class _StreamFile:
         return b""
 
     def close(self) -> None:
-        """Close the file."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None

@@ -104,12 +104,7 @@ class SlurmSubmission:
 
 
 class Scheduler:
-    """Submits, ends and follows jobs. Thread-safe; `start` it first.
-
-    Args:
-        slurm: Calls Slurm.
-        clock: Time.
-    """
+    """Submits, ends and follows jobs. Thread-safe; `start` it first."""
 
     def __init__(self, slurm: Slurm, clock: Clock) -> None:
         self._slurm = slurm
@@ -127,7 +122,6 @@ class Scheduler:
         self._thread = threading.Thread(target=self._run, name="slurm", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:

@@ -58,9 +58,6 @@ class StepScheduler:
         clock: Time.
         allocation: Number of the job in which this process runs.
         on_end: Called on any thread once a step was cut off because the allocation ends.
-
-    Attributes:
-        allocation: That number.
     """
 
     def __init__(self, slurm: Slurm, clock: Clock, allocation: str, on_end: Callable[[], None]) -> None:

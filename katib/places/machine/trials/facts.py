@@ -83,7 +83,6 @@ class LocalFacts:
         return self._layout.is_full()
 
     def job(self, trial: Trial) -> JobFacts:
-        """Return the state of the job of a Trial."""
         job = None
         with suppress(NotFoundError):
             job = dict(self._store.get(Kind.of(trial.spec.run_spec or {}), key_of(trial)))

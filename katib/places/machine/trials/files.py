@@ -23,7 +23,6 @@ class TrialFiles:
         self._layout = layout
 
     def directory(self, trial: Key) -> Path:
-        """Return the directory of a trial."""
         return self._layout.trial(trial.namespace, trial.name)
 
     def remove(self, trial: Key) -> None:

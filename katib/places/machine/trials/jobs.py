@@ -204,7 +204,6 @@ class TrialPods:
         self._owner = owner
 
     def update_of(self, trial: Trial) -> PodUpdate:
-        """Return whether a trial runs, and its obstacle."""
         if (standing := self._jobs.standing(key_of(trial))) is None:
             return CUT_OFF if self._owner.is_cut_off(trial) else NO_UPDATE
         queued = HELD_WORDS if standing.waiting == HELD_WORDS else ""

@@ -167,12 +167,10 @@ class _OneAccount:
         self._reads_without_token = reads_without_token
 
     def find(self, trial_name: str) -> LogAccess:
-        """Return the access rights of a log."""
         has_ended = trial_name not in self._pushing
         return LogAccess("", reads_without_token=self._reads_without_token, has_ended=has_ended)
 
     def find_all(self, trial_names: Collection[str]) -> Mapping[str, LogAccess]:
-        """Return the access rights of each log."""
         return {name: self.find(name) for name in trial_names}
 
     def keep(self, _trial_name: str, _access: LogAccess) -> None:

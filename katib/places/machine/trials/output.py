@@ -392,10 +392,6 @@ def _kept(files: list[BinaryIO], first: int) -> list[BinaryIO]:
 class _Times:
     """Times of the bytes of one file of a log, as far as known.
 
-    Args:
-        path: Path of the log.
-        file: The open file.
-
     Attributes:
         begins: Positions at which a run of the container begins.
     """

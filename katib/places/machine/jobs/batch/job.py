@@ -69,7 +69,6 @@ class BatchJob:
         return {TEMPLATE_PATH: (mapping(mapping(job.get("spec")).get("template")), 1)}
 
     def pod_labels(self, job: Object) -> Sequence[PodLabels]:
-        """Return the labels of its pods."""
         spec = mapping(job.get("spec"))
         own: dict[str, LabelValues] = dict(template_labels(mapping(spec.get("template"))))
         if spec.get("completionMode") == INDEXED:
@@ -83,7 +82,6 @@ _INDEXES: Final = re.compile(r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*")
 
 
 def check_job_rules(job: Part) -> None:
-    """Check the spec of a Job."""
     pod = job["template.spec"]
     policy = pod["restartPolicy"]
     allowed = {"", "Never", "OnFailure"}

@@ -103,7 +103,6 @@ class GangJob(NamedTuple):
 
     @property
     def has_failed(self) -> bool:
-        """Whether it has failed."""
         return bool(self.end) and not self.is_complete
 
     def is_ready(self, group: GangGroup) -> bool:
@@ -149,7 +148,6 @@ class GangState:
 
     @classmethod
     def of(cls, memory: Mapping[str, Any]) -> GangState:
-        """Return the state in a memory."""
         return cls(**{name: memory[name] for name in _FIELDS if name in memory})
 
     def memory(self) -> dict[str, Any]:
@@ -245,7 +243,6 @@ class GangPlanner:
 
     @property
     def _pods(self) -> tuple[PodRecord, ...]:
-        """The pods of this try."""
         first, of = self.state.first, self.state.first_of
         return tuple(p for n, p in enumerate(self._observed.pods) if n >= max(first, of.get(p.role, 0)))
 

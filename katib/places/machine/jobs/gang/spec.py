@@ -150,5 +150,4 @@ class Gang:
     listeners: tuple[tuple[str, int], ...] | None = None
 
     def group(self, role: str) -> GangGroup:
-        """Return the group of a role."""
         return next(group for group in self.groups if role in group.roles)

@@ -97,7 +97,6 @@ class JobSet:
     kind = JOB_SET
 
     def plan(self, observed: ObservedJob) -> Plan:
-        """Plan a JobSet."""
         return plan_gang(gang_of(observed.job), observed, partial(jobset_status, observed.job))
 
     def pod(self, job: Object, start: PodStart, wiring: Wiring) -> NewPod:
@@ -176,7 +175,6 @@ class TrainJob:
         self._find = find
 
     def plan(self, observed: ObservedJob) -> Plan:
-        """Plan a TrainJob."""
         status = dict(observed.job.get("status") or {})
         if observed.job["spec"].get("managedBy", TRAIN_JOB_MANAGER) != TRAIN_JOB_MANAGER or end_of(status):
             return Plan(status, memory=observed.memory)
@@ -193,7 +191,6 @@ class TrainJob:
         return _plan(observed, training)
 
     def pod(self, job: Object, start: PodStart, wiring: Wiring) -> NewPod:
-        """Describe a pod of one of its Jobs."""
         training: TrainingSet | None = start.details.get("training") or self._resolve(job)
         if training is None:
             raise invalid("spec.runtimeRef.name", "the runtime is gone", "apply it again", "runtime-missing")
@@ -246,7 +243,6 @@ class TrainJob:
 
 
 def jobset_status(jobset: Object, progress: GangPlanner) -> dict[str, Any]:
-    """Return the status of a JobSet."""
     conditions, state, now = conditions_of(progress.status), progress.state, progress.moment.wall
     outcome, terminal, retrying = state.outcome, "", JobCondition.RETRYING
     if outcome is None:

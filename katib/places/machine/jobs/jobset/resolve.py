@@ -397,13 +397,7 @@ RESERVED: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def node_variables(training: TrainingSet, index: int, wiring: Wiring) -> dict[str, str]:
-    """Return the variables of the container `node` of a node.
-
-    Args:
-        training: The TrainJob.
-        index: Which node.
-        wiring: Knows the address of the first node.
-    """
+    """Return the variables of the container `node` of a node."""
     if training.policy == "torch":
         host, port = _first(training, wiring)
         return {

@@ -123,7 +123,6 @@ _CLUSTER: Final = "submit the experiment to Kubernetes"
 
 
 def check_jobset_rules(spec: Part) -> None:
-    """Check the spec of a JobSet."""
     check_structure(spec, JOB_SET_SPEC, "JobSet")
     _check_replicated_jobs(spec["replicatedJobs"])
     names = [job["name"].text for job in spec["replicatedJobs"]]
@@ -261,12 +260,7 @@ _CONTAINER: Final = re.compile(
 
 
 def check_train_job(job: Part, runtime: Runtime | None) -> None:
-    """Check a TrainJob and its runtime, but for the pod templates.
-
-    Args:
-        job: The TrainJob.
-        runtime: Its runtime; None when there is none.
-    """
+    """Check a TrainJob and its runtime, but for the pod templates."""
     spec, reference = job["spec"], job["spec.runtimeRef.name"]
     trainer = spec["trainer"]
     check_structure(spec, TRAIN_JOB_SPEC, "TrainJob")

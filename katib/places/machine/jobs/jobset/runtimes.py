@@ -69,12 +69,10 @@ def runtime_of(train_job: Object, find: Find) -> Runtime | None:
 
 @cache
 def shipped_runtime(name: str) -> Runtime:
-    """Return a runtime of this package."""
     return Runtime(CLUSTER_RUNTIME.kind, name, _shipped_document(name)["spec"], is_shipped=True)
 
 
 def shipped_documents() -> tuple[Object, ...]:
-    """Return the runtimes of this package as objects."""
     return tuple(map(_shipped_document, SHIPPED))
 
 
@@ -85,12 +83,7 @@ def _shipped_document(name: str) -> Object:
 
 
 def unknown_runtime(train_job: Object, path: str) -> FieldError | None:
-    """Return why a TrainJob has no runtime; None when its reference is malformed or not known before a trial.
-
-    Args:
-        train_job: The TrainJob; may be malformed.
-        path: The path of its reference.
-    """
+    """Return why a TrainJob has no runtime; None when its reference is malformed or not known before a trial."""
     reference = mapping_at(train_job, "spec.runtimeRef")
     name, kind, group = (text(reference.get(field)) for field in ("name", "kind", "apiGroup"))
     if group and group != GROUP:

@@ -38,7 +38,6 @@ def replicated_job(jobset: Object, role: str) -> tuple[int, Json]:
 
 
 def gang_of(jobset: Object) -> Gang:
-    """Return the gang that a JobSet is."""
     spec: Mapping[str, Any] = jobset.get("spec", {})
     policy, failures = spec.get("successPolicy", {}), spec.get("failurePolicy")
     rules = None if failures is None else tuple(map(_failure_rule, failures.get("rules", [])))
@@ -101,7 +100,6 @@ def job_template(replicated_job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def child_job(jobset: Object, role: str) -> Json:
-    """Return the Job of a role."""
     metadata, (_, item) = jobset["metadata"], replicated_job(jobset, role)
     name = f"{metadata['name']}-{role}"
     uid = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{metadata.get('uid', '')}/{name}"))
@@ -145,7 +143,6 @@ def coordinator_of(jobset: Object) -> str:
 
 
 def host_name(jobset: Object, replicated_job: str, job_index: int, pod_index: int) -> str:
-    """Return the host name of a pod of an Indexed Job."""
     return f"{jobset['metadata']['name']}-{replicated_job}-{job_index}-{pod_index}"
 
 

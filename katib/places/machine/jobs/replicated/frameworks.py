@@ -105,7 +105,6 @@ class XGBoostJob(ReplicatedJob):
     older_operator = "xgboost"
 
     def primary(self, _spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
-        """Return the master."""
         return ((MASTER, 0),)
 
     def listeners(self, spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
@@ -113,7 +112,6 @@ class XGBoostJob(ReplicatedJob):
         return spec.wanted
 
     def success(self, _spec: TrainingSpec) -> Success:
-        """Return the master."""
         return Success(((MASTER, 0),))
 
     def variables(self, peers: Peers, role: str, index: int) -> Mapping[str, str]:
@@ -241,7 +239,6 @@ class JAXJob(ReplicatedJob):
         }
 
     def check_spec(self, spec: Part) -> None:
-        """Check that there is a worker."""
         check_some(self, spec, "Worker")
 
 

@@ -55,7 +55,6 @@ class MPIJob(ReplicatedJob):
         return 1 if role == LAUNCHER else 0
 
     def primary(self, _spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
-        """Return the launcher."""
         return ((LAUNCHER, 0),)
 
     def listeners(self, _spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
@@ -63,7 +62,6 @@ class MPIJob(ReplicatedJob):
         return ()
 
     def success(self, _spec: TrainingSpec) -> Success:
-        """Return the launcher."""
         return Success(((LAUNCHER, 0),))
 
     def as_run(self, roles: Roles) -> Roles:

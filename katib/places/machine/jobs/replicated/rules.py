@@ -43,7 +43,6 @@ def check_training_job(kind: TrainingKind, job: Part) -> None:
 
 
 def spec_structure(kind: type[TrainingKind] | TrainingKind) -> Structure:
-    """Return the structure of the spec of a kind."""
     return {kind.replicas_field: {ANY_NAME: _REPLICA}, "runPolicy": _RUN_POLICY, **kind.fields}
 
 
@@ -155,14 +154,7 @@ def _peer_names(kind: TrainingKind) -> tuple[re.Pattern[str], ...]:
 
 
 def check_single(kind: TrainingKind, spec: Part, type_: str, *, required: bool = False) -> None:
-    """Check that there is one replica of a type.
-
-    Args:
-        kind: Kind of the job.
-        spec: Of the job.
-        type_: The type.
-        required: Whether the type must be there at all.
-    """
+    """Check that there is one replica of a type."""
     given, name = replicas_of(kind, spec), kind.kind.kind
     if type_ in given:
         replicas = given[type_]["replicas"]

@@ -39,14 +39,7 @@ _ENDED_BY = frozenset({TrainingCondition.SUCCEEDED, TrainingCondition.FAILED, Tr
 
 
 class TrainingStatus:
-    """Makes the status of a training job.
-
-    Args:
-        kind: Its kind.
-        name: Its name.
-        spec: Its spec.
-        progress: The progress of its gang.
-    """
+    """Makes the status of a training job."""
 
     def __init__(self, kind: TrainingKind, name: str, spec: TrainingSpec, progress: GangPlanner) -> None:
         self._kind = kind
@@ -57,7 +50,6 @@ class TrainingStatus:
         self._title = f"{kind.kind.kind} {name}"
 
     def status(self) -> dict[str, Any]:
-        """Return the status."""
         progress = self._progress
         fields = {
             "conditions": [dict(c) for c in self._conditions()],

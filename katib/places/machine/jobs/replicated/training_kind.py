@@ -32,15 +32,7 @@ class Port(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """A job and the addresses of its replicas.
-
-    Attributes:
-        job: The job object.
-        spec: Its spec.
-        port: The default port of its kind.
-        container: The default container of its kind.
-        wiring: Knows the addresses.
-    """
+    """A job and the addresses of its replicas."""
 
     job: Object
     spec: TrainingSpec
