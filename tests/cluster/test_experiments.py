@@ -165,8 +165,7 @@ def test_an_experiment_goes_on_with_a_larger_budget(room: Room) -> None:
 
     wait_for(lambda: is_true(room.experiment("longer"), "Restarting"), "the experiment to restart", 30, room.picture)
     wait_for(lambda: len(room.trials("longer")) == 4, "two more trials", 90, room.picture)
-    ended = room.ended("longer")
-    assert ended["status"]["trialsSucceeded"] == 4
+    assert room.ended("longer")["status"]["trialsSucceeded"] == 4
     assert first < {trial["metadata"]["name"] for trial in room.trials("longer")}
 
 

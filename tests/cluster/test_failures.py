@@ -63,14 +63,12 @@ def readings(room: Room, name: str) -> list[dict[str, Any]]:
 
 
 def test_a_pod_that_is_deleted_runs_again_and_its_trial_succeeds(room: Room) -> None:
-    job = python_job(STEPS, backoffLimit=4)
-    room.apply(experiment("lost", job, trials=2, parallel=2))
+    room.apply(experiment("lost", python_job(STEPS, backoffLimit=4), trials=2, parallel=2))
     wait_for(lambda: [p for p in trial_pods(room) if p["status"].get("phase") == "Running"], "a pod to run", 60)
     victim = trial_pods(room)[0]["metadata"]["name"]
     room.cluster.run("delete", "pod", victim, "-n", room.namespace, "--wait=false")
 
-    ended = room.ended("lost")
-    assert ended["status"]["trialsSucceeded"] == 2
+    assert room.ended("lost")["status"]["trialsSucceeded"] == 2
 
 
 def test_a_container_that_runs_out_of_memory_is_said_to_have(room: Room) -> None:
@@ -147,8 +145,7 @@ def test_a_pod_that_fits_nowhere_stands_in_the_trial_s_condition(room: Room) -> 
 
 
 def test_a_missing_metric_is_explained_by_the_collector(room: Room) -> None:
-    job = python_job("print('accuracy=0.9')")
-    room.apply(experiment("mistaken", job, trials=1, parallel=1))
+    room.apply(experiment("mistaken", python_job("print('accuracy=0.9')"), trials=1, parallel=1))
 
     room.ended("mistaken", state="Failed")
     (trial,) = room.trials("mistaken")
@@ -213,8 +210,7 @@ def test_a_controller_that_is_killed_again_and_again_loses_no_trial(room: Room) 
                 "delete", "pod", pod["metadata"]["name"], "-n", CORE, "--force", "--grace-period=0", check=False
             )
 
-    ended = room.ended("stubborn", 240)
-    assert ended["status"]["trialsSucceeded"] == len(room.trials("stubborn")) == 6
+    assert room.ended("stubborn", 240)["status"]["trialsSucceeded"] == len(room.trials("stubborn")) == 6
     assert len(readings(room, "stubborn")) == 6
 
 
@@ -253,8 +249,7 @@ def test_while_the_database_is_away_readings_wait_and_an_experiment_can_be_delet
     finally:
         room.cluster.run(*scale, "--replicas=1")
 
-    ended = room.ended("patient", 200)
-    assert ended["status"]["trialsSucceeded"] == 2
+    assert room.ended("patient", 200)["status"]["trialsSucceeded"] == 2
     for reading in readings(room, "patient"):
         assert float(reading["max"]) - float(reading["min"]) == pytest.approx(1 - 1 / 8)
 

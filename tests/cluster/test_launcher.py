@@ -66,9 +66,7 @@ def test_an_image_of_one_static_program_is_tuned_and_its_log_has_its_output(room
     job = static_job(image, "${trialParameters.lr}")
     room.apply(experiment("static", job, trials=1, parallel=1, template={"retain": True}))
 
-    ended = room.ended("static")
-
-    best = ended["status"]["currentOptimalTrial"]
+    best = room.ended("static")["status"]["currentOptimalTrial"]
     value = best["parameterAssignments"][0]["value"]
     assert [metric["latest"] for metric in best["observation"]["metrics"]] == [value]
     found = logs(room).splitlines()

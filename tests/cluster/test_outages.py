@@ -58,8 +58,7 @@ def test_an_api_server_that_is_away_for_half_a_minute_costs_no_trial(room: Room)
     time.sleep(30)
     start_again()
 
-    ended = room.ended("outage", 240)
-    assert ended["status"]["trialsSucceeded"] == len(room.trials("outage")) == 4
+    assert room.ended("outage", 240)["status"]["trialsSucceeded"] == len(room.trials("outage")) == 4
 
 
 def test_a_kubelet_that_is_away_for_a_while_costs_no_trial(room: Room) -> None:
@@ -68,5 +67,4 @@ def test_a_kubelet_that_is_away_for_a_while_costs_no_trial(room: Room) -> None:
     time.sleep(20)
     start_again()
 
-    ended = room.ended("nodeless", 240)
-    assert ended["status"]["trialsSucceeded"] == len(room.trials("nodeless")) == 4
+    assert room.ended("nodeless", 240)["status"]["trialsSucceeded"] == len(room.trials("nodeless")) == 4

@@ -70,6 +70,5 @@ def test_pods_that_start_while_the_controllers_are_replaced_get_their_collector(
     room.cluster.run("rollout", "restart", "deployment/katib-controller", "-n", CORE)
     room.cluster.run("rollout", "status", "deployment/katib-controller", "-n", CORE, "--timeout=180s")
 
-    ended = room.ended("upgraded", 240)
-    assert ended["status"]["trialsSucceeded"] == 12
+    assert room.ended("upgraded", 240)["status"]["trialsSucceeded"] == 12
     assert warnings_of(room.cluster, room.namespace, "PodWithoutCollector") == []

@@ -93,6 +93,4 @@ def test_nothing_that_is_allowed_is_refused_and_nothing_else_is_asked_for(room: 
     allowed = granted(room)
     ours = {resource for resource, _ in allowed}
 
-    beyond = {right for right in asked(room) if right[0] in ours and right not in allowed}
-
-    assert beyond == set()
+    assert {right for right in asked(room) if right[0] in ours and right not in allowed} == set()

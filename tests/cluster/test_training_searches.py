@@ -111,9 +111,8 @@ def test_a_population_trains_on_from_checkpoints_of_others_where_no_pod_may_be_r
     )
     room.apply(wanted)
     service = wait_for(lambda: services_of(room, "population-pbt"), "the service", 90, room.picture)[0]
-    ended = room.ended("population", 240)
 
-    assert ended["status"]["trialsSucceeded"] == 8, room.picture()
+    assert room.ended("population", 240)["status"]["trialsSucceeded"] == 8, room.picture()
     trials = {trial["metadata"]["name"]: trial for trial in room.trials("population")}
     generations = {name: int(trial["metadata"]["labels"][f"{LABELS}/generation"]) for name, trial in trials.items()}
     for name, trial in trials.items():

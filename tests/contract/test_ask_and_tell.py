@@ -158,8 +158,7 @@ def test_a_trial_runs_from_when_it_is_given_and_has_no_job(service: TuningServic
 
 def test_no_trial_is_made_before_one_is_asked_for(service: TuningService) -> None:
     submit(service, algorithm={"algorithmName": "tpe"})
-    trial = asked(service)
-    reaches(service, trial, "Running")
+    reaches(service, asked(service), "Running")
 
     assert service.trials(NS, "demo").total == 1
 
@@ -334,8 +333,7 @@ def test_a_lost_trial_fails_where_the_experiment_says_so(service: TuningService)
 
 
 def test_the_goal_of_one_trial_stops_the_others(service: TuningService) -> None:
-    objective = {"type": "minimize", "objectiveMetricName": "loss", "goal": 0.01}
-    submit(service, objective=objective)
+    submit(service, objective={"type": "minimize", "objectiveMetricName": "loss", "goal": 0.01})
     one, other = asked(service), asked(service)
     service.tell(NS, one.name, {"loss": 0.001})
     ended(service)

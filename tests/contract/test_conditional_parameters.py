@@ -82,8 +82,7 @@ def problems(experiment: pb.Experiment, point: dict[str, str]) -> list[str]:
 def test_absent_parameters_are_absent_and_present_ones_feasible(here: Callable[[str], Service], algorithm: str) -> None:
     experiment = experiment_for(algorithm)
 
-    trials = here(algorithm).search(experiment, a_loss, budget=16, parallel=4)
-    points = assignments_of(trials)
+    points = assignments_of(here(algorithm).search(experiment, a_loss, budget=16, parallel=4))
 
     assert [problem for point in points for problem in problems(experiment, point)] == []
     assert len({frozenset(point) for point in points}) > 1
@@ -186,8 +185,7 @@ def halving_experiment(algorithm: str) -> pb.Experiment:
 def test_a_trial_goes_on_with_the_parameters_that_it_has(here: Callable[[str], Service], algorithm: str) -> None:
     experiment = halving_experiment(algorithm)
 
-    trials = here(algorithm).search(experiment, a_loss, budget=22, parallel=4)
-    points = assignments_of(trials)
+    points = assignments_of(here(algorithm).search(experiment, a_loss, budget=22, parallel=4))
     most = [
         {name: text for name, text in point.items() if name != "epochs"} for point in points if point["epochs"] == "9"
     ]

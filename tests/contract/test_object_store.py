@@ -310,9 +310,7 @@ def test_a_write_that_changes_nothing_is_no_write(home: Home, write: Write) -> N
     store = home.store
     made = store.update_status(changed(store.create(widget("a", spec={"size": 1})), status={"n": 1}))
     with store.watch(WIDGET, store.list(WIDGET).resource_version) as watch:
-        again = write(store, json.loads(json.dumps(made)))
-
-        assert again == made
+        assert write(store, json.loads(json.dumps(made))) == made
         assert home.drained(watch, 0) == []
         if not home.is_kubernetes:  # there a list tells the revision of the whole cluster
             assert store.list(WIDGET).resource_version == made["metadata"]["resourceVersion"]
@@ -434,8 +432,7 @@ def test_a_waiting_object_takes_no_new_finalizers(home: Home, write: Write) -> N
 
 
 def test_finalizers_without_a_delete_remove_nothing(store: ObjectStore) -> None:
-    made = store.create(widget("a", finalizers=["one"]))
-    store.update(with_metadata(made, finalizers=[]))
+    store.update(with_metadata(store.create(widget("a", finalizers=["one"])), finalizers=[]))
 
     assert names(store) == ["a"]
 
@@ -472,12 +469,9 @@ def test_a_patch_of_finalizers_leaves_every_other_byte(store: ObjectStore, back_
 
 def test_a_patch_looks_at_the_identity_of_what_was_read_only(store: ObjectStore) -> None:
     """A cached object need not be whole."""
-    made = store.create(widget("a", spec=ODD))
-    remembered = {**made, "spec": {"cut": True}, "status": "x"}
+    remembered = {**store.create(widget("a", spec=ODD)), "spec": {"cut": True}, "status": "x"}
 
-    after = store.patch(remembered, {"metadata": {"labels": {"x": "1"}}})
-
-    assert after["spec"] == ODD
+    assert store.patch(remembered, {"metadata": {"labels": {"x": "1"}}})["spec"] == ODD
 
 
 def test_maps_are_merged_and_null_removes(store: ObjectStore) -> None:

@@ -33,8 +33,7 @@ def test_what_an_object_owns_goes_when_its_last_finalizer_is_removed(home: Home)
     store.delete(WIDGET, Key("team", "top"))
     assert len(back_door()) == 3
 
-    waiting = store.get(WIDGET, Key("team", "top"))
-    store.update(with_metadata(waiting, finalizers=[]))
+    store.update(with_metadata(store.get(WIDGET, Key("team", "top")), finalizers=[]))
 
     home.settled(lambda: back_door() == [])
 

@@ -252,9 +252,7 @@ def test_points_asked_for_together_or_while_others_run_differ(here: Callable[[st
             for i, p in enumerate(points)
         ]
 
-    distinct = {tuple(point.values()) for point in assignments_of(running)}
-
-    assert len(distinct) == len(running) == 6
+    assert len({tuple(point.values()) for point in assignments_of(running)}) == len(running) == 6
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -419,6 +417,5 @@ def test_a_valid_experiment_is_accepted(here: Callable[[str], Service], algorith
 
 def test_suggestions_are_text_that_reads_back_the_same() -> None:
     spec = ParameterSpec(name="x", parameter_type="double", feasible_space=FeasibleSpace(min="1e-07", max="1"))
-    space = SearchSpace.of([spec])
 
-    assert space.format({"x": 1e-05}) == {"x": "1e-05"}
+    assert SearchSpace.of([spec]).format({"x": 1e-05}) == {"x": "1e-05"}

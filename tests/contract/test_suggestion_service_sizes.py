@@ -166,9 +166,7 @@ def test_trials_that_are_all_alike_are_survived(here: Callable[[str], Service], 
     experiment = experiment_of(algorithm, [a_parameter("x"), a_parameter("y")])
     trials = [a_trial(f"t{i:03}", {"x": str(0.05 + i * spread), "y": "0.5"}, 1.0) for i in range(100)]
 
-    points = here(algorithm).ask(experiment, trials, count=3)
-
-    assert len({tuple(point.values()) for point in points}) == 3
+    assert len({tuple(point.values()) for point in here(algorithm).ask(experiment, trials, count=3)}) == 3
 
 
 @pytest.mark.parametrize(

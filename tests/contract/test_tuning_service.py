@@ -248,9 +248,7 @@ def test_validating_stores_nothing(world: World) -> None:
 
 
 def test_the_given_namespace_is_used_when_the_document_names_none(world: World) -> None:
-    submission = world.service.submit(document("demo"), source="demo.yaml", namespace="team")
-
-    assert submission.experiment.namespace == "team"
+    assert world.service.submit(document("demo"), source="demo.yaml", namespace="team").experiment.namespace == "team"
     assert list(world.service.experiments("default")) == []
     assert len(world.service.experiments("team")) == 1
 
@@ -492,11 +490,9 @@ def test_marks_are_kept_and_taken_away_one_by_one(world: World) -> None:
 
     marks: Any = {"tags": ("baseline", "v2", "baseline"), "notes": "try\na larger model"}
     world.service.edit(NS, "demo", **marks)
-    edited = world.service.edit(NS, "demo", notes="")
-    assert marks_of(edited.metadata.annotations) == Marks(("baseline", "v2"), "")
+    assert marks_of(world.service.edit(NS, "demo", notes="").metadata.annotations) == Marks(("baseline", "v2"), "")
     assert world.service.submit(document("demo"), source="demo.yaml").outcome == "unchanged"
-    stored = world.service.get(Experiment, NS, "demo")
-    assert marks_of(stored.metadata.annotations).tags == ("baseline", "v2")
+    assert marks_of(world.service.get(Experiment, NS, "demo").metadata.annotations).tags == ("baseline", "v2")
     with pytest.raises(InvalidError, match="without a comma"):
         world.service.edit(NS, "demo", tags=("a,b",))
 
@@ -504,9 +500,8 @@ def test_marks_are_kept_and_taken_away_one_by_one(world: World) -> None:
 def test_a_trial_is_marked_as_an_experiment_is(finished: TuningService) -> None:
     trial = finished.trials(NS, "demo").items[0].name
     finished.edit_trial(NS, trial, tags=("best",), notes="keep\nit")
-    marked = finished.edit_trial(NS, trial, notes="")
 
-    assert marks_of(marked.metadata.annotations) == Marks(("best",), "")
+    assert marks_of(finished.edit_trial(NS, trial, notes="").metadata.annotations) == Marks(("best",), "")
     assert marks_of(finished.get(Trial, NS, trial).metadata.annotations).tags == ("best",)
     with pytest.raises(InvalidError, match="without a comma"):
         finished.edit_trial(NS, trial, tags=("a,b",))

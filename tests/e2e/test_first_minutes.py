@@ -139,8 +139,7 @@ def test_further_metrics_of_the_best_trial_are_those_of_its_best_reading(tmp_pat
 
     table = ["AT THE BEST MIN MAX LATEST", "loss 1 1 3 2", "accuracy 0.9 0.1 0.9 0.1"]
     for printed in (katib_here("best", "demo", cwd=tmp_path).stdout, described):
-        lines = [" ".join(line.split()) for line in printed.partition("Best trial:")[2].splitlines()]
-        assert lines[1:4] == table
+        assert [" ".join(line.split()) for line in printed.partition("Best trial:")[2].splitlines()][1:4] == table
     assert csv[0].startswith("trial,loss,accuracy,")
     assert csv[1].split(",")[1:3] == ["1", "0.9"]
     assert "with loss=1, accuracy=0.9 (" in why

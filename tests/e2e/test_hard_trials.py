@@ -123,8 +123,7 @@ def test_nan_and_infinity_are_kept_and_never_the_best(tmp_path: Path) -> None:
     assert code == 0, printed
     assert {v.lower() for v in readings(tmp_path)} == {"nan", "-inf", "0.5"}
     assert len(trials(tmp_path)) == 12
-    best = katib_json("best", "demo", cwd=tmp_path)
-    assert best["status"]["observation"]["metrics"][0]["min"] == "0.5"
+    assert katib_json("best", "demo", cwd=tmp_path)["status"]["observation"]["metrics"][0]["min"] == "0.5"
 
 
 def test_a_daemon_of_a_trial_does_not_outlive_it(tmp_path: Path) -> None:
@@ -309,8 +308,7 @@ def test_the_job_of_an_ended_trial_stays_only_when_it_is_retained(tmp_path: Path
     code, printed = run(tmp_path, one_trial("", trialTemplate=template))
 
     assert code == 0, printed
-    jobs = rows(tmp_path / ".katib", "select name from objects where kind = 'Job'")
-    assert len(jobs) == (1 if retain else 0)
+    assert len(rows(tmp_path / ".katib", "select name from objects where kind = 'Job'")) == (1 if retain else 0)
 
 
 @pytest.mark.slow

@@ -55,9 +55,7 @@ def test_an_experiment_is_drawn_by_its_name(result: katib.TuneResult) -> None:
 
 
 def test_results_are_compared_with_experiments(result: katib.TuneResult) -> None:
-    figure = katib.plots.comparison([result, "demo"], data_dir=result.data_dir)
-
-    assert len(figure.data) == 2
+    assert len(katib.plots.comparison([result, "demo"], data_dir=result.data_dir).data) == 2
 
 
 def test_what_cannot_be_drawn_is_an_error_in_one_line(result: katib.TuneResult, tmp_path: Path) -> None:

@@ -287,6 +287,4 @@ def test_kills_and_pauses_of_a_run_lose_no_promoted_trial_and_no_checkpoint(
 ) -> None:
     options = ["--algorithm", "asha", "--algorithm", "pbt", "--kills", "2", "--trials", "7", "--keep"]
 
-    code = survive.main([*options, str(tmp_path)])
-
-    assert code == 0, capsys.readouterr().out
+    assert survive.main([*options, str(tmp_path)]) == 0, capsys.readouterr().out

@@ -76,8 +76,7 @@ def test_an_experiment_of_pytorch_jobs_reads_the_metrics_of_the_masters(tmp_path
     done = katib("run", "experiment.yaml", cwd=tmp_path, timeout=240)
 
     assert done.returncode == 0, done.stdout + done.stderr
-    experiment = katib_json("get", "experiment", "gang", cwd=tmp_path)
-    status = experiment["status"]
+    status = katib_json("get", "experiment", "gang", cwd=tmp_path)["status"]
     assert (status["trials"], status["trialsSucceeded"]) == (4, 4)
     [metric] = status["currentOptimalTrial"]["observation"]["metrics"]
     lr = float(status["currentOptimalTrial"]["parameterAssignments"][0]["value"])

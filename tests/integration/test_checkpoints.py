@@ -310,9 +310,7 @@ def test_two_that_want_the_same_folder_take_turns(origin: Path) -> None:
     own, note = origin.parent / "own", origin.parent / "note"
     command = [sys.executable, "-I", "-S", checkpoint_folders.__file__, str(own), str(note), str(origin)]
 
-    processes = [subprocess.Popen(command) for _ in range(4)]
-
-    assert [process.wait(60) for process in processes] == [0] * 4
+    assert [process.wait(60) for process in [subprocess.Popen(command) for _ in range(4)]] == [0] * 4
     assert (own / "weights").stat().st_size == 10_000
 
 

@@ -53,8 +53,7 @@ def cluster(api_server: ApiServer) -> Iterator[ServiceCluster]:
 
 
 def test_objects_come_and_go_with_exactly_the_rights_that_are_documented(cluster: ServiceCluster) -> None:
-    user = cluster.user(RIGHTS)
-    services = cluster.services(user)
+    services = cluster.services(cluster.user(RIGHTS))
     experiment = cluster.submit(earlyStopping=EARLY, resumePolicy="FromVolume")
     for _ in range(3):
         assert services.service_for(experiment) is None
@@ -76,8 +75,7 @@ def test_checkpoints_get_the_volume_that_the_installation_describes(cluster: Ser
     cluster.config = read_configuration(KatibConfig, yaml.safe_dump(installed), "katib-config.yaml")
     services = cluster.services(cluster.user(RIGHTS))
     settings = [{"name": "suggestion_trial_dir", "value": "/checkpoints"}]
-    experiment = cluster.submit("pbt", settings=settings)
-    assert services.service_for(experiment) is None
+    assert services.service_for(cluster.submit("pbt", settings=settings)) is None
 
     claim = cluster.store.get(VOLUME_CLAIM, Key(cluster.namespace, "demo-pbt"))
     deployment = cluster.store.get(DEPLOYMENT, Key(cluster.namespace, "demo-pbt"))
@@ -95,8 +93,7 @@ def test_checkpoints_get_the_volume_that_the_installation_describes(cluster: Ser
 
 @pytest.mark.slow
 def test_all_goes_with_the_experiment(cluster: ServiceCluster) -> None:
-    services = cluster.services()
-    services.service_for(cluster.submit(earlyStopping=EARLY))
+    cluster.services().service_for(cluster.submit(earlyStopping=EARLY))
     cluster.store.delete(CONFIG_MAP, Key(cluster.namespace, "demo"))
 
     eventually(lambda: not cluster.left(), "the collection of garbage", seconds=180)
@@ -119,8 +116,7 @@ def test_an_object_that_the_api_server_refuses_fails_with_its_words(cluster: Ser
 
 
 def test_a_stopped_trial_is_written_to_a_real_api_server(cluster: ServiceCluster, tmp_path: Path) -> None:
-    kubeconfig = cluster.user(RIGHTS[-2:])
-    statuses = statuses_of(kubeconfig, cluster.namespace, tmp_path)
+    statuses = statuses_of(cluster.user(RIGHTS[-2:]), cluster.namespace, tmp_path)
     cluster.trial("demo-1")
     statuses.stop("demo-1")
     statuses.stop("demo-1")

@@ -141,8 +141,7 @@ def test_an_unknown_context_is_answered_with_those_there_are(api_server: ApiServ
 
 def test_an_api_server_that_does_not_answer_is_named(api_server: ApiServer, tmp_path: Path) -> None:
     text = api_server.kubeconfig.read_text()
-    host = api_server.admin.host
-    (tmp_path / "config").write_text(text.replace(host, "https://127.0.0.1:1"))
+    (tmp_path / "config").write_text(text.replace(api_server.admin.host, "https://127.0.0.1:1"))
 
     with pytest.raises(UnavailableError, match=r"no answer from https://127\.0\.0\.1:1"):
         connect(tmp_path / "config")

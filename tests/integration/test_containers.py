@@ -121,9 +121,7 @@ def test_a_container_whose_output_fills_the_disk_is_killed_and_its_log_makes_roo
 
 
 def test_a_program_that_exits_as_the_client_of_a_broken_container_would_has_run(boxed: Home) -> None:
-    end = boxed.run(job(script("echo 127; exit 127"), backoffLimit=0))
-
-    assert "exited with 127" in end["message"]
+    assert "exited with 127" in boxed.run(job(script("echo 127; exit 127"), backoffLimit=0))["message"]
 
 
 @pytest.mark.parametrize("code", [125, 126, 127])
@@ -242,9 +240,7 @@ def test_a_verdict_ends_the_container_and_its_job_succeeds(tmp_path: Path, runti
     with home_of_boxes(tmp_path, runtime) as boxed:
         boxed.monitors.settings["stop_when"] = b"hopeless"
 
-        end = boxed.run(job(script("echo hopeless; exec sleep 1000")))
-
-        assert end["reason"] == "EarlyStopped"
+        assert boxed.run(job(script("echo hopeless; exec sleep 1000")))["reason"] == "EarlyStopped"
 
 
 @pytest.mark.parametrize(

@@ -113,8 +113,7 @@ def test_an_experiment_runs_its_budget_and_is_judged(
     plane.submit("demo", namespace, maxTrialCount=12, parallelTrialCount=4)
 
     assert_ran_once(plane, namespace, "demo", 12)
-    status = status_of(plane, "demo", namespace)
-    assert status["currentOptimalTrial"]["observation"]["metrics"][0]["latest"] == "0.5"
+    assert status_of(plane, "demo", namespace)["currentOptimalTrial"]["observation"]["metrics"][0]["latest"] == "0.5"
     assert controller.stop() == 0
 
 

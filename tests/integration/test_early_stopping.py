@@ -56,8 +56,7 @@ def test_hopeless_programs_are_stopped_while_they_run_and_make_room(service: Tun
 
 def test_a_program_that_ignores_the_polite_request_is_ended_by_force(service: TuningService, tmp_path: Path) -> None:
     deaf = "trap '' TERM; touch {mark}; while :; do sleep 0.05; done".format(mark=tmp_path / "deaf")
-    raw = with_grace(race(tmp_path, deaf, maxTrialCount=2))
-    submit(service, raw)
+    submit(service, with_grace(race(tmp_path, deaf, maxTrialCount=2)))
     ended(service)
     (stopped,) = service.trials(NS, "demo", states=("EarlyStopped",)).items
 
@@ -142,8 +141,7 @@ def test_a_service_that_gives_rules_only_stops_what_is_pushed_as_well(tmp_path: 
 
 
 def test_an_engine_that_ends_while_trials_are_stopped_stops_nothing_twice(tmp_path: Path) -> None:
-    deaf = "trap '' TERM; while :; do sleep 0.05; done"
-    raw = with_grace(race(tmp_path, deaf, maxTrialCount=3))
+    raw = with_grace(race(tmp_path, "trap '' TERM; while :; do sleep 0.05; done", maxTrialCount=3))
     with working(tmp_path / "data") as service:
         submit(service, raw)
         eventually(lambda: stopping(service))

@@ -67,9 +67,8 @@ def test_all_brackets_run_and_the_experiment_ends_by_itself(
     service: TuningService, algorithm: str, parallel: int, golden: Golden
 ) -> None:
     submit(service, a_halving(algorithm=algorithm, parallelTrialCount=parallel))
-    experiment = ended(service)
 
-    assert last_condition(experiment).reason == "ExperimentSuggestionEndReached"
+    assert last_condition(ended(service)).reason == "ExperimentSuggestionEndReached"
     assert rungs(service, algorithm=algorithm) == BRACKETS
     best = service.best(NS, "demo")
     assert best is not None
@@ -89,8 +88,7 @@ def test_a_trial_that_prints_no_metric_keeps_its_place_and_its_values_are_not_tr
     assert rungs(service, algorithm=algorithm) == {("0", "0"): 9, ("0", "1"): 3, ("1", "0"): 5, ("2", "0"): 3}
     kind = f"{algorithm}.suggestion.katib.kubeflow.org"
     labels = [trial.metadata.labels for trial in service.trials(NS, "demo").items]
-    parents = Counter(found.get(f"{kind}/parent") for found in labels)
-    assert sorted(parents.values()) == [1, 1, 1, 17]
+    assert sorted(Counter(found.get(f"{kind}/parent") for found in labels).values()) == [1, 1, 1, 17]
 
 
 def test_slow_trials_are_waited_for_which_is_told_also_after_a_restart_of_the_engine(tmp_path: Path) -> None:

@@ -126,8 +126,7 @@ def test_a_sweep_evaluates_trials_one_at_a_time_and_writes_what_was_found(tmp_pa
     assert code == 0, printed
     assert [trial.state for trial in result.trials] == ["Succeeded"] * 9
     assert {type(value) for value in result.best.parameters.values()} == {float, int, str}
-    written = (tmp_path / "sweep" / "optimization_results.yaml").read_text()
-    assert f"best_value: {result.best.value}" in written
+    assert f"best_value: {result.best.value}" in (tmp_path / "sweep" / "optimization_results.yaml").read_text()
     assert (tmp_path / "sweep" / "8" / ".hydra" / "overrides.yaml").is_file()
 
 

@@ -239,9 +239,7 @@ def admitted(images: ImageCommands, store: MemoryStore, image: str) -> Mapping[s
 def test_a_pod_of_a_trial_runs_the_entrypoint_below_ours(registry: RunningRegistry, store: MemoryStore) -> None:
     registry.push("train", "1", amd64=["/train", "unused"])
 
-    container = admitted(ImageCommands(store), store, f"{registry.host}/train:1")
-
-    assert container["args"] == ["/train", "--lr", "1"]
+    assert admitted(ImageCommands(store), store, f"{registry.host}/train:1")["args"] == ["/train", "--lr", "1"]
 
 
 def test_a_pod_waits_while_its_registry_is_away(store: MemoryStore) -> None:

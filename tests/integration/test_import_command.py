@@ -56,9 +56,8 @@ def test_a_server_takes_it_too(tmp_path: Path) -> None:
 
 def test_what_is_printed_is_a_valid_experiment_and_nothing_is_stored(tmp_path: Path) -> None:
     optimize(tmp_path, 3)
-    done = run("import", "study.db", "--dry-run", cwd=tmp_path)
 
-    (tmp_path / "mine.yaml").write_text(done.stdout)
+    (tmp_path / "mine.yaml").write_text(run("import", "study.db", "--dry-run", cwd=tmp_path).stdout)
     assert run("validate", "mine.yaml", cwd=tmp_path).returncode == 0
     assert not (tmp_path / ".katib").exists()
 

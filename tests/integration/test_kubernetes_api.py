@@ -191,9 +191,7 @@ def test_a_generated_name_is_unlike_others(http: httpx.Client) -> None:
 
 
 def test_a_dry_run_answers_and_stores_nothing(http: httpx.Client) -> None:
-    answer = created(http, EXPERIMENTS, demo(), dryRun="All")
-
-    assert answer["metadata"]["uid"]
+    assert created(http, EXPERIMENTS, demo(), dryRun="All")["metadata"]["uid"]
     assert http.get(f"{EXPERIMENTS}/demo").status_code == 404
     created(http, EXPERIMENTS, demo())
     http.patch(f"{EXPERIMENTS}/demo", json={"spec": {"maxTrialCount": 77}}, headers=MERGE, params={"dryRun": "All"})
@@ -465,8 +463,7 @@ def test_a_body_may_be_yaml_and_texts_of_a_secret_are_kept_encoded(http: httpx.C
     assert answer.json()["data"] == {"a": "b"}
 
     path = "/api/v1/namespaces/default/secrets"
-    secret = {"metadata": {"name": "mine"}, "stringData": {"a": "b"}}
-    assert created(http, path, secret)["data"] == {"a": "Yg=="}
+    assert created(http, path, {"metadata": {"name": "mine"}, "stringData": {"a": "b"}})["data"] == {"a": "Yg=="}
     http.delete(path)
 
 
@@ -482,9 +479,8 @@ def test_namespaces_are_those_that_are_used_or_were_created(http: httpx.Client) 
 
 def test_a_client_may_ask_what_it_may(http: httpx.Client) -> None:
     path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-    answer = http.post(path, json={"kind": "SelfSubjectAccessReview", "spec": {}})
 
-    assert answer.json()["status"]["allowed"] is True
+    assert http.post(path, json={"kind": "SelfSubjectAccessReview", "spec": {}}).json()["status"]["allowed"] is True
 
 
 def test_the_api_is_described_by_openapi_3(http: httpx.Client) -> None:
@@ -643,9 +639,7 @@ def test_the_root_lists_the_paths(http: httpx.Client) -> None:
 
 @pytest.mark.parametrize("plural", ["api/v1/services", "api/v1/nodes", "apis/apps/v1/deployments"])
 def test_of_kinds_that_one_machine_does_not_have_there_are_no_objects(http: httpx.Client, plural: str) -> None:
-    listed = http.get(f"/{plural}").json()
-
-    assert (listed["items"], http.post(f"/{plural}", json={}).status_code) == ([], 405)
+    assert (http.get(f"/{plural}").json()["items"], http.post(f"/{plural}", json={}).status_code) == ([], 405)
 
 
 def test_the_version_of_the_trainer_is_found_where_its_sdk_looks(http: httpx.Client) -> None:

@@ -224,9 +224,8 @@ def test_the_pods_of_a_job_are_found_by_its_selector(world: World, tmp_path: Pat
         spec, labels = job["spec"], job["spec"]["selector"]["matchLabels"]
         selector = ",".join(f"{name}={text}" for name, text in labels.items())
         found = world.http.get(core, params={"labelSelector": selector}).json()["items"]
-        owners = [pod["metadata"]["ownerReferences"][0]["name"] for pod in found]
 
-        assert owners == [job["metadata"]["name"]]
+        assert [pod["metadata"]["ownerReferences"][0]["name"] for pod in found] == [job["metadata"]["name"]]
         assert labels.items() <= spec["template"]["metadata"]["labels"].items()
         assert (spec["completions"], spec["parallelism"], spec["suspend"]) == (1, 1, False)
         assert spec["completionMode"] == "NonIndexed"

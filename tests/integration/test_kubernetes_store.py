@@ -499,8 +499,7 @@ def test_a_namespace_that_is_not_there_is_told_as_such(store: KubernetesStore) -
 
 def test_what_a_foreground_deletion_owns_goes_first(connection: ApiConnection) -> None:
     store = KubernetesStore(connection, foreground=lambda kind: kind == WIDGET)
-    top = store.create(thing("top"))
-    reference = {**owned_by(top)[0], "blockOwnerDeletion": True}
+    reference = {**owned_by(store.create(thing("top")))[0], "blockOwnerDeletion": True}
     held = store.create(thing("held", kind=GADGET, ownerReferences=[reference], finalizers=["store-test/hold"]))
 
     store.delete(WIDGET, Key(NAMESPACE, "top"))

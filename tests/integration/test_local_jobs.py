@@ -165,9 +165,7 @@ class TestOutcome:
 
     def test_a_killed_command_is_named_with_its_signal(self, tmp_path: Path) -> None:
         with home(tmp_path) as h:
-            end = h.run(job(shell("kill -SEGV $$"), backoffLimit=0))
-
-            assert "was killed by SIGSEGV" in end["message"]
+            assert "was killed by SIGSEGV" in h.run(job(shell("kill -SEGV $$"), backoffLimit=0))["message"]
 
     def test_a_missing_command_fails_at_once_and_says_what_to_do(self, tmp_path: Path) -> None:
         with home(tmp_path) as h:
@@ -187,9 +185,7 @@ class TestOutcome:
 
     def test_a_request_beyond_the_machine_fails_at_once(self, tmp_path: Path) -> None:
         with home(tmp_path, machine={"capacity": Capacity(Decimal(2), Decimal(2**30))}) as h:
-            end = h.run(job(shell("true", resources={"limits": {"nvidia.com/gpu": 8}})))
-
-            assert "needs 8 GPU" in end["message"]
+            assert "needs 8 GPU" in h.run(job(shell("true", resources={"limits": {"nvidia.com/gpu": 8}})))["message"]
 
     def test_failures_are_retried_until_one_succeeds(self, tmp_path: Path) -> None:
         with home(tmp_path) as h:
@@ -202,9 +198,7 @@ class TestOutcome:
     def test_on_failure_restarts_in_place(self, tmp_path: Path) -> None:
         script = f"echo try; echo x >>{tmp_path}/tries; [ $(wc -l <{tmp_path}/tries) = 3 ]"
         with home(tmp_path) as h:
-            end = h.run(job(shell(script), restart="OnFailure", backoffLimit=6))
-
-            assert end["type"] == "Complete"
+            assert h.run(job(shell(script), restart="OnFailure", backoffLimit=6))["type"] == "Complete"
             assert h.log() == "try\n" * 3
             assert len(h.monitors.opened) == 1
             assert bytes(h.monitors.opened[0].data) == b"try\n" * 3
@@ -232,9 +226,8 @@ class TestOutcome:
             h.submit(job(shell(script), pod={"terminationGracePeriodSeconds": 0.2}))
             read_pid(tmp_path / "pid")
             h.update(lambda obj: obj["spec"].update(activeDeadlineSeconds=1))
-            end = h.wait_for_end()
 
-            assert end["reason"] == "DeadlineExceeded"
+            assert h.wait_for_end()["reason"] == "DeadlineExceeded"
             assert not is_running(read_pid(tmp_path / "pid"))
 
     def test_three_completions_run_two_at_a_time(self, tmp_path: Path) -> None:
@@ -296,18 +289,16 @@ class TestPods:
         sidecar = shell(f"echo $$ >{tmp_path}/pid; exec {LONG}", name="side", restartPolicy="Always")
         with home(tmp_path) as h:
             script = f"while [ ! -s {tmp_path}/pid ]; do sleep 0.01; done; kill -0 $(cat {tmp_path}/pid)"
-            end = h.run(job(shell(script), backoffLimit=0, pod={"initContainers": [sidecar]}))
 
-            assert end["type"] == "Complete"
+            assert h.run(job(shell(script), backoffLimit=0, pod={"initContainers": [sidecar]}))["type"] == "Complete"
             assert not is_running(read_pid(tmp_path / "pid"))
 
     def test_a_sidecar_that_waits_to_be_started_again_does_not_keep_its_pod(self, tmp_path: Path) -> None:
         sidecar = shell(f"echo >>{tmp_path}/tries; exit 1", name="side", restartPolicy="Always")
         with home(tmp_path, delays=Delays(restart=Backoff(60.0, 60.0))) as h:
             script = f"while [ $(wc -l <{tmp_path}/tries) -lt 2 ]; do sleep 0.01; done; sleep 0.2"
-            end = h.run(job(shell(script), backoffLimit=0, pod={"initContainers": [sidecar]}))
 
-            assert end["type"] == "Complete"
+            assert h.run(job(shell(script), backoffLimit=0, pod={"initContainers": [sidecar]}))["type"] == "Complete"
 
     def test_several_containers_run_together_and_all_must_succeed(self, tmp_path: Path) -> None:
         with home(tmp_path) as h:
@@ -331,9 +322,7 @@ class TestPods:
 
     def test_closing_the_output_early_does_not_end_the_container(self, tmp_path: Path) -> None:
         with home(tmp_path) as h:
-            end = h.run(job(shell(f"echo x; exec >&- 2>&-; sleep 0.3; touch {tmp_path}/late")))
-
-            assert end["type"] == "Complete"
+            assert h.run(job(shell(f"echo x; exec >&- 2>&-; sleep 0.3; touch {tmp_path}/late")))["type"] == "Complete"
             assert (tmp_path / "late").exists()
 
     def test_binary_junk_without_a_final_newline_arrives_unchanged(self, tmp_path: Path) -> None:
@@ -347,9 +336,7 @@ class TestPods:
 
     def test_a_line_of_100_megabytes_passes(self, tmp_path: Path) -> None:
         with home(tmp_path, monitors=Monitors({"keep": False})) as h:
-            end = h.run(job(shell("head -c 100000000 /dev/zero; sleep 0")))
-
-            assert end["type"] == "Complete"
+            assert h.run(job(shell("head -c 100000000 /dev/zero; sleep 0")))["type"] == "Complete"
             assert h.monitors.opened[0].size == 100_000_000
 
     def test_a_chatty_pod_does_not_starve_another(self, tmp_path: Path) -> None:
@@ -421,8 +408,7 @@ class TestMonitors:
         with home(tmp_path, monitors=Monitors({"explanation": '1 line, none matched "loss"'})) as h:
             h.run(job(shell("echo accuracy=1")))
 
-            annotations = h.get()["metadata"]["annotations"]
-            golden(annotations[METRICS_REPORT_ANNOTATION])
+            golden(h.get()["metadata"]["annotations"][METRICS_REPORT_ANNOTATION])
 
     def test_a_monitor_that_fails_does_not_take_the_job_along(self, tmp_path: Path) -> None:
         class Real(Monitors):
@@ -440,9 +426,7 @@ class TestMonitors:
                 )
 
         with home(tmp_path, monitors=Real()) as h:
-            end = h.run(job(shell("echo loss=1; sleep 0.2; echo loss=2")))
-
-            assert end["type"] == "Complete"
+            assert h.run(job(shell("echo loss=1; sleep 0.2; echo loss=2")))["type"] == "Complete"
             report = "reading the metrics failed: the reporter is closed"
             assert h.get()["metadata"]["annotations"][METRICS_REPORT_ANNOTATION] == report
             assert h.log() == "loss=1\nloss=2\n"
@@ -507,9 +491,7 @@ class TestCommands:
             eventually((tmp_path / "lock").exists)
             h.store.delete(JOB, Key("ns", "j"))
 
-            end = h.run(job(shell(f"[ ! -e {tmp_path}/lock ]"), backoffLimit=0))
-
-            assert end["type"] == "Complete"
+            assert h.run(job(shell(f"[ ! -e {tmp_path}/lock ]"), backoffLimit=0))["type"] == "Complete"
             assert RESTARTED_ANNOTATION not in (h.get()["metadata"].get("annotations") or {})
 
     def test_deleting_a_job_that_waits_for_its_restart_is_done_at_once(self, tmp_path: Path) -> None:
@@ -863,7 +845,5 @@ class TestDisasters:
 @pytest.mark.slow
 def test_ten_million_lines_are_read_in_good_time(tmp_path: Path) -> None:
     with home(tmp_path, monitors=Monitors({"keep": False})) as h:
-        end = h.run(job(shell("yes loss=0.5 | head -n 10000000")))
-
-        assert end["type"] == "Complete"
+        assert h.run(job(shell("yes loss=0.5 | head -n 10000000")))["type"] == "Complete"
         assert h.monitors.opened[0].size == 90_000_000

@@ -24,8 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_the_official_sdk_runs_reads_resumes_and_deletes_experiments(api_server: ApiServer, tmp_path: Path) -> None:
     with ControlPlane(api_server, tmp_path) as plane:
         namespace = plane.namespace("official-sdk")
-        controller = plane.controller("sdk").start()
-        controller.await_work()
+        plane.controller("sdk").start().await_work()
         program = [sys.executable, "-m", "tests.support.official_sdk"]
         done = subprocess.run(
             [*program, str(api_server.kubeconfig), namespace, plane.db_manager_address],

@@ -109,8 +109,7 @@ def test_what_a_study_writes_is_what_everything_of_ours_reads(engine: Engine, st
 
     assert sorted(state_of(trial) for trial in found) == ["EarlyStopped"] * 2 + ["Succeeded"] * 8
     assert {one.name for one in experiment(engine, name).spec.parameters} == {"x", "kind", "n"}
-    first = {one.name: one.value for one in found[0].spec.parameter_assignments}
-    assert first == {"x": "0.5", "kind": "b"}
+    assert {one.name: one.value for one in found[0].spec.parameter_assignments} == {"x": "0.5", "kind": "b"}
     readings = engine.service.metrics("default", f"{name}-0")
     points = [(reading.step, float(reading.value)) for reading in readings]
     assert points == [(0, 0.25), (1, 1.25), (2, 2.25), (2, 0.25)]

@@ -185,8 +185,7 @@ def test_the_command_line_finds_the_token_from_any_directory(serving: Serving, t
 def test_what_the_server_prints_gets_a_browser_and_curl_in(serving: Serving) -> None:
     token = (serving.data / "token").read_text().strip()
 
-    link = serving.katib("ui", "--print").stdout.strip()
-    parts = urlsplit(link)
+    parts = urlsplit(serving.katib("ui", "--print").stdout.strip())
     base, headers = f"http://127.0.0.1:{parts.port}", {"host": parts.netloc, "sec-fetch-site": "none"}
     with httpx.Client(base_url=base, trust_env=False) as browser:
         cookie = browser.get(f"{parts.path}?{parts.query}", headers=headers).headers["set-cookie"].partition(";")[0]
@@ -309,9 +308,7 @@ def test_another_account_opens_neither_sockets_nor_files(serving: Serving) -> No
 
 
 def test_only_this_account_may_open_the_socket_of_the_log(serving: Serving) -> None:
-    modes = {stat.S_IMODE(Path(path).parent.stat().st_mode) for path in serving.unix_sockets()}
-
-    assert modes == {0o700}
+    assert {stat.S_IMODE(Path(path).parent.stat().st_mode) for path in serving.unix_sockets()} == {0o700}
 
 
 def test_a_note_that_no_server_holds_is_not_believed(tmp_path: Path) -> None:

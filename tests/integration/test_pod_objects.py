@@ -71,9 +71,8 @@ def test_a_running_replica_names_its_process(tmp_path: Path) -> None:
     with home(tmp_path, store=gang_store(), kinds=KINDS) as h:
         h.submit(gang(FOREVER, FOREVER, workers=1))
         eventually(lambda: set(states(h).values()) == {"Running"})
-        pid = int(place_words(pods(h)["j-master-0"]).removeprefix("pid "))
 
-        os.kill(pid, 0)
+        os.kill(int(place_words(pods(h)["j-master-0"]).removeprefix("pid ")), 0)
 
 
 def test_a_replica_that_failed_is_told_from_those_that_its_job_ended(tmp_path: Path) -> None:
@@ -281,8 +280,7 @@ def conditions(h: Home) -> dict[str, str]:
 )
 def test_a_pod_has_the_conditions_of_a_kubelet(tmp_path: Path, exit_code: int, reason: str, initialized: str) -> None:
     first = {"name": "first", "command": ["sh", "-c", f"until test -e {tmp_path}/one; do sleep 0.01; done"]}
-    main = f"until test -e {tmp_path}/two; do sleep 0.01; done; exit {exit_code}"
-    made = job(shell(main))
+    made = job(shell(f"until test -e {tmp_path}/two; do sleep 0.01; done; exit {exit_code}"))
     made["spec"]["template"]["spec"]["initContainers"] = [first]
     with home(tmp_path, store=gang_store()) as h:
         h.submit(made)

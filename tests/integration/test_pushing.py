@@ -279,7 +279,6 @@ def test_a_program_that_closes_all_descriptors_keeps_its_files(world: World) -> 
 
 
 def test_a_program_that_is_killed_loses_nothing_that_it_reported(world: World) -> None:
-    program = world.start("import os\nkatib.report(loss=1)\nos.kill(os.getpid(), 9)")
-    program.wait(180)
+    world.start("import os\nkatib.report(loss=1)\nos.kill(os.getpid(), 9)").wait(180)
 
     assert eventually(world.values) == ["1.0"]

@@ -132,9 +132,7 @@ def test_the_output_of_any_replica_can_be_read(world: World, query: str, expecte
 
 
 def test_the_output_of_a_replica_that_failed_outlives_its_job(world: World) -> None:
-    answer = world.http.get(f"{NS}/trials/{world.failed}/logs?replica=worker-1&tail=1")
-
-    assert answer.text == "boom\n"
+    assert world.http.get(f"{NS}/trials/{world.failed}/logs?replica=worker-1&tail=1").text == "boom\n"
 
 
 @pytest.mark.parametrize("trial", ["running", "failed"])

@@ -156,9 +156,8 @@ def test_the_kept_experiment_is_whole(directory: Path) -> None:
     run(directory)
     trial = next(iter(trials(directory)))
     run(directory, "--restart")
-    kept = katib_here("why", "demo-1", cwd=directory).stdout
 
-    assert kept.startswith("demo-1 succeeded")
+    assert katib_here("why", "demo-1", cwd=directory).stdout.startswith("demo-1 succeeded")
     assert katib("logs", trial, cwd=directory).stdout.startswith("loss=")
     assert katib_json("metrics", trial, cwd=directory)
     assert trial not in trials(directory)
@@ -169,9 +168,8 @@ def test_the_kept_experiment_is_whole(directory: Path) -> None:
 def test_a_raised_budget_is_kept_when_the_file_comes_again(directory: Path) -> None:
     run(directory)
     run(directory, "--more", "2")
-    done = run(directory)
 
-    assert done.returncode == 0
+    assert run(directory).returncode == 0
     assert experiments(directory) == {"demo": ("Succeeded", 6)}
 
 
@@ -196,8 +194,7 @@ def test_a_budget_of_time_stops_what_runs_and_the_remedy_goes_on_as_printed(dire
     why = katib_here("why", "demo", cwd=directory).stdout
     refused = run(directory, "--more", "1").stderr
     program(directory, GOOD)
-    remedy = shlex.split(why.partition("`katib ")[2].partition("`")[0])
-    done = katib(*remedy, cwd=directory)
+    done = katib(*shlex.split(why.partition("`katib ")[2].partition("`")[0]), cwd=directory)
 
     assert (spent.returncode, done.returncode) == (1, 0)
     assert why.startswith("demo failed: its budget of 2s")
@@ -320,9 +317,8 @@ def test_the_remedy_of_a_run_without_a_value_makes_the_next_one_read_it(
 
 def test_json_of_a_run_that_failed_stays_json(directory: Path) -> None:
     (directory / "train.py").write_text(FAILING)
-    done = run(directory, "-o", "json")
 
-    assert json.loads(done.stdout)["status"]["conditions"][-1]["type"] == "Failed"
+    assert json.loads(run(directory, "-o", "json").stdout)["status"]["conditions"][-1]["type"] == "Failed"
 
 
 def test_at_a_terminal_it_asks_and_an_answer_runs_it(directory: Path, launch: Launch) -> None:

@@ -181,9 +181,8 @@ def test_an_idle_service_stops_and_comes_back_when_needed(hosts: Hosts) -> None:
     host.release(experiment)
     host.release(experiment)
     eventually(lambda: ended(first), "the idle end")
-    second = pid_behind(ready(host, experiment), experiment)
 
-    assert first != second
+    assert first != pid_behind(ready(host, experiment), experiment)
 
 
 def test_a_service_is_not_idle_while_one_of_its_experiments_goes_on(hosts: Hosts) -> None:
@@ -234,9 +233,8 @@ def test_sockets_lie_in_a_private_directory_with_a_short_path(
     monkeypatch.setenv("TMPDIR", str(tmp_path / ("long" * 40)))
     monkeypatch.setattr("tempfile.tempdir", None)
     host = ServiceHost(processes, tmp_path)
-    directory = host._sockets._path
 
-    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert stat.S_IMODE(host._sockets._path.stat().st_mode) == 0o700
     assert len(str(host._sockets.new_path())) < 104
     host.close()
 
@@ -444,11 +442,8 @@ def test_a_command_that_does_not_exist_fails_at_once(hosts: Hosts) -> None:
 
 def test_a_process_that_never_listens_is_ended_and_named(hosts: Hosts) -> None:
     timing = ServiceTiming(start=0.1, stop=0.1, restart=Backoff(0.01, 0.05))
-    host = hosts.open(a_plan("deaf"), timing=timing)
 
-    text = failure(host, an_object())
-
-    assert "within 0.1 s (3 times" in text
+    assert "within 0.1 s (3 times" in failure(hosts.open(a_plan("deaf"), timing=timing), an_object())
 
 
 def test_a_missing_package_is_answered_with_the_command_that_installs_it(hosts: Hosts) -> None:
@@ -459,9 +454,7 @@ def test_a_missing_package_is_answered_with_the_command_that_installs_it(hosts: 
         environment={"PYTHONPATH": str(ROOT)},
     )
 
-    text = failure(hosts.open(plan), an_object("bayesianoptimization"))
-
-    assert "pip install scikit-optimize" in text
+    assert "pip install scikit-optimize" in failure(hosts.open(plan), an_object("bayesianoptimization"))
 
 
 # --- slow ones --------------------------------------------------------------------------------------------------------

@@ -51,8 +51,7 @@ def test_a_function_of_two_objectives_and_a_constraint_is_tuned_and_shown(
     assert [trial.name for trial in result.pareto] == expected
     assert result.best.name == expected[0]
 
-    experiment = json.loads(shown(capsys, tmp_path, "get", "two", "-o", "json"))
-    status = experiment["status"]
+    status = json.loads(shown(capsys, tmp_path, "get", "two", "-o", "json"))["status"]
     assert status["currentOptimalTrial"]["bestTrialName"] == expected[0]
     assert [trial["bestTrialName"] for trial in status["paretoSet"]["trials"]] == expected
     assert status["paretoSet"]["trialCount"] == len(expected)
@@ -84,8 +83,7 @@ def test_when_no_trial_satisfies_the_constraints_it_is_said(
         tuned(tmp_path, constraints={"memory": (None, -1)}, max_trials=3)
 
     for command in ("best", "why", "describe"):
-        told = shown(capsys, tmp_path, command, "two", code=1 if command == "best" else 0)
-        assert "memory <= -1" in told
+        assert "memory <= -1" in shown(capsys, tmp_path, command, "two", code=1 if command == "best" else 0)
 
 
 def test_a_trial_without_one_of_the_objectives_has_no_metrics_and_says_which(tmp_path: Path) -> None:

@@ -53,9 +53,7 @@ def test_readings_are_stored_while_the_program_runs(pod: Pod) -> None:
 def test_a_program_that_ended_before_the_sidecar_began_is_read(pod: Pod) -> None:
     pod.program("echo", "loss=0.3").wait(60)
 
-    sidecar = pod.sidecar()
-
-    assert sidecar.wait(60) == 0
+    assert pod.sidecar().wait(60) == 0
     assert pod.readings() == ["0.3"]
 
 
@@ -65,9 +63,7 @@ def test_a_program_that_ended_before_the_sidecar_began_is_read(pod: Pod) -> None
     ids=["fails", "dies", "all"],
 )
 def test_the_sidecar_ends_well_whatever_becomes_of_the_program(pod: Pod, end: str) -> None:
-    program = pod.program("sh", "-c", f"echo loss=0.3; {end.format(pod.file)}")
-
-    assert program.wait(60) != 0
+    assert pod.program("sh", "-c", f"echo loss=0.3; {end.format(pod.file)}").wait(60) != 0
     assert pod.sidecar().wait(60) == 0
     assert pod.readings() == ["0.3"]
 
@@ -101,9 +97,8 @@ def test_a_program_that_katib_wrapped_is_followed(pod: Pod) -> None:
     """Its wrapping leaves no marker while it runs, and none when it fails."""
     script = f"sleep 1 && echo loss=0.5 1>{pod.file} 2>&1 && echo completed > {pod.metrics}/$$.pid"
     sidecar = pod.sidecar(KATIB_LAUNCHER_DIRECTORY="")
-    program = pod.start(["sh", "-c", script])
 
-    assert program.wait(60) == 0
+    assert pod.start(["sh", "-c", script]).wait(60) == 0
     assert sidecar.wait(60) == 0
     assert pod.readings() == ["0.5"]
 
@@ -160,9 +155,7 @@ def test_a_failed_program_leaves_its_last_line_and_is_not_marked(pod: Pod) -> No
 
 
 def test_a_wrong_command_line_is_explained(pod: Pod) -> None:
-    sidecar = pod.sidecar("-stop-rule", "loss;1", "-what", "x")
-
-    assert sidecar.wait(60) == 2
+    assert pod.sidecar("-stop-rule", "loss;1", "-what", "x").wait(60) == 2
     assert "-stop-rule: 'loss;1' " in pod.news()
     assert "-what: no such flag" in pod.news()
 
@@ -221,9 +214,7 @@ def test_the_sidecar_gives_up_with_the_reason_long_after_the_program(pod: Pod) -
     pod.database_goes()
     pod.program("echo", "loss=0.5").wait(60)
 
-    sidecar = pod.sidecar(KATIB_GIVE_UP_SECONDS="1")
-
-    assert sidecar.wait(60) == 1
+    assert pod.sidecar(KATIB_GIVE_UP_SECONDS="1").wait(60) == 1
     assert "1 readings could not" in pod.news()
 
 
@@ -318,8 +309,7 @@ def test_all_processes_of_the_program_are_ended_also_those_that_will_not(pod: Po
         assert program.wait(60) == 0
         assert sidecar.wait(60) == 0
         assert service.stopped == ["tune-abc"]
-        left = [pid for pid in all_processes() if f"tree-of-{pod.metrics}".encode() in command_line(pid)]
-        assert left == []
+        assert [pid for pid in all_processes() if f"tree-of-{pod.metrics}".encode() in command_line(pid)] == []
 
 
 def test_a_trial_without_early_stopping_service_for_now_keeps_asking(pod: Pod) -> None:

@@ -94,10 +94,7 @@ def run(*containers: Container) -> Kubelet:
 
 
 def test_an_endpoint_is_scraped_to_the_last_value(pod: Pod, port: int) -> None:
-    sidecar = collector(pod, **endpoint(port))
-    kubelet = run(sidecar, program(pod, port, "0.5", "0.25"))
-
-    assert kubelet.status()["phase"] == "Succeeded"
+    assert run(collector(pod, **endpoint(port)), program(pod, port, "0.5", "0.25")).status()["phase"] == "Succeeded"
     assert pod.readings() == ["0.5", "0.25"]
     assert pod.news() == "all readings are stored"
 
@@ -114,8 +111,7 @@ def test_a_scraped_trial_is_stopped_by_its_rules(pod: Pod, port: int) -> None:
     with early_stopping() as (service, address):
         rules = ["-stop-rule", "loss;0.4;greater;1", "-s-earlystop", address]
         sidecar = collector(pod, *rules, **endpoint(port))
-        forever = [str(0.5 + i / 1000) for i in range(1000)]
-        kubelet = run(sidecar, program(pod, port, *forever))
+        kubelet = run(sidecar, program(pod, port, *[str(0.5 + i / 1000) for i in range(1000)]))
 
         assert service.stopped == [TRIAL]
     assert kubelet.status()["phase"] == "Succeeded"
@@ -164,9 +160,8 @@ def test_a_collector_that_is_killed_goes_on_with_what_is_new(pod: Pod, port: int
 def test_event_files_are_read_to_the_last_value(pod: Pod, *, told: bool) -> None:
     environment = {"KATIB_COLLECTOR_KIND": "TensorFlowEvent"} if told else {}
     sidecar = collector(pod, "-path", str(pod.metrics), **environment)
-    kubelet = run(sidecar, event_writer(pod, 0.5, 0.25))
 
-    assert kubelet.status()["phase"] == "Succeeded"
+    assert run(sidecar, event_writer(pod, 0.5, 0.25)).status()["phase"] == "Succeeded"
     assert [(log.value, log.step) for log in pod.log.read(TRIAL)] == [("0.5", 1), ("0.25", 2)]
     assert pod.news() == "all readings are stored"
 

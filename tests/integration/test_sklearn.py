@@ -102,8 +102,7 @@ class Growing(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-l
 
 @pytest.mark.slow
 def test_halving_stops_what_is_not_among_the_best_on_few_samples() -> None:
-    qualities = [0.9, 0.5, 0.4, 0.3, 0.2]
-    options = {"initial_trials": [{"quality": one} for one in qualities]}
+    options = {"initial_trials": [{"quality": one} for one in [0.9, 0.5, 0.4, 0.3, 0.2]]}
     space = {"quality": katib.search.double(0, 1)}
     search = KatibSearchCV(Growing(), space, n_iter=5, cv=2, algorithm="random", halving=3, options=options).fit(
         np.repeat(X, 3, axis=0), np.repeat(Y, 3)

@@ -241,8 +241,7 @@ def test_the_index_of_a_large_table_is_made_under_readers(server: SqlServerProce
     with going_on(keep_reading, done):
         eventually(lambda: reads > 0)
         with opened(server, name) as database:
-            log = SqlObservationLog(database)
-            count = log.count("a")
+            count = SqlObservationLog(database).count("a")
 
     assert count == 2 << 13
 

@@ -313,9 +313,7 @@ class TestFailures:
         master = shell(f"while [ $(wc -l <{tmp_path}/tries) -lt 2 ]; do sleep 0.01; done")
         (tmp_path / "tries").touch()
         with machine(tmp_path) as m:
-            end = m.run(pytorch_job(master, worker, workers=1, restart="ExitCode"))
-
-            assert end["type"] == "Succeeded"
+            assert m.run(pytorch_job(master, worker, workers=1, restart="ExitCode"))["type"] == "Succeeded"
             assert (tmp_path / "tries").read_text() == "x\nx\n"
 
     def test_a_worker_that_fails_by_itself_fails_the_job(self, tmp_path: Path) -> None:

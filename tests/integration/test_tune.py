@@ -193,8 +193,7 @@ def test_a_function_is_fixed_and_run_again_under_its_name(
     assert "failed trials run again" in capsys.readouterr().err
 
     assert search(lambda x: 7 * x).trials == fixed.trials
-    told = capsys.readouterr().err
-    assert "raise max_trials above 3" in told
+    assert "raise max_trials above 3" in capsys.readouterr().err
     for space, change in (
         ({"x": katib.search.double(0.25, 2, step=0.25)}, r'parameters\["x"\]\.max changed from "1" to "2"'),
         ({**X, "k": katib.search.int(1, 2)}, r'parameters\["k"\] added'),
@@ -592,8 +591,7 @@ def test_a_trial_that_is_cut_off_goes_on_from_its_checkpoint_when_the_same_call_
     starts = {path.parent.name: path.read_text().split() for path in (home / "checkpoints").rglob("starts")}
     assert (starts[first], starts[waiting]) == (["0", "2"], ["0", "2"])
     for trial in starts:
-        readings = service.metrics("default", trial, metric="loss")
-        assert [reading.step for reading in readings] == [1, 2, 3, 4, 5, 6]
+        assert [reading.step for reading in service.metrics("default", trial, metric="loss")] == [1, 2, 3, 4, 5, 6]
 
 
 def test_trials_of_a_warm_process_have_no_checkpoint(tune: Callable[..., katib.TuneResult]) -> None:

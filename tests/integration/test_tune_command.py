@@ -56,8 +56,7 @@ def test_trials_are_logged_elsewhere_as_they_end(directory: Path, place: str, pa
     assert done.returncode == 0
     assert "--log-to" not in done.stderr
     form, _, where = place.partition(":")
-    again = katib("export", "train", "--to", form, "-o", where, cwd=directory)
-    assert again.stdout == f"{where}: 0 trials written\n"
+    assert katib("export", "train", "--to", form, "-o", where, cwd=directory).stdout == f"{where}: 0 trials written\n"
     assert form == "mlflow" or len(list((directory / "runs").iterdir())) == 3
 
 
@@ -205,8 +204,7 @@ def test_values_and_metrics_travel_in_files(directory: Path, options: tuple[str,
     done = tune(*line, "--", sys.executable, "train.py", *words, cwd=directory)
 
     assert done.returncode == 0, done.stderr
-    best = json.loads(done.stdout)["status"]["currentOptimalTrial"]["observation"]["metrics"][0]
-    assert best["name"] == options[1]
+    assert json.loads(done.stdout)["status"]["currentOptimalTrial"]["observation"]["metrics"][0]["name"] == options[1]
 
 
 def test_an_interrupted_line_goes_on_when_it_is_repeated(directory: Path) -> None:
@@ -313,9 +311,7 @@ def test_a_range_of_whole_numbers_with_too_few_of_them_is_mentioned(directory: P
     command = ("--", sys.executable, "train.py", "{x}{y}")
     line = ("-p", "x=0..1", "-p", "y=a,b", "--minimize", "loss", "--trials", "8", *command)
 
-    done = tune(*line, cwd=directory)
-
-    golden(done.stderr)
+    golden(tune(*line, cwd=directory).stderr)
     remedied = [word.replace("x=0..1", "x=0..1:double") for word in line]
     assert "combinations" not in tune(*remedied, cwd=directory).stderr
 
@@ -378,8 +374,7 @@ def test_a_run_begins_with_the_values_of_today_and_tells_what_was_won(directory:
 
     done = tune(*line, "--", sys.executable, "train.py", "{config:train.yaml}", cwd=directory)
 
-    experiment = katib_json("get", "experiment", "train", cwd=directory)
-    default = experiment["status"]["defaultTrial"]
+    default = katib_json("get", "experiment", "train", cwd=directory)["status"]["defaultTrial"]
     assert done.returncode == 0
     assert default["parameterAssignments"] == [{"name": "x", "value": "3.0"}]
     assert default["observation"]["metrics"][0]["latest"] == "4.0"

@@ -101,9 +101,7 @@ def test_a_damage_costs_the_records_that_it_touches_and_no_other(stream: list[by
     ]
     reader = RecordReader()
 
-    found = [*reader.feed(bytes(whole)), *reader.finish()]
-
-    rest = iter(found)
+    rest = iter([*reader.feed(bytes(whole)), *reader.finish()])
     assert all(one in rest for one in untouched)
 
 

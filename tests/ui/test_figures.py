@@ -132,8 +132,7 @@ def test_parallel_coordinates_of_six_parameters_have_room(
 
         assert names == [*NAMES, "loss"]
         assert page.locator(PARALLEL).evaluate(inside) == 0
-        texts = page.locator(f"{PARALLEL} .axis text").all_text_contents()
-        assert "stochastic-gradient" in texts
+        assert "stochastic-gradient" in page.locator(f"{PARALLEL} .axis text").all_text_contents()
 
 
 def test_a_phone_scrolls_the_axes_of_parameters_and_keeps_the_objective(root: str, page: Page) -> None:

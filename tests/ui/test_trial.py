@@ -176,9 +176,8 @@ def test_of_a_long_log_the_last_lines_are_kept(opened: Page, running: MemoryTuni
         first = part * 10_000
         running.write_log(NS, RUNNING, b"".join(b"line %d\n" % n for n in range(first, first + 10_000)))
     until(opened, "() => document.querySelector('[data-log-lines]').textContent.includes('line 99999\\n')")
-    text = opened.locator("[data-log-lines]").evaluate("element => element.textContent")
 
-    assert 4_700 < text.count("\n") <= 5_250
+    assert 4_700 < opened.locator("[data-log-lines]").evaluate("element => element.textContent").count("\n") <= 5_250
     assert "download the log for all" in opened.locator("[data-log-status]").inner_text()
     until(
         opened,
@@ -192,8 +191,7 @@ def test_of_a_long_log_the_last_lines_are_kept(opened: Page, running: MemoryTuni
 @pytest.mark.slow
 def test_a_replica_is_chosen(root: str, running: MemoryTuningService, page: Page) -> None:
     for replica in ("master-0", "worker-0"):
-        pod = make_pod(f"{RUNNING}-{replica}", RUNNING, replica=replica)
-        running.store.create(pod)
+        running.store.create(make_pod(f"{RUNNING}-{replica}", RUNNING, replica=replica))
     page.goto(root + ADDRESS)
     page.locator("[data-log-replica]").select_option("worker-0")
 
@@ -297,8 +295,7 @@ def test_the_log_of_a_waiting_trial_begins_when_it_runs(root: str, running: Memo
 def test_a_trial_is_paused_and_resumed(root: str, running: MemoryTuningService, page: Page) -> None:
     job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": {}}
     name, kind = "demo-train", Kind("kubeflow.org/v1", "PyTorchJob")
-    trial = make_trial(name, RUNS, index=11, x="0.7")
-    running.put(patched(trial, spec={"runSpec": job}))
+    running.put(patched(make_trial(name, RUNS, index=11, x="0.7"), spec={"runSpec": job}))
     owner = {
         "apiVersion": API_VERSION,
         "kind": "Trial",

@@ -164,8 +164,6 @@ def test_how_much_output_is_kept_may_be_set(text: str, expected: tuple[int, int]
 
 
 def test_a_limit_of_output_that_keeps_nothing_is_refused(golden: Golden) -> None:
-    errors = _errors("{containerLogMaxSize: 10MB, containerLogMaxFiles: 1}")
-
-    golden(errors)
+    golden(_errors("{containerLogMaxSize: 10MB, containerLogMaxFiles: 1}"))
     assert _errors("containerLogMaxSize: [1]")
     assert [error.origin for error in _errors("containerLogMaxSize: 0")] == ["config-log-size"]

@@ -66,9 +66,7 @@ def test_what_is_no_budget_is_named_with_what_is(text: str) -> None:
 
 @pytest.mark.parametrize("prices", ["", "gpu", "gpu=x", "disk=1"])
 def test_money_needs_prices(prices: str) -> None:
-    errors = Budgets().errors({LIMITS.name: "$5", PRICES.name: prices})
-
-    assert [error.origin for error in errors] == ["budget-prices"]
+    assert [error.origin for error in Budgets().errors({LIMITS.name: "$5", PRICES.name: prices})] == ["budget-prices"]
 
 
 def test_a_budget_that_is_changed_is_checked_together_with_what_is_stored() -> None:

@@ -64,8 +64,7 @@ def test_a_configuration_without_a_value_is_told_as_such(golden: Golden) -> None
     spec = a_spec()
     best = a_trial("b", spec, score=1)
 
-    failed = a_trial("a", spec, "Failed", "Trial has failed: exit code 1")
-    golden(compared(spec, failed, best))
+    golden(compared(spec, a_trial("a", spec, "Failed", "Trial has failed: exit code 1"), best))
     golden(compared(spec, a_trial("a", spec, "MetricsUnavailable"), best))
     golden(compared(spec, a_trial("a", spec, "Killed"), best))
 
@@ -91,9 +90,7 @@ def test_a_part_of_the_defaults_is_not_called_a_configuration(golden: Golden) ->
     del spec["parameters"][0]["default"]
     spec["parameters"].append({**spec["parameters"][0], "name": "other", "default": "0.01"})
 
-    words = compared(spec, a_trial("a", spec, score=20), a_trial("b", spec, score=30))
-
-    golden(words)
+    golden(compared(spec, a_trial("a", spec, score=20), a_trial("b", spec, score=30)))
 
 
 def test_there_is_none_before_its_end() -> None:

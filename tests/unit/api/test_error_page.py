@@ -77,9 +77,7 @@ def test_whatever_it_quotes_an_error_is_one_printable_line() -> None:
 
     assert str(error) == 'spec.x: found "a\\nb\\x1b[31m\\u2028ü🎯"; fix it'
 
-    errors = [FieldError("a", "x", "y", "z"), FieldError("b", "x", "y", "z")]
-
-    assert str(InvalidError(errors)) == "a: x; y\nb: x; y"
+    assert str(InvalidError([FieldError("a", "x", "y", "z"), FieldError("b", "x", "y", "z")])) == "a: x; y\nb: x; y"
 
 
 @pytest.mark.parametrize(

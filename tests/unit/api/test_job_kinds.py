@@ -28,9 +28,7 @@ def said(api_version: str, kind: object) -> list[str]:
 
 
 def test_every_kind_that_runs_on_one_machine_is_known_with_its_version() -> None:
-    known = {Kind(version, name) for name in KNOWN_KINDS for version in versions_of(name)}
-
-    assert known == set(JobKinds())
+    assert {Kind(version, name) for name in KNOWN_KINDS for version in versions_of(name)} == set(JobKinds())
 
 
 def versions_of(name: str) -> tuple[str, ...]:

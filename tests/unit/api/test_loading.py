@@ -151,9 +151,7 @@ def test_what_cannot_be_read_is_explained_in_one_line(text: str | bytes, line: s
 
 
 def test_what_is_too_large_or_too_deep_is_refused(golden: Golden) -> None:
-    text = "a" * (4 * 2**20 + 1)
-
-    golden(lines_of(text))
+    golden(lines_of("a" * (4 * 2**20 + 1)))
 
     nested: dict[str, Any] = {}
     for _ in range(100):
@@ -245,16 +243,13 @@ def test_companions_that_cannot_be_used_are_reported_with_their_line(config_maps
 
 
 def test_every_document_of_a_wrong_kind_is_named(golden: Golden) -> None:
-    lines = lines_of("kind: Trial\n---\nkind: Suggestion\n---\n- 5\n")
-
-    golden(lines)
+    golden(lines_of("kind: Trial\n---\nkind: Suggestion\n---\n- 5\n"))
 
 
 def test_the_default_namespace_fills_a_missing_one_only() -> None:
     raw = an_experiment()
-    without = {**raw, "metadata": {"name": "demo"}}
 
-    assert decode_experiment(without, "team").experiment.namespace == "team"
+    assert decode_experiment({**raw, "metadata": {"name": "demo"}}, "team").experiment.namespace == "team"
     assert decode_experiment(raw, "team").experiment.namespace == "default"
 
 

@@ -231,9 +231,8 @@ def test_goals_are_reached_by_one_trial_that_reaches_all(
     accuracy_goal: float | None, seconds_goal: float | None, *, reached: bool
 ) -> None:
     goals = [{} if goal is None else {"goal": goal} for goal in (accuracy_goal, seconds_goal)]
-    spec = several({**ACCURATE, **goals[0]}, {**QUICK, **goals[1]})
 
-    assert reaches_goals(spec, (-0.9, 3.0)) is reached
+    assert reaches_goals(several({**ACCURATE, **goals[0]}, {**QUICK, **goals[1]}), (-0.9, 3.0)) is reached
 
 
 @pytest.mark.parametrize(
@@ -242,9 +241,8 @@ def test_goals_are_reached_by_one_trial_that_reaches_all(
 )
 def test_constraints_hold_at_their_bounds_and_for_what_was_read(text: str | None, *, holds: bool) -> None:
     spec = several(ACCURATE, QUICK, constraints=({"metricName": "latency", "min": 10, "max": 30},))
-    observation = read(accuracy="1") if text is None else read(accuracy="1", latency=text)
 
-    assert is_feasible(spec, observation) == holds
+    assert is_feasible(spec, read(accuracy="1") if text is None else read(accuracy="1", latency=text)) == holds
 
 
 def test_without_constraints_every_trial_is_feasible() -> None:

@@ -104,8 +104,7 @@ def test_what_is_told_wrongly_is_explained(
     katib: Katib, asked: TuningService, words: tuple[str, ...], told: str
 ) -> None:
     submit(asked)
-    trial = given(katib("ask", "demo"))["trial"]
-    done = katib("tell", "demo", trial, *words)
+    done = katib("tell", "demo", given(katib("ask", "demo"))["trial"], *words)
 
     assert done.code == 2
     assert told in done.err
@@ -113,8 +112,7 @@ def test_what_is_told_wrongly_is_explained(
 
 def test_a_trial_of_another_experiment_is_not_told(katib: Katib, asked: TuningService) -> None:
     submit(asked)
-    trial = given(katib("ask", "demo"))["trial"]
-    done = katib("tell", "other", trial, "loss=1")
+    done = katib("tell", "other", given(katib("ask", "demo"))["trial"], "loss=1")
 
     assert (done.code, "it belongs to demo" in done.err) == (2, True)
 

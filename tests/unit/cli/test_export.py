@@ -184,8 +184,7 @@ def test_a_package_that_is_missing_is_named(
     katib: Katib, service: MemoryTuningService, monkeypatch: pytest.MonkeyPatch, form: str, golden: Golden
 ) -> None:
     put_curve(service)
-    package = "mlflow" if form == "mlflow" else "tensorboardX"
-    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setitem(sys.modules, "mlflow" if form == "mlflow" else "tensorboardX", None)
     code, _, err = katib("export", "demo", "--to", form)
 
     assert code == 2

@@ -46,8 +46,7 @@ def test_several_experiments_of_a_file_are_taken_one_after_the_other(
     result = katib("run", "all.yaml")
 
     assert result.code == 0
-    ended = [line.split()[0] for line in result.out.splitlines() if " succeeded: " in line]
-    assert ended == ["one", "two"]
+    assert [line.split()[0] for line in result.out.splitlines() if " succeeded: " in line] == ["one", "two"]
 
 
 def test_every_error_is_a_line_that_begins_with_the_file(

@@ -72,9 +72,8 @@ def test_an_unexpected_exception_is_a_bug_with_its_traceback_in_a_file(
 )
 def test_nothing_heavy_is_imported_before_it_is_needed(start: str, heavy: str) -> None:
     code = f"import sys; {start}; sys.exit(' '.join(set('{heavy}'.split()) & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
-    assert done.stderr == "\n"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stderr == "\n"
 
 
 def test_the_shell_completes_names_without_importing_commands() -> None:

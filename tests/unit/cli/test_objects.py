@@ -80,8 +80,7 @@ def test_trials_of_a_population_show_their_generation_and_parent(
 
     assert head == ["NAME", "STATE", "OBJECTIVE", "DURATION", "AGE", "GENERATION", "PARENT", "PARAMETERS"]
     assert [(row[0], row[5], row[6]) for row in rows] == [("a", "0", "-"), ("b", "1", "a"), ("by-hand", "-", "-")]
-    wide = katib(*command, "-o", "wide").out.splitlines()[0].split()
-    assert wide == [*before, *head, "METRICS", "MESSAGE"]
+    assert katib(*command, "-o", "wide").out.splitlines()[0].split() == [*before, *head, "METRICS", "MESSAGE"]
 
 
 def test_other_trials_show_no_lineage(katib: Katib, played: MemoryTuningService) -> None:

@@ -104,8 +104,7 @@ def test_figures_are_written_as_plotlys_json_the_history_unless_named(
 
     katib("plot", "demo", "--figure", "intermediate", "--by", "time", "-o", "x.json")
 
-    layout = json.loads((tmp_path / "x.json").read_text())["layout"]
-    golden(layout["xaxis"]["title"]["text"])
+    golden(json.loads((tmp_path / "x.json").read_text())["layout"]["xaxis"]["title"]["text"])
 
 
 def test_several_experiments_are_compared(katib: Katib, ended: MemoryTuningService, tmp_path: Path) -> None:
@@ -129,8 +128,7 @@ def test_an_experiment_without_trials_has_a_report_that_says_so(
 
 
 def test_a_cluster_may_be_asked(katib: Katib, cluster: object, service: MemoryTuningService, tmp_path: Path) -> None:
-    experiment = make_experiment("demo", namespace="team")
-    service.put(experiment)
+    service.put(make_experiment("demo", namespace="team"))
     service.put(make_trial("demo-0", condition("Succeeded"), namespace="team", loss="1"))
 
     assert katib("plot", "demo", "--context", "work").code == 0

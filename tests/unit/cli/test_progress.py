@@ -127,9 +127,8 @@ def test_a_better_trial_is_told_when_the_experiment_says_so(progress: RunProgres
 def test_a_better_trial_is_told_after_its_own_start_and_end(progress: RunProgress, golden: Golden) -> None:
     metrics = [{"name": "loss", "min": "0.1", "max": "0.4", "latest": "0.3"}]
     best = {"bestTrialName": "t", "observation": {"metrics": metrics}}
-    counted = make_experiment("demo", RUNNING, currentOptimalTrial=best, trialsSucceeded=1)
 
-    assert see(progress, counted) == []
+    assert see(progress, make_experiment("demo", RUNNING, currentOptimalTrial=best, trialsSucceeded=1)) == []
     assert see(progress, make_trial("t", RUNNING, x="1")) == ["t started: x=1"]
     golden(see(progress, make_trial("t", condition("Succeeded"), loss="0.1", x="1")))
 

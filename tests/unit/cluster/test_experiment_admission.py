@@ -116,9 +116,7 @@ def test_a_new_one_for_auto_says_which_ended_experiments_it_learns_from(world: W
     world.store.update_status({**before, "status": status})
     raw = an_experiment(namespace="team", algorithm={"algorithmName": "auto"})
 
-    found = world.defaults(raw)
-
-    assert found["metadata"]["annotations"] == {"katib.kubeflow.org/learns-from": "before"}
+    assert world.defaults(raw)["metadata"]["annotations"] == {"katib.kubeflow.org/learns-from": "before"}
     assert world.create(raw).allowed
 
 
@@ -213,9 +211,7 @@ def test_a_namespace_without_the_label_is_refused_with_the_command_that_gives_it
 ) -> None:
     world.add_namespace("bare", **labels)
 
-    error = refusal(lambda: world.create(an_experiment(namespace="bare"), "bare"))
-
-    golden(error)
+    golden(refusal(lambda: world.create(an_experiment(namespace="bare"), "bare")))
 
 
 def test_a_namespace_that_cannot_be_read_now_is_no_fault_of_the_experiment(world: World) -> None:
@@ -273,9 +269,7 @@ def test_a_template_in_a_config_map_has_to_be_there_and_of_the_namespace_or_offe
 
 
 def test_a_field_that_no_type_knows_is_worth_a_warning(world: World, golden: Golden) -> None:
-    verdict = world.create(an_experiment(maxTrialCont=5))
-
-    golden(verdict.warnings)
+    golden(world.create(an_experiment(maxTrialCont=5)).warnings)
 
 
 def test_a_volume_of_an_earlier_experiment_blocks_its_name(world: World) -> None:
@@ -296,9 +290,7 @@ def test_a_volume_of_an_earlier_experiment_blocks_its_name(world: World) -> None
 
 
 def test_what_is_fixed_is_named_with_both_values(world: World, golden: Golden) -> None:
-    error = refusal(lambda: world.update(stored(), stored(algorithm={"algorithmName": "grid"})))
-
-    golden(error)
+    golden(refusal(lambda: world.update(stored(), stored(algorithm={"algorithmName": "grid"}))))
 
 
 def test_an_experiment_that_ended_goes_on_only_if_its_policy_lets_it(world: World) -> None:

@@ -229,9 +229,8 @@ def test_a_refused_pod_is_an_event_of_its_trial_but_for_a_dry_run(cluster: Clust
 
 def test_a_primary_pod_without_primary_container_runs_and_the_user_learns_why(cluster: Cluster) -> None:
     job = cluster.add(JOB, "test-trial", cluster.add_trial())
-    review = cluster.review(pod("x", container="trainer"), job)
 
-    verdict = cluster.admission.mutate(review)
+    verdict = cluster.admission.mutate(cluster.review(pod("x", container="trainer"), job))
 
     assert verdict.patched is not None
     assert [container["name"] for container in verdict.patched["spec"]["containers"]] == ["trainer"]

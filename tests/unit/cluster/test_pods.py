@@ -363,9 +363,8 @@ CHECK = {"name": "provisioning", "state": "Pending", "message": ""}
 )
 def test_what_kueue_says_of_a_job(status: dict[str, Any], reason: str) -> None:
     metadata = {"name": "job-demo-1", "namespace": "default", "ownerReferences": [{"name": "x", "kind": "Gizmo"}]}
-    facts = workload_facts({"metadata": metadata, "status": status})
 
-    assert facts == WorkloadFacts(Key("default", ""), "", reason)
+    assert workload_facts({"metadata": metadata, "status": status}) == WorkloadFacts(Key("default", ""), "", reason)
 
 
 def test_a_job_that_kueue_queues_by_itself_says_so_once_it_is_suspended() -> None:

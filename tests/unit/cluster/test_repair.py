@@ -299,9 +299,7 @@ def job(*, owner: str = "uid-trial", failed: int = 0, **spec: Any) -> dict[str, 
     ],
 )
 def test_what_is_done_about_a_pod(maker: dict[str, Any] | None, phase: str, remedy: RepairAction) -> None:
-    pod = MissedPod(DEMO, "u", owners=({"uid": "j"},), phase=phase)
-
-    assert remedy_for(pod, maker, "uid-trial") is remedy
+    assert remedy_for(MissedPod(DEMO, "u", owners=({"uid": "j"},), phase=phase), maker, "uid-trial") is remedy
 
 
 def test_a_pod_that_is_being_deleted_is_no_concern() -> None:

@@ -103,9 +103,7 @@ def test_what_a_rule_refuses_is_said_with_both_values_by_the_webhook_that_comes_
 
 
 def test_every_field_of_a_spec_is_fixed_or_a_count() -> None:
-    known = set(ExperimentSpec.__struct_encode_fields__)
-
-    assert {*FIXED_FIELDS, *COUNTS} == known
+    assert {*FIXED_FIELDS, *COUNTS} == set(ExperimentSpec.__struct_encode_fields__)
     assert len(SPEC_RULES) == len(FIXED_FIELDS)
 
 
@@ -119,17 +117,15 @@ def test_counts_may_change_whoever_is_asked(name: str, value: int | None) -> Non
 
 def test_a_spec_cannot_be_taken_away(golden: Golden) -> None:
     old = stored()
-    new = {key: value for key, value in old.items() if key != "spec"}
 
-    golden(broken_rules(old, new))
+    golden(broken_rules(old, {key: value for key, value in old.items() if key != "spec"}))
 
 
 @pytest.mark.parametrize(("old", "new"), [([], None), ({"a": 1}, {"a": 1.0}), ({"a": None}, {}), ({"a": []}, {})])
 def test_a_rule_sees_a_change_of_form(old: Any, new: Any) -> None:
     rule = "has(self.x) == has(oldSelf.x) && (!has(self.x) || self.x == oldSelf.x)"
-    after = {} if new is None else {"x": new}
 
-    assert not holds(rule, {"x": old}, after)
+    assert not holds(rule, {"x": old}, {} if new is None else {"x": new})
     assert holds(rule, {"x": old}, {"x": old})
 
 
@@ -168,9 +164,7 @@ def test_an_edit_of_a_count_changes_nothing_that_the_rules_hold(raw: Json) -> No
 def test_who_writes_the_whole_object_in_another_form_changes_nothing(raw: Json) -> None:
     """Such as Katib's controller, or `kubectl replace` with the file that was applied first."""
     for rewritten in (Experiment.decode(raw), with_defaults(Experiment.decode(raw))):
-        after = as_stored(raw, {**raw, "spec": rewritten.encode()["spec"]})
-
-        assert after["spec"] == raw["spec"]
+        assert as_stored(raw, {**raw, "spec": rewritten.encode()["spec"]})["spec"] == raw["spec"]
 
 
 def test_a_count_that_is_taken_away_is_the_default_again() -> None:
@@ -182,9 +176,7 @@ def test_a_count_that_is_taken_away_is_the_default_again() -> None:
 def test_a_field_of_a_newer_version_can_be_edited() -> None:
     raw = an_experiment(newer=1)
 
-    after = as_stored(raw, edited(raw, newer=2))
-
-    assert after["spec"] == {**raw["spec"], "newer": 2}
+    assert as_stored(raw, edited(raw, newer=2))["spec"] == {**raw["spec"], "newer": 2}
 
 
 # --- in the definition ------------------------------------------------------------------------------------------------

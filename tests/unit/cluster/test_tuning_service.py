@@ -109,9 +109,7 @@ def test_a_raised_budget_leaves_what_the_author_stored_in_its_own_form(world: Cl
     spec = {**raw, "objective": {**raw["objective"], "additionalMetricNames": []}, "earlyStopping": None}
     store.update({**found, "spec": spec})
 
-    outcome = world.service.submit(document("demo", trials=9), source="demo.yaml").outcome
-
-    assert outcome == "updated"
+    assert world.service.submit(document("demo", trials=9), source="demo.yaml").outcome == "updated"
     assert store.get(EXPERIMENT, Key(NS, "demo"))["spec"] == {**spec, "maxTrialCount": 9}
 
 
@@ -431,8 +429,7 @@ def test_the_remedies_of_an_experiment_are_those_of_its_lost_trial_and_its_outpu
     status = {"conditions": [said("Failed", "ExperimentFailed", words)], "trials": 1, "trialsFailed": 1}
     world.stand_in.set_status(store.get(EXPERIMENT, Key(NS, "demo")), status)
 
-    found_remedies = why(world, "demo").remedies
-    assert [text[: len(begin)] for text, begin in zip(found_remedies, remedies, strict=True)] == remedies
+    assert [text[: len(begin)] for text, begin in zip(why(world, "demo").remedies, remedies, strict=True)] == remedies
 
 
 def test_a_kind_that_is_not_installed_is_named(world: ClusterWorld, golden: Golden) -> None:

@@ -93,9 +93,7 @@ def test_a_trial_runs_as_long_as_its_lease_and_is_looked_at_when_that_ends(golde
 def test_only_the_time_in_which_a_caller_gives_signs_of_life_counts(
     lease: Lease | None, outcome: Outcome | None, server_minutes: float, seconds: float | None
 ) -> None:
-    silence = silence_of(a_trial(lease, outcome), NOW, NOW - timedelta(minutes=server_minutes))
-
-    assert silence == seconds
+    assert silence_of(a_trial(lease, outcome), NOW, NOW - timedelta(minutes=server_minutes)) == seconds
 
 
 def test_a_trial_that_its_caller_ended_is_written_again_only_if_its_times_are_wrong() -> None:

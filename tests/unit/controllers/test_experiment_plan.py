@@ -177,9 +177,7 @@ def test_an_unlimited_experiment_keeps_the_parallelism_full() -> None:
 
 
 def test_what_was_asked_for_already_is_not_asked_for_twice() -> None:
-    asking = suggestion(requests=2, suggestion_count=0)
-
-    assert plan(seen={"suggestion": asking}).requests is None
+    assert plan(seen={"suggestion": suggestion(requests=2, suggestion_count=0)}).requests is None
 
 
 def test_requests_fall_when_the_parallelism_does() -> None:
@@ -406,9 +404,7 @@ def test_the_resume_policy_decides_about_the_service(policy: str, *, closes: boo
 
 @pytest.mark.parametrize("closed", ["Succeeded", "Failed"])
 def test_a_closed_suggestion_is_not_closed_again(closed: str) -> None:
-    seen = {"counts": counts(succeeded=3), "suggestion": suggestion(holding(closed))}
-
-    assert not plan(seen=seen).close_suggestion
+    assert not plan(seen={"counts": counts(succeeded=3), "suggestion": suggestion(holding(closed))}).close_suggestion
 
 
 def test_ending_without_a_suggestion_is_no_error() -> None:
@@ -522,9 +518,7 @@ def test_first_trials_that_fail_alike_end_it(messages: list[str], annotation: st
     ],
 )
 def test_an_experiment_without_one_value_has_failed(states: dict[str, int], spec: dict[str, Any], message: str) -> None:
-    planned = plan(seen={"counts": counts(**states)}, maxTrialCount=3, **spec)
-
-    last = planned.status.conditions[-1]
+    last = plan(seen={"counts": counts(**states)}, maxTrialCount=3, **spec).status.conditions[-1]
     expected = ("Failed", "ExperimentNoUsableTrial", f"Experiment has failed because {message}")
     assert (last.type, last.reason, last.message) == (expected if message else SUCCEEDED_MAX)
 

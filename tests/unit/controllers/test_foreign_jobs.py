@@ -278,8 +278,7 @@ def test_how_a_pod_failed_is_part_of_how_the_trial_failed(golden: Golden) -> Non
         cluster.end_job("Broken", "too many failures")
 
         eventually(lambda: cluster.has_trial_with("Failed", "True", "TrialFailed"))
-        message = cluster.trial().status.conditions[-1].message
-        golden(message)
+        golden(cluster.trial().status.conditions[-1].message)
 
 
 def test_what_the_collector_said_explains_missing_metrics(golden: Golden) -> None:

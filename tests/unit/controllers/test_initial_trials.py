@@ -194,9 +194,7 @@ def with_defaults_of(**defaults: str) -> dict[str, Any]:
     ids=["all given", "the first choice", "the middle of a range"],
 )
 def test_the_first_trial_has_the_defaults_as_written(defaults: dict[str, str], first: dict[str, str]) -> None:
-    experiment = Experiment.decode(with_defaults_of(**defaults))
-
-    (trial,) = first_trials(experiment.spec)
+    (trial,) = first_trials(Experiment.decode(with_defaults_of(**defaults)).spec)
 
     found = {a.name: a.value for a in trial.parameter_assignments}
     assert {**found, "lr": float(found["lr"])} == pytest.approx({**first, "lr": float(first["lr"])})
@@ -223,9 +221,8 @@ def test_the_status_compares_the_best_trial_with_that_of_the_defaults() -> None:
         document = an_experiment(maxTrialCount=3, parallelTrialCount=1)
         document["spec"]["parameters"][0]["default"] = "0.03"
         world.submit(document)
-        experiment = world.ended()
 
-        found = experiment.status.default_trial
+        found = world.ended().status.default_trial
         assert found is not None
         assert [a.value for a in found.parameter_assignments] == ["0.03"]
         assert found.state == "Succeeded"
@@ -255,9 +252,8 @@ def test_a_service_that_always_violates_a_constraint_is_given_up() -> None:
 
     with World(services=FakeServices(answer=answer)) as world:
         world.submit(an_experiment(parameterConstraints=["lr >= 0.05"], maxTrialCount=3, parallelTrialCount=1))
-        experiment = world.ended()
 
-        message = experiment.status.conditions[-1].message
+        message = world.ended().status.conditions[-1].message
         assert "violate spec.parameterConstraints" in message
         assert "lr >= 0.05" in message
 

@@ -171,9 +171,8 @@ def test_a_suggestion_that_goes_while_it_is_written_is_no_error() -> None:
 def test_a_write_that_changed_nothing_leaves_no_object_behind_as_stale() -> None:
     fresh = Freshness()
     seen = experiment()
-    unchanged = {"metadata": {"resourceVersion": seen.metadata.resource_version}}
 
-    fresh.wrote(seen, unchanged)
+    fresh.wrote(seen, {"metadata": {"resourceVersion": seen.metadata.resource_version}})
     assert not fresh.is_stale(seen)
     fresh.wrote(seen, {"metadata": {"resourceVersion": "2"}})
     assert fresh.is_stale(seen)

@@ -228,8 +228,7 @@ def test_a_job_whose_label_somebody_removed_is_still_judged(store: MemoryStore) 
 
     with running(store) as cluster:
         eventually(lambda: (cache := cluster.caches.jobs.synced(GADGET)) and cache.get(KEY))
-        job = store.get(GADGET, KEY)
-        store.update(with_metadata(job, labels={}))
+        store.update(with_metadata(store.get(GADGET, KEY), labels={}))
         eventually(lambda: (GADGET, KEY) in cluster.caches.jobs.strays)
         end_job(cluster)
 

@@ -62,8 +62,7 @@ def test_a_new_trial_is_created_gets_its_job_and_runs(golden: Golden) -> None:
     assert planned.event is not None
     assert planned.event.reason == "JobCreated"
     golden(planned.event.message)
-    running = plan(trial("demo-1", CREATED), JobView())
-    assert last(running) == ("Running", "True", "TrialRunning", "Trial is running")
+    assert last(plan(trial("demo-1", CREATED), JobView())) == ("Running", "True", "TrialRunning", "Trial is running")
 
 
 def after(minutes: int, status: TrialStatus, job: JobView, *, ran: float = 0) -> TrialStatus:
@@ -116,9 +115,8 @@ def test_the_grace_period_of_a_trial_that_is_over_is_added_and_nothing_is_writte
 @pytest.mark.parametrize("job", [QUEUED, SUSPENDED], ids=["queued", "suspended"])
 def test_a_trial_that_is_killed_while_it_waits_has_not_run_meanwhile(job: JobView) -> None:
     waits = after(2, after(0, NEW, JobView()), job, ran=2)
-    over = killed(waits, "Trial is killed", NOW + timedelta(minutes=30), 120.0)
 
-    assert ran_minutes(over, 60) == 2
+    assert ran_minutes(killed(waits, "Trial is killed", NOW + timedelta(minutes=30), 120.0), 60) == 2
 
 
 def test_a_pause_after_a_failure_is_no_running(golden: Golden) -> None:
@@ -157,9 +155,7 @@ def test_one_of_which_nothing_is_known_to_run_yet_neither_runs_nor_waits() -> No
 def test_whether_a_job_runs_is_said_by_its_pods_or_else_by_its_controller(
     job: dict[str, Any], update: PodUpdate, runs: bool
 ) -> None:
-    made = trial("demo-1", run_spec={"apiVersion": "batch/v1", "kind": "Job"})
-
-    assert view_of(job, made, NOW, update).runs is runs
+    assert view_of(job, trial("demo-1", run_spec={"apiVersion": "batch/v1", "kind": "Job"}), NOW, update).runs is runs
 
 
 def test_a_trial_that_nothing_is_collected_of_succeeds_without_an_observation() -> None:
@@ -474,9 +470,7 @@ def test_the_collector_speaks_through_an_annotation_of_the_job() -> None:
 
 
 def test_without_conditions_to_judge_by_a_job_never_ends() -> None:
-    view = view_of({"status": {"conditions": [condition("Complete")]}}, trial(), LATER)
-
-    assert view == JobView()
+    assert view_of({"status": {"conditions": [condition("Complete")]}}, trial(), LATER) == JobView()
 
 
 @pytest.mark.parametrize(
@@ -605,17 +599,14 @@ def test_a_trial_whose_pods_stay_refused_fails_with_the_refusal(refusal: PodRefu
 
 
 def test_a_job_whose_pods_were_refused_goes_even_if_jobs_are_retained() -> None:
-    made = started(retain_run=True)
-    over = plan(made, JobView(refusal=replace(REFUSED, is_final=True)))
-    later = trial("demo-1", *over.status.conditions, retain_run=True)
+    over = plan(started(retain_run=True), JobView(refusal=replace(REFUSED, is_final=True)))
 
-    assert plan(later, JobView()).delete_job
+    assert plan(trial("demo-1", *over.status.conditions, retain_run=True), JobView()).delete_job
 
 
 def test_a_pod_without_collector_is_no_part_of_a_success() -> None:
     """The others may have reported, but not what this one printed."""
-    made = started()
-    planned = plan(made, replace(DONE, uncollected=UNCOLLECTED), observed("0.5"))
+    planned = plan(started(), replace(DONE, uncollected=UNCOLLECTED), observed("0.5"))
 
     assert last(planned)[0] == "Running"
     assert planned.again_after_seconds is not None
@@ -715,6 +706,4 @@ def test_a_trial_past_its_deadline_says_how_long_it_ran_before_the_run_that_coun
     cause = "the job was active for longer than its deadline of 4 s"
     view = JobView(failed=Judgment("DeadlineExceeded", cause), began_at=NOW - timedelta(seconds=4), ended_at=NOW)
 
-    planned = plan(started(), view, run_seconds=ran)
-
-    assert last(planned)[3] == f"Trial has failed: {cause}{words}"
+    assert last(plan(started(), view, run_seconds=ran))[3] == f"Trial has failed: {cause}{words}"

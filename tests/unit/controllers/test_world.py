@@ -142,12 +142,10 @@ def test_the_goal_ends_the_experiment_and_stops_what_still_runs() -> None:
     with World(script=script) as world:
         objective = {"type": "minimize", "objectiveMetricName": "loss", "goal": 0.01}
         world.submit(an_experiment(objective=objective, maxTrialCount=9, parallelTrialCount=3))
-        experiment = world.ended()
 
-        assert last(experiment.status.conditions) == ("Succeeded", "ExperimentGoalReached")
+        assert last(world.ended().status.conditions) == ("Succeeded", "ExperimentGoalReached")
         eventually(lambda: world.experiment().status.trials_running + world.experiment().status.trials_pending == 0)
-        killed = world.experiment().status.trials_killed
-        assert killed == len(world.trials()) - 1
+        assert world.experiment().status.trials_killed == len(world.trials()) - 1
         assert not world.store.list(JOB).items
 
 
@@ -199,8 +197,7 @@ def test_metrics_that_nobody_ever_reports_are_not_waited_for_forever(golden: Gol
         world.submit(an_experiment(maxTrialCount=1, parallelTrialCount=1))
         world.ended()
 
-    message = world.trials()[0].status.conditions[-1].message
-    golden(message)
+    golden(world.trials()[0].status.conditions[-1].message)
 
 
 def test_an_early_stopped_trial_keeps_its_observation_without_retaining_its_job() -> None:
@@ -234,8 +231,7 @@ def test_a_refused_experiment_fails_with_the_words_of_the_service(golden: Golden
         experiment = world.ended()
         eventually(lambda: set(world.services.released) == {"demo"})  # releasing twice is fine
 
-    message = experiment.status.conditions[-1].message
-    golden(message)
+    golden(experiment.status.conditions[-1].message)
 
 
 def test_what_an_earlier_controller_left_unreleased_is_released_after_a_restart() -> None:
@@ -397,8 +393,7 @@ def test_what_a_service_waits_for_is_told_until_it_is_ready(golden: Golden) -> N
         world.wake("demo")
         world.ended()
 
-    reasons = [reason for _, reason, _ in world.events.events]
-    assert reasons.count("SuggestionServiceWaiting") == 1
+    assert [reason for _, reason, _ in world.events.events].count("SuggestionServiceWaiting") == 1
 
 
 @pytest.mark.parametrize("retain", [False, True], ids=["removed", "retained"])

@@ -162,9 +162,7 @@ def mistakes(raw: Mapping[str, Any]) -> list[str]:
 
 
 def test_a_mistake_in_a_fragment_is_found() -> None:
-    wrong = whole_of({"objective": {"type": "maximise", "objectiveMetricName": "accuracy"}})
-
-    assert len(mistakes(wrong)) == 1
+    assert len(mistakes(whole_of({"objective": {"type": "maximise", "objectiveMetricName": "accuracy"}}))) == 1
 
 
 def commands(text: str, program: str) -> Iterator[list[str]]:

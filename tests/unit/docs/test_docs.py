@@ -103,8 +103,7 @@ def test_the_experiment_of_the_readme_is_valid(tmp_path: Path, monkeypatch: pyte
     assert experiments
 
     for text in experiments:
-        notices = validate_document(text, source="mine.yaml")
-        assert all("image" in notice for notice in notices)
+        assert all("image" in notice for notice in validate_document(text, source="mine.yaml"))
 
 
 @pytest.mark.parametrize("page", DOCS, ids=lambda path: str(path.relative_to(ROOT)))

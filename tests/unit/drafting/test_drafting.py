@@ -174,8 +174,7 @@ def test_values_reach_the_program_by_placeholders_and_environment(golden: Golden
 
 def test_facts_of_a_trial_are_trial_parameters_and_a_parameter_named_seed_comes_first() -> None:
     made = a_template("train", "{lr}", "{trial}", "{seed}").template
-    seeds = parse_parameter("seed=1,2,3")
-    own = command_template(["train", "{seed}"], [seeds], STDOUT).template
+    own = command_template(["train", "{seed}"], [parse_parameter("seed=1,2,3")], STDOUT).template
 
     facts = [{"name": "trial", "reference": "${trialSpec.Name}"}, {"name": "seed", "reference": "${trialSpec.Seed}"}]
     assert made["trialParameters"][2:] == facts

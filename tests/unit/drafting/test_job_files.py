@@ -158,8 +158,7 @@ def test_what_is_no_job_is_refused(text: str, message: str) -> None:
 
 def test_empty_fields_are_as_absent_ones() -> None:
     text = PYTORCH.replace("spec:", "spec:\n  runPolicy:", 1).replace("args: [--lr=0.1]", "args: , env: ", 1)
-    made = template(text, "lr=0.1..1.0", "n=1..2", timeout_seconds=9)
-    spec = made.template["trialSpec"]["spec"]
+    spec = template(text, "lr=0.1..1.0", "n=1..2", timeout_seconds=9).template["trialSpec"]["spec"]
     worker = spec["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
 
     assert spec["runPolicy"] == {"activeDeadlineSeconds": 9}

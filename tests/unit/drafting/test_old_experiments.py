@@ -135,15 +135,12 @@ def test_trials_of_an_architecture_search_get_its_own_parameters(algorithm: str,
     }
     experiment = converted(JOB + BLOCK, **search)
 
-    references = [entry["reference"] for entry in experiment["spec"]["trialTemplate"]["trialParameters"]]
-    assert references == names
+    assert [entry["reference"] for entry in experiment["spec"]["trialTemplate"]["trialParameters"]] == names
 
 
 @pytest.mark.parametrize("name", ["hyperopt_tpe", "hyperopt-tpe", "tpe"])
 def test_algorithms_have_their_names_of_today(name: str) -> None:
-    experiment = converted(JOB + BLOCK, algorithm={"algorithmName": name})
-
-    assert experiment["spec"]["algorithm"] == {"algorithmName": "tpe"}
+    assert converted(JOB + BLOCK, algorithm={"algorithmName": name})["spec"]["algorithm"] == {"algorithmName": "tpe"}
 
 
 def test_a_template_of_a_config_map_is_taken_from_the_same_file() -> None:
@@ -170,8 +167,7 @@ def test_a_template_of_a_config_map_is_taken_from_the_same_file() -> None:
 def test_the_command_that_a_refusal_names_makes_a_file_that_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "old.yaml").write_text(yaml.safe_dump(an_old_experiment(JOB + BLOCK)))
     refused = katib_here("validate", "old.yaml", cwd=tmp_path)
-    made = katib_here("convert", "old.yaml", cwd=tmp_path)
-    (tmp_path / "new.yaml").write_text(made.stdout)
+    (tmp_path / "new.yaml").write_text(katib_here("convert", "old.yaml", cwd=tmp_path).stdout)
 
     assert "`katib convert FILE`" in refused.stderr
     assert katib_here("validate", "new.yaml", cwd=tmp_path).returncode == 0

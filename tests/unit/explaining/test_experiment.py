@@ -196,9 +196,8 @@ def test_a_finished_search_says_so_with_its_whole_goal(golden: Golden) -> None:
         make_experiment("demo", RUNNING, condition("Succeeded", "ExperimentGoalReached")),
         spec={"objective": {"goal": 1.0}},
     )
-    best = make_trial("t", condition("Succeeded"), loss="1")
 
-    golden(verdict(experiment, best=best))
+    golden(verdict(experiment, best=make_trial("t", condition("Succeeded"), loss="1")))
     golden(verdict(experiment))
 
     experiment = patched(
@@ -292,15 +291,11 @@ def test_of_several_objectives_the_pareto_set_and_the_whole_goal_are_told(golden
     done = make_pareto_experiment("demo", condition("Succeeded", "ExperimentMaxTrialsReached"))
     best = best_trial_of(done)
 
-    findings = diagnose_experiment(done, Evidence(now=START, experiment=done, best=best)).findings
-
-    golden(findings)
+    golden(diagnose_experiment(done, Evidence(now=START, experiment=done, best=best)).findings)
 
     done = make_pareto_experiment("demo", condition("Succeeded", "ExperimentGoalReached"))
 
-    verdict = diagnose_experiment(done, Evidence(now=START, experiment=done)).verdict
-
-    golden(verdict)
+    golden(diagnose_experiment(done, Evidence(now=START, experiment=done)).verdict)
 
 
 def test_that_no_trial_satisfies_the_constraints_is_told(golden: Golden) -> None:
@@ -309,9 +304,7 @@ def test_that_no_trial_satisfies_the_constraints_is_told(golden: Golden) -> None
         status={"trialsInfeasible": 4},
     )
 
-    findings = diagnose_experiment(left, Evidence(now=START, experiment=left)).findings
-
-    golden(findings)
+    golden(diagnose_experiment(left, Evidence(now=START, experiment=left)).findings)
 
 
 @pytest.mark.parametrize(

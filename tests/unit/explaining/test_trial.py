@@ -103,9 +103,7 @@ def test_a_running_trial_tells_how_long_and_how_far(golden: Golden) -> None:
 
 
 def test_a_running_trial_tells_what_is_known_of_it(golden: Golden) -> None:
-    timeless = {"t": MetricLog(ZERO_TIME, "loss", "0.3")}
-
-    golden(diagnose(RUNNING, readings=timeless).findings)
+    golden(diagnose(RUNNING, readings={"t": MetricLog(ZERO_TIME, "loss", "0.3")}).findings)
     golden(diagnose(RUNNING, progress={"t": "45"}).findings)
     golden(diagnose(RUNNING, facts=JobFacts(job={}, attempt=3)).findings)
     golden(diagnose(RUNNING).remedies)
@@ -241,9 +239,8 @@ def test_the_replica_that_a_running_trial_waits_for_is_named(golden: Golden) -> 
     waits = {"type": "PodScheduled", "status": "False", "message": "waits for 2 cpu; 0 of 2 cpu are free"}
     waiting = make_pod("t-worker-1", "t", replica="worker-1", phase="Pending", containerStatuses=[], conditions=[waits])
     pods = (make_pod("t-master-0", "t", replica="master-0"), waiting)
-    findings = diagnose(RUNNING, facts=JobFacts(job={}, pods=pods)).findings
 
-    golden(findings)
+    golden(diagnose(RUNNING, facts=JobFacts(job={}, pods=pods)).findings)
 
 
 def test_a_replica_between_two_restarts_is_named(golden: Golden) -> None:
@@ -325,6 +322,5 @@ def test_an_interrupted_experiment_tells_why_its_trials_failed(golden: Golden) -
 def test_the_same_failure_of_many_trials_is_one_cause(golden: Golden) -> None:
     trials = tuple(failed("KeyError: 3 (exit code 1)") for _ in range(3))
     experiment = make_experiment("demo", condition("Failed", "ExperimentFailed"), trialsFailed=3)
-    findings = diagnose_experiment(experiment, Evidence(now=NOW, trials=trials)).findings
 
-    golden(findings)
+    golden(diagnose_experiment(experiment, Evidence(now=NOW, trials=trials)).findings)

@@ -28,8 +28,7 @@ NAN = math.nan
 
 def test_each_experiment_is_a_line_of_its_best_so_far_up_to_its_last_trial() -> None:
     first = make_data(make_table([3.0, 5.0, 1.0, 2.0]), name="first")
-    second = make_data(make_table([4.0, 2.0]), name="second")
-    figure = compare([first, second], FigureOptions())
+    figure = compare([first, make_data(make_table([4.0, 2.0]), name="second")], FigureOptions())
 
     assert list(trace(figure, "first").x) == [1, 3, 4]
     assert list(trace(figure, "first").y) == [3, 1, 1]
@@ -78,9 +77,7 @@ def test_what_cannot_be_compared_is_said(golden: Golden) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, MOST_EXPERIMENTS + 1])
 def test_one_is_no_comparison_and_too_many_are_none_either(count: int, golden: Golden) -> None:
-    data = make_data(make_table([1.0]))
-
-    golden(why_incomparable([data] * count, FigureOptions()))
+    golden(why_incomparable([make_data(make_table([1.0]))] * count, FigureOptions()))
 
 
 def test_many_trials_are_drawn_in_bounded_space_on_an_axis_that_shows_the_beginning() -> None:
@@ -136,8 +133,7 @@ def test_bars_are_drawn_until_now_and_wide_enough_to_see(golden: Golden) -> None
 def test_of_many_trials_it_shows_how_many_ran_at_once() -> None:
     figure = draw_timeline(make_data(large_table(100_000, slots=8)), FigureOptions())
 
-    heights = sum(np.asarray(trace.y, dtype=np.float64) for trace in figure.data)
-    assert heights[:150] == pytest.approx(8, rel=0.1)
+    assert sum(np.asarray(trace.y, dtype=np.float64) for trace in figure.data)[:150] == pytest.approx(8, rel=0.1)
     assert len(figure.to_json()) < 50_000
     assert "100,000 trials" in figure.layout.annotations[0].text
 
@@ -257,8 +253,7 @@ def test_ordinary_trials_are_never_beyond_an_axis(count: int, seed: int) -> None
 
 
 def test_more_than_one_in_twenty_is_no_outlier_and_each_scale_has_its_own() -> None:
-    values = np.array([*np.linspace(1, 2, 90), *[50.0] * 10])
-    assert value_axis(values, maximize=False).beyond == 0
+    assert value_axis(np.array([*np.linspace(1, 2, 90), *[50.0] * 10]), maximize=False).beyond == 0
 
     axis = value_axis(np.array([*np.geomspace(0.01, 1, 97), *[30.0] * 3]), maximize=False)
     assert {scale: view.beyond for scale, view in axis.views.items()} == {"linear": 3, "log": 0}

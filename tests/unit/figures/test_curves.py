@@ -157,9 +157,7 @@ def test_without_a_curve_there_is_nothing_to_draw(golden: Golden) -> None:
 
     assert len(draw({"gone": recorded(1, 2)}).data) == 0
 
-    figure = draw({"trial-1": recorded(1, 2)})
-
-    golden(figure.layout.annotations[0].text)
+    golden(draw({"trial-1": recorded(1, 2)}).layout.annotations[0].text)
 
 
 def test_of_a_hundred_thousand_trials_a_hundred_are_drawn_in_bounded_space() -> None:
@@ -232,8 +230,7 @@ def test_it_says_why_there_is_nothing_to_show(golden: Golden) -> None:
 
     golden(nothing_was_stopped(make_data(table)))
     golden(nothing_was_stopped(make_data(table, earlyStopping={})))
-    stopping = {"algorithmName": "medianstop"}
-    golden(nothing_was_stopped(make_data(table, earlyStopping=stopping)))
+    golden(nothing_was_stopped(make_data(table, earlyStopping={"algorithmName": "medianstop"})))
 
 
 def test_of_many_trials_some_stand_for_all() -> None:

@@ -230,6 +230,4 @@ def test_whole_numbers_keep_all_their_digits_beneath_the_pointer() -> None:
 
 
 def test_other_numbers_have_six_digits_beneath_the_pointer() -> None:
-    figure = draw([0.123456789, 20.0, 999_999.0])
-
-    assert "%{y:.6g}" in trace(figure, "Succeeded").hovertemplate
+    assert "%{y:.6g}" in trace(draw([0.123456789, 20.0, 999_999.0]), "Succeeded").hovertemplate

@@ -75,8 +75,7 @@ def test_a_brush_around_a_line_means_a_range_around_its_value(name: str, value: 
 
 
 def test_trials_without_a_conditional_parameter_have_a_place_of_their_own() -> None:
-    table = a_table({MOMENTUM: [0.0, NAN], OPTIMIZER: [1, NAN]}, {"loss": [1.0, 2.0]})
-    figure = parallel(table)
+    figure = parallel(a_table({MOMENTUM: [0.0, NAN], OPTIMIZER: [1, NAN]}, {"loss": [1.0, 2.0]}))
 
     for name in ("momentum", "optimizer"):
         axis, dimension = axis_of(figure, name)

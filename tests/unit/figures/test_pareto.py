@@ -59,9 +59,8 @@ def test_the_front_is_that_of_the_experiment(objectives: tuple[Objective, ...], 
 def test_the_outline_of_an_endless_front_stays() -> None:
     angle = np.linspace(0, np.pi / 2, 30_000)
     costs = np.stack([1 - np.sin(angle), 1 - np.cos(angle)], axis=1)
-    rows = front_rows(costs[np.random.default_rng(0).permutation(len(costs))])
 
-    assert 1_000 <= len(rows) <= 3_000
+    assert 1_000 <= len(front_rows(costs[np.random.default_rng(0).permutation(len(costs))])) <= 3_000
 
 
 def test_trials_are_told_apart_with_their_numbers() -> None:
@@ -83,8 +82,7 @@ def test_trials_are_told_apart_with_their_numbers() -> None:
 
 
 def test_three_objectives_are_drawn_in_space_and_two_of_four_in_the_plane(golden: Golden) -> None:
-    objectives = (LOSS, SECONDS, SIZE, HEAT)
-    table = random_trials(50, objectives)
+    table = random_trials(50, (LOSS, SECONDS, SIZE, HEAT))
 
     assert {trace.type for trace in figure_of("pareto", table).data} == {"scatter3d"}
     plane = figure_of("pareto", table, "size", "heat")
@@ -122,16 +120,13 @@ def test_the_hypervolume_of_four_objectives_is_estimated_and_never_falls() -> No
     _, volumes = volumes_of(table, table.objectives)
 
     assert (np.diff(volumes) >= 0).all()
-    expected = pareto.hypervolume(points, pareto.reference_point(points[:10]))
-    assert volumes[-1] == pytest.approx(expected, rel=0.1)
+    assert volumes[-1] == pytest.approx(pareto.hypervolume(points, pareto.reference_point(points[:10])), rel=0.1)
     assert "estimated" in figure_of("hypervolume", table).layout.annotations[0].text
 
 
 @pytest.mark.parametrize("figure", ["pareto", "hypervolume"])
 def test_the_size_is_bounded(figure: str) -> None:
-    table = random_trials(100_000, (LOSS, SECONDS, SIZE))
-
-    assert len(figure_of(figure, table).to_json()) < 200_000
+    assert len(figure_of(figure, random_trials(100_000, (LOSS, SECONDS, SIZE))).to_json()) < 200_000
 
 
 class CountingService(MemoryTuningService):

@@ -52,8 +52,7 @@ def test_trials_are_told_apart_by_their_marks(name: str) -> None:
         "infeasible": ["demo-00002"],
     }
     assert len({trace.marker.symbol for trace in figure.data if trace.name in marks_of(figure)}) == 3
-    best = next(trace for trace in figure.data if trace.name == "best")
-    assert best.x[0] == pytest.approx(1e-4)
+    assert next(trace for trace in figure.data if trace.name == "best").x[0] == pytest.approx(1e-4)
 
 
 @pytest.mark.parametrize("name", PLANES)
@@ -124,9 +123,8 @@ def test_equal_trials_have_the_same_rank_and_outlying_values_few_colours() -> No
 )
 def test_ticks_are_numbers_that_people_read(parameter: ParameterInfo, values: list[float], ticks: list[str]) -> None:
     table = a_table({parameter: values}, {"loss": range(len(values))})
-    axis = parameter_axis(table, parameter.name, np.arange(len(values)))
 
-    assert axis.ticks()[1] == ticks
+    assert parameter_axis(table, parameter.name, np.arange(len(values))).ticks()[1] == ticks
 
 
 ZOO: dict[str, TrialTable] = {

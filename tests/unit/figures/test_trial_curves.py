@@ -66,9 +66,7 @@ def test_readings_stand_at_their_steps_or_times(golden: Golden) -> None:
     assert traces(drawn("3", "2", step=False))["readings"]["x"] == [1, 2]
     assert traces(drawn("3", "2", step=False, timed=False, look=CurveLook(by="time")))["readings"]["x"] == [1, 2]
 
-    curve = curve_of(readings("1", "2"), math.nan)
-
-    assert curve.seconds.tolist() == [0, 10]
+    assert curve_of(readings("1", "2"), math.nan).seconds.tolist() == [0, 10]
 
 
 def test_what_is_no_number_is_a_gap_and_a_mark(golden: Golden) -> None:

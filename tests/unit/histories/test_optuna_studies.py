@@ -100,8 +100,7 @@ def test_a_loop_over_a_suggested_count_is_a_condition(tmp_path: Path) -> None:
 
     path = tmp_path / "study.db"
     sampler = optuna.samplers.RandomSampler(seed=1)
-    study = optuna.create_study(storage=f"sqlite:///{path}", sampler=sampler)
-    study.optimize(looping, n_trials=20)
+    optuna.create_study(storage=f"sqlite:///{path}", sampler=sampler).optimize(looping, n_trials=20)
     history = history_of(read(path), {}, [], "-")
 
     assert (len(history.trials), history.left_out) == (20, [])

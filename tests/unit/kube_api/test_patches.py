@@ -142,8 +142,7 @@ def test_fields_that_others_own_are_conflicts_and_first_owners_known() -> None:
 
     assert set(managers(apply(old, job(a=1)))) == {BEFORE_FIRST, "a"}
 
-    first = apply(None, job(a=1))
-    shared = apply(first, job(a=1, b=2), "b")
+    shared = apply(apply(None, job(a=1)), job(a=1, b=2), "b")
     with pytest.raises(ConflictsError) as refused:
         apply(shared, job(a=3), "c")
     forced = apply(shared, job(a=3), "c", force=True)
@@ -155,8 +154,7 @@ def test_fields_that_others_own_are_conflicts_and_first_owners_known() -> None:
 
 
 def test_elements_of_keyed_lists_have_owners_of_their_own() -> None:
-    first = apply(None, containers("one", image="x"))
-    second = apply(first, containers("two", image="y"), "b")
+    second = apply(apply(None, containers("one", image="x")), containers("two", image="y"), "b")
     third = apply(second, containers("two"), "b")
     last = apply(third, job(containers=[]), "b")
 

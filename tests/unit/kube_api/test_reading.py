@@ -26,9 +26,7 @@ def test_every_kind_of_job_is_served() -> None:
 
 
 def test_a_status_is_written_apart_where_the_store_keeps_it_apart() -> None:
-    apart = {r.kind for r in RESOURCES if "status" in r.subresources and "update" in r.verbs}
-
-    assert apart == STATUS_KINDS - {POD}
+    assert {r.kind for r in RESOURCES if "status" in r.subresources and "update" in r.verbs} == STATUS_KINDS - {POD}
 
 
 def test_every_resource_has_a_path_of_its_own_and_a_description() -> None:

@@ -181,8 +181,7 @@ def test_who_asked_first_is_served_first(machine: Machine) -> None:
 def test_a_card_is_kept_for_who_asked_earlier_unless_another_does(machine: Machine) -> None:
     first = machine.engine(cores(0, 1, gpus=("0", "1")))
     (held,) = ask(first, "a", gpus=2)
-    only_one = machine.engine(cores(0, 1, gpus=("1",)))
-    waiting = ask(only_one, "b", gpus=1)
+    waiting = ask(machine.engine(cores(0, 1, gpus=("1",))), "b", gpus=1)
     machine.look()
     either = ask(machine.engine(cores(0, 1, gpus=("0", "1"))), "c", gpus=1)
 

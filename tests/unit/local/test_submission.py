@@ -215,8 +215,7 @@ def test_half_a_card_is_refused_before_the_launcher_takes_it_over() -> None:
         "trialSpec": training_job(MPIJob(), Launcher=replica(1, launcher), Worker=replica(2, worker)),
         "primaryContainerName": "mpi",
     }
-    host = replace(HostCapacity.detect(), gpus=1)
-    gate = Gate(CATALOG, LocalHome(host), StoredObjects(None))
+    gate = Gate(CATALOG, LocalHome(replace(HostCapacity.detect(), gpus=1)), StoredObjects(None))
 
     with pytest.raises(InvalidError) as raised:
         gate.check(yaml.safe_dump(an_experiment(trialTemplate=template)), source="file", namespace="default")

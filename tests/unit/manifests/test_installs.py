@@ -63,9 +63,8 @@ def test_everything_lives_in_one_namespace_that_may_hold_experiments(install: st
         "MutatingWebhookConfiguration",
         "ValidatingWebhookConfiguration",
     }
-    namespaces = {obj["metadata"].get("namespace") for obj in build(install) if obj["kind"] not in homeless}
 
-    assert namespaces == {"kubeflow"}
+    assert {obj["metadata"].get("namespace") for obj in build(install) if obj["kind"] not in homeless} == {"kubeflow"}
     labels = named(install, "Namespace", "kubeflow")["metadata"]["labels"]
     assert labels["katib.kubeflow.org/metrics-collector-injection"] == "enabled"
 
@@ -374,7 +373,6 @@ def test_of_the_db_manager_only_what_fetches_the_key_can_ask_the_api_server(inst
 def test_with_cert_manager_the_observation_log_has_a_certificate() -> None:
     (container,) = named("cert-manager", "Deployment", "katib-db-manager")["spec"]["template"]["spec"]["containers"]
     variables = {variable["name"]: variable.get("value") for variable in container["env"]}
-    mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
 
-    assert variables["KATIB_DB_MANAGER_TLS_DIR"] in mounts
+    assert variables["KATIB_DB_MANAGER_TLS_DIR"] in {mount["mountPath"] for mount in container["volumeMounts"]}
     assert "katib-db-manager" in named("cert-manager", "Certificate", "katib-db-manager-cert")["spec"]["dnsNames"]

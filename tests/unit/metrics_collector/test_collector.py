@@ -101,9 +101,7 @@ def test_values_that_were_not_taken_beside_others_are_a_notice(*, json: bool) ->
 
 
 def test_a_diverged_metric_with_values_that_were_not_taken_is_explained_by_both(golden: Golden) -> None:
-    explanation = collected("loss=nan\nloss=0x10\n").explanation()
-
-    golden(explanation)
+    golden(collected("loss=nan\nloss=0x10\n").explanation())
 
 
 def test_the_explanation_names_additional_metrics_that_were_found() -> None:
@@ -122,9 +120,7 @@ def test_missing_additional_metrics_are_a_notice_and_no_failure(golden: Golden) 
 
 
 def test_the_explanation_names_the_file_that_was_read(golden: Golden) -> None:
-    explanation = collected("", source="out/metrics.log").explanation()
-
-    golden(explanation)
+    golden(collected("", source="out/metrics.log").explanation())
 
 
 def test_lines_that_are_no_json_are_part_of_the_explanation() -> None:

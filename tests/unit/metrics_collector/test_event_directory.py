@@ -201,9 +201,7 @@ def test_a_caller_that_stops_early_finds_the_rest_next_time(source: EventDirecto
     append(write(logs / NAME, 1), large + scalar("loss", 2))
     write(logs / f"{NAME}.2", 3)
 
-    first = next(source.poll())
-
-    assert [reading.value for reading in first] == ["1"]
+    assert [reading.value for reading in next(source.poll())] == ["1"]
     assert polled(source) == ["2", "3"]
 
 

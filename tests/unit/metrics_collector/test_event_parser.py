@@ -128,9 +128,7 @@ def test_a_float_has_the_shortest_text_that_stands_for_it(value: float, text: st
     ],
 )
 def test_a_tensor_of_one_number_is_a_scalar(fields: list[bytes], text: str) -> None:
-    data = record(event(tensor_value("loss", *fields), step=1))
-
-    assert values(read(data * 2, "loss")) == [("loss", text, 1)] * 2
+    assert values(read(record(event(tensor_value("loss", *fields), step=1)) * 2, "loss")) == [("loss", text, 1)] * 2
 
 
 @pytest.mark.parametrize(
@@ -164,9 +162,7 @@ def test_an_event_may_hold_many_values_and_tags_that_are_no_utf_8() -> None:
 def test_a_record_that_holds_no_event_is_counted() -> None:
     parser = EventParser(TagRules(["loss"]))
 
-    found = parser.feed(record(b"\xff\xff") + record(b"") + scalar("loss", 1))
-
-    assert values(found) == [("loss", "1", 0)]
+    assert values(parser.feed(record(b"\xff\xff") + record(b"") + scalar("loss", 1))) == [("loss", "1", 0)]
     assert parser.undecodable == 1
 
 
@@ -218,9 +214,7 @@ def test_a_loose_match_counts_while_no_exact_tag_is_known() -> None:
 
     assert [reading.value for reading in read(data, "accuracy")] == ["0", "10", "0.5"]
 
-    found = read(rounds("accuracy_top5", "accuracy"), "accuracy")
-
-    assert [reading.value for reading in found] == ["1", "11", "21"]
+    assert [reading.value for reading in read(rounds("accuracy_top5", "accuracy"), "accuracy")] == ["1", "11", "21"]
 
 
 def test_an_exact_tag_or_directory_of_one_file_goes_before_all_that_are_alike() -> None:

@@ -67,9 +67,8 @@ def test_an_object_without_timestamp_has_the_zero_time() -> None:
 )
 def test_a_line_that_cannot_be_decoded_is_counted_and_skipped(broken: str) -> None:
     parser = JsonParser(["loss"])
-    logs = parser.feed(f'{{"loss": 1}}\n{broken}\n\n{{"loss": 2}}\n'.encode())
 
-    assert [log.value for log in logs] == ["1", "2"]
+    assert [log.value for log in parser.feed(f'{{"loss": 1}}\n{broken}\n\n{{"loss": 2}}\n'.encode())] == ["1", "2"]
     assert parser.notes.broken_lines == 1
     assert parser.notes.lines == 4
 

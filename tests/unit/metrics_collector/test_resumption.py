@@ -161,8 +161,7 @@ def test_a_report_that_was_under_way_is_asked_for(
     start: Start, file: Path, log: Log, second: int | None, *, stored: bool
 ) -> None:
     """Equal readings of one moment, which programs print that stamp whole seconds, are told apart by their number."""
-    text = lines(1, 1, 1, 1, 1, second=second)
-    file.write_text(text)
+    file.write_text(lines(1, 1, 1, 1, 1, second=second))
     first = start()
     readings = first.read()
     first.store(readings[:2])

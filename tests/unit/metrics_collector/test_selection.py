@@ -35,9 +35,8 @@ HEAD = ["-t", "demo", "-m", "loss", "-s-db", "db:6789"]
 )
 def test_katibs_flags_tell_the_kind(tmp_path: Path, flags: list[str], kind: str) -> None:
     (tmp_path / "there.log").touch()
-    arguments = parse_arguments([*HEAD, *(flag.format(tmp_path) for flag in flags)])
 
-    assert kind_of(arguments, PodSettings()) == kind
+    assert kind_of(parse_arguments([*HEAD, *(flag.format(tmp_path) for flag in flags)]), PodSettings()) == kind
 
 
 def test_our_controller_says_the_kind(tmp_path: Path) -> None:
@@ -49,8 +48,7 @@ def test_our_controller_says_the_kind(tmp_path: Path) -> None:
 
 def test_markers_of_katibs_shell_are_beside_a_file_and_in_a_directory(tmp_path: Path) -> None:
     def directory(*flags: str) -> Path | None:
-        arguments = parse_arguments([*HEAD, *flags])
-        return select(arguments, PodSettings(), lambda _data: None).directory
+        return select(parse_arguments([*HEAD, *flags]), PodSettings(), lambda _data: None).directory
 
     assert directory("-path", f"{tmp_path}/x.log", "-format", "TEXT") == tmp_path
     assert directory("-path", str(tmp_path)) == tmp_path

@@ -76,9 +76,8 @@ def test_a_renewed_certificate_serves_the_next_connection(
     server: DbManagerServer, tmp_path: Path, issued: Issued
 ) -> None:
     assert exchange(server.address, issued.authority) == ["0.5"]
-    renewed = put(tmp_path)
 
-    assert exchange(server.address, renewed.authority) == ["0.5"]
+    assert exchange(server.address, put(tmp_path).authority) == ["0.5"]
 
 
 def test_files_that_are_gone_leave_the_old_certificate_in_use(

@@ -114,8 +114,7 @@ def test_many_half_requests_use_up_no_descriptors_and_fill_no_log(tmp_path: Path
                     client = stack.enter_context(socket.create_connection(("127.0.0.1", at), timeout=60))
                     client.sendall(sent)
                 if number % 50 == 49:
-                    answered = httpx.get(f"http://127.0.0.1:{port}/", timeout=60, trust_env=False)
-                    assert answered.text == "ok"
+                    assert httpx.get(f"http://127.0.0.1:{port}/", timeout=60, trust_env=False).text == "ok"
             open_files = len(list(Path(f"/proc/{server.pid}/fd").iterdir()))
         finally:
             server.send_signal(signal.SIGKILL)

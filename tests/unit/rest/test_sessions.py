@@ -70,8 +70,7 @@ def test_what_is_not_a_cookie_of_ours_is_refused(value: str) -> None:
 
 def test_signing_in_again_gives_a_good_cookie_beside_those_of_others() -> None:
     ours = Sessions(b"secret", "today")
-    first = ours.new_value(NOW)
-    ours.sign_out([first], NOW)
+    ours.sign_out([ours.new_value(NOW)], NOW)
 
     assert ours.is_valid([ours.new_value(NOW)], NOW)
 

@@ -134,8 +134,7 @@ def test_a_certificate_that_is_renewed_is_shown(tmp_path: Path) -> None:
     server = StatusServer(lambda: receiver, certificate=files)
     try:
         assert is_trusted(first)
-        second = renew()
-        assert is_trusted(second)
+        assert is_trusted(renew())
         assert not is_trusted(first)
     finally:
         server.close()

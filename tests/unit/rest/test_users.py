@@ -75,9 +75,7 @@ def test_what_names_nobody_for_certain_is_refused(headers: Headers, message: str
 
 
 def test_the_prefix_is_taken_off_once() -> None:
-    headers = UserHeaders(prefix="accounts.google.com:")
-
-    assert headers.user_of([(NAME, b"accounts.google.com:alice")]) == User("alice")
+    assert UserHeaders(prefix="accounts.google.com:").user_of([(NAME, b"accounts.google.com:alice")]) == User("alice")
 
 
 @pytest.mark.parametrize(

@@ -227,13 +227,10 @@ def test_our_stubs_live_beside_the_official_ones_and_speak_the_same_bytes(import
 
 def test_the_request_that_services_read_has_every_field_of_the_one_that_is_sent() -> None:
     sent = {(field.name, field.number) for field in api_pb2.GetSuggestionsRequest.DESCRIPTOR.fields}
-    read = {(field.name, field.number) for field in UndecodedSuggestionsRequest.DESCRIPTOR.fields}
 
-    assert read == sent
+    assert {(field.name, field.number) for field in UndecodedSuggestionsRequest.DESCRIPTOR.fields} == sent
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in PROTO.glob("*.proto")))
 def test_stubs_for_go_have_a_package_of_their_own(name: str) -> None:
-    stub = importlib.import_module(f"katib.wire.rpc._generated.{name}_pb2")
-
-    assert "/" in stub.DESCRIPTOR.GetOptions().go_package
+    assert "/" in importlib.import_module(f"katib.wire.rpc._generated.{name}_pb2").DESCRIPTOR.GetOptions().go_package

@@ -165,9 +165,8 @@ def test_what_is_refused_is_told_once_and_counted(golden: Golden) -> None:
     log = Log(ForbiddenError("the token is another trial's"))
     pushed = log.pushed()
     pushed.take(b"1\t\tloss\t1\n1\t\tloss\t2\n")
-    missing = pushed.finish(60)
 
-    assert missing == 2
+    assert pushed.finish(60) == 2
     golden(log.told)
 
 

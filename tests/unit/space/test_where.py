@@ -176,9 +176,7 @@ def test_a_listed_space_has_the_allowed_points_alone() -> None:
     space = SearchSpace.of(GRID, constraints=["x * y <= 0.9"])
     expected = [(x, y / 10) for x in range(1, 5) for y in (0, 3, 6, 9) if x * y <= 9]
 
-    found = [(p["x"], p["y"]) for p in (space.at(i) for i in range(space.size or 0))]
-
-    assert found == expected
+    assert [(p["x"], p["y"]) for p in (space.at(i) for i in range(space.size or 0))] == expected
     assert space.share() == len(expected) / 16
     with pytest.raises(IndexError):
         space.at(len(expected))

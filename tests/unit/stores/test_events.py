@@ -212,5 +212,4 @@ def test_no_event_is_lost_or_doubled_when_many_threads_record_and_read(log: Even
         thread.join()
     log.stop()
 
-    found = {e.message: e.count for e in log.of(DEMO)}
-    assert found == {f"{n}-{i}": 10 for n in range(4) for i in range(10)}
+    assert {e.message: e.count for e in log.of(DEMO)} == {f"{n}-{i}": 10 for n in range(4) for i in range(10)}

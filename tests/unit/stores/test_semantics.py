@@ -49,9 +49,7 @@ def test_half_a_character_is_kept() -> None:
 
 
 def test_a_copy_has_lists_in_place_of_tuples() -> None:
-    copy = semantics.isolated(widget("a", spec={"x": (1, (2.0, True))}))
-
-    assert copy["spec"] == {"x": [1, [2.0, True]]}
+    assert semantics.isolated(widget("a", spec={"x": (1, (2.0, True))}))["spec"] == {"x": [1, [2.0, True]]}
 
 
 @pytest.mark.parametrize("length", [57, 58, 59, 300])

@@ -130,9 +130,8 @@ def test_bounds_in_the_wrong_order_are_taken_as_katibs_services_accept_them(serv
     service = served("enas")
 
     service.validate(experiment)
-    points = service.ask(experiment, count=20)
 
-    assert {point["architecture"] for point in points} == {"[[0]]", "[[1]]"}
+    assert {point["architecture"] for point in service.ask(experiment, count=20)} == {"[[0]]", "[[1]]"}
 
 
 ABOVE_ZERO = ("controller_temperature", "controller_tanh_const", "controller_entropy_weight", "controller_skip_weight")

@@ -186,9 +186,7 @@ def test_a_seeded_search_of_one_trial_at_a_time_is_not_decided_by_durations(
 
 
 def test_architectures_are_left_to_their_algorithms(golden: Golden) -> None:
-    problem = replace(a_problem([a_double("x")]), nas=NasConfig())
-
-    golden(Auto.check(problem))
+    golden(Auto.check(replace(a_problem([a_double("x")]), nas=NasConfig())))
 
 
 def test_with_a_resource_trials_pause_at_its_rungs(golden: Golden) -> None:
@@ -224,9 +222,8 @@ entry = find_entry("auto")
 points = list(entry.load()(Problem.of("demo", spec, entry.info)).suggest([], first=0, count=9))
 print(len(points), sorted({"optuna", "numpy", "scipy", "skopt", "cmaes"} & set(sys.modules)))
 """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert run.stdout == "2 []\n"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "2 []\n"
 
 
 def test_the_reply_carries_the_explanation() -> None:

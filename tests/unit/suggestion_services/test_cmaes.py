@@ -116,9 +116,7 @@ def test_a_search_is_as_good_as_the_library_alone(loss: Callable[[Mapping[str, s
 
 
 def test_with_trials_in_parallel_it_still_converges() -> None:
-    trials = run(a_search(), sphere, budget=200, parallel=4)
-
-    assert best(trials) < 0.01
+    assert best(run(a_search(), sphere, budget=200, parallel=4)) < 0.01
 
 
 def test_the_state_comes_from_the_history_alone() -> None:
@@ -174,9 +172,7 @@ def test_failed_trials_are_the_worst_of_their_generation() -> None:
 
 
 def test_when_every_trial_fails_the_search_goes_on() -> None:
-    trials = run(a_search(), lambda _: math.nan, budget=60)
-
-    assert len({tuple(t.assignments.items()) for t in trials}) == 60
+    assert len({tuple(t.assignments.items()) for t in run(a_search(), lambda _: math.nan, budget=60)}) == 60
 
 
 def test_trials_without_labels_take_part_from_the_beginning() -> None:
@@ -220,9 +216,7 @@ def test_in_a_finite_space_no_point_is_tried_twice_until_there_is_no_other() -> 
 
 
 def test_a_used_up_space_repeats_itself_and_never_ends() -> None:
-    trials = run(a_search(GRID), lambda point: float(point["i"]), budget=40)
-
-    assert len(trials) == 40
+    assert len(run(a_search(GRID), lambda point: float(point["i"]), budget=40)) == 40
 
 
 @pytest.mark.parametrize(

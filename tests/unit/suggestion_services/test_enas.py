@@ -145,8 +145,7 @@ def test_a_restarted_service_answers_as_the_undisturbed_one(tmp_path: Path, sett
 def test_more_old_states_than_are_kept_are_learned_anew() -> None:
     experiment = an_architecture_search(settings=QUICK)
     with served_here("enas") as service:
-        points = service.ask(experiment, count=40)
-        trials = ended(points, a_reward)
+        trials = ended(service.ask(experiment, count=40), a_reward)
         whole = service.ask(experiment, trials, count=2)
         beginning = service.ask(experiment, trials[:3], count=2)
         again = service.ask(experiment, trials, count=2)
@@ -162,9 +161,8 @@ def test_there_are_suggestions_while_no_trial_has_succeeded(condition: int) -> N
     experiment = an_architecture_search(settings=QUICK)
     with served_here("enas") as service:
         points = service.ask(experiment, count=3)
-        trials = ended(points, lambda _: None, condition=condition)
 
-        assert len(service.ask(experiment, trials, count=2)) == 2
+        assert len(service.ask(experiment, ended(points, lambda _: None, condition=condition), count=2)) == 2
 
 
 def test_failed_trials_make_what_they_tried_rare() -> None:

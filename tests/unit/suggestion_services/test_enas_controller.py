@@ -166,8 +166,7 @@ def test_links_approach_the_wanted_share() -> None:
 def test_a_failed_trial_counts_as_the_worst_and_teaches_nothing_before_one_was_measured() -> None:
     training, start = TrainingSettings(), ControllerState.nothing(SMALL.initial(1))
     assert learn(SMALL, training, start, TRIED, math.nan) is start
-    best = learn(SMALL, training, start, TRIED, 0.9)
-    worst = learn(SMALL, training, best, TRIED, 0.2)
+    worst = learn(SMALL, training, learn(SMALL, training, start, TRIED, 0.9), TRIED, 0.2)
 
     failed, measured = (learn(SMALL, training, worst, TRIED, reward) for reward in (math.nan, 0.2))
 

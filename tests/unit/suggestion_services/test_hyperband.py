@@ -138,18 +138,16 @@ def test_a_trial_within_its_constraints_goes_before_a_better_one_beyond_them() -
     run = Run(halving_problem(), parallel=9, end=end).to_the_end()
     first = [t for t in run.trials if t.assignments["epochs"] == "1"]
     parents = {t.labels.get("hyperband.suggestion.katib.kubeflow.org/parent") for t in run.trials}
-    fine = sorted((t for t in first if t.is_feasible), key=lambda t: t.objective)
 
-    assert {t.name for t in fine[:3]} <= parents
+    assert {t.name for t in sorted((t for t in first if t.is_feasible), key=lambda t: t.objective)[:3]} <= parents
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["undisturbed", "restarted before each question"])
 @pytest.mark.parametrize("parallel", [1, 3, 20])
 def test_a_restart_at_any_moment_changes_nothing(parallel: int, *, restarts: bool) -> None:
     undisturbed = Run(halving_problem(), parallel=parallel).to_the_end()
-    run = Run(halving_problem(), parallel=parallel, restarts=restarts).to_the_end()
 
-    assert run.trials == undisturbed.trials
+    assert Run(halving_problem(), parallel=parallel, restarts=restarts).to_the_end().trials == undisturbed.trials
 
 
 @pytest.mark.parametrize("parallel", [1, 3, 20])
@@ -367,9 +365,8 @@ def test_a_trial_that_is_continued_before_it_ended_has_no_checkpoint_yet() -> No
 
     with suppress(AwaitingTrials):
         list(algorithm.suggest([*trials[:8], measured(trials[8])], first=9, count=0))
-    ahead = list(algorithm.ahead(first=9, count=3))
 
-    assert [p.labels.get(PARENT_LABEL, "") for p in ahead] == ["t8", "", ""]
+    assert [p.labels.get(PARENT_LABEL, "") for p in list(algorithm.ahead(first=9, count=3))] == ["t8", "", ""]
 
 
 def test_on_a_volume_the_folder_of_a_promoted_trial_is_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

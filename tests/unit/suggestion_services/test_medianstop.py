@@ -183,9 +183,8 @@ def test_an_unreadable_time_in_one_log_leaves_the_others(bench: Bench) -> None:
 def test_only_succeeded_trials_count(bench: Bench, condition: Any) -> None:
     other = bench.succeeded("x", "50", "50")
     other.status.condition = condition
-    trials = [*(bench.succeeded(name, "2") for name in "abc"), other]
 
-    assert [rule.value for rule in bench.rules(trials)] == ["2.0"]
+    assert [rule.value for rule in bench.rules([*(bench.succeeded(name, "2") for name in "abc"), other])] == ["2.0"]
     assert "x" not in bench.log.reads
 
 
@@ -213,9 +212,7 @@ def test_a_restarted_service_gives_the_same_rule(bench: Bench) -> None:
 def test_an_experiment_that_is_run_anew_does_not_see_the_old_logs(bench: Bench) -> None:
     bench.rules([bench.succeeded(name, "2") for name in "abc"])
 
-    again = bench.rules([bench.succeeded(name, "7", run="11") for name in "abc"])
-
-    assert [rule.value for rule in again] == ["7.0"]
+    assert [rule.value for rule in bench.rules([bench.succeeded(name, "7", run="11") for name in "abc"])] == ["7.0"]
 
 
 def test_experiments_and_settings_do_not_mix(bench: Bench) -> None:

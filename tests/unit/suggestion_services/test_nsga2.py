@@ -161,9 +161,8 @@ def test_every_setting_has_its_effect(settings: dict[str, object]) -> None:
 @pytest.mark.parametrize(("budget", "expected"), [(0, 50), (20, 10), (400, 20), (9000, 50)])
 def test_the_population_grows_with_the_budget(budget: int, expected: int) -> None:
     algorithm = Nsga2(replace(problem_for("nsga2", SPACE, max_trial_count=budget), directions=(False, False)))
-    trials = searched(algorithm, expected + 1)
 
-    assert generations(trials)[-2:] == [0, 1]
+    assert generations(searched(algorithm, expected + 1))[-2:] == [0, 1]
 
 
 @pytest.mark.parametrize("name", ["ZDT1", "ZDT3", "DTLZ2"])

@@ -121,8 +121,7 @@ def test_the_worst_copies_the_best_and_starts_from_the_checkpoint_of_the_best(ma
 
     second = training.start(5)
 
-    parents = [training.label(name, PARENT_LABEL) for name in second]
-    assert parents == [first[4], *first[1:]]
+    assert [training.label(name, PARENT_LABEL) for name in second] == [first[4], *first[1:]]
     assert [training.label(name, GENERATION_LABEL) for name in second] == ["1"] * 5
     assert [training.label(name, MEMBER_LABEL) for name in second] == ["0", "1", "2", "3", "4"]
 
@@ -167,9 +166,7 @@ def test_a_member_that_lags_behind_is_compared_with_what_others_had_at_its_age()
 def test_more_trials_at_once_than_members_are_more_members() -> None:
     training = Training()
 
-    names = training.start(8)
-
-    assert [training.label(name, MEMBER_LABEL) for name in names] == [str(i) for i in range(8)]
+    assert [training.label(name, MEMBER_LABEL) for name in training.start(8)] == [str(i) for i in range(8)]
 
 
 @pytest.mark.parametrize("outcome", [TrialOutcome.BAD, TrialOutcome.SILENT])
@@ -357,9 +354,7 @@ def volume(tmp_path: Path) -> CheckpointVolume:
 
 
 def test_a_trial_on_a_volume_has_a_name_and_an_empty_folder(volume: CheckpointVolume) -> None:
-    training = Training(volume=volume)
-
-    names = training.start(3)
+    names = Training(volume=volume).start(3)
 
     assert all(name.startswith("demo-") and len(name) == 13 for name in names)
     assert sorted(path.name for path in (volume.root / "demo").glob("[!.]*")) == sorted(names)
@@ -370,9 +365,7 @@ def test_a_copy_starts_with_the_files_of_the_winner(volume: CheckpointVolume) ->
     training = Training(volume=volume)
     first = training.first_generation()
 
-    second = training.start(5)
-
-    contents = [(volume.root / "demo" / name / "weights").read_text() for name in second]
+    contents = [(volume.root / "demo" / name / "weights").read_text() for name in training.start(5)]
     assert contents == [f"of {name}" for name in (first[4], *first[1:])]
 
 
@@ -419,8 +412,7 @@ def test_a_folder_made_for_an_answer_that_was_lost_is_made_anew_for_another_pare
 
 def test_a_parent_whose_folder_is_gone_is_named(volume: CheckpointVolume, golden: Golden) -> None:
     training = Training(volume=volume)
-    first = training.first_generation()
-    (volume.root / "demo" / first[4]).rename(volume.root / "elsewhere")
+    (volume.root / "demo" / training.first_generation()[4]).rename(volume.root / "elsewhere")
 
     with golden.raises(NotFoundError):
         training.ask()
@@ -458,9 +450,7 @@ def test_the_volume_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatc
 
 
 def test_trials_that_keep_checkpoints_in_a_store_of_the_users_need_no_volume(volume: CheckpointVolume) -> None:
-    training = Training(volume=volume, suggestion_trial_dir="s3://bucket/pbt")
-
-    (proposal,) = training.ask()
+    (proposal,) = Training(volume=volume, suggestion_trial_dir="s3://bucket/pbt").ask()
 
     assert proposal.trial_name == ""
     assert not volume.root.exists()

@@ -21,8 +21,7 @@ def settings(**values: object) -> list[AlgorithmSetting]:
 @pytest.mark.parametrize("info", SEARCHES, ids=lambda info: info.name)
 def test_every_algorithm_has_a_seed(info: AlgorithmInfo) -> None:
     assert [spec.name for spec in info.settings or () if spec.name == "seed"] == ["seed"]
-    origins = {error.origin for error in check_settings(info, settings(seed=3), "s")}
-    assert origins <= {"setting-missing"}
+    assert {error.origin for error in check_settings(info, settings(seed=3), "s")} <= {"setting-missing"}
     assert read_settings(info, settings(seed=3)).get("seed") == 3
 
 

@@ -164,9 +164,8 @@ def test_a_trial_that_changed_is_read_anew() -> None:
 
 def test_equally_named_trials_count_by_the_last_of_them_and_apart_from_earlier_ones() -> None:
     one, other = a_trial("a", {"x": "1"}, 1), a_trial("a", {"x": "2"}, 2)
-    session = a_session()
 
-    history = session.history(a_request([one, other, one], earlier=[other]))
+    history = a_session().history(a_request([one, other, one], earlier=[other]))
 
     assert [(trial.is_earlier, trial.objective) for trial in history] == [(True, 2.0), (False, 1.0)]
 

@@ -159,9 +159,7 @@ def test_in_a_small_space_no_running_point_is_repeated_while_others_are_free(nam
 
 @pytest.mark.parametrize("name", ["tpe", "multivariate-tpe"])
 def test_more_requests_than_points_are_answered_with_repetitions(name: str) -> None:
-    algorithm = algorithm_for(name, [a_parameter("i", pb.INT, min="1", max="2")])
-
-    assert len(texts(algorithm, [], first=0, count=5)) == 5
+    assert len(texts(algorithm_for(name, [a_parameter("i", pb.INT, min="1", max="2")]), [], first=0, count=5)) == 5
 
 
 SHAPES = [

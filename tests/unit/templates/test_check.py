@@ -82,9 +82,7 @@ def test_each_broken_trial_parameter_is_named(
 
 
 def test_a_parameter_of_the_space_that_never_reaches_the_trial_is_an_error(golden: Golden) -> None:
-    errors = check_template(inline(job("${trialParameters.x}"), {"x": "lr"}), SPACE)
-
-    golden(errors)
+    golden(check_template(inline(job("${trialParameters.x}"), {"x": "lr"}), SPACE))
 
 
 def test_a_misspelled_placeholder_is_reported_from_both_sides(golden: Golden) -> None:
@@ -126,9 +124,7 @@ def test_text_of_a_config_map_is_checked_like_any_other() -> None:
 
 
 def test_the_primary_container_must_be_in_the_template(golden: Golden) -> None:
-    errors = check_template(inline(job("a"), {}, primary="main"), [])
-
-    golden(errors)
+    golden(check_template(inline(job("a"), {}, primary="main"), []))
 
 
 @pytest.mark.parametrize(

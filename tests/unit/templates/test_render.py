@@ -232,9 +232,7 @@ def test_a_placeholder_may_be_part_of_the_yaml_syntax(text: str, expected: objec
 
 
 def test_unquoted_json_placeholders_are_numbers() -> None:
-    obj = render_yaml('{"apiVersion": "v1", "kind": "K", "replicas": ${trialParameters.x}}', x="5")
-
-    assert obj["replicas"] == 5
+    assert render_yaml('{"apiVersion": "v1", "kind": "K", "replicas": ${trialParameters.x}}', x="5")["replicas"] == 5
 
 
 def test_aliases_and_merge_keys_work_in_yaml_text() -> None:
@@ -357,11 +355,9 @@ def test_rendering_twice_shares_nothing() -> None:
     template = inline(job("${trialParameters.x}"), {"x": "x"})
     compiled = compile_template(template)
 
-    first = compiled.render(assign(x="1"), "a", "n")
-    container_of(first)["args"].append("changed")
-    second = compiled.render(assign(x="2"), "b", "n")
+    container_of(compiled.render(assign(x="1"), "a", "n"))["args"].append("changed")
 
-    assert container_of(second)["args"] == ["2"]
+    assert container_of(compiled.render(assign(x="2"), "b", "n"))["args"] == ["2"]
     assert template == inline(job("${trialParameters.x}"), {"x": "x"})
 
 

@@ -51,9 +51,7 @@ def test_probabilities_do_not_depend_on_the_scale(scale: float) -> None:
 
 
 def test_a_lead_that_noise_explains_is_believed_less_than_by_the_noise_alone() -> None:
-    runs = [[0.0, 1.0, -1.0, 0.5, -0.5], [0.6, 1.6, -0.4, 1.1, 0.1]]
-
-    first, second = estimates(runs)
+    first, second = estimates([[0.0, 1.0, -1.0, 0.5, -0.5], [0.6, 1.6, -0.4, 1.1, 0.1]])
 
     alone = 0.5 * (1 + math.erf(0.6 / (math.sqrt(2 * 0.625 / 5) * math.sqrt(2))))  # without a prior
     assert second.behind is not None

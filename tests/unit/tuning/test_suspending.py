@@ -62,8 +62,7 @@ def test_every_kind_of_this_machine_has_a_field_that_suspends_it(kind: Kind) -> 
     store = stored(*kind)
     suspend_trial(store, KEY, suspended=True)
 
-    suspended = store.get(kind, KEY)
-    assert is_suspended(suspended)
+    assert is_suspended(store.get(kind, KEY))
     suspend_trial(store, KEY, suspended=False)
     assert not is_suspended(store.get(kind, KEY))
 

@@ -337,8 +337,7 @@ def test_a_person_without_token_is_told_how_to_get_in_and_sees_nothing(http: htt
 @pytest.mark.parametrize("path", ["/katib/", "/", "/docs", PAGE, "/katib/a/b/c"])
 def test_the_way_from_any_page_to_the_form_is_right(http: httpx.Client, path: str) -> None:
     """Under whatever path a gateway shows us, so without a slash at its beginning."""
-    answer = http.get(path, headers=TYPED)
-    base = re.search(r'<base href="([^"]*)">', answer.text)
+    base = re.search(r'<base href="([^"]*)">', http.get(path, headers=TYPED).text)
     assert base is not None
     assert not base[1].startswith("/")
 

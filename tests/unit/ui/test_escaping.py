@@ -49,6 +49,4 @@ def test_a_script_in_what_others_choose_is_text(http: httpx.Client, path: str) -
 
 
 def test_the_script_is_in_what_these_tests_look_at(http: httpx.Client) -> None:
-    page = http.get("/katib/experiments/default/demo").text
-
-    assert "&lt;script&gt;" in page
+    assert "&lt;script&gt;" in http.get("/katib/experiments/default/demo").text

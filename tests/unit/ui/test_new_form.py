@@ -52,9 +52,8 @@ def test_what_is_no_number_is_kept_and_what_is_emptied_taken_out() -> None:
 @pytest.mark.parametrize("nonsense", ["", "[]", "3", "spec: 7", "spec: {parameters: [1, {name: [2]}]}", "metadata: x"])
 def test_any_text_has_a_form(nonsense: str) -> None:
     documents = [one.data for one in parse_yaml(nonsense, "x")]
-    experiment = documents[0] if documents and isinstance(documents[0], dict) else {}
 
-    assert form_of(experiment)["parameters"] is not None
+    assert form_of(documents[0] if documents and isinstance(documents[0], dict) else {})["parameters"] is not None
 
 
 def test_an_error_is_found_at_its_line_or_that_of_broken_text() -> None:

@@ -97,8 +97,7 @@ def test_the_cause_of_a_failure_is_found_and_shown() -> None:
 
 
 def test_cells_are_short_and_have_every_digit_behind_them() -> None:
-    page = page_of(TABLE, TableQuery(columns=("lr", "layers"), size=1))
-    lr, layers = page.rows[0].cells
+    lr, layers = page_of(TABLE, TableQuery(columns=("lr", "layers"), size=1)).rows[0].cells
 
     assert float(lr.exact) == TABLE.values["lr"][0]
     assert lr.shown == f"{TABLE.values['lr'][0]:.4g}"

@@ -131,8 +131,7 @@ def test_imported_trials_tell_how_long_they_took() -> None:
     assert made is not None
     first = made.timestamp() - 100_000
     times = {"started": np.array([first, first + 20_000]), "ended": np.array([first + 20_000, first + 39_600])}
-    imported = replace(make_table([1.0, 0.5]), **times)
-    found = head_figures(experiment, imported, NOW)
+    found = head_figures(experiment, replace(make_table([1.0, 0.5]), **times), NOW)
 
     assert (found["time"], found["rate"]) == ("took 11h", "4.4 a day")
 
@@ -241,9 +240,7 @@ def with_best(name: str, value: str, **changes: str) -> Experiment:
 
 
 def test_names_without_namespace_are_in_the_default_one_and_each_counts_once() -> None:
-    found = references("trial", ["a", "default/a", "team/b", " ", ""])
-
-    assert found == [Key("default", "a"), Key("team", "b")]
+    assert references("trial", ["a", "default/a", "team/b", " ", ""]) == [Key("default", "a"), Key("team", "b")]
 
 
 @pytest.mark.parametrize("text", ["a/b/c", "default/"])

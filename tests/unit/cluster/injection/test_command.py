@@ -171,9 +171,7 @@ def test_many_lines_and_any_bytes_arrive_whole_in_both_places(launch: Launch, tm
     lines = b"".join(b"line %d\n" % i for i in range(400_000)) + random.Random(1).randbytes(3_000_000)
     (tmp_path / "sent").write_bytes(lines)
 
-    process = launch("cat", str(tmp_path / "sent"))
-
-    assert process.communicate(timeout=120)[0] == lines
+    assert launch("cat", str(tmp_path / "sent")).communicate(timeout=120)[0] == lines
     assert launch.file.read_bytes() == lines
 
 
@@ -186,8 +184,7 @@ def test_lines_of_two_streams_are_never_mixed(launch: Launch) -> None:
         "        os.write(1, part); os.write(2, part.upper())\n"
         "os.write(1, b'half'); os.write(2, b'HALF')"
     )
-    process = launch(sys.executable, "-c", talk)
-    out, err = process.communicate(timeout=60)
+    out, err = launch(sys.executable, "-c", talk).communicate(timeout=60)
 
     found = launch.file.read_text().splitlines()
     expected = [f"one{i}" for i in range(3000)] + ["half"]
@@ -204,9 +201,7 @@ def test_a_restarted_program_writes_behind_its_earlier_output_on_a_new_line(laun
 
 
 def test_output_goes_to_the_container_alone_when_a_file_is_collected(launch: Launch) -> None:
-    process = launch("sh", "-c", "echo out; echo err >&2", to_file=False)
-
-    assert process.communicate(timeout=60) == (b"out\n", b"err\n")
+    assert launch("sh", "-c", "echo out; echo err >&2", to_file=False).communicate(timeout=60) == (b"out\n", b"err\n")
     assert not launch.file.exists()
 
 
@@ -236,11 +231,8 @@ def test_what_a_program_leaves_in_a_shared_directory_can_be_read_by_all_users(
     shared.mkdir()
     leave = f"umask 077; mkdir '{shared}/deep'; echo 1 > '{shared}/deep/model'; ln -s /etc/shadow '{shared}/link'"
 
-    process = launch("sh", "-c", f"{leave}; exit {code}", shared=str(shared))
-
-    assert process.wait(60) == code
-    modes = [path.stat().st_mode & 0o777 for path in (shared / "deep", shared / "deep" / "model")]
-    assert modes == [0o755, 0o644]
+    assert launch("sh", "-c", f"{leave}; exit {code}", shared=str(shared)).wait(60) == code
+    assert [path.stat().st_mode & 0o777 for path in (shared / "deep", shared / "deep" / "model")] == [0o755, 0o644]
 
 
 # --- orders of the collector ------------------------------------------------------------------------------------------

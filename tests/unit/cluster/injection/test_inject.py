@@ -113,9 +113,7 @@ def test_additional_metrics_follow_the_objective() -> None:
     assert objective is not None
     trial = injected_trial(objective=structs.replace(objective, additional_metric_names=("loss", "f1")))
 
-    arguments = collector_of(injected_pod(trial=trial))["args"]
-
-    assert arguments[3] == "accuracy;loss;f1"
+    assert collector_of(injected_pod(trial=trial))["args"][3] == "accuracy;loss;f1"
 
 
 def test_a_pod_is_labelled_and_its_program_knows_its_trial() -> None:
@@ -158,9 +156,7 @@ def test_a_volume_of_the_template_is_used_and_the_collector_knows_the_variables_
 def test_katibs_collectors_find_katibs_shell_around_programs_that_write_files() -> None:
     original = a_pod("python", "main.py", args=["--lr", "$(LR)"])
 
-    primary = injected_pod(original)["spec"]["containers"][0]
-
-    command = command_of(primary, {"LR": "0.1"})
+    command = command_of(injected_pod(original)["spec"]["containers"][0], {"LR": "0.1"})
     assert command[:2] == ["sh", "-c"]
     assert command[3:] == ["python", "main.py", "--lr", "0.1"]
     assert "1>>/var/log/katib/metrics.log 2>&1" in command[2]
@@ -410,9 +406,7 @@ def test_a_side_step_is_changed_as_little_and_the_user_gets_a_sentence() -> None
     trial = injected_trial(primary_container_name="step-model-training")
     step = pod("cp", container="step-copy")
 
-    injected = inject(step, trial, injection_settings())
-
-    assert injected["spec"] == as_every_pod(step)["spec"]
+    assert inject(step, trial, injection_settings())["spec"] == as_every_pod(step)["spec"]
     sentence = missing_primary_container(step, trial)
     assert "'step-model-training'" in sentence
     assert "step-copy" in sentence
@@ -426,9 +420,7 @@ def test_a_side_step_is_changed_as_little_and_the_user_gets_a_sentence() -> None
 def test_a_primary_pod_has_all_primary_labels(labels: dict[str, str], *, primary: bool) -> None:
     trial = injected_trial(primary_pod_labels={"a": "1", "b": "2"})
 
-    injected = inject(pod("x", labels=labels), trial, injection_settings())
-
-    assert (len(injected["spec"]["containers"]) == 2) is primary
+    assert (len(inject(pod("x", labels=labels), trial, injection_settings())["spec"]["containers"]) == 2) is primary
 
 
 # --- applied again ----------------------------------------------------------------------------------------------------

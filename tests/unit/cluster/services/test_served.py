@@ -84,9 +84,8 @@ def test_pods_are_looked_at_after_a_moment_and_then_now_and_then() -> None:
 )
 def test_only_trouble_of_its_own_that_lasts_is_a_failure(trouble: ReadinessProblem, *, fails: bool) -> None:
     early = after_look(served(), trouble, TIMING, 0.0)
-    late = after_look(early, trouble, TIMING, 120.0)
 
-    assert (early.failure, bool(late.failure)) == ("", fails)
+    assert (early.failure, bool(after_look(early, trouble, TIMING, 120.0).failure)) == ("", fails)
 
 
 def test_trouble_that_goes_away_is_forgiven() -> None:
@@ -99,8 +98,7 @@ def test_trouble_that_goes_away_is_forgiven() -> None:
 
 
 def test_an_available_service_is_asked_once_and_ready_when_all_have_answered() -> None:
-    both = served(HERE, replace(HERE, port=6788))
-    asked = next_step(both, AVAILABLE, TIMING, 0.0)
+    asked = next_step(served(HERE, replace(HERE, port=6788)), AVAILABLE, TIMING, 0.0)
     waits = next_step(asked.served, AVAILABLE, TIMING, 0.0)
     one = after_answer(asked.served, 0, "", TIMING, 0.1)
     two = after_answer(one, 1, "", TIMING, 0.2)
@@ -121,9 +119,7 @@ def test_one_that_does_not_answer_is_asked_again_with_growing_pauses() -> None:
 
 
 def test_words_of_a_crash_say_more_than_a_refused_connection() -> None:
-    state = after_look(served(), CRASH, TIMING, 0.0)
-
-    assert after_answer(state, 0, "refused", TIMING, 1.0).trouble == CRASH
+    assert after_answer(after_look(served(), CRASH, TIMING, 0.0), 0, "refused", TIMING, 1.0).trouble == CRASH
     assert after_answer(served(), 0, "refused", TIMING, 1.0).trouble == ReadinessProblem("refused")
 
 

@@ -100,8 +100,7 @@ def test_both_containers_have_to_answer() -> None:
             world.wait_for_words('early stopping service "medianstop" does not answer at')
             assert world.services.service_for(experiment) is None
             with listening(host, 6788, early_stopping=stopping):
-                client = world.ready(experiment)
-                assert client.get_early_stopping_rules(experiment, ()).result(60) == ()
+                assert world.ready(experiment).get_early_stopping_rules(experiment, ()).result(60) == ()
 
     assert stopping.requests[0].db_manager_address == "katib-db-manager.kubeflow:6789"
 
@@ -324,8 +323,7 @@ def test_an_object_that_cannot_be_created_fails_the_experiment_with_the_cause(er
         return error if call.verb == "create" and call.kind == DEPLOYMENT else None
 
     with quick(through=lambda store: FaultyStore(store, refuse)) as world:
-        experiment = world.submit()
-        assert re.search(expected, world.failure(experiment))
+        assert re.search(expected, world.failure(world.submit()))
 
 
 def test_a_quota_for_the_objects_themselves_is_waited_for() -> None:
@@ -487,8 +485,7 @@ def test_a_release_that_is_not_allowed_is_no_failure() -> None:
         return ForbiddenError("no") if call.verb == "delete" else None
 
     with World(through=lambda store: FaultyStore(store, refuse)) as world:
-        experiment = world.start()
-        world.services.release(experiment)
+        world.services.release(world.start())
 
         assert "Deployment demo-tpe" in world.objects()
 

@@ -49,9 +49,7 @@ def test_a_client_that_can_writes_down_that_the_first_process_started() -> None:
 def test_command_and_arguments_replace_what_kubernetes_replaces(
     entrypoint: tuple[str, ...], arguments: tuple[str, ...], expected: list[str]
 ) -> None:
-    found = words(ImageRun("box", "i", entrypoint=entrypoint, arguments=arguments))
-
-    assert found[-len(expected) :] == expected
+    assert words(ImageRun("box", "i", entrypoint=entrypoint, arguments=arguments))[-len(expected) :] == expected
 
 
 def test_variables_go_through_the_client_unless_it_would_obey_them() -> None:

@@ -65,9 +65,7 @@ def test_the_script_of_the_guard_removes_containers_and_networks_of_its_engine_a
 
 
 def test_the_script_removes_nothing_where_there_is_nothing(tmp_path: Path) -> None:
-    script = removal_script(RuntimeProgram.DOCKER, str(client(tmp_path)), "abc")
-
-    execute(script, tmp_path)
+    execute(removal_script(RuntimeProgram.DOCKER, str(client(tmp_path)), "abc"), tmp_path)
 
     assert removed(tmp_path) == []
 

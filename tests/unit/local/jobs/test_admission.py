@@ -76,9 +76,7 @@ def test_what_asks_for_nothing_is_not_mentioned(field: str, value: Any) -> None:
 
 
 def test_a_notice_names_all_its_places_once(golden: Golden) -> None:
-    job = a_job(image="train:1", imagePullPolicy="Always")
-
-    golden(notices_of(job))
+    golden(notices_of(a_job(image="train:1", imagePullPolicy="Always")))
 
 
 # --- kinds ----------------------------------------------------------------------------------------------
@@ -155,9 +153,7 @@ RULE = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}
     ],
 )  # fmt: skip
 def test_rules_of_a_job(spec: dict[str, Any], pod: dict[str, Any], expected: list[tuple[str, str]]) -> None:
-    job = a_job(spec=spec, pod=pod)
-
-    assert places_of(job) == [(f"spec.{path}", origin) for path, origin in expected]
+    assert places_of(a_job(spec=spec, pod=pod)) == [(f"spec.{path}", origin) for path, origin in expected]
 
 
 @pytest.mark.parametrize(

@@ -90,9 +90,8 @@ def test_the_path_of_the_container_counts(tmp_path: Path) -> None:
     program = tmp_path / "train"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    env = [{"name": "PATH", "value": str(tmp_path)}]
 
-    assert check(a_job(command=["train"], env=env)) == ([], [])
+    assert check(a_job(command=["train"], env=[{"name": "PATH", "value": str(tmp_path)}])) == ([], [])
     assert places_of(a_job(command=["train"])) == [(f"{CONTAINER}.command[0]", "command-not-found")]
 
 

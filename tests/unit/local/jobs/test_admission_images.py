@@ -65,8 +65,7 @@ def test_a_user_that_the_runtime_cannot_take_is_refused(rights: dict[str, Any], 
 
 def test_limits_that_the_account_cannot_set_are_a_notice(golden: Golden) -> None:
     host = dataclasses.replace(IMAGES, limits=frozenset({"memory"}))
-    job = a_job(image="i", resources={"limits": {"cpu": "1", "memory": "1Gi"}})
 
-    (notice,) = notices(job, host)
+    (notice,) = notices(a_job(image="i", resources={"limits": {"cpu": "1", "memory": "1Gi"}}), host)
 
     golden(notice)

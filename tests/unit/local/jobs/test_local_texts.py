@@ -61,9 +61,7 @@ def test_references_expand_as_in_kubernetes(text: str, expected: str) -> None:
     ],
 )
 def test_mounted_paths_are_replaced_where_they_are_written(text: str, expected: str) -> None:
-    rewriter = Rewriter({"/data/": Path("/pod/data"), "/data/deep": Path("/pod/deep")})
-
-    assert rewriter.rewrite(text) == expected
+    assert Rewriter({"/data/": Path("/pod/data"), "/data/deep": Path("/pod/deep")}).rewrite(text) == expected
 
 
 def test_without_mounts_no_text_changes() -> None:
@@ -349,9 +347,7 @@ class TestTokens:
             "containers": [part("1"), {"resources": {"limits": {"cpu": "1", "memory": "1Ki", "nvidia.com/gpu": 1}}}],
         }
 
-        request = Request.of_template({"spec": spec})
-
-        assert request == Request(Decimal(3), Decimal(1024), 1)
+        assert Request.of_template({"spec": spec}) == Request(Decimal(3), Decimal(1024), 1)
 
     def test_a_part_of_a_card_that_a_placeholder_stood_for_is_refused(self, golden: Golden) -> None:
         container = {"resources": {"limits": {"nvidia.com/gpu": "0.5"}}}

@@ -224,8 +224,7 @@ class TestExitCode:
     def test_the_exit_of_another_container_does_not_count(self) -> None:
         t = pytorch("ExitCode")
         t.polite = False
-        pod = t.newest("j-worker-0")
-        other = pod.exits
+        other = t.newest("j-worker-0").exits
         t.end("j-worker-0", 0, steps=False)
         t.pods[1] = replace(t.pods[1], phase=PodPhase.FAILED, exits=(*other, *t.pods[1].exits))
 

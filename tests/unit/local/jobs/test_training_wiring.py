@@ -97,9 +97,8 @@ class TestTFJob:
     def test_only_the_container_that_trains_gets_them(self) -> None:
         containers = [{"name": "tensorflow", "command": ["x"]}, {"name": "other", "command": ["x"]}]
         job = training_job(TF, Worker=replica(2, *containers))
-        pod = TF.pod(job, PodStart(0, "worker"), ClusterWiring())
 
-        assert list(pod.variables) == ["tensorflow"]
+        assert list(TF.pod(job, PodStart(0, "worker"), ClusterWiring()).variables) == ["tensorflow"]
 
 
 class TestPyTorchJob:
@@ -227,9 +226,7 @@ class TestPods:
         master = replica(1, {"name": "pytorch", "command": ["x"]}, policy=policy)
         job = training_job(PYTORCH, policy={"backoffLimit": limit}, Master=master)
 
-        pod = PYTORCH.pod(job, PodStart(0, "master"), ClusterWiring())
-
-        assert pod.restarts_on_failure is restarts
+        assert PYTORCH.pod(job, PodStart(0, "master"), ClusterWiring()).restarts_on_failure is restarts
 
     @pytest.mark.parametrize(("name", "cause"), [("0-a", "DNS-1035"), ("a" * 60, "longer than 63")])
     def test_a_name_that_a_cluster_refuses_is_refused(self, name: str, cause: str) -> None:

@@ -80,8 +80,7 @@ class TestAFileSystemThatDoesNotAnswer:
         processes.start()
         ended: Future[ProcessExit] = Future()
         with hanging_program(tmp_path / "program") as program:
-            hanging = launch(processes, program, ended)
-            assert hanging.answer.cancel()
+            assert launch(processes, program, ended).answer.cancel()
         eventually(lambda: not processes._starting)
 
         assert start(processes, "true").wait().code == 0

@@ -235,9 +235,8 @@ def test_a_program_is_lost_with_the_guard_that_was_taken_over(tmp_path: Path) ->
         program = only_program(processes)
         assert processes.is_kept("job")
         os.kill(record.guard_pid, signal.SIGKILL)
-        exit_ = end_of(processes, program)
 
-        assert exit_.lost
+        assert end_of(processes, program).lost
         assert not processes.is_kept("job")
         eventually(lambda: not is_running(program.pid), "the end of the program")
 

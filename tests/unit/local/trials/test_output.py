@@ -180,9 +180,8 @@ def test_following_waits_for_the_file_shows_what_comes_and_ends_with_the_trial(f
 
 def test_a_silent_output_lets_a_reader_notice_that_it_is_not_wanted(files: TrialOutput) -> None:
     write(files, b"")
-    chunks = files.read(OF_MAIN, Part(follow=lambda: True))
 
-    assert next(chunks) == b""
+    assert next(files.read(OF_MAIN, Part(follow=lambda: True))) == b""
 
 
 def test_a_reader_who_leaves_before_there_is_any_output_is_noticed(files: TrialOutput) -> None:

@@ -126,9 +126,7 @@ def test_asha_says_why(golden: Golden) -> None:
 
 
 def test_asha_shows_numbers_that_differ_differently(golden: Golden) -> None:
-    found = reason("asha", running("x", 0.50001), running("y", 0.50002))
-
-    golden(found)
+    golden(reason("asha", running("x", 0.50001), running("y", 0.50002)))
 
 
 def test_asha_maximises(golden: Golden) -> None:

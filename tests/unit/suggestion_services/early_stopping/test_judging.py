@@ -168,9 +168,8 @@ def test_medianstop_judges_running_trials(bench: Bench) -> None:
     for i in range(3):
         bench.report(f"t{i}", 0.5, 0.5, 0.4, 0.4)
     bench.report("bad", 0.9, 0.9, 0.9, 0.9)
-    ended = dict.fromkeys(("t0", "t1", "t2"), SUCCEEDED)
 
-    assert set(bench.judge("medianstop", bad=RUNNING, **ended)) == {"bad"}
+    assert set(bench.judge("medianstop", bad=RUNNING, **dict.fromkeys(("t0", "t1", "t2"), SUCCEEDED))) == {"bad"}
     assert bench.judge("medianstop", bad=RUNNING, t0=SUCCEEDED, t1=SUCCEEDED) == {}
 
 

@@ -46,9 +46,8 @@ def covariance(a: FloatArray, b: FloatArray, theta: FloatArray) -> FloatArray:
 
 def test_the_slope_of_the_kernel_is_its_derivative_also_at_zero() -> None:
     r2 = np.array([0.0, 0.3, 2.0])
-    above = matern(r2 + 1e-7)[0]
 
-    assert (above - matern(r2)[0]) / 1e-7 == pytest.approx(matern(r2)[1], abs=1e-5)
+    assert (matern(r2 + 1e-7)[0] - matern(r2)[0]) / 1e-7 == pytest.approx(matern(r2)[1], abs=1e-5)
 
 
 def test_distances_are_never_negative() -> None:
@@ -76,9 +75,8 @@ def test_the_likelihood_is_that_of_a_normal_distribution_times_the_prior() -> No
     likelihood, theta = Likelihood(x, y, LAYOUT), hyperparameters()
     k = covariance(x, x, theta) + (np.exp(theta[5]) + JITTER * np.exp(theta[4])) * np.eye(9)
     expected = 0.5 * y @ np.linalg.solve(k, y) + 0.5 * np.linalg.slogdet(k)[1]
-    without_data = Likelihood(x[:0], y[:0], LAYOUT)
 
-    prior = without_data(theta[None], np.arange(1))[0][0]
+    prior = Likelihood(x[:0], y[:0], LAYOUT)(theta[None], np.arange(1))[0][0]
     assert likelihood(theta[None], np.arange(1))[0][0] - prior == pytest.approx(expected)
 
 
@@ -152,24 +150,18 @@ def test_a_warp_maps_the_interval_onto_itself_and_its_derivatives_are_exact() ->
 
 
 def test_what_does_not_matter_gets_the_longest_scale() -> None:
-    random = np.random.default_rng(4)
-    x = random.random((40, 3))
+    x = np.random.default_rng(4).random((40, 3))
     layout = ThetaLayout(groups=np.arange(3), warped=np.arange(3), numbers=np.arange(3))
 
-    model = fit(x, np.sin(9 * x[:, 1]), layout)
-
-    lengths = layout.lengths(model.theta)
+    lengths = layout.lengths(fit(x, np.sin(9 * x[:, 1]), layout).theta)
     assert lengths[1] < min(lengths[0], lengths[2]) - 1
 
 
 def test_a_logarithm_that_nobody_declared_is_found() -> None:
-    random = np.random.default_rng(4)
-    x = random.random((40, 1)) ** 3
+    x = np.random.default_rng(4).random((40, 1)) ** 3
     layout = ThetaLayout(groups=np.arange(1), warped=np.arange(1), numbers=np.arange(1))
 
-    model = fit(x, np.sin(2 * np.log(x[:, 0] + 1e-3)), layout)
-
-    a, _ = layout.exponents(model.theta)
+    a, _ = layout.exponents(fit(x, np.sin(2 * np.log(x[:, 0] + 1e-3)), layout).theta)
     assert a[0] < 0.8
 
 
@@ -184,9 +176,8 @@ def test_a_straight_line_is_continued_beyond_what_was_seen() -> None:
 
 def test_features_of_the_trend_are_orthonormal() -> None:
     layout = ThetaLayout(groups=np.arange(1), warped=np.arange(1), numbers=np.arange(1))
-    x = (np.arange(10_000)[:, None] + 0.5) / 10_000
 
-    linear, quadratic = trend_bases(x, layout)
+    linear, quadratic = trend_bases((np.arange(10_000)[:, None] + 0.5) / 10_000, layout)
 
     gram = np.concatenate([linear, quadratic], axis=1)
     assert gram.T @ gram / 10_000 == pytest.approx(np.eye(2), abs=1e-6)

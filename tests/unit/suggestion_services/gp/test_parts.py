@@ -187,9 +187,7 @@ def test_skewed_values_become_nearly_normal_in_the_same_order() -> None:
     "values", [[1.0], [2.0, 2.0, 2.0], [1e100, -1e100, 0.0], [1e-300, 2e-300], [1e12 + 1e-4, 1e12]], ids=str
 )
 def test_a_transform_of_odd_values_is_finite(values: list[float]) -> None:
-    scores = fit_transform(np.array(values))(np.array(values))
-
-    assert np.all(np.isfinite(scores))
+    assert np.all(np.isfinite(fit_transform(np.array(values))(np.array(values))))
 
 
 def test_equal_values_have_equal_scores_of_nothing_however_huge() -> None:
@@ -232,9 +230,7 @@ def test_every_row_that_is_drawn_is_a_row_of_its_point() -> None:
 
 
 def test_two_categories_are_at_distance_one() -> None:
-    encoding = Encoding(problem_for("gp", MIXED[2:3]).space)
-
-    columns = encoding.columns(np.array([[0.0], [1.0], [2.0]]))
+    columns = Encoding(problem_for("gp", MIXED[2:3]).space).columns(np.array([[0.0], [1.0], [2.0]]))
 
     assert np.sum((columns[0] - columns[1]) ** 2) == pytest.approx(1.0)
 

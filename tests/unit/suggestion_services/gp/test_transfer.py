@@ -90,8 +90,7 @@ def test_without_a_source_that_explains_the_trials_the_model_is_the_usual_one() 
 
         assert found.guided is None
         assert list(found.weights) == [0, 0, 0]
-        alone = fit(NEW[:n], fit_transform(values[:n])(values[:n]), LAYOUT)
-        assert np.array_equal(found.own.theta, alone.theta)
+        assert np.array_equal(found.own.theta, fit(NEW[:n], fit_transform(values[:n])(values[:n]), LAYOUT).theta)
     assert learned([a_source(squares(OLD, 0.45))], np.ones(5)).guided is None
 
 
@@ -178,12 +177,10 @@ def test_ranks_count_once_they_agree_take_the_values_of_this_experiment_and_thin
     assert not at_first
     assert 0 < len(later) < len(sooner) <= 10
     values = [trial.objective for trial in own]
-    best = min(known, key=lambda trial: trial.objective).name
-    assert later[best] == min(later.values()) == min(values)
+    assert later[min(known, key=lambda trial: trial.objective).name] == min(later.values()) == min(values)
     assert max(later.values()) <= max(values)
     assert all(map(math.isfinite, later.values()))
-    unlike = earlier(lambda p: -bowl(p), "unlike")
-    assert ranks.values([*unlike, *own]) == {}
+    assert ranks.values([*earlier(lambda p: -bowl(p), "unlike"), *own]) == {}
     assert ranks.weights == {"unlike": 0}
 
 
