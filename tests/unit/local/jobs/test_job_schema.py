@@ -7,6 +7,7 @@ import pytest
 
 from katib.model.templates.job_schema import DESCRIPTIONS, check_job_schema, job_schema
 from katib.model.templates.typed_fields import FIELD_TYPES, TEXT_MAPS, FieldType, field_type
+from tests.support.golden import Golden
 from tests.support.templates import job
 
 PATH = "spec.trialTemplate.trialSpec"
@@ -25,8 +26,6 @@ def edited(path: str, value: Any) -> dict[str, Any]:
     return obj
 
 
-A_LIST = "write a list, one element a line with a dash"
-LIMITS = "spec.template.spec.containers[0].resources.limits"
 CONTAINER = "spec.template.spec.containers.0"
 
 
@@ -50,36 +49,29 @@ def test_what_kubernetes_takes_is_fine(field: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "error"),
+    ("field", "value"),
     [
-        (f"{CONTAINER}.comand", ["a"], "spec.template.spec.containers[0].comand: unknown field; did you mean command"),
-        (f"{CONTAINER}.workdir", "/",
-         "spec.template.spec.containers[0].workdir: unknown field; did you mean workingDir"),
-        ("invalidSpec", {}, "invalidSpec: unknown field; remove it: a Job has no such field"),
-        ("spec.template.spec.containers", {"a": 1},
-         'spec.template.spec.containers: {"a": 1} is not a list; write a list, one element a line with a dash'),
-        (f"{CONTAINER}.command", "train --lr=${trialParameters.lr}",
-         'spec.template.spec.containers[0].command: "train --lr=${trialParameters.lr}" is not a list; ' + A_LIST),
-        ("spec.parallelism", "4", 'spec.parallelism: "4" is not a whole number; give a whole number'),
-        ("spec.parallelism", True, "spec.parallelism: true is not a whole number; give a whole number"),
-        ("spec.parallelism", 2.5, "spec.parallelism: 2.5 is not a whole number; give a whole number"),
-        ("spec.suspend", "true", 'spec.suspend: "true" is not true or false; give true or false'),
-        (f"{CONTAINER}.env.0.value", 5,
-         "spec.template.spec.containers[0].env[0].value: 5 is not text; write it in quotes"),
-        (f"{CONTAINER}.args.0", None, "spec.template.spec.containers[0].args[0]: null is not text; give text"),
-        (f"{CONTAINER}.resources", {"limits": {"nvidia.com/gpu": [1]}},
-         LIMITS + '["nvidia.com/gpu"]: [1] is not a quantity; write it as 2, "500m" or "1Gi"'),
-        ("metadata.labels", {"a": 5}, "metadata.labels.a: 5 is not text; write it in quotes"),
-        ("metadata.labels", "a", 'metadata.labels: "a" is not a mapping; give a mapping'),
-        ("spec.template.spec.containers.0", "a",
-         'spec.template.spec.containers[0]: "a" is not a mapping; give a mapping'),
-        (f"{CONTAINER}.name", None,
-         "spec.template.spec.containers[0].name: it is missing; give it: a Container needs name"),
-        ("spec.template", None, "spec.template: it is missing; give it: a JobSpec needs template"),
+        (f"{CONTAINER}.comand", ["a"]),
+        (f"{CONTAINER}.workdir", "/"),
+        ("invalidSpec", {}),
+        ("spec.template.spec.containers", {"a": 1}),
+        (f"{CONTAINER}.command", "train --lr=${trialParameters.lr}"),
+        ("spec.parallelism", "4"),
+        ("spec.parallelism", True),
+        ("spec.parallelism", 2.5),
+        ("spec.suspend", "true"),
+        (f"{CONTAINER}.env.0.value", 5),
+        (f"{CONTAINER}.args.0", None),
+        (f"{CONTAINER}.resources", {"limits": {"nvidia.com/gpu": [1]}}),
+        ("metadata.labels", {"a": 5}),
+        ("metadata.labels", "a"),
+        ("spec.template.spec.containers.0", "a"),
+        (f"{CONTAINER}.name", None),
+        ("spec.template", None),
     ],
-)  # fmt: skip
-def test_what_kubernetes_would_drop_or_refuse_is_an_error(field: str, value: Any, error: str) -> None:
-    assert [str(e) for e in check_job_schema(edited(field, value), PATH)] == [f"{PATH}.{error}"]
+)
+def test_what_kubernetes_would_drop_or_refuse_is_an_error(field: str, value: Any, golden: Golden) -> None:
+    golden(check_job_schema(edited(field, value), PATH))
 
 
 def test_all_errors_are_returned_at_once() -> None:

@@ -86,7 +86,7 @@ def test_each_shipped_runtime_needs_only_a_command(name: str, golden: Golden) ->
         {"podSpecOverrides": [{"containers": [{"name": "node", "env": [{"name": "A", "value": "1"}]}]}]},
         {"activeDeadlineSeconds": 0},
     ],
-)  # fmt: skip
+)
 def test_what_cannot_run_here_is_an_error_of_one_line(spec: dict[str, Any], golden: Golden) -> None:
     errors = [text.removeprefix("T.spec: ") for text in train_job(**spec)[0]]
 
@@ -132,28 +132,19 @@ def test_without_a_trainer_nodes_get_no_addresses_and_a_notice_says_so(golden: G
 
 
 @pytest.mark.parametrize(
-    ("policy", "error"),
+    "policy",
     [
-        ({"torch": {}, "jax": {}}, "mlPolicy: it has torch and jax; keep one of them"),
-        (
-            {"flux": {}},
-            "mlPolicy.flux: Flux does not run on this machine; use mpi, or submit the experiment to Kubernetes",
-        ),
-        (
-            {"mpi": {"mpiImplementation": "Intel"}},
-            ('mlPolicy.mpi.mpiImplementation: "Intel" is not started here; use OpenMPI, or submit the experiment to '
-            "Kubernetes"),
-        ),
-        ({"torch": {"nproc": 1}}, ("mlPolicy.torch.nproc: unknown field; remove it: a training runtime has no such "
-                                  "field there")),
+        {"torch": {}, "jax": {}},
+        {"flux": {}},
+        {"mpi": {"mpiImplementation": "Intel"}},
+        {"torch": {"nproc": 1}},
     ],
-)  # fmt: skip
-def test_a_runtime_of_a_users_own_is_checked_too(policy: dict[str, Any], error: str) -> None:
+    ids=lambda fields: next(iter(fields)),
+)
+def test_a_runtime_of_a_users_own_is_checked_too(policy: dict[str, Any], golden: Golden) -> None:
     runtime = own_runtime(command=SHELL) | {"mlPolicy": policy}
 
-    errors, _ = train_job(shelf_with(runtime), runtimeRef=OWN)
-
-    assert errors[0] == f"runtimeRef(mine).spec.{error}"
+    golden(train_job(shelf_with(runtime), runtimeRef=OWN)[0][0])
 
 
 def test_what_a_patch_does_is_reported_where_it_stands() -> None:
@@ -167,40 +158,35 @@ def test_what_a_patch_does_is_reported_where_it_stands() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "error"),
+    "fields",
     [
-        ({"replicatedJobs": []}, "replicatedJobs: it is missing or empty; give at least one"),
-        ({"managedBy": "kueue"},
-         ('managedBy: "kueue" does not run on this machine, so nothing would run the JobSet; remove it, or submit '
-         "the experiment to Kubernetes")),
-        ({"successPolicy": {"operator": "Some"}}, 'successPolicy.operator: "Some" is not known; use All or Any'),
-        ({"successPolicy": {"targetReplicatedJobs": ["b"]}},
-         'successPolicy.targetReplicatedJobs[0]: there is no replicated job "b"; use a'),
-        ({"failurePolicy": {"restartStrategy": "InPlaceRestart"}},
-         "failurePolicy.restartStrategy: pods are not restarted in place here; use Recreate"),
-        ({"failurePolicy": {"rules": [{"action": "FailJobSet", "onJobFailureMessagePatterns": ["("]}]}},
-         ('failurePolicy.rules[0].onJobFailureMessagePatterns[0]: "(" is not a valid regular expression; write a '
-         "regular expression")),
-        ({"failurePolicy": {"maxRestarts": -1}}, "failurePolicy.maxRestarts: -1 is negative; give 0 or more"),
-        ({"volumeClaimPolicies": [{}]},
-         ("volumeClaimPolicies: volumes are not claimed on this machine; use an emptyDir or a path of this "
-         "machine, or submit the experiment to Kubernetes")),
-        ({"successPolcy": {}}, "successPolcy: unknown field; did you mean successPolicy"),
-        ({"suspend": "yes"}, 'suspend: "yes" is not true or false; give true or false'),
-        *(({"replicatedJobs": [replicated(), job]}, f"replicatedJobs[1]{error}") for job, error in (
-            (replicated("a"), '.name: "a" is used twice; give it a name of its own'),
-            (replicated("b", dependsOn=[{"name": "c", "status": "Ready"}]),
-             '.dependsOn[0].name: no replicated job before this one is named "c"; use a'),
-            (replicated("b", dependsOn=[{"name": "a", "status": "Done"}]),
-             '.dependsOn[0].status: "Done" is not known; use Ready or Complete'),
-            ({"name": "b", "template": {}}, ".template.spec.template: it is missing; give the pod template"),
-            ({"name": "b", "template": {"spec": {**replicated()["template"]["spec"], "paralelism": 2}}},
-             ".template.spec.paralelism: unknown field; did you mean parallelism"),
-        )),
+        {"replicatedJobs": []},
+        {"managedBy": "kueue"},
+        {"successPolicy": {"operator": "Some"}},
+        {"successPolicy": {"targetReplicatedJobs": ["b"]}},
+        {"failurePolicy": {"restartStrategy": "InPlaceRestart"}},
+        {"failurePolicy": {"rules": [{"action": "FailJobSet", "onJobFailureMessagePatterns": ["("]}]}},
+        {"failurePolicy": {"maxRestarts": -1}},
+        {"volumeClaimPolicies": [{}]},
+        {"successPolcy": {}},
+        {"suspend": "yes"},
+        *(
+            {"replicatedJobs": [replicated(), job]}
+            for job in (
+                replicated("a"),
+                replicated("b", dependsOn=[{"name": "c", "status": "Ready"}]),
+                replicated("b", dependsOn=[{"name": "a", "status": "Done"}]),
+                {"name": "b", "template": {}},
+                {"name": "b", "template": {"spec": {**replicated()["template"]["spec"], "paralelism": 2}}},
+            )
+        ),
     ],
-)  # fmt: skip
-def test_a_jobset_that_cannot_run_here_is_an_error_of_one_line(fields: dict[str, Any], error: str) -> None:
-    assert jobset(**fields)[0] == [error]
+    ids=lambda fields: next(iter(fields)),
+)
+def test_a_jobset_that_cannot_run_here_is_an_error_of_one_line(fields: dict[str, Any], golden: Golden) -> None:
+    [error] = jobset(**fields)[0]
+
+    golden(error)
 
 
 @pytest.mark.parametrize(
@@ -247,17 +233,14 @@ def test_a_shipped_runtime_could_be_stored_by_itself(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("runtime", "line"),
+    "runtime",
     [
-        ({}, "spec: it is missing; write what the runtime is"),
-        ({"specs": {}}, "specs: unknown field; did you mean spec"),
-        ({"spec": {"mlPolicy": {"torch": {}, "mpi": {}}}}, "spec.mlPolicy: it has torch and mpi; keep one of them"),
-        (
-            {"spec": {"template": {"spec": {"replicatedJobs": []}}}},
-            "spec.template.spec.replicatedJobs: it is missing or empty; give at least one",
-        ),
+        {},
+        {"specs": {}},
+        {"spec": {"mlPolicy": {"torch": {}, "mpi": {}}}},
+        {"spec": {"template": {"spec": {"replicatedJobs": []}}}},
     ],
     ids=["nothing", "misspelled", "two policies", "no jobs"],
 )
-def test_what_is_wrong_with_a_runtime_alone_is_reported_with_its_place(runtime: dict[str, Any], line: str) -> None:
-    assert line in [str(error) for error in LocalHome(HOST).check_runtime(runtime, "")]
+def test_what_is_wrong_with_a_runtime_alone_is_reported_with_its_place(runtime: dict[str, Any], golden: Golden) -> None:
+    golden(LocalHome(HOST).check_runtime(runtime, ""))
