@@ -17,6 +17,7 @@ from katib.service.tuning.adding import add_trial
 from tests.support.controllers import NAMESPACE, FakeServices, JobEnd, World, a_reply, new_store
 from tests.support.experiments import an_experiment
 from tests.support.faulty_store import Call, FaultyStore
+from tests.support.golden import Golden
 from tests.support.refusals import refused
 from tests.support.waiting import eventually
 
@@ -116,31 +117,21 @@ def test_two_that_add_at_once_lose_nothing() -> None:
 
 
 REFUSED = {
-    "unknown parameter": (
-        {"lrr": "0.05"},
-        'parameterAssignments[0].name: "lrr" is not a parameter of this experiment; did you mean lr? use lr',
-    ),
-    "no value": ({}, "parameterAssignments: lr has no value; assign every parameter"),
-    "outside": (
-        {"lr": "5"},
-        "parameterAssignments[0].value: lr: 5 is not between 0.01 and 0.1; stay in the feasible space",
-    ),
-    "no number": (
-        {"lr": "much"},
-        'parameterAssignments[0].value: lr: "much" is not a number; stay in the feasible space',
-    ),
+    "unknown parameter": {"lrr": "0.05"},
+    "no value": {},
+    "outside": {"lr": "5"},
+    "no number": {"lr": "much"},
 }
 
 
-@pytest.mark.parametrize(("assignments", "line"), REFUSED.values(), ids=REFUSED)
-def test_what_is_no_point_of_the_space_is_refused(assignments: dict[str, str], line: str) -> None:
+@pytest.mark.parametrize("assignments", REFUSED.values(), ids=REFUSED)
+def test_what_is_no_point_of_the_space_is_refused(assignments: dict[str, str], golden: Golden) -> None:
     with World(script=lambda _trial: JobEnd(ends=False)) as world:
         world.submit(an_experiment())
         eventually(lambda: len(world.trials()) == 2)
-        with pytest.raises(InvalidError) as refused:
+        with golden.raises(InvalidError):
             add_trial(world.store, DEMO, assignments)
 
-        assert [str(error) for error in refused.value.errors] == [line]
         assert world.suggestion().spec.initial_trials == ()
 
 

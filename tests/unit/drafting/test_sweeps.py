@@ -262,31 +262,16 @@ def test_a_file_with_companions_keeps_them() -> None:
 
 
 REFUSED = {
-    "empty": ("", "t.csv: there are no trials in it; give one row per trial"),
-    "no parameter": (
-        "x,loss\n1,2\n",
-        "t.csv: no column is a parameter of the experiment; there are x, loss; name a column lr or momentum",
-    ),
-    "no objective": (
-        "lr,accuracy\n1,2\n",
-        "t.csv: no column is the objective of the experiment; there are lr, accuracy; name a column loss",
-    ),
-    "a cell too few": (
-        "lr,loss\n0.5,1\n0.5\n",
-        "t.csv: line 3: it has 1 cells where the header has 2; give each row one cell per column",
-    ),
-    "a column twice": ("lr,loss,lr\n1,2,3\n", 't.csv: line 1: two columns are named "lr"; rename one'),
-    "no JSON": (
-        "[{",
-        (
-            "t.csv: it is no JSON: Expecting property name enclosed in double quotes: line 1 column 3 (char 2); "
-            "give a list of objects"
-        ),
-    ),
-    "no object": ("[1]", "t.csv: [0]: it is no object; give one object per trial"),
+    "empty": "",
+    "no parameter": "x,loss\n1,2\n",
+    "no objective": "lr,accuracy\n1,2\n",
+    "a cell too few": "lr,loss\n0.5,1\n0.5\n",
+    "a column twice": "lr,loss,lr\n1,2,3\n",
+    "no JSON": "[{",
+    "no object": "[1]",
 }
 
 
-@pytest.mark.parametrize(("table", "line"), REFUSED.values(), ids=REFUSED)
-def test_a_table_that_cannot_be_used_is_refused(table: str, line: str) -> None:
-    assert refusal(table) == line
+@pytest.mark.parametrize("table", REFUSED.values(), ids=REFUSED)
+def test_a_table_that_cannot_be_used_is_refused(table: str, golden: Golden) -> None:
+    golden(refusal(table))

@@ -287,27 +287,23 @@ NO_MEMORY = "its program was killed because it ran out of memory: its limit is 3
 
 
 @pytest.mark.parametrize(
-    ("cause", "facts", "remedy"),
+    ("cause", "facts"),
     [
-        (NO_MODULE, {"program": "/usr/bin/python3"}, "It ran with /usr/bin/python3. Install the module there"),
-        (NO_MODULE, {"program": "/opt/env/bin/python3.12"}, "It ran with /opt/env/bin/python3.12. Install the module"),
-        (NO_MODULE, {"program": "/bin/sh"}, "Install the module"),  # it is no Python
-        (NO_MODULE, {"in_image": True}, "Install the module in the image"),
-        (NO_FILE, {"workspace": "/home/me"}, "Relative paths start in /home/me"),
-        ("sh: a.txt: No such file or directory (exit code 1)", {"in_image": True}, "Put the file into the image"),
-        (NO_RIGHT, {}, "Give your account the right to it: trials run with the rights of the user who runs katib"),
-        (
-            "sh: /data: Permission denied (exit code 1)",
-            {"in_image": True},
-            "Give the container of the template the right",
-        ),
-        ("EOFError: EOF when reading a line (exit code 1)", {}, "A trial has no input"),
-        (PICKLING, {}, "Put what other processes of the trial need into a module"),
-        (NO_MEMORY, {}, "Raise resources.limits.memory of the container"),
+        (NO_MODULE, {"program": "/usr/bin/python3"}),
+        (NO_MODULE, {"program": "/opt/env/bin/python3.12"}),
+        (NO_MODULE, {"program": "/bin/sh"}),  # it is no Python
+        (NO_MODULE, {"in_image": True}),
+        (NO_FILE, {"workspace": "/home/me"}),
+        ("sh: a.txt: No such file or directory (exit code 1)", {"in_image": True}),
+        (NO_RIGHT, {}),
+        ("sh: /data: Permission denied (exit code 1)", {"in_image": True}),
+        ("EOFError: EOF when reading a line (exit code 1)", {}),
+        (PICKLING, {}),
+        (NO_MEMORY, {}),
     ],
 )
-def test_a_cause_that_is_known_has_a_remedy(cause: str, facts: dict[str, Any], remedy: str) -> None:
-    assert remedies_of(cause, **facts).remedies[0].startswith(remedy)
+def test_a_cause_that_is_known_has_a_remedy(cause: str, facts: dict[str, Any], golden: Golden) -> None:
+    golden(remedies_of(cause, **facts).remedies[0])
 
 
 def test_an_interrupted_experiment_tells_why_its_trials_failed(golden: Golden) -> None:

@@ -36,75 +36,37 @@ def with_parameter(*, name: str = "size", kind: int = pb.CATEGORICAL, **space: o
 
 
 SIZES = [
-    pytest.param(
-        {"input_sizes": ()}, f"{GRAPH}.inputSizes: it is missing; give height, width and channels", id="input"
-    ),
-    pytest.param({"output_sizes": ()}, f"{GRAPH}.outputSizes: it is missing; give the number of classes", id="output"),
+    pytest.param({"input_sizes": ()}, id="input"),
+    pytest.param({"output_sizes": ()}, id="output"),
 ]
 RULES = [
-    pytest.param(
-        {"layers": 0}, f"{GRAPH}.numLayers: it is missing; give the number of layers, at least 1", id="layers"
-    ),
-    pytest.param({"layers": -2}, f"{GRAPH}.numLayers: -2 is below 1; give the number of layers", id="layers-negative"),
-    pytest.param({"operations": []}, "spec.nasConfig.operations: it is empty; list what a layer may be", id="none"),
-    pytest.param(
-        {"operations": [an_operation("")]}, f"{FIRST}.operationType: it is missing; name the operation", id="type"
-    ),
-    pytest.param(
-        {"operations": [pb.Operation(operation_type="pool")]},
-        f"{FIRST}.parameters: it is empty; list at least one, such as filter_size",
-        id="no-parameters",
-    ),
-    pytest.param(
-        with_parameter(name="", list=["3"]), f"{FIRST}.parameters[0].name: it is missing; name the parameter", id="name"
-    ),
-    pytest.param(
-        with_parameter(kind=pb.UNKNOWN_TYPE, list=["3"]),
-        f"{FIRST}.parameters[0].parameterType: 0 is an",
-        id="unset",
-    ),
-    pytest.param(with_parameter(), f"{SPACE}.list: it is empty; list at least one value", id="no-list"),
-    pytest.param(with_parameter(kind=pb.DISCRETE), f"{SPACE}.list: it is empty", id="no-list-discrete"),
-    pytest.param(
-        with_parameter(kind=pb.INT),
-        f"{SPACE}.min: it is missing; give min; {SPACE}.max: it is missing; give max",
-        id="no-bounds",
-    ),
-    pytest.param(
-        with_parameter(kind=pb.INT, min="1.5", max="2"), f"{SPACE}.min: 1.5 is not a whole number", id="not-whole"
-    ),
-    pytest.param(
-        with_parameter(kind=pb.DOUBLE, min="a", max="2", step="1"), f"{SPACE}.min: a is not a finite number", id="text"
-    ),
-    pytest.param(
-        with_parameter(kind=pb.DOUBLE, min="1", max="2"),
-        f"{SPACE}.step: a double of an operation needs one; give the distance of its values, or use categorical",
-        id="no-step",
-    ),
-    pytest.param(
-        with_parameter(kind=pb.DOUBLE, min="1", max="2", step="x"), f"{SPACE}.step: x is not a finite", id="step-text"
-    ),
-    pytest.param(
-        with_parameter(kind=pb.DOUBLE, min="1", max="2", step="0"), f"{SPACE}.step: 0 is not above 0", id="step-zero"
-    ),
-    pytest.param(
-        with_parameter(kind=pb.INT, min="1", max="2", step="-1"), f"{SPACE}.step: -1 is not above 0", id="step-negative"
-    ),
+    pytest.param({"layers": 0}, id="layers"),
+    pytest.param({"layers": -2}, id="layers-negative"),
+    pytest.param({"operations": []}, id="none"),
+    pytest.param({"operations": [an_operation("")]}, id="type"),
+    pytest.param({"operations": [pb.Operation(operation_type="pool")]}, id="no-parameters"),
+    pytest.param(with_parameter(name="", list=["3"]), id="name"),
+    pytest.param(with_parameter(kind=pb.UNKNOWN_TYPE, list=["3"]), id="unset"),
+    pytest.param(with_parameter(), id="no-list"),
+    pytest.param(with_parameter(kind=pb.DISCRETE), id="no-list-discrete"),
+    pytest.param(with_parameter(kind=pb.INT), id="no-bounds"),
+    pytest.param(with_parameter(kind=pb.INT, min="1.5", max="2"), id="not-whole"),
+    pytest.param(with_parameter(kind=pb.DOUBLE, min="a", max="2", step="1"), id="text"),
+    pytest.param(with_parameter(kind=pb.DOUBLE, min="1", max="2"), id="no-step"),
+    pytest.param(with_parameter(kind=pb.DOUBLE, min="1", max="2", step="x"), id="step-text"),
+    pytest.param(with_parameter(kind=pb.DOUBLE, min="1", max="2", step="0"), id="step-zero"),
+    pytest.param(with_parameter(kind=pb.INT, min="1", max="2", step="-1"), id="step-negative"),
 ]
 
 
-@pytest.mark.parametrize(("fields", "expected"), [*SIZES, *RULES])
-def test_enas_refuses(served: Callable[[str], Service], fields: dict[str, object], expected: str) -> None:
-    experiment = an_architecture_search("enas", **fields)  # type: ignore[arg-type]  # by name
-
-    assert why(served("enas"), experiment).startswith(expected)
+@pytest.mark.parametrize("fields", [*SIZES, *RULES])
+def test_enas_refuses(served: Callable[[str], Service], fields: dict[str, object], golden: Golden) -> None:
+    golden(why(served("enas"), an_architecture_search("enas", **fields)))  # type: ignore[arg-type]  # by name
 
 
-@pytest.mark.parametrize(("fields", "expected"), RULES)
-def test_darts_refuses(served: Callable[[str], Service], fields: dict[str, object], expected: str) -> None:
-    experiment = an_architecture_search("darts", **fields)  # type: ignore[arg-type]  # by name
-
-    assert why(served("darts"), experiment).startswith(expected)
+@pytest.mark.parametrize("fields", RULES)
+def test_darts_refuses(served: Callable[[str], Service], fields: dict[str, object], golden: Golden) -> None:
+    golden(why(served("darts"), an_architecture_search("darts", **fields)))  # type: ignore[arg-type]  # by name
 
 
 def test_everything_wrong_with_the_graph_is_said_before_operations_and_settings(

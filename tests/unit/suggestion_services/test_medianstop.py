@@ -15,6 +15,7 @@ from katib.wire.rpc.services import calls_over
 from suggestion_services.algorithms import find_entry
 from suggestion_services.medianstop import MedianStop
 from suggestion_services.medianstop.rule import MedianRule
+from tests.support.golden import Golden
 from tests.support.refusals import INVALID, refusal
 from tests.support.services import MemoryDBManager, serving
 
@@ -100,28 +101,21 @@ def test_good_settings_are_accepted(bench: Bench, settings: dict[str, int]) -> N
 
 
 @pytest.mark.parametrize(
-    ("spec", "detail"),
+    "spec",
     [
-        pytest.param(_spec({}, "meanstop"), "unknown algorithm name meanstop", id="algorithm"),
-        pytest.param(_spec({"patience": 3}), "unknown setting patience for algorithm medianstop", id="setting"),
-        pytest.param(
-            _spec({"min_trials_required": 0}), "min_trials_required must be greater than zero (>0)", id="min-trials"
-        ),
-        pytest.param(_spec({"start_step": 0}), "start_step must be greater or equal than one (>=1)", id="start-step"),
-        pytest.param(
-            _spec({"start_step": "two"}),
-            "failed to validate start_step(two): invalid literal for int() with base 10: 'two'",
-            id="not-a-number",
-        ),
-        pytest.param(
-            _spec({"start_step": 2**31}),
-            "failed to validate start_step(2147483648): above 2147483647",
-            id="beyond-the-wire",
-        ),
+        pytest.param(_spec({}, "meanstop"), id="algorithm"),
+        pytest.param(_spec({"patience": 3}), id="setting"),
+        pytest.param(_spec({"min_trials_required": 0}), id="min-trials"),
+        pytest.param(_spec({"start_step": 0}), id="start-step"),
+        pytest.param(_spec({"start_step": "two"}), id="not-a-number"),
+        pytest.param(_spec({"start_step": 2**31}), id="beyond-the-wire"),
     ],
 )
-def test_bad_settings_are_refused_in_katibs_words(bench: Bench, spec: pb.EarlyStoppingSpec, detail: str) -> None:
-    assert refusal(bench.validate, spec) == (INVALID, detail)
+def test_bad_settings_are_refused_in_katibs_words(bench: Bench, spec: pb.EarlyStoppingSpec, golden: Golden) -> None:
+    code, detail = refusal(bench.validate, spec)
+
+    assert code == INVALID
+    golden(detail)
 
 
 # --- the rule ---------------------------------------------------------------------------------------------------------

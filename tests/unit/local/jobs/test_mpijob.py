@@ -9,11 +9,9 @@ from katib.places.machine.jobs.kind import NewPod, PodStart
 from katib.places.machine.jobs.networks import LocalWiring, PortTable
 from katib.places.machine.jobs.replicated.job import ReplicatedJob
 from katib.places.machine.jobs.replicated.mpijob import MPIJob, MPIOperatorJob
+from tests.support.golden import Golden
 
 V1, V2 = MPIJob(), MPIOperatorJob()
-FIRST = "mpiReplicaSpecs.Launcher.template.spec.containers[0]"
-REMEDY = "leave it out: mpirun reads the host file by itself"
-HOSTS = f'"-H" names hosts, and the workers have no names on this machine; {REMEDY}'
 HOST = HostCapacity(cpus=2, memory_bytes=2**33, search_path="/usr/bin:/bin")
 
 
@@ -140,24 +138,15 @@ def test_workers_with_work_of_their_own_are_started() -> None:
 
 
 @pytest.mark.parametrize(
-    ("job", "error"),
+    "job",
     [
-        (
-            {**an_mpijob(), "spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 1}}}},
-            "mpiReplicaSpecs.Launcher: it is missing; describe the pod that runs mpirun",
-        ),
-        (an_mpijob(slotsPerWorker=0), "slotsPerWorker: 0 is below 1; give 1 or more"),
-        (
-            an_mpijob("sh", "-H", "j-worker-0"),
-            f"{FIRST}.command[1]: {HOSTS}",
-        ),
-        (an_mpijob(slotsPerWorkers=2), "slotsPerWorkers: unknown field; did you mean slotsPerWorker"),
-        (
-            an_mpijob(version="v2beta1", mpiImplementation="OpenMPi"),
-            'mpiImplementation: "OpenMPi" is not known; did you mean OpenMPI? use one of OpenMPI, Intel, MPICH',
-        ),
+        {**an_mpijob(), "spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 1}}}},
+        an_mpijob(slotsPerWorker=0),
+        an_mpijob("sh", "-H", "j-worker-0"),
+        an_mpijob(slotsPerWorkers=2),
+        an_mpijob(version="v2beta1", mpiImplementation="OpenMPi"),
     ],
     ids=["no launcher", "slots", "hosts", "field", "implementation"],
 )
-def test_what_cannot_be_done_here_is_refused(job: dict[str, Any], error: str) -> None:
-    assert error in found(job)[0]
+def test_what_cannot_be_done_here_is_refused(job: dict[str, Any], golden: Golden) -> None:
+    golden(found(job)[0])
