@@ -232,7 +232,11 @@ ENAS = (
     _positive_share(
         "controller_baseline_decay", "0.999", "How slowly the mean forgets that rewards are compared with."
     ),
-    _positive_share("controller_learning_rate", "5e-5", "Of Adam, for the controller."),
+    _positive_share(
+        "controller_learning_rate",
+        "",
+        "Of Adam, for the controller; by default as the budget of trials needs it, such as 0.001 for 120 trials.",
+    ),
     _positive_share("controller_skip_target", "0.4", "Share of earlier layers that a layer should be linked to."),
     _positive_or_none(
         "controller_skip_weight",

@@ -6,8 +6,8 @@ restarted service, which learns from all trials again, gives the same answers. A
 each of the latest trials, so that a request only learns what is new; a trial that ended out of order costs learning all
 those suggested after it again.
 
-Katib's service rewards a fresh sample with the mean of all trials; here each architecture is rewarded with its own
-trial's measurement. The trials receive architectures in the format of Katib's training image.
+Katib's service rewards a fresh sample with the mean of all trials; here a model of the trials' own measurements rewards
+each sample. The trials receive architectures in the format of Katib's training image.
 
 Source: [Pham2018] Efficient Neural Architecture Search via Parameter Sharing, ICML.
 """
@@ -27,7 +27,7 @@ from katib.model.types import NasConfig
 from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem, Proposal, TrialOutcome
 from suggestion_services.base.operations import OperationChoice, choices_of, count_choices
 from suggestion_services.enas.controller import Architecture, ControllerShape, sample
-from suggestion_services.enas.training import ControllerState, TrainingSettings, learn
+from suggestion_services.enas.training import ControllerState, TrainingSettings, learn, learning_rate_for
 
 NUMBER_LABEL = "enas.suggestion.katib.kubeflow.org/number"
 """Label with the index of a trial's suggestion, from 0."""
@@ -35,6 +35,7 @@ NUMBER_LABEL = "enas.suggestion.katib.kubeflow.org/number"
 _MAX_CHOICES = 10_000
 _MAX_LAYERS = 500
 """Beyond these, weights and architectures need hundreds of megabytes, and a search has no effect."""
+_USUAL_TRIALS = 1_000  # of a search without a budget
 _KEPT = 32
 _KEPT_BYTES = 50_000_000
 """For cached states of the controller, at least two; with 64 hidden units one takes a megabyte."""
@@ -58,13 +59,15 @@ class Enas(Algorithm):
         self._choices = choices_of(config)
         self._shape = _shape_of(problem, len(self._choices))
         settings = problem.settings
+        steps = settings.whole("controller_train_steps", 50)
+        usual_rate = learning_rate_for(problem.max_trial_count or _USUAL_TRIALS, steps)
         self._training = TrainingSettings(
             entropy_weight=settings.optional_number("controller_entropy_weight", 0.1) or 0.0,
             baseline_decay=settings.number("controller_baseline_decay", 0.999),
-            learning_rate=settings.number("controller_learning_rate", 5e-5),
+            learning_rate=settings.number("controller_learning_rate", usual_rate),
             skip_target=settings.number("controller_skip_target", 0.4),
             skip_weight=settings.optional_number("controller_skip_weight", 0.8) or 0.0,
-            steps=settings.whole("controller_train_steps", 50),
+            steps=steps,
         )
         self._history = _ControllerHistory(self._shape, self._training, problem.seed_of(-1))
 

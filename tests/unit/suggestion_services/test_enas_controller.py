@@ -18,8 +18,8 @@ from suggestion_services.enas.controller import (
     sample,
     softmax,
 )
-from suggestion_services.enas.credit import explained
-from suggestion_services.enas.training import ControllerState, TrainingSettings, learn, loss_gradient
+from suggestion_services.enas.credit import Choices, reward_model
+from suggestion_services.enas.training import ControllerState, TrainingSettings, learn, learning_rate_for, loss_gradient
 
 SMALL = ControllerShape(layers=4, operations=3, hidden=5)
 TRIED = ((2,), (0, 1), (1, 0, 1), (2, 1, 1, 0))
@@ -141,16 +141,41 @@ def test_a_random_reward_leaves_the_choices_nearly_uniform() -> None:
     assert largest_share(0, noise=0.5) > 0.6
 
 
+@pytest.mark.parametrize(
+    ("trials", "steps", "rate"), [(30, 50, 3e-3), (120, 50, 1.066e-3), (120, 10, 3e-3), (10**9, 50, 1e-4)]
+)
+def test_the_learning_rate_suits_the_budget(trials: int, steps: int, rate: float) -> None:
+    assert learning_rate_for(trials, steps) == pytest.approx(rate, rel=0.2)
+
+
+@pytest.mark.slow
+def test_with_its_defaults_the_controller_learns_within_a_hundred_trials() -> None:
+    shape = ControllerShape(8, 5)
+    training = TrainingSettings(learning_rate=learning_rate_for(120, 50))
+    state, random, rewards = ControllerState.nothing(shape.initial(1)), Random(1), []
+    for _ in range(120):
+        tried = sample(shape, state.theta, random)
+        rewards.append(0.5 + 0.4 * sum(layer[0] == 2 * i % 5 for i, layer in enumerate(tried)) / 8)
+        state = learn(shape, training, state, tried, rewards[-1] + random.gauss(0, 0.03))
+
+    assert np.mean(rewards[-30:]) - np.mean(rewards[:30]) > 0.1
+
+
 def test_rewards_are_explained_by_choices_or_not_at_all() -> None:
     random = np.random.default_rng(1)
-    choices = random.integers(0, 3, (60, 6))
-    reasons = (choices[:, 2] == 1) + 0.5 * (choices[:, 4] == 0)
+    operations, links = random.integers(0, 3, (160, 6)), random.integers(0, 2, (160, 15))
+    reasons = (operations[:, 2] == 1) + 0.5 * (operations[:, 4] == 0)
+    tried, fresh = Choices(operations[:60], links[:60]), Choices(operations[60:], links[60:])
     noises = [random.normal(size=60) for _ in range(50)]
 
-    assert np.corrcoef(explained(choices, reasons + 0.3 * noises[0]), reasons)[0, 1] > 0.9
-    assert sum(np.any(explained(choices, noise)) for noise in noises) <= 5
-    assert not np.any(explained(choices, np.ones(60)))
-    assert not np.any(explained(np.zeros((60, 6), dtype=np.int64), noises[0]))
+    model = reward_model(tried, reasons[:60] + 0.3 * noises[0])
+
+    assert np.corrcoef(model.predict(fresh), reasons[60:])[0, 1] > 0.85
+    assert abs(model.predict(tried).mean()) < 1e-9
+    assert sum(np.any(reward_model(tried, noise).predict(fresh)) for noise in noises) <= 5
+    assert not np.any(reward_model(tried, np.ones(60)).predict(fresh))
+    equal = Choices(np.zeros((60, 6), dtype=np.int64), np.zeros((60, 15), dtype=np.int64))
+    assert not np.any(reward_model(equal, noises[0]).predict(fresh))
 
 
 def test_links_approach_the_wanted_share() -> None:
