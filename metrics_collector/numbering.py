@@ -13,11 +13,7 @@ def new_reporter() -> str:
 
 
 class NumberedLog:
-    """Numbers the readings of one process. For one thread, in order: a failed report is repeated before the next one.
-
-    Args:
-        log: The log that receives them.
-    """
+    """Numbers the readings of one process. For one thread, in order: a failed report is repeated before the next."""
 
     def __init__(self, log: ObservationLog) -> None:
         self._log = log

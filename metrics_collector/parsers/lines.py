@@ -91,9 +91,6 @@ class LineParser(ABC):
     Args:
         words: A candidate contains any of them.
         limit: Examined length of a line, in bytes.
-
-    Attributes:
-        notes: Observations so far.
     """
 
     def __init__(self, words: Iterable[bytes], limit: int = MAX_LINE_BYTES) -> None:

@@ -35,11 +35,7 @@ _NOT_WRITTEN = re.compile(r"[^-/\w.]")
 
 
 class TagRules:
-    """The rules for one trial, shared by all of its event files. Not thread-safe.
-
-    Attributes:
-        exact: Metrics with a known exact tag.
-    """
+    """The rules for one trial, shared by all of its event files. Not thread-safe."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = tuple(dict.fromkeys(names))

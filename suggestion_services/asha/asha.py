@@ -32,11 +32,7 @@ class AsynchronousBracket(Bracket):
         return True
 
     def paused(self, rung: int) -> list[RungMember]:
-        """Return the trials that ended at a rung with a value and have no continuation, best first.
-
-        Args:
-            rung: Not the last one.
-        """
+        """Return the trials that ended at a rung with a value and have no continuation, best first."""
         continued = {member.parent for member in self.rungs[rung + 1]}
         free = (m for m in self.rungs[rung] if m.rank is not None and m.name not in continued)
         return sorted(free, key=lambda m: m.rank or ())

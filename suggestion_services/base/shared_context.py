@@ -15,11 +15,7 @@ from typing import Any
 
 
 class SharedContext:
-    """Context manager that is entered once, however many threads are inside.
-
-    Args:
-        create: Creates the context manager that changes the process.
-    """
+    """Context manager that is entered once, however many threads are inside."""
 
     def __init__(self, create: Callable[[], AbstractContextManager[Any]]) -> None:
         self._create = create

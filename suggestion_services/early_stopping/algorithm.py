@@ -101,11 +101,7 @@ class StoppingAlgorithm(ABC):
 
     @abstractmethod
     def judge(self, curves: Sequence[CostCurve]) -> list[StoppingVerdict]:
-        """Return the running trials to stop, in the order of their curves.
-
-        Args:
-            curves: Of all trials with readings, each trial once.
-        """
+        """Return the running trials to stop, in the order of their curves."""
 
     def static_rule(self) -> StaticRule | None:
         """Return an equivalent rule for a controller that cannot call `judge`; None if there is none."""

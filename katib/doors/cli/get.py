@@ -185,9 +185,6 @@ class _View:
         namespaces: Whether its objects are of several namespaces.
         labels: Whether the last column shows the labels.
         is_qualified: Whether names are prefixed by their kind, because there are other tables.
-
-    Attributes:
-        asked: The same.
     """
 
     def __init__(self, asked: Asked, *, wide: bool, namespaces: bool, labels: bool, is_qualified: bool) -> None:

@@ -141,11 +141,7 @@ class AlgorithmEntry(ConfigModel):
         )
 
     def plan(self, directory: Path) -> ServicePlan:
-        """Return the start-up plan of the service.
-
-        Args:
-            directory: Working directory of its command.
-        """
+        """Return the start-up plan of the service."""
         usual = "" if self.early_stopping else SUGGESTION_HEALTH
         return ServicePlan(
             self.service,

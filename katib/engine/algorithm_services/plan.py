@@ -107,9 +107,6 @@ def free_port(taken: Collection[int] = ()) -> int:
 
     It is outside the range of ephemeral ports, which the system gives to connections and to servers that ask for any:
     one of these would often be in use by the time the program listens.
-
-    Args:
-        taken: Ports promised to others.
     """
     for _ in range(_TRIES):
         port = _choice.choice(_ports())

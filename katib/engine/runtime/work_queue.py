@@ -29,11 +29,7 @@ the longest, the recovery of a service is noticed within half a minute, and one 
 
 
 class WorkQueue(Generic[K]):
-    """De-duplicating, delaying, rate-limiting queue. Thread-safe.
-
-    Attributes:
-        is_shut_down: Whether `shut_down` was called.
-    """
+    """De-duplicating, delaying, rate-limiting queue. Thread-safe."""
 
     def __init__(self, clock: Clock | None = None, *, retry: Backoff = RETRY) -> None:
         self._clock = clock or SystemClock()

@@ -121,9 +121,6 @@ class TrialLogs:
 class ObservationCalls:
     """Calls of the log, one per trial at a time. Thread-safe.
 
-    Attributes:
-        answered_at: Time of the log's last answer.
-
     Args:
         logs: The logs.
         pool: Runs the calls; None calls in place.

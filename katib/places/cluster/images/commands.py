@@ -44,11 +44,7 @@ class ImageCommand(NamedTuple):
 
 
 class ImageCommands:
-    """Finds the commands of images. Thread-safe.
-
-    Args:
-        store: Store of Secrets and ServiceAccounts.
-    """
+    """Finds the commands of images. Thread-safe."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store

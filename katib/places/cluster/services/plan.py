@@ -151,9 +151,6 @@ class ClusterCatalog:
 
     The properties of a built-in algorithm apply to any image that serves it, since all accept Katib's settings. Of
     others nothing is known: their service alone checks settings, and receives the trials.
-
-    Attributes:
-        config: Returns the KatibConfig in force.
     """
 
     config: Callable[[], KatibConfig]

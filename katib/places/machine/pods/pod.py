@@ -378,9 +378,6 @@ class MachinePods:
     """Makes pods of processes, or of containers if there is a runtime.
 
     The guard has the notes of kept groups, and each of them exactly as long as it has processes of the group.
-
-    Args:
-        tools: Shared by all pods.
     """
 
     def __init__(self, tools: PodTools) -> None:

@@ -554,11 +554,7 @@ class _Log:
 
 
 class _StreamFile:
-    """A file that a program writes, read as it grows.
-
-    Attributes:
-        rest: Data behind the last line.
-    """
+    """A file that a program writes, read as it grows."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -37,9 +37,6 @@ def _read(directory: Path) -> tuple[dict[str, float], Mapping[str, Any]]:
 class RunTimeNote:
     """The file of one data directory.
 
-    Attributes:
-        times: The run times, starting from the last engine's note.
-
     Args:
         directory: Directory of the file.
         clock: The clock; its monotonic readings are those of this boot of the machine.

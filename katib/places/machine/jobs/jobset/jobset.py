@@ -163,11 +163,7 @@ _SHARED_DIRECTORY: Final = "../initializer"
 
 
 class TrainJob:
-    """The kind TrainJob. Fits `katib.places.machine.jobs.kind.JobKind`.
-
-    Args:
-        find: Finds users' runtimes.
-    """
+    """The kind TrainJob. Fits `katib.places.machine.jobs.kind.JobKind`."""
 
     kind = TRAIN_JOB
 
