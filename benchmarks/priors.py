@@ -41,9 +41,7 @@ class BelievedProblem:
     """A loss with a known optimum.
 
     Attributes:
-        parameters: The space.
         loss: Of positions in [0, 1], one per parameter; a category is its index divided by their number, plus a half.
-        optimum: Positions of the optimum.
     """
 
     parameters: Sequence[ParameterSpec]

@@ -38,12 +38,9 @@ class SeveralObjectives:
     """A function to minimize.
 
     Attributes:
-        name: Its name.
         parameters: Number of parameters, each between 0 and 1.
         objectives: Number of values.
         values: Computes them.
-        reference: Reference point of the hypervolume.
-        front: Points of its true front.
     """
 
     name: str

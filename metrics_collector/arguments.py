@@ -27,14 +27,12 @@ class Arguments:
     """Parsed command line of a collector.
 
     Attributes:
-        trial: Name of the trial.
         metrics: The objective metric, then the additional ones.
         objective_type: `minimize` or `maximize`.
         db_manager: `host:port` of the DB manager.
         path: The metrics file, or the directory of event files; None if there is neither.
         file_format: `TEXT` or `JSON`; empty if it is not given, which means `TEXT` for a file.
         filters: RE2 patterns; empty for the default one.
-        rules: Early stopping rules.
         early_stopping: `host:port` of the service to notify of an early stop; empty without rules.
         poll_seconds: Pause between two polls.
         timeout_seconds: Maximum run time of the program; 0: unlimited.

@@ -41,7 +41,6 @@ class Collector:
         objective: Name of the objective metric.
         metrics: Names of the additional metrics.
         evidence: Observations of the source, for explanations.
-        rules: Early stopping rules of the trial.
         objective_type: `minimize` or `maximize`.
         clock: Returns increasing times for readings without one; without a clock they keep ZERO_TIME.
     """

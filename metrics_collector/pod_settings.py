@@ -39,7 +39,6 @@ class PodSettings:
         is_alone: Whether the pod has no other containers than the program's and its sidecars.
         give_up_seconds: How long after the end of the program readings are kept while the database is unavailable.
         termination_log: Path of the container's termination message.
-        credentials: Credentials for the DB manager.
         pod_uid: Identity of the pod, because several may share a directory on a volume.
         kind: Kind of the collector; empty: determined by the flags.
         http_get: The program's endpoint as JSON, as in the source of the collector.

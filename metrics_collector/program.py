@@ -92,7 +92,6 @@ class LaunchedProgram(TrainingProgram):
     """A program started by a launcher.
 
     Args:
-        directory: Directory shared with the launcher.
         restart_policy: Restart policy of the pod: a failed program is restarted unless it is `Never`.
         own_restart: Restart policy of the program's container, which overrides the pod's.
         monotonic: Returns monotonic time.

@@ -25,7 +25,6 @@ class SourceSelection:
     """The source of a sidecar, and traces of its program.
 
     Attributes:
-        source: The source of readings.
         directory: Directory of the markers of Katib's shell around the program; None: there is no such shell.
         left_a_trace: Returns whether a program has left output.
     """

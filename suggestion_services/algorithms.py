@@ -25,7 +25,6 @@ class ListedAlgorithm:
     """An algorithm of the list.
 
     Attributes:
-        info: Its description.
         path: Dotted path of its class.
         rules: Dotted path of its rules, in a module that imports quickly; empty if it has none beyond its settings.
         package: The optional module that it needs; empty if there is none.

@@ -41,10 +41,7 @@ class Searching:
     """One of our algorithms over some parameters, with its trials.
 
     Args:
-        algorithm: Its name.
-        parameters: The search space.
         settings: Settings of the algorithm, including `random_state`.
-        objective: The metric.
         budget: Number of trials; None: unknown.
         parallel: Number of parallel trials; 0: unknown.
     """

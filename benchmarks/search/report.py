@@ -26,7 +26,6 @@ class ReportRow:
     """One search in the table.
 
     Attributes:
-        search: Its name.
         score: Mean log10 of the gap against random search's.
         error: Standard error of the score over seeds; NaN with one seed.
         rank: Mean rank among the rows.
@@ -47,8 +46,6 @@ class ReportTable:
     """Rows over their common cells (problem, seed).
 
     Attributes:
-        evaluations: Number of evaluations.
-        parallel: Number of parallel ones.
         rows: Best score first.
         tasks: Number of problems compared.
         cells: Number of pairs of a problem and a seed.

@@ -25,10 +25,7 @@ class SearchRun:
     """A completed run.
 
     Attributes:
-        search: Name of the search.
-        split: Split of the problem.
         task: Name of the problem.
-        seed: Seed of the search.
         parallel: Number of parallel evaluations.
         evaluations: The budget given to the search.
         values: Values of the evaluations, in the order of requests; fewer if the search ended by itself.

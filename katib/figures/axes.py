@@ -247,7 +247,6 @@ class Ordinary(NamedTuple):
     Attributes:
         low: The lowest place.
         high: The highest place.
-        beyond: Number of outliers.
     """
 
     low: float

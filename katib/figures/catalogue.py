@@ -52,7 +52,6 @@ class FigureKind:
 
     Attributes:
         name: Name in commands and addresses.
-        title: Title in headings.
         tells: Its content and interpretation, one or two sentences.
         draw: Draws it. Called only if `obstacle` finds none.
         obstacle: Returns a sentence why it cannot be drawn; empty if it can.

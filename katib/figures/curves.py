@@ -88,8 +88,6 @@ class CurveAxis(NamedTuple):
 
     Attributes:
         by: `step`, `time`, or `reading` if a program reports neither.
-        title: Title of the axis.
-        unit: Unit of the time.
         note: Why it differs from the requested one; empty if it does not.
     """
 

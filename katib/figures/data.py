@@ -40,8 +40,6 @@ class ExperimentData:
     """An experiment with its trials and curves, as input of figures.
 
     Attributes:
-        experiment: The Experiment.
-        trials: All of its trials.
         curves: Curves of the chosen metric by the trial's name, for the trials that the figure's `curves` selects;
             empty for figures that need none.
         now: Time of the data, in seconds since 1970: running trials are drawn until then. NaN: unknown.
@@ -87,8 +85,6 @@ class Measure:
     """A metric of all trials.
 
     Attributes:
-        name: The metric.
-        values: Its column.
         drawn: Mask of trials that have ended with a finite value of it.
         eligible: Mask of those that may be the best.
         maximize: Whether larger is better; None without a direction.

@@ -25,8 +25,6 @@ class _CurveLine(NamedTuple):
     """A curve on its axis.
 
     Attributes:
-        name: The trial.
-        state: State of the trial.
         x: Place of each reading.
         y: The readings; NaN if one is not a number, which leaves a gap.
     """

@@ -27,7 +27,6 @@ class MarkGroup:
     """Trials with the same mark.
 
     Attributes:
-        name: Name in the legend.
         symbol: Plotly's symbol.
         chosen: Mask of the given trials.
     """

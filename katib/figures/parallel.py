@@ -54,10 +54,8 @@ class _ParallelAxis:
     """An axis with its values.
 
     Attributes:
-        axis: Its form.
         values: Values of the drawn trials.
         of: `parameter`, `metric` or `feasible`.
-        type: Type of a parameter.
     """
 
     axis: Axis

@@ -40,9 +40,7 @@ class _Front:
     """The data of the picture.
 
     Attributes:
-        objectives: The axes.
         costs: Shape (n trials, m); infinity for trials that may not be in the front.
-        rows: Trials of the front.
         beaten: Measured trials that another dominates.
         infeasible: Measured infeasible trials.
     """

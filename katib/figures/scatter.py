@@ -29,7 +29,6 @@ class _Column:
     """A quantity of the drawn trials.
 
     Attributes:
-        name: Its name.
         values: Its values; the index of its choice for a categorical parameter.
         parameter: The axis of a parameter; None for other quantities.
         axis: The axis of other quantities, and of a parameter of positive numbers, which may have two scales.

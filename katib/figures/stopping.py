@@ -36,7 +36,6 @@ class _Work(NamedTuple):
 
     Attributes:
         done: Progress of each trial; NaN if unknown or irrelevant.
-        title: Title of the axis.
         word: The saved quantity: `steps`, `readings` or `time`.
         by: The unit of progress: `step`, `reading` or `time`.
         note: A note for the reader.

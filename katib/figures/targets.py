@@ -30,8 +30,6 @@ class RankingMetric:
     """A metric that ranks trials.
 
     Attributes:
-        name: The metric.
-        values: Its column.
         rows: Trials that have ended with a finite value of it, in order.
         maximize: Whether larger is better; also for a metric without a direction, so that larger stands out.
         feasible: The column of the table.

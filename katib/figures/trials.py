@@ -56,7 +56,6 @@ class ParameterInfo:
     """One axis of the search space.
 
     Attributes:
-        name: Its name.
         type: `double`, `int`, `discrete` or `categorical`.
         log: Whether its axis should be logarithmic.
         choices: Of a categorical one in the order of the spec; empty for numbers.
@@ -81,7 +80,6 @@ class Objective:
     """One objective.
 
     Attributes:
-        name: The metric.
         maximize: Whether larger is better.
         goal: The value that ends the search; None without one.
     """
@@ -96,7 +94,6 @@ class TrialTable:
     """The trials of an experiment at one time.
 
     Attributes:
-        names: Names of the trials.
         states: Indices in `STATES`.
         created, started, ended: Seconds since 1970; NaN if it has not happened.
         durations: Duration of each trial, in seconds; NaN for those that have not ended.

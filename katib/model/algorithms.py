@@ -49,7 +49,6 @@ class SettingSpec(Struct, frozen=True, rename="camel"):
         at_least: Inclusive lower bound.
         below: Exclusive upper bound.
         at_most: Inclusive upper bound.
-        is_required: Whether the algorithm requires it.
         names_parameter: Whether the value is the name of a numeric parameter that every trial has.
         above_setting: Another setting, given or default, whose value is an exclusive lower bound.
         amount_of: The setting that names the parameter of which this is an amount. The amount must allow one division
@@ -94,14 +93,12 @@ class AlgorithmInfo(Struct, frozen=True, rename="camel"):
     """An available algorithm.
 
     Attributes:
-        name: The `algorithmName`.
         summary: One sentence for `katib algorithms`.
         settings: Declared options; None if only the service knows them.
         reads_history: Whether the service needs the experiment's trials. If not, the cost of a request does not grow
             with their number.
         early_stopping: True for an early stopping algorithm, False for a suggestion algorithm.
         extra: The optional dependency group it needs; empty if none.
-        features: Supported features.
         declares_features: Whether `features` is complete. If not, only the service knows, and it reports errors during
             validation.
         echoed: Settings that its service sends with suggestions and receives with the next request. They have no effect
@@ -438,7 +435,6 @@ class StopVerdict:
     """A running trial that should be stopped.
 
     Attributes:
-        trial_name: Name of the trial.
         reason: One sentence, such as `loss 0.91 at step 4 is worse than 0.43, the best third of 27 trials`.
     """
 

@@ -72,8 +72,6 @@ class Outcome:
     """The end of a trial as its caller reported it.
 
     Attributes:
-        tell_id: The request that reported it.
-        time: Time of the report.
         values: Last readings, as text by name.
         failure: Reason for the missing value; None if the trial did not fail.
         stopped: Whether the caller stopped early.

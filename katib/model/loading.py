@@ -152,7 +152,6 @@ class Submission:
         companions: ConfigMaps, Secrets and training runtimes from the same file, with their namespace if they have one.
         errors: Values of the wrong type and unknown fields. If there are any, the experiment must not be used.
         job: The OptimizationJob of the experiment, with defaults and a namespace; None if there is none.
-        notices: Notices for its author.
     """
 
     raw: dict[str, Any]

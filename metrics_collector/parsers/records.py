@@ -36,7 +36,6 @@ class RecordNotes:
     """Observations of a stream.
 
     Attributes:
-        records: Undamaged records.
         damages: Number of damaged places that were skipped.
         long_records: Records that were skipped because of their length.
         missing_bytes: Bytes missing in the last record at the end of the stream.

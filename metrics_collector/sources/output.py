@@ -15,7 +15,6 @@ class ProgramOutput(SourceEvidence):
     """Converts bytes to readings and keeps a sample of them. `feed` adds bytes; `FileSource` reads them from a file.
 
     Args:
-        parser: Finds the readings.
         name: Name of the output in explanations, such as the path of a file; empty: just output.
     """
 
@@ -79,9 +78,7 @@ class FileSource(ProgramOutput, MetricSource):
     """Output in a file.
 
     Args:
-        tail: Follows the file.
         parser: Finds the readings.
-        name: Name of the file in explanations.
         on_data: Called with every chunk before its readings are returned.
     """
 

@@ -26,8 +26,6 @@ class PrometheusEndpoint(MetricSource):
 
     Args:
         endpoints: The endpoints; those after the first one are used only while that one is unreachable.
-        names: The metrics.
-        scrape: Requests one endpoint.
         interval_seconds: Pause between two scrapes.
     """
 

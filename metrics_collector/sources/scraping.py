@@ -41,10 +41,7 @@ class MetricsEndpoint:
 
     Attributes:
         host: Host of the server; by default this machine or this pod.
-        port: Port of the server.
-        path: Path with the query.
         is_tls: Whether to use TLS. Certificates are not verified, as in Kubernetes' probes.
-        headers: Headers of each request.
     """
 
     host: str = LOCAL_HOST

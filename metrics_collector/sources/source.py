@@ -43,7 +43,6 @@ class ReadPosition(NamedTuple):
     """Read position of a source, for a restarted collector.
 
     Attributes:
-        device: Device of the file.
         inode: Inode of the file; together with the device its identity.
         size: Bytes read of it.
         length: Its length in bytes.

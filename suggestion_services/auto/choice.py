@@ -50,7 +50,6 @@ class ChoiceInputs:
     """Inputs of the choice.
 
     Attributes:
-        n_parameters: Of the space.
         size: Points of the space; None if it is continuous.
         n_objectives: 1 or more.
         n_constraints: Bounds on metrics.
@@ -81,7 +80,6 @@ class AlgorithmChoice:
     """An algorithm to use if it is available.
 
     Attributes:
-        algorithm: Its name.
         reason: A clause to follow "since".
         needs: Features that it must support to be chosen.
     """

@@ -49,7 +49,6 @@ class PastTrial:
 
     Attributes:
         name: Unique within the experiment.
-        outcome: The outcome for the search.
         assignments: Text by parameter name. It may lack parameters, or hold values outside the space: trials can come
             from an earlier version of the experiment or from another service.
         objective: Value of the objective metric; NaN unless MEASURED, and then finite.
@@ -116,13 +115,10 @@ class Problem:
     """A validated search problem: one experiment.
 
     Attributes:
-        experiment: Its name.
-        space: Its parameters.
         maximize: Direction; an unknown objective type means minimize. With several objectives, that of the first.
         settings: Typed values of the algorithm's settings.
         max_trial_count: The budget; None if unlimited.
         directions: For each objective whether it is maximized: one entry, or more with several objectives.
-        constraints: Bounds on metrics.
         parallel: Number of trials that run at once; 0 if unknown.
         stops_early: Whether early stopping may end trials before their values are final.
         nas: The search space of an architecture search, instead of parameters.

@@ -44,7 +44,6 @@ class CheckpointVolume:
     """A mounted volume.
 
     Attributes:
-        root: Mount path.
         namespace: Namespace of the service; part of trial names, so that equally named experiments of two namespaces
             name their trials differently.
     """

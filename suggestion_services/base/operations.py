@@ -18,7 +18,6 @@ class OperationChoice:
 
     Attributes:
         number: Index from 0, in the order of the experiment's file.
-        type: Type of the operation.
         values: By name of its parameter: text for lists, numbers for ranges.
     """
 

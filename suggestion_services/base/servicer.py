@@ -57,7 +57,6 @@ class ServedAlgorithm(NamedTuple):
     """A served algorithm.
 
     Attributes:
-        info: Its description.
         load: Imports its class; called at the first request, so that the process starts before heavy libraries load.
     """
 

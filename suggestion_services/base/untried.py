@@ -50,7 +50,6 @@ class LeftPoints:
     """A sequence of points without those of fixed trials, and without those that violate the constraints.
 
     Args:
-        problem: With the fixed trials and the constraints.
         sequence: Returns the k-th point; None after the last.
     """
 

@@ -53,7 +53,6 @@ class RungMember:
     """A trial in a rung.
 
     Attributes:
-        name: Name of the trial.
         is_pending: Whether it has not ended.
         rank: Rank of a trial with a value, lower is better; None for all others.
         assignments: Text by parameter name.
@@ -141,9 +140,7 @@ class Brackets:
 
     Args:
         plans: Plans of one round; the brackets of further rounds repeat them.
-        resource: The parameter that receives the resource; None if there is none.
         labels: Label names of the algorithm.
-        kind: Class of the brackets.
     """
 
     def __init__(

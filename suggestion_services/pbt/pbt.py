@@ -38,7 +38,6 @@ class PopulationBasedTraining(Algorithm):
     """The algorithm `pbt`.
 
     Args:
-        problem: The search problem.
         volume: The volume on which the service provides the checkpoints of trials; None if the controller does.
     """
 

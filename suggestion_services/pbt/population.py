@@ -32,8 +32,6 @@ class TrainingStep:
         number: Its index in the member's life, from 0; every attempt counts.
         generation: Number of steps from an empty checkpoint.
         parent: The trial with the initial checkpoint; empty for an empty one.
-        name: Name of its trial.
-        outcome: Outcome of the trial.
         score: The objective, higher is better; NaN unless measured.
         assignments: Text by parameter name.
     """
@@ -120,7 +118,6 @@ class Population:
 
     Attributes:
         models: Steps of other experiments, the best first. Only their values are available, not their checkpoints.
-        taken: Names of trials.
     """
 
     def __init__(self, trials: Sequence[PastTrial], *, maximize: bool) -> None:

@@ -181,7 +181,6 @@ class _View:
 
     Args:
         asked: Kind and names of its objects.
-        wide: Whether it has all columns.
         namespaces: Whether its objects are of several namespaces.
         labels: Whether the last column shows the labels.
         is_qualified: Whether names are prefixed by their kind, because there are other tables.

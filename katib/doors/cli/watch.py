@@ -85,7 +85,6 @@ class _Polled:
     """A service that polls a data directory in which another process works.
 
     Args:
-        service: Reads the data directory.
         is_at_work: Returns whether an engine works in it.
     """
 

@@ -18,11 +18,9 @@ class PrinterColumn:
     """One column.
 
     Attributes:
-        name: Its heading.
         cell: Returns the cell for an object and the time.
         type: Type in OpenAPI's terms.
         is_wide: Whether only `-o wide` shows it.
-        is_name: Whether it is the column of names.
     """
 
     name: str

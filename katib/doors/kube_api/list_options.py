@@ -24,7 +24,6 @@ class ListOptions:
         token: `continue`; empty for the first page.
         limit: Maximum size of a page; 0 for all objects.
         initial: Whether a watch begins with the existing objects; None to derive it from `since`.
-        bookmarks: Whether a watch has bookmarks.
         seconds: Duration of a watch; None for half an hour or more.
     """
 

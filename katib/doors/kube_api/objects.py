@@ -51,7 +51,6 @@ class RequestTarget:
     """Target of a request.
 
     Attributes:
-        resource: Its kind.
         namespace: Empty for all namespaces, and for cluster-scoped kinds.
         name: Empty for all objects.
         subresource: Empty, `status` or `log`.

@@ -30,11 +30,9 @@ class ServedResource:
     Attributes:
         kind: Its apiVersion and kind.
         plural: Its name in paths.
-        verbs: Its verbs.
         columns: Columns of `kubectl get` beside the name.
         short_names: Further names for kubectl.
         categories: kubectl's categories.
-        is_namespaced: Whether objects are in namespaces.
         subresources: `status` or `log`.
         is_custom: Whether a cluster has it from a CustomResourceDefinition, which does not support strategic merge
             patches.

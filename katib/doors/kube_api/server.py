@@ -31,12 +31,10 @@ class KubernetesServer:
     It listens on the port in the kubeconfig of the directory, else on a free port, and rewrites the file.
 
     Args:
-        home: Home of the objects.
         directory: The data directory, with the certificate and the kubeconfig.
         host: Address or name to listen on.
         token: Required token; None for none, only on a loopback address.
         pages: Pages for monitoring, by path, for `/readyz`.
-        resources: The served kinds.
 
     Raises:
         InvalidError: The host is unknown.

@@ -28,7 +28,6 @@ class StatusError(KatibError):
     """A refusal specific to this protocol, such as of a media type.
 
     Attributes:
-        code: HTTP status.
         details: In Kubernetes' form.
         reason: In Kubernetes' terms.
     """

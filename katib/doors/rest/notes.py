@@ -45,10 +45,8 @@ class Note:
     """A server that runs.
 
     Attributes:
-        url: Its address.
         token: Its token; None: it asks for none, or was given one that stands in no file.
         page: Link to its page for people; empty: it has none.
-        directory: Directory of the note.
         link_key: Makes further links; empty: there is the one.
     """
 

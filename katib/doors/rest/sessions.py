@@ -40,7 +40,6 @@ class Sessions:
     """Signs browsers in.
 
     Attributes:
-        token: Of the server.
         link_key: Signs the tickets of links to this start of the server; empty: no browser gets in, by link or cookie.
         signed_out: Cookies and links that are no longer valid.
     """

@@ -17,7 +17,6 @@ class MachineSettings:
 
     Attributes:
         infos: Algorithms that a user plugged in.
-        plans: Their services.
         containers: Runtime for the images of trials; empty for the command line's.
         log_max_bytes: Limit of one file of a container's output.
         log_max_files: Number of files of a container's output kept.

@@ -37,11 +37,9 @@ class ServicePlan:
     """Start-up plan of a service.
 
     Attributes:
-        id: Id of the service.
         command: Program and arguments; `{address}` is replaced by the Unix socket to listen on (`unix:/path`), `{port}`
             by a free port of the loopback interface, `{python}` by this process's interpreter. Empty if `address` is
             given.
-        address: Address of a running service.
         directory: Working directory of the command; None for that of its log.
         environment: Added to this process's environment.
         health_service: Service name for `grpc.health.v1.Health`.

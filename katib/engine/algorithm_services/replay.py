@@ -23,7 +23,6 @@ class RecordedTrial:
     """A completed trial.
 
     Attributes:
-        name: Its name.
         succeeded: Whether it was completed without being stopped.
         readings: Readings of the objective metric, in the order of the curve.
     """
@@ -38,7 +37,6 @@ class EarlyStop:
     """A trial that would have been stopped.
 
     Attributes:
-        trial_name: The trial.
         reason: The reason, one sentence.
         time: Time of the stop; None if readings carry no time.
         readings: Number of its readings up to then.

@@ -62,7 +62,6 @@ class ServiceState:
     """State of one service, as shown by `katib why`.
 
     Attributes:
-        service: Id of the service.
         state: `starting`, `ready`, or `failing` during a crash loop and after it was given up.
         attempts: Consecutive processes without a response, including the present one.
         last_error: How the last of them ended; empty if there was none.

@@ -83,8 +83,6 @@ class Ports:
 
     Attributes:
         services: Suggestion services of experiments.
-        logs: The logs of trials.
-        events: Recorder of events.
         log_pool: Runs calls to a remote log, so that no worker waits for it. None if the log is local.
         check: Validates an experiment that was stored without validation.
         pods: State of the jobs' pods; None if the jobs' status suffices.

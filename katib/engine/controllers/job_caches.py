@@ -26,9 +26,7 @@ class JobCaches:
     Jobs that these informers do not show are strays: known by their keys only, and read by name.
 
     Args:
-        store: Store of the jobs.
         known: Kinds that are watched from the start; their owner starts and stops the informers.
-        clock: Clock of the informers.
         decode: Reduces a job to the part that is cached.
         follows_new: Whether any other kind is watched once `follow` names it. Its informer is never awaited, as access
             may be denied. It catches up by itself.

@@ -25,7 +25,6 @@ class ParetoSummary:
     Attributes:
         names: Trials that represent the whole set, in the order of the first objective.
         count: Number of trials in it.
-        hypervolume: Hypervolume of the set.
         reference: Reference point of the hypervolume, as costs.
         points: The costs of all its trials.
     """

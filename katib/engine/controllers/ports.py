@@ -132,7 +132,6 @@ class PodRefusal:
     """Refusal of a job's pods by admission.
 
     Attributes:
-        message: Message of the refusal.
         since: Time of the first refusal.
         is_final: Whether the same pod will be refused forever.
         is_passing: Whether the same pod may be admitted later without a change: a quota is used up, or a webhook does
@@ -150,7 +149,6 @@ class UncollectedPod:
     """A pod without a metrics collector.
 
     Attributes:
-        message: The pod and the cause.
         is_final: Whether it stays; otherwise it is about to be replaced.
     """
 

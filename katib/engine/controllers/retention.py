@@ -48,11 +48,7 @@ class Retention:
     """Finds and removes expired logs. Used by one thread: of the only engine, or of the leader.
 
     Args:
-        experiments: Returns all experiments.
-        trials: Returns all trials.
-        logs: The logs.
         policy: Returns the current policy; None keeps all logs.
-        clock: The clock.
     """
 
     def __init__(

@@ -55,7 +55,6 @@ class RunTimes:
     """Measures trials and experiments. Thread-safe.
 
     Args:
-        clock: The clock.
         earlier: Seconds measured before this process, by uid, if stored beside the statuses.
     """
 

@@ -24,8 +24,6 @@ class _Translation(NamedTuple):
     """Translation of an error.
 
     Attributes:
-        error_class: Class of the translated error.
-        remedy: The remedy.
         broken: Whether the connection, and earlier ones, must be discarded.
     """
 

@@ -26,7 +26,6 @@ class Migratable(Protocol):
     """A database whose tables can be migrated.
 
     Attributes:
-        versions_table: Name of the table of versions.
         elsewhere: Option that selects another database.
     """
 

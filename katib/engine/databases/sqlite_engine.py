@@ -28,7 +28,6 @@ class Engines:
 
     Args:
         path: Name of the file in errors.
-        connect: Opens a connection for a reader.
     """
 
     def __init__(self, path: Path, connect: Callable[[], sqlite3.Connection]) -> None:

@@ -21,7 +21,6 @@ class SqlAccessList:
     """Owners of logs in a table. Implements `katib.wire.rpc.log_guard.AccessList`. Thread-safe as its database is.
 
     Args:
-        database: Database with the table.
         knows_ends: Whether the table has the ends of trials; one of an earlier release does not.
     """
 

@@ -177,7 +177,6 @@ class TableLayout:
 
     Attributes:
         has_steps: Whether steps can be stored.
-        has_companions: Whether the companion tables exist.
     """
 
     has_steps: bool = True

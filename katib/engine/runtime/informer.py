@@ -58,7 +58,6 @@ class InformerEvent(Generic[T]):
 
     Attributes:
         type: ADDED has only `new`, DELETED only `old`, MODIFIED both.
-        key: Key of the object.
         old: The cached object before.
         new: The cached object after.
     """
@@ -103,13 +102,10 @@ class Informer(Generic[T]):
     """Cache of the decoded objects of a kind. Readers may call from any thread; results are shared and frozen.
 
     Attributes:
-        kind: Kind of the objects.
         lock: Freezes the cache and the views, for consistent reads. Hold it briefly.
         is_following: Whether the cache is in touch with the store, so that a missing object does not exist.
 
     Args:
-        store: Store of the objects.
-        kind: Kind of the objects.
         decode: Decodes an object. Called on the informer's thread only. If it is a `PackingDecoder`, rarely read
             objects are packed, and unpacked on each read.
         group_of: Returns the group of an object; None for no groups.

@@ -241,7 +241,6 @@ class ListSlice:
     """Part of a list, in order of creation, as text: many objects are passed on without being decoded.
 
     Attributes:
-        bodies: The JSON text of each object.
         resource_version: Revision of the store at the time of reading.
         place: Start of the next slice; empty after the last one.
     """

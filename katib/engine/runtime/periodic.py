@@ -18,10 +18,7 @@ class PeriodicTasks:
     A KatibError is logged if it differs from the last one, any other error always, with its traceback.
 
     Args:
-        name: Name of the thread.
-        looks: The functions.
         period_seconds: Time between the end of one run and the next.
-        clock: The clock.
         complaint: Log message for a failure, followed by the error.
     """
 

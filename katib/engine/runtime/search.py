@@ -23,8 +23,6 @@ class ObjectFacts(NamedTuple):
 
     Attributes:
         scope: Scope of a search, such as the objects of one owner. No two kinds share a scope.
-        state: State to filter by.
-        name: Its name.
         cost: Smaller is better; infinity if it has none.
         brevity: Its negated duration in seconds, so that the longest comes first; 0 if unknown.
     """
@@ -73,8 +71,6 @@ class SearchQuery:
     """A search.
 
     Attributes:
-        kind: Kind of the objects.
-        scope: Scope of the search.
         states: Restricts the result to these states; empty for any.
         order: Order of the result.
         limit: Maximum size of a page.

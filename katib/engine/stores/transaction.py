@@ -64,8 +64,6 @@ class Transaction(Struct, frozen=True):
     """One write and its consequences.
 
     Attributes:
-        rows: Storage of the objects.
-        now: Time of the write.
         events: Collects the events to publish after the commit.
     """
 
@@ -155,7 +153,6 @@ class TransactedStore(ABC):
     """Writes and watches of an object store; a subclass provides the transactions.
 
     Args:
-        status_kinds: Kinds with a status subresource.
         uid_kinds: Kinds whose objects keep their given uid, because they exist before they are stored. All others get a
             new one.
         clock: Stamps creations and deletions.

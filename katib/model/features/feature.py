@@ -57,14 +57,12 @@ class Part:
     """A feature's contribution to the plan of one experiment.
 
     Attributes:
-        feature: The feature.
         cuts: Whether to stop running trials early now and start no others.
         end: Reason to start no further trials; the experiment ends with its last trial. Empty if it continues.
         resumable: Names of trials that it cut before and that can continue.
         reopened: Number of ended trials that do not count as completed.
         room: Maximum number of trials to start now.
         again_after_seconds: Delay until the next reconcile if nothing changes.
-        status: Fields of the experiment's status.
     """
 
     feature: Feature
@@ -108,7 +106,6 @@ class Feature:
     Attributes:
         name: Its name in sentences.
         annotations: Fields of an Experiment that it owns, the main one first.
-        options: Options for these fields.
         reason: Reason of the conditions of an experiment that it stops.
         cut_reason: Reason of the condition of a trial that it cut.
         cut_cause: Cause for which a trial was cut.

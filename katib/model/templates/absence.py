@@ -38,7 +38,6 @@ class _PlaceholderText:
 
     Attributes:
         name: Name of the trial parameter.
-        path: Path of the text.
         text: The text, or the key if the placeholder is in a key.
         keys: The keys that lead to the text, outermost first.
         element: None outside of lists.

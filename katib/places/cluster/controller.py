@@ -68,9 +68,7 @@ class ControllerOptions:
 
     Attributes:
         config: The KatibConfig, for its part `init`.
-        core_namespace: Namespace of the installation.
         db_manager_address: Address of the DB manager for pods, and for the controller by default.
-        own_db_manager_address: Address of the DB manager for the controller, if different.
         status_address: Address for the status of Kubeflow Trainer; if empty, pods get none.
         db_manager_authority: File with the certificate authorities (PEM) of the DB manager; None for plain text.
         certificates: Directory of the webhooks' certificate if another program issues it; then the controller issues
@@ -80,7 +78,6 @@ class ControllerOptions:
         lease_times: Times of leader election.
         shutdown_delay_seconds: How long webhooks are still served after the stop: clients may not have learned that
             this replica stops. It is not ready meanwhile, and another one leads.
-        settings: Settings of the controllers.
 
     Raises:
         InvalidError: The configuration leaves the certificate to another program, but its directory is missing.

@@ -138,8 +138,6 @@ class InstallationTokens:
     """Tokens of an installation, whose key is read on first use and then cached. Thread-safe.
 
     Args:
-        store: Store of the Secret.
-        secret: Key of the Secret.
         may_make: Whether to create a missing key; False for readers.
     """
 

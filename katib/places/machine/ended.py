@@ -44,7 +44,6 @@ class EndedExperiments:
     """Knows which experiments the caches do not see.
 
     Args:
-        store: All objects.
         is_cached: Whether an object is in the caches; asked once they are started.
     """
 

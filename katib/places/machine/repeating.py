@@ -72,7 +72,6 @@ class Repeats:
     """Repeats experiments of one data directory. Fits `katib.service.tuning.repeating.Repeats`.
 
     Args:
-        store: Their objects.
         forget_readings: Removes the readings of a trial.
         rename_events: Gives the events of an experiment to another name; takes a namespace and two names.
         clock: Stamps conditions.

@@ -60,7 +60,6 @@ class Batch:
     """The job that a command submits.
 
     Attributes:
-        command: The command that the job executes.
         options: Options of the job, by long name; empty values for those without one.
         left_out: Names of its other options.
         submits: Whether the command is one of `sbatch`.

@@ -246,8 +246,6 @@ class Search:
         objectives: `minimize` or `maximize` by name of the metric, the most important first.
         max_trials: Number of trials to run.
         parallel: Number of trials to run at once.
-        algorithm: A suggestion algorithm.
-        settings: Its settings.
         early_stopping: An early stopping algorithm; empty for none.
         goal: The value of the first objective that ends the search; None for none.
         strategy: Strategy of each objective, such as `mean`; empty for the best reading.
@@ -320,7 +318,6 @@ class CommandTemplate:
     """A trial template that runs a command, with notes for the user.
 
     Attributes:
-        template: `spec.trialTemplate`.
         name: Default name of its experiments.
         notes: Notes about its parameters.
     """
@@ -501,7 +498,6 @@ class _Files:
         facts: Placeholders for properties of the trial.
         doubles: The real-valued parameters.
         used: Receives the parameters found in them.
-        texts: By name.
     """
 
     placeholders: Mapping[str, str]

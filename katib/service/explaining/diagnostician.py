@@ -191,7 +191,6 @@ class _Sample(NamedTuple):
     Attributes:
         trials: All active ones and the newest ended ones, oldest first.
         stopped: The newest that were stopped early.
-        succeeded: The newest that succeeded.
     """
 
     trials: list[Trial]

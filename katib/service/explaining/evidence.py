@@ -17,7 +17,6 @@ class ServiceFacts:
     """One suggestion or early stopping service, as reported by its supervisor.
 
     Attributes:
-        algorithm: Name of the algorithm.
         state: `starting`, `ready` or `failing`.
         attempts: Number of starts for this experiment, the first one included.
         last_error: Why the last attempt failed, one line; empty if none failed.
@@ -38,7 +37,6 @@ class JobFacts:
     """State of a trial's job: the object, and its runner's report.
 
     Attributes:
-        job: The stored object; None if there is none.
         waiting: Why nothing of it runs, as a clause, such as `its job waits for 2 cpu; 0 of 2 cpu are free`; empty if
             it does not wait.
         remedy: Remedy for `waiting`, a sentence; empty if it waits for capacity.
@@ -83,16 +81,13 @@ class HomeTerms:
     Attributes:
         idle: Why nothing progresses while no controller runs; follows `because` or `and`.
         start: Remedy if no controller runs.
-        disk: Remedy for a full disk.
         database: Remedy if the database does not answer.
         silence: Remedy if no cause is known.
         command: Remedy for a command that was not found.
         capacity: Remedy for a job that waits for capacity.
         module: Remedy for a missing Python module.
-        file: Remedy for a missing file.
         workspace: Sentence on the start of a command's relative paths, with `{}` for the directory; empty if it is the
             image's.
-        permission: Remedy for a denied permission.
         release: Remedy for an object whose deletion needs a controller that never returns; empty if one always can.
         needs_annotation: Whether only an OptimizationJob with an annotation for its algorithm is reconciled.
         default_namespace: Namespace of commands that name none; empty if that depends on the caller.
@@ -143,11 +138,8 @@ class Evidence:
     """Evidence about one experiment at one time. Only `now` and the subject itself are required.
 
     Attributes:
-        now: The time.
         experiment: The Experiment; for a trial, its experiment if it still exists.
-        suggestion: The Suggestion of the experiment.
         trials: A sample: all active trials and the newest ended ones. Counts are taken from the experiment's status.
-        best: The best Trial.
         jobs: States of jobs by trial name, for active and failed trials.
         services: Suggestion and early stopping services of the experiment.
         events: Events of the experiment and its trials, oldest first.
@@ -156,9 +148,7 @@ class Evidence:
         progress: Progress in percent by trial name, if the program posts it.
         readings_error: Why readings are unavailable; empty if they are available.
         controllers_running: False if no controller works on the objects.
-        disk_is_full: Whether the disk is full.
         confirmation: Findings about its best configurations, run again; None without any.
-        place: Terms and remedies of the place of the experiment.
     """
 
     now: datetime

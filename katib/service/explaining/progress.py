@@ -77,8 +77,6 @@ class BestChanged:
     """There is a better trial; with several objectives, a larger hypervolume.
 
     Attributes:
-        name: Name of the best trial.
-        value: Its objective value.
         pareto: With several objectives, a description of the Pareto set.
     """
 
@@ -100,9 +98,6 @@ class IdenticalFailures:
     """The first trials of an experiment all failed immediately with the same cause: more of them will.
 
     Attributes:
-        trial: One of them.
-        count: Their number.
-        cause: The common cause.
         remedy: The remedy, a sentence; empty until looked up, and if none is known.
     """
 
@@ -144,7 +139,6 @@ class RunProgress:
     """Progress of one run.
 
     Args:
-        experiment: The experiment, as submitted.
         started_at: Start of this run: trials that ended earlier belong to an earlier run and are not shown.
     """
 

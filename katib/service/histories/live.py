@@ -20,7 +20,6 @@ class LiveLogs:
 
     Args:
         service: Provides the readings.
-        experiment: The experiment.
         logs: Opens the logs; called on the thread.
         on_error: Called with a sentence when a log fails; the others continue.
     """

@@ -38,11 +38,9 @@ class Record:
     """An ended trial of another program.
 
     Attributes:
-        id: Its identifier in that program.
         parameters: Values by name, of any type.
         values: Metrics by name: the last value of each.
         began: Start time.
-        ended: End time.
         failure: The reason of a failure; None without one.
         stopped: Whether it was stopped before its end.
         curve: Its earlier readings.
@@ -64,8 +62,6 @@ class TrialSource:
 
     Attributes:
         title: Description, such as `the Optuna study digits`.
-        name: A name for the experiment.
-        records: The trials that have ended.
         unfinished: Number of other trials.
         objectives: `minimize` or `maximize` by name, if known.
         parameters: Entries of `spec.parameters`, if the search space is known.

@@ -30,7 +30,6 @@ class EndedRun:
     """An ended trial with all of its readings.
 
     Attributes:
-        trial: The trial.
         parameters: Its values by name, with their types.
         readings: Each with its number and its step, by default the number of earlier readings of the metric.
     """
@@ -123,7 +122,6 @@ class TensorboardLog:
     """A directory for each trial, with its parameters and objectives for the tab HPARAMS, and all of its curves.
 
     Args:
-        experiment: The experiment.
         directory: The parent directory; existing trials are left unchanged.
 
     Raises:

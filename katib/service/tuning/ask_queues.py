@@ -55,10 +55,8 @@ class AskRequest:
     """A request for a trial.
 
     Attributes:
-        request_id: Of this request.
         client: Name of the caller.
         lease_seconds: How long the caller is waited for.
-        answer: Its answer.
         is_new: Whether it was not looked at yet.
     """
 

@@ -24,8 +24,6 @@ class AskedView:
     """One experiment, the assignments that no trial has taken, and its active trials. Used by one thread at a time.
 
     Args:
-        store: Objects.
-        key: Of the experiment.
         on_change: Called by the thread that wrote, after every change of a followed store. It must not block.
 
     Attributes:

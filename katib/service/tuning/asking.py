@@ -79,8 +79,6 @@ class AskedTrial:
     """A trial that was asked for. Thread-safe.
 
     Attributes:
-        queue: Queue of the request.
-        request: The request.
         reason: Why the trial is not there yet, a sentence.
     """
 
@@ -113,7 +111,6 @@ class CallersTrials:
     """Gives trials to callers and takes their readings and ends. Thread-safe.
 
     Args:
-        namespaces: The objects of each namespace.
         records: Metrics, and the log for the readings of callers.
         catalog: Says which algorithms learn from trials that ended.
         clock: Measures leases.

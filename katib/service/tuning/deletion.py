@@ -23,8 +23,6 @@ class Deletion:
     """Deletes one experiment.
 
     Args:
-        store: Objects.
-        experiment: The stored object.
         aftermath: Traces that outlive the objects.
         clock: Measures how long nothing has gone.
     """

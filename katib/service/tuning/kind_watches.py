@@ -28,7 +28,6 @@ class KindWatches:
     of a stream of changes a reader gets several at a time.
 
     Args:
-        store: The watched store.
         since: From which revision on, by kind. Revisions of different kinds are never compared.
         clock: Measures pauses.
     """

@@ -56,7 +56,6 @@ class AdmittedObject:
     """An object that may be stored as it is.
 
     Attributes:
-        obj: With defaults.
         notices: Sentences that its author should know.
         unknown: Fields that no type knows. They are not stored.
     """
@@ -91,16 +90,13 @@ class ObjectHome:
     Attributes:
         objects: All objects, to be read and watched.
         written: Store of the objects that users write.
-        admission: The rules.
         status_kinds: Kinds whose status is written apart from the rest.
         service: Deletes an experiment with all that it leaves.
-        output: Output of containers.
         events: Returns the newest notable moments of a namespace, or of all for None, oldest first; those after a
             moment if one is given.
         runtimes: Training runtimes of the cluster's kind that came with the installation; those that are stored under
             their names come before them.
         structures: By kind of job, the fields of its spec as `katib.places.machine.findings` writes them.
-        defaults: Defaults of a new object, by kind.
     """
 
     objects: SlicedObjects

@@ -102,7 +102,6 @@ class CallersLog:
     """The log of a home for the readings of callers.
 
     Attributes:
-        log: Takes the readings.
         on_report: Called with a trial of which readings were stored.
         on_end: Called with a trial that its caller ended, as it is stored, and the event to record.
         settle: Called before an experiment is read: returns when its status holds the trials that their callers ended.
@@ -136,10 +135,7 @@ class Records:
     """Stores of a home.
 
     Attributes:
-        store: Objects.
-        observations: Metrics.
         events: Notable moments.
-        output: Returns the output of trials.
         callers: Takes readings of callers; None: they can only tell the end of a trial.
     """
 
@@ -154,7 +150,6 @@ class Namespaces:
     """The namespaces of a home, and the objects in each. In this home every user may see all of them. Thread-safe.
 
     Args:
-        store: Objects of all namespaces.
         default: Namespace of a document that names none and is given none.
     """
 

@@ -24,7 +24,6 @@ class Cut:
 
     Attributes:
         place: In words, such as `step 4`.
-        reason: Why.
         readings: How many of its readings would have been kept.
         time: Its time; None if readings carry none.
     """
@@ -40,13 +39,11 @@ class StoppedTrial:
     """A trial that would have been stopped.
 
     Attributes:
-        name: Its name.
         state: Its actual end.
         objective: Its objective value as it was; empty when it has none.
         stopped_at: The point, in words.
         readings: Of its whole log.
         readings_saved: Those that would not have come.
-        seconds_saved: Of its duration.
         reason: Why, one sentence.
     """
 
@@ -69,12 +66,9 @@ class ReplayReport:
     Attributes:
         trials: How many trials reported the objective metric.
         stopped: Those that would have been stopped, in order of time.
-        readings: Of all trials.
         readings_saved: Of them, those that would not have come.
         seconds: The durations of all trials together.
-        seconds_saved: Of them.
         best_trial: The best trial as it was; empty when there is none.
-        best_value: Its objective value.
         best_survives: Whether it would not have been stopped.
         best_left: The trial that would have been the best.
         best_value_left: Its objective value, by the readings until its stop.

@@ -49,7 +49,6 @@ class UserHeaders:
     """The headers in which a gateway names the user.
 
     Attributes:
-        user: Name of the header with the user.
         prefix: Prefix of the header's value before the user's name.
         groups: Name of the header with the user's groups, separated by commas; empty: there is none.
     """
@@ -111,7 +110,6 @@ class Gateway:
     """A gateway before the server, and the service of each of its users.
 
     Attributes:
-        headers: Its headers that name the user.
         service_of: Returns the tuning service with the rights of a user, and no others. Fast: it is called for each
             request, before anything else is known of it.
     """

@@ -59,7 +59,6 @@ class Rest(Struct, frozen=True, kw_only=True):
     """The form of a verb in REST.
 
     Attributes:
-        method: HTTP method.
         ways: Its paths; a client takes the first one that fits the request.
         body: Name of its body in the description; empty: all fields that are not in the path are in the query.
         headers: Header by field.
@@ -133,7 +132,6 @@ class Field(NamedTuple):
     """A field of a verb as it travels.
 
     Attributes:
-        name: Name in Python.
         wire: Name in the request.
         place: Part of the request.
         type: Its type, with limits.

@@ -58,7 +58,6 @@ class ServiceClient:
     Thread-safe; the connection belongs to the caller.
 
     Args:
-        suggestion: Connection to the suggestion service.
         reads_history: Whether it needs the trials.
     """
 

@@ -39,7 +39,6 @@ class LazyChannel:
     Args:
         address: `host:port` or `unix:/path`.
         peer: Name of the service in errors, such as `suggestion service "tpe"`.
-        timeout_seconds: Deadline of each call.
     """
 
     def __init__(self, address: str, *, peer: str, timeout_seconds: float = DEADLINE_SECONDS) -> None:
@@ -168,7 +167,6 @@ class AnswerThread:
     that while other threads are busy. Passing a call to an existing thread takes a tenth of it.
 
     Args:
-        name: Name of the thread.
         kept_seconds: How long an idle thread is kept; the next call starts a new one.
     """
 

@@ -54,9 +54,7 @@ class DbManagerServicer:
     """Serves a log: Katib's calls, further calls for the controllers, and health checks.
 
     Args:
-        log: The observation log.
         guard: Authenticates callers; None to allow everything to everyone.
-        on_call: Called after each call.
         on_report: Called after readings were stored.
     """
 

@@ -121,7 +121,6 @@ class DbManagerClient:
     Args:
         target: `host:port`, a channel (which its owner closes), or a connection.
         timeout_seconds: Deadline of each call.
-        credentials: Default credentials.
         token_of: Returns the token for a namespace; empty for the default credentials.
     """
 

@@ -39,8 +39,6 @@ class JudgedServiceClient(ServiceClient):
     Thread-safe; the connections belong to the caller.
 
     Args:
-        suggestion: Connection to the suggestion service.
-        early_stopping: Connection to the early stopping service.
         reads_history: Whether the suggestion service needs the trials.
         db_manager_address: Returns the address from which early stopping services read metrics, `host:port` or
             `unix:/path`.

@@ -105,8 +105,6 @@ class LogGuard:
     """Authorizes callers or raises ForbiddenError with the remedy. Thread-safe.
 
     Args:
-        tokens: Verifies tokens.
-        access: Owners of logs.
         trusts_loopback: Whether a caller on loopback may read without a token.
     """
 

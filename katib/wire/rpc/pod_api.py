@@ -41,7 +41,6 @@ class PodApi:
     Args:
         server: `https://host:port` of the API server.
         directory: Directory of token and `ca.crt`; the token is read for each call, since it is renewed.
-        timeout_seconds: Timeout of a response.
     """
 
     def __init__(self, server: str, directory: Path = SERVICE_ACCOUNT, *, timeout_seconds: float) -> None:

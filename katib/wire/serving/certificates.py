@@ -35,7 +35,6 @@ class Certificate:
 
     Attributes:
         chain: The certificate to present, followed by those that lead to an authority, if any.
-        key: Its private key.
     """
 
     chain: bytes

@@ -43,9 +43,6 @@ class ServerThread:
     """Answers at sockets from construction until closed; connections made before it has started wait.
 
     Args:
-        app: The application.
-        sockets: Listening sockets, which are closed with the server.
-        name: Of the thread.
         at_once: Whether to start now; else at the first connection, for a server that is rarely used.
         tls: Returns the TLS context, called at each handshake; None for no TLS.
         has_sockets: Whether the application accepts WebSockets.

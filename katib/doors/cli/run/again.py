@@ -65,7 +65,6 @@ class Wanted:
     """Request of a command line, independent of the place.
 
     Attributes:
-        file: The experiment file.
         namespace: Namespace if the file names none.
         choice: The user's choice for an existing experiment.
         form: Output format of the final object; None prints lines.
@@ -179,7 +178,6 @@ class Submitted(NamedTuple):
     """Result of submitting a document.
 
     Attributes:
-        submission: The submission to follow; None if there is none.
         code: The exit code if nothing is followed.
         notes: Sentences about the actions taken.
     """

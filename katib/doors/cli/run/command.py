@@ -54,17 +54,12 @@ class RunOptions:
 
     Attributes:
         warm_start: A file with earlier trials.
-        learn_from: Experiments to learn from.
         annotations: Annotations of the experiment that options set.
         choice: The choice for an existing experiment.
         detach: Whether a server in the background runs it.
-        data_dir: The data directory.
         namespace: Namespace of an experiment that names none.
         claim: Directories of this machine by claim name.
         slurm: Options of Slurm; None runs trials on this machine.
-        server: The server that runs it.
-        token: Token of that server.
-        cluster: The cluster that runs it.
         form: Output format of the final object on standard output.
         quiet: Whether to print the result only.
         verbose: Number of -v options.

@@ -73,7 +73,6 @@ class Run:
     """One run from its submission to its end.
 
     Attributes:
-        service: Its service.
         was_over: Whether the experiment had ended before, so that nothing was run.
     """
 

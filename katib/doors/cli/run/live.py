@@ -55,9 +55,7 @@ class LiveTable:
     """Shows a run and leaves its last state on the screen; lost and failing trials are listed above it.
 
     Args:
-        progress: The state to show.
         service: Queried once a second for the newest readings of running trials.
-        console: The console to draw on.
     """
 
     def __init__(self, progress: RunProgress, service: TuningService, console: Console) -> None:

@@ -34,7 +34,6 @@ class DeletionPlan:
     """The next step of a deletion.
 
     Attributes:
-        delete_trials: Trials to delete now.
         is_last: Whether only the experiment itself remains.
     """
 

@@ -130,7 +130,6 @@ class ExperimentPlan:
         create_suggestion: Whether to create the Suggestion, with `requests`.
         stop_trials: Trials to kill because the experiment is over.
         cut_trials: Trials to stop early: their readings count.
-        cut_cause: Cause of that.
         resume_trials: Trials stopped that way that continue.
         close_suggestion: Whether to mark the Suggestion Succeeded, so that its service may stop.
         restart_suggestion: Whether to reopen the Suggestion.

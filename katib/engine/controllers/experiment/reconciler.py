@@ -80,12 +80,7 @@ class ExperimentReconciler:
     """Moves one experiment at a time towards its end.
 
     Args:
-        store: The object store.
-        caches: The informers.
         config_maps: Finds trial templates.
-        events: Recorder of events.
-        clock: The clock.
-        settings: Times and limits.
         check: Validates an experiment that was stored without validation.
         times: Measures the run times of trials.
         is_interrupted: Returns whether an experiment is not for this engine.

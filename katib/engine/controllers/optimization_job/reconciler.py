@@ -28,14 +28,9 @@ class OptimizationJobReconciler:
     """Moves one job at a time towards its end.
 
     Args:
-        store: The object store.
-        jobs: The jobs.
-        experiments: The Experiments.
         admit: Returns a new Experiment as stored; raises InvalidError if it is not admitted.
         suspend: Suspends or resumes an Experiment with its trials; raises KatibError while it cannot.
         is_ours: Whether a job without a manager is ours, if other controllers may run, too.
-        events: Recorder of events.
-        clock: The clock.
     """
 
     def __init__(

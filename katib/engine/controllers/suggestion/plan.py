@@ -57,7 +57,6 @@ class Streak:
     """Consecutive failures of a service.
 
     Attributes:
-        count: Number of failures.
         since: Monotonic time of the first.
         next_try: Earliest monotonic time of the next attempt.
         away: Whether the service did not answer, which may pass; otherwise it answered badly.
@@ -96,8 +95,6 @@ class Seen:
     """The observed state.
 
     Attributes:
-        experiment: The experiment.
-        suggestion: Its Suggestion.
         is_ready: Whether the service can be asked.
         waiting_for: Known cause of its delay; empty if there is none.
         failure: Why it will never be ready; empty while it may be.
@@ -129,12 +126,9 @@ class Step:
     """Actions, in this order.
 
     Attributes:
-        status: The status to store.
         forgets_call: Whether to drop the call.
         streak: The new streak of failures.
-        wait: The new wait.
         warnings: Events to record, as reason and message.
-        call: Purpose of the call to start.
         retry_after_seconds: When to reconcile again without an event; None for never.
     """
 

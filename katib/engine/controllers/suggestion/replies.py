@@ -58,7 +58,6 @@ class Question:
 
     Attributes:
         base: `suggestionCount` at the time of asking.
-        wanted: Number of assignments requested.
         spare: Number of these that are not needed, in case others violate the constraints.
         ended: Number of ended trials at that time, that is, the evidence of the answer.
         initial: Number of counted initial trials, which the service does not know.

@@ -50,7 +50,6 @@ class JobLook(NamedTuple):
     """Result of looking up a trial's job.
 
     Attributes:
-        job: None if there is none.
         is_followed: Whether a cache shows every change that the trial's conditions read.
         is_stray: Whether it exists, but in no cache that would report its changes.
     """

@@ -122,10 +122,7 @@ class ObservationCalls:
     """Calls of the log, one per trial at a time. Thread-safe.
 
     Args:
-        logs: The logs.
         pool: Runs the calls; None calls in place.
-        wake: Enqueues a trial.
-        clock: The clock.
     """
 
     def __init__(self, logs: TrialLogs, pool: Executor | None, wake: Callable[[Key], None], clock: Clock) -> None:

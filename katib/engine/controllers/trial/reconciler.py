@@ -80,14 +80,8 @@ class TrialReconciler:
     """Moves one trial at a time towards its end.
 
     Args:
-        store: Store of trials and jobs.
-        caches: The informers.
         observations: Asynchronous access to the observation log.
-        events: Recorder of events.
-        clock: The clock.
-        settings: Times and limits.
         verdicts: Causes for stopping running trials early, by uid.
-        times: Measures the run times of trials.
         pods: State of the jobs' pods; None if the jobs' status suffices.
     """
 

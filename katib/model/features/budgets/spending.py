@@ -34,7 +34,6 @@ class Uses:
         waiting: Previous run time and future resources of each trial that is not running yet, or not now.
         median_seconds: Median run time of trials that ended by themselves; None if there are none.
         longest_seconds: Longest run time of a trial that has not ended by itself: a lower bound for a full run.
-        usual: Resources of the newest trial.
         cut: Run time by name of each trial that the budget ended.
     """
 

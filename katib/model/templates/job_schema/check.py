@@ -140,7 +140,6 @@ class SchemaModel:
         name: Name in the API, without version: `Container`.
         fields: Type of each field: `text`, `integer`, `boolean`, `integer-or-text`, `quantity`, `any`, or the key of
             another model; with the prefix `[]` a list, with `{}` a map of them.
-        required: Required fields.
     """
 
     name: str

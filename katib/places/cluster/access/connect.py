@@ -22,7 +22,6 @@ class UserCluster:
     """A cluster, seen with one user's rights.
 
     Attributes:
-        connection: Connection to its API server.
         core_namespace: Namespace of Katib's own components.
         access: Configuration, for components that open a connection of their own.
     """

@@ -79,7 +79,6 @@ class KatibComponents(NamedTuple):
     """Katib's own components in the cluster.
 
     Attributes:
-        namespace: Namespace of the installation.
         store: Objects as these components may read them; the offered algorithms and the state of the controller are no
             secrets of a namespace.
     """

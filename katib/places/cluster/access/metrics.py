@@ -42,9 +42,6 @@ class _FoundConnection(DbManagerConnection):
     """Connection to a pod of the DB manager through the API server, found again after it is lost.
 
     Args:
-        store: Store with the Service and the pods of the DB manager.
-        namespace: Namespace of the DB manager.
-        forward: Opens a connection to a port of a pod.
         clock: Measures how long a failure is remembered.
     """
 
@@ -106,7 +103,6 @@ class MetricsAccess(DbManagerClient):
         address: Address of the DB manager; empty to reach one of its pods through the API server, where no token is
             needed.
         store: Store with the Service and the pods of the DB manager.
-        core_namespace: Namespace of the DB manager.
         forward: Opens a connection to a port of a pod.
         clock: Measures how long a failure is remembered.
         credentials: Returns the credentials for reading a namespace (empty: all) from the DB manager at `address`.

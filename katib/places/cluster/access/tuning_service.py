@@ -187,8 +187,6 @@ class ClusterNamespaces(Namespaces):
     """Namespaces of a cluster, with the rights of a user.
 
     Args:
-        store: Objects of all namespaces.
-        default: Namespace of the context.
         core: Katib's own components.
         scoped: Returns the store of one namespace; by default `store` serves each.
     """

@@ -153,7 +153,6 @@ class CertificateTerms:
 
     Attributes:
         names: DNS names and IP addresses.
-        lifetime: Validity.
         renew_before: Time before expiry at which the next one is issued.
         publish_for: Time between preparing and serving the next one.
     """
@@ -169,7 +168,6 @@ class SecretContent:
     """Content of the Secret.
 
     Attributes:
-        current: The served certificate.
         bundle: The authorities to trust.
         following: The next certificate; None if none is prepared.
     """
@@ -221,7 +219,6 @@ class CertificateSecret:
     """Source of certificates over a Secret, which it creates and renews: `CertificateSource`.
 
     Attributes:
-        store: Store of the Secret.
         key: Namespace and name of the Secret. It may exist already, even empty.
         terms: Properties of issued certificates.
         bundle: Publishes the authorities to callers.

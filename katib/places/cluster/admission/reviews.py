@@ -33,10 +33,8 @@ class AdmissionReview:
         name: Empty while a name is still to be generated.
         object: The object as it would be stored; empty for `DELETE`.
         old_object: The stored object; empty for `CREATE`.
-        user: Name of the requesting user.
         dry_run: Whether nothing will be stored, so that side effects are forbidden, too.
         resource: Plural name of the kind.
-        kind: Name of the kind.
         group: API group of the kind.
         subresource: Such as `status`; empty for the object itself.
         api_version: Version of the review, and so of the response.

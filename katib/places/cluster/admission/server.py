@@ -40,7 +40,6 @@ class AdmissionServer:
     Args:
         handlers: Handlers by path.
         certificates: Source of certificates; polled while the server runs.
-        host: Address to listen on.
         port: Port; 0 for a free one.
         clock: Times the polls of the certificates.
     """

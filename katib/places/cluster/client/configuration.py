@@ -29,7 +29,6 @@ class ServerEndpoint:
 
     Attributes:
         host: Address, such as `https://10.0.0.1:6443`.
-        pool: Connection pool.
         credentials: Returns the authentication headers; raises UnavailableError while there are none.
     """
 

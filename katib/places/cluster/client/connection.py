@@ -50,9 +50,7 @@ class HttpRequest(NamedTuple):
     """An HTTP request, ready to send.
 
     Attributes:
-        method: HTTP method.
         path: From the root, quoted.
-        query: Query parameters.
         body: Encoded body; None for no body.
         headers: Headers beside those of every request.
         timeout_seconds: Limit for one attempt to wait for the response or more of it; None for no limit.

@@ -34,8 +34,6 @@ class PortForward:
 
     Args:
         configuration: Returns the API server's configuration, with fresh credentials.
-        pod: The pod.
-        port: The port of the pod.
 
     Raises (on entering):
         ForbiddenError: The user may not forward ports.

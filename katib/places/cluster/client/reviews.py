@@ -36,7 +36,6 @@ class RbacSubject:
     """A user in RBAC terms.
 
     Attributes:
-        name: Name of the user.
         groups: Groups from a trusted source, beside those that Kubernetes gives to every user.
     """
 

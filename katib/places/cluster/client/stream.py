@@ -19,7 +19,6 @@ class ResponseStream:
     """Lines of one streaming response. For one reader thread; `close` from any thread ends it at once.
 
     Args:
-        response: The open response.
         subject: Name of the source in messages.
     """
 

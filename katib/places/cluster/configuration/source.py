@@ -25,8 +25,6 @@ class ConfigSource:
     """Source of the KatibConfig in force. Thread-safe.
 
     Args:
-        store: Store with the ConfigMap.
-        namespace: The core namespace.
         clock: Measures the age of a reading.
         fresh_seconds: How long a reading is used before the store is asked again.
     """

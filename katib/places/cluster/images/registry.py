@@ -79,7 +79,6 @@ class ImageRegistry:
     """Connection to a registry for one image. Use as a context manager.
 
     Args:
-        reference: The image.
         credentials: For a registry that requires them; None for anonymous access.
         seconds: Limit for all requests together.
     """

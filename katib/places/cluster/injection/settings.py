@@ -19,8 +19,6 @@ class VolumeClaim:
     """A claim mounted in the primary container, with which trials of an experiment share files.
 
     Attributes:
-        mount_path: Directory in the primary container.
-        claim_name: The PersistentVolumeClaim.
         sub_path: This trial's part of the volume.
     """
 

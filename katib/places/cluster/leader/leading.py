@@ -86,20 +86,14 @@ class Dependencies:
     """Dependencies of the leader.
 
     Attributes:
-        stores: Stores of objects.
         db_manager: Client of the observation log, with the rights of each namespace's controller.
         log_place: The same log, as early stopping services reach it.
-        list_events: Lists events.
         config: The KatibConfig in force.
-        events: Recorder of events.
         check: Returns the errors of an experiment that no webhook has checked.
         find_trial: Finds the trial among a pod's owners.
-        metrics: Counters.
-        clock: The clock.
         serves: Whether the cluster serves a kind now.
         grpc_probes: Whether containers of services get gRPC probes.
         has_optimization_jobs: Whether the cluster serves OptimizationJobs.
-        settings: Settings of the controllers.
     """
 
     stores: LeaderStores
@@ -237,7 +231,6 @@ class _ClusterPods:
     """State of a trial's pods. Implements `katib.engine.controllers.ports.PodWatcher`.
 
     Attributes:
-        pods: Pods with collectors.
         repair: Pods without collectors.
         refusals: Why there are no pods.
         starts: Why a pod does not start.

@@ -45,10 +45,8 @@ class Leadership:
     """One contender for a Lease. A background thread contends and renews; `stop` releases the Lease.
 
     Args:
-        store: Store of the Lease.
         key: Its namespace and name.
         identity: Unique name of the contender; two runs of one process need two.
-        clock: The clock.
         times: Times of leader election.
         on_lost: Called once when a held Lease can no longer be trusted.
     """

@@ -62,7 +62,6 @@ class LeaderStores:
         unlabelled_jobs: Lists the metadata of objects without that label.
         all_pods: All pods; deletion takes effect at once.
         missed_pods: Pods of jobs without a trial's label.
-        leads: Whether this replica leads.
     """
 
     main: ObjectStore

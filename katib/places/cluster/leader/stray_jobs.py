@@ -27,7 +27,6 @@ class StrayJobs:
     Args:
         unlabelled: Lists jobs without the label.
         caches: Caches that announce followed kinds and receive the strays.
-        clock: The clock.
     """
 
     def __init__(self, unlabelled: ListUnlabelled, caches: JobCaches, clock: Clock) -> None:

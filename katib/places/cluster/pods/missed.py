@@ -82,7 +82,6 @@ class MissedPods:
     Args:
         store: Store of pods; restrict it to `MISSED_SELECTOR`.
         find_trial: Finds the trial among a pod's owners.
-        clock: Clock of the informer.
     """
 
     def __init__(self, store: ObjectStore, find_trial: FindTrial, clock: Clock) -> None:

@@ -74,7 +74,6 @@ class TrialFinder:
     """Finds the trials of pods. Thread-safe.
 
     Args:
-        store: Store of the owners.
         clock: Measures the age of cached results.
     """
 

@@ -69,7 +69,6 @@ class PodFacts:
     """The relevant facts about a pod.
 
     Attributes:
-        trial: Its trial.
         waiting: Why it does not run.
         starting: Name and uid, while it has a node and none of its job's containers exists.
         images: Images of its containers that wait to be created.

@@ -115,7 +115,6 @@ class _RunningTrialState:
         had_pods_at: When it was last seen with a pod.
         due: When to list its events.
         looks: Number of lookups since it had pods.
-        refusal: The refusal found.
     """
 
     had_pods_at: datetime | None = None

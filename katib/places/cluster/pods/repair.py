@@ -78,9 +78,6 @@ class PodRepair:
     Attributes:
         store: Store of pods and jobs. Deletion of a job must take effect at once: a job that stays until its pod is
             gone would be judged by how that pod was ended.
-        trials: The trials.
-        missed: The pods that the webhook missed.
-        events: Recorder of events.
         clock: Measures pauses.
     """
 

@@ -33,7 +33,6 @@ class WorkloadFacts:
 
     Attributes:
         job: Its owner, with the name of its trial; without a name if it has no owner.
-        queue: The queue of the job.
         reason: Why it waits; empty if not stated, and once it is admitted.
     """
 

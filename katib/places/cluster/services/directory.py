@@ -47,7 +47,6 @@ class ClusterServices:
         grpc_probes: Whether containers get gRPC probes, subject to the KatibConfig.
         all_pods: Store with the pods of services, if `store` leaves pods out.
         timing: Timeouts and intervals.
-        clock: The clock.
     """
 
     def __init__(

@@ -47,7 +47,6 @@ class BlockedError(Exception):
     """An object cannot be created now; it may be possible later.
 
     Args:
-        words: The cause.
         may_pass: Whether it can end without a fix, as in `ReadinessProblem`.
     """
 
@@ -74,10 +73,6 @@ class ServiceObjects:
     """Creates and removes the objects that serve suggestions.
 
     Attributes:
-        store: Store of the objects.
-        deployments: Cache of Deployments.
-        services: Cache of Services.
-        all_pods: Store of their pods.
         grpc_probes: Whether containers get gRPC probes.
         reader_variables: Returns the credentials of a namespace's early stopping services for the DB manager.
     """

@@ -40,11 +40,8 @@ class ServiceEndpoint:
     """One gRPC service.
 
     Attributes:
-        id: Id of the service.
         health_service: Service name for `grpc.health.v1.Health`.
-        port: Port on the Service of the suggestion.
         address: Address if it is managed externally; empty if it runs on the Service.
-        call_seconds: Deadline of each call.
     """
 
     id: ServiceId
@@ -59,10 +56,8 @@ class ClusterPlan:
     """The services of a suggestion.
 
     Attributes:
-        name: Name of all its objects.
         endpoints: The suggestion service, then the early stopping service if there is one.
         suggestion: Configuration of the suggestion service's container; None if it runs elsewhere.
-        early_stopping: The same for early stopping.
         has_volume: Whether a volume outlives the containers.
         keeps_checkpoints: Whether the suggestion service stores the checkpoints of trials on that volume.
     """

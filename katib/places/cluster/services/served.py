@@ -50,14 +50,11 @@ class ServiceProgress:
     """Current state of one suggestion's services; times are monotonic.
 
     Attributes:
-        user: The experiment.
-        owner_uid: Uid of its Suggestion.
         plan: The desired objects.
         reads_history: Whether the suggestion service needs the trials.
         created_at: When its objects were created, if by this process.
         blocked: Why they cannot be created.
         retry_at: When to retry the creation.
-        trouble: The obstacle to readiness.
         trouble_since: Since when it has trouble of its own.
         crash: The last trouble of its own that its pods reported since it was ready: more informative than the refused
             connections of a crash loop.

@@ -50,7 +50,6 @@ class KubernetesEvents:
     """Records events. Implements `katib.engine.controllers.ports.EventRecorder`. Thread-safe.
 
     Args:
-        connection: Connection to the API server.
         component: Source of the events, as `kubectl describe` shows it.
         clock: Stamps events and waits.
     """

@@ -65,7 +65,6 @@ class KubernetesStore:
     anyway, and find the object.
 
     Args:
-        connection: Connection to the API server.
         selectors: Label selectors that lists and watches of a kind always carry, to keep caches small.
         selector: Label selector of all other kinds.
         foreground: Returns whether a deleted object of a kind stays until its dependents are gone.

@@ -96,7 +96,6 @@ class ExperimentAdmission:
         catalog: Returns the algorithms configured now.
         collectors: Returns the kinds of collectors with an image now.
         has_volume: Returns whether an algorithm is configured with a PersistentVolume of its own.
-        images: Finds the commands of images.
     """
 
     store: ObjectStore

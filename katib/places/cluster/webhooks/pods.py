@@ -44,7 +44,6 @@ class PodAdmission:
 
     Args:
         store: Store of trials, jobs, and the objects between a job and its pods.
-        settings_for: Returns the settings of a trial.
         events: Records events for a trial's user.
         images: Finds the commands of images; None refuses containers without command.
         clock: Measures how long cached owners are valid.
@@ -139,9 +138,7 @@ class TrialSettings:
     """Finds the injection settings of trials. Thread-safe.
 
     Attributes:
-        store: Store of Suggestions.
         config: Returns the KatibConfig in force.
-        db_manager_address: Address of the DB manager for pods.
         inject_security_context: Whether the collector gets the primary container's security context.
         credentials: Returns a trial's credentials for the DB manager.
         status_address: Address for the status of Kubeflow Trainer; empty for none.

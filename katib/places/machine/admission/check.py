@@ -44,7 +44,6 @@ class FieldTreatment:
     Attributes:
         effect: Supported, ignored with a notice, or refused with an error.
         why: For an ignored field, a sentence without full stop; for a refused one, the cause.
-        remedy: For a refused field.
     """
 
     effect: FieldEffect

@@ -25,9 +25,6 @@ class HostCapacity:
     Attributes:
         cpus: Cores that this process may use.
         memory_bytes: Memory that this process may use.
-        gpus: Visible GPUs.
-        user_id: User of processes.
-        group_id: Group of processes.
         search_path: Search path of commands without a slash, as in `PATH`.
         provided: Commands that are always available.
         runs_images: Whether containers run in their images.
@@ -74,7 +71,6 @@ class CommandEnvironment:
     """Environment of the commands of a container.
 
     Attributes:
-        capacity: Capacity of the machine.
         workspace: Directory of relative paths; None if unknown.
         is_settled: Whether the container will find the present files; an init container may add some.
     """

@@ -325,11 +325,6 @@ class ContainerRuntime:
     """A container runtime that answers.
 
     Attributes:
-        program: Program of the runtime.
-        path: Path of its client.
-        abilities: Its abilities on this machine.
-        environment: Environment of its client.
-        labels: Labels of all containers.
         notes: Directory with a working directory for each start: the client notes there that the first process started,
             and podman's monitor, which outlives it, that memory ran out. None without such notes.
     """

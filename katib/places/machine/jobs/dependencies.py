@@ -93,7 +93,6 @@ class Machine:
 
     Attributes:
         processes: Starts processes; its owner starts it before the jobs and stops it after them.
-        clock: Time.
         capacity: The resources that pods may lease.
         images: Runs containers in their images; None: they are processes of this machine.
         leases: The leases of other engines on this machine; None: there are no others.
@@ -148,7 +147,6 @@ class Provision(NamedTuple):
 
     Attributes:
         workspace: The working directory of containers that name none; the user's files are found there.
-        checkpoint: Its checkpoint; None if it keeps none.
         experiment: To which experiment it belongs; empty for a job without one.
     """
 

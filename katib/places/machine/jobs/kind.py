@@ -88,7 +88,6 @@ class ObservedJob:
     Attributes:
         job: The object with the newest status we know, without fields that are null.
         pods: All pods it had since it was taken up, oldest first.
-        moment: Now.
         delays: How long failures make wait.
         started_at: As the last plan returned it.
         memory: As the last plan returned it; empty at first.
@@ -131,7 +130,6 @@ class NewPod:
 
     Attributes:
         name: As on a cluster; ends with a dash when a random suffix is to follow.
-        template: The pod template.
         path: The path of the template in the job object, for errors.
         labels: Besides those of the template, which they replace.
         annotations: Besides those of the template, which they replace.

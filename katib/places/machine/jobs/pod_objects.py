@@ -62,9 +62,7 @@ class PodObjects:
     """Writes the pods of jobs to the store. `changed` may be called from any thread, the rest from one.
 
     Args:
-        store: The store of the objects.
         clock: Measures the pauses.
-        steady: The clock of the times of pods.
         labels: Labels that the pods of a job have besides their own.
         thread: Writes the objects, between the turns of others.
     """

@@ -44,9 +44,7 @@ class JobRun:
     Attributes:
         job: The newest object we know, as watched or as our last write returned it, without fields that are null: they
             mean the same as absent ones.
-        kind: Its kind.
         directory: The directory of the directories of its pods.
-        uid: Of the job.
         pods: All pods it had, oldest first; emptied when the job is over.
         status: As it should be; the next plan starts from it, whatever the cache says. `take_status` sets it.
         is_over: Whether the job has succeeded or failed by that status.
@@ -56,7 +54,6 @@ class JobRun:
         reported: The standing that was last reported.
         unreported: The standing to report once it has held for a moment, and its begin, on the monotonic clock.
         explanation_written: Whether the explanation of the monitors is written into the job.
-        memory: The memory of its kind.
         wiring: Addresses of its pods.
         network: Of its pods if they run in their images.
         has_several: Whether it has several pods on purpose.
@@ -165,13 +162,7 @@ class RunNote:
     """All that is needed to continue with a job beside its object, its processes and their logs.
 
     Attributes:
-        api_version: Of the job.
-        kind: Likewise.
-        namespace: Likewise.
-        name: Likewise.
-        uid: Likewise.
         began: From when its deadline counts, on the monotonic clock of the machine.
-        memory: The memory of its kind.
         addresses: Ports of its pods.
         pods: Those that it had since its log began or went on, oldest first.
         stopped: Names of pods that it ended.

@@ -81,7 +81,6 @@ class PodContext:
         paths: By the path as a container knows it, the directory that stands for it, volumes apart.
         visible: Files of ours that a variable may name; those that are named are mounted at their own paths.
         network: `host`, or the name of a network of the runtime.
-        labels: Of the containers.
     """
 
     identity: PodIdentity

@@ -24,7 +24,6 @@ class Mount(NamedTuple):
     """A path of this machine that a container knows by another.
 
     Attributes:
-        source: Of this machine.
         target: Absolute, as the container knows it.
         read_only: Whether the container cannot write there.
     """
@@ -49,9 +48,7 @@ class ImageRun:
         hostname: Its own name.
         aliases: Further names that lead to it in a network of its own.
         mounts: Nearer to the root first.
-        labels: Labels for people.
         user: `uid` or `uid:gid`; empty: that of the image.
-        groups: Further groups.
         cpus: How many cores it may use; None without limit.
         memory_bytes: How much memory it may use; None without limit.
         gpus: Identifiers of the cards it may use.

@@ -168,9 +168,7 @@ class LeaseTable:
 
     Args:
         directory: The directory of the files; made when needed.
-        capacity: The resources of this engine.
         hold: Has the guard keep a descriptor open until all processes have ended.
-        clock: Time.
         root: The data directory of this engine, for people.
     """
 

@@ -129,14 +129,12 @@ class LogFile:
     """A log on disk. A disk that is full or broken makes it incomplete; it never holds the container up.
 
     Args:
-        path: Of the file that is written to.
         limits: How much is kept.
         on_full: Called when something could not be written because the disk is full.
         now: Returns the time, in seconds since 1970.
         has_times: Whether a file beside it says when its bytes came.
 
     Attributes:
-        path: The file that is written to.
         size: How many bytes were written.
         mid_line: Whether it does not end with the end of a line.
         problem: Why it is not complete, besides removals because of its limits; empty when it is.

@@ -33,9 +33,6 @@ class ContainerPlan:
     """The plan of a container.
 
     Attributes:
-        role: Its role in its pod.
-        command: Its command.
-        directory: Its working directory.
         restart_on_failure: Whether it is started again when it failed.
         restart_always: Whether it is started again whenever it ends.
         volumes: Directories outside of the pod's own that must exist.
@@ -59,13 +56,11 @@ class PodPlan:
     """Everything decided about a pod before it starts.
 
     Attributes:
-        role: As in its record.
         after: ContainerRole of the pod of its gang whose containers must have started before its own; empty for none.
         containers: In the order in which they start.
         cannot_start: Why it cannot start at all; then there are no containers.
         images: The image of each container in its template.
         holder: For whom it leases resources, as shown to users of other engines.
-        replica: As in its record.
         group: The group in which its processes outlive this engine, or at least their output; empty: neither does.
         slots: How many processes it starts by MPI, each with its share of the request, wherever its host files say.
         checkpoint: The folder of its trial's checkpoint; None if that keeps none.

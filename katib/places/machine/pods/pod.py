@@ -48,8 +48,6 @@ class Pod(AnyPod):
 
     Args:
         plan: The decisions about it.
-        tools: Shared by all pods.
-        listener: Callbacks.
 
     Attributes:
         evicted: Why it is ended, if it takes resources from others; empty otherwise.

@@ -59,7 +59,6 @@ class ImagePulls:
     Args:
         runtime: Which program does it, and runs them.
         processes: Starts that program.
-        loop: The loop of all calls.
         clock: Measures how long it takes.
     """
 

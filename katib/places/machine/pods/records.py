@@ -51,9 +51,7 @@ class EarlierEnd(NamedTuple):
     """The end of the process of a container before it was started again.
 
     Attributes:
-        exit: How it ended.
         began: When it had started, on the monotonic clock.
-        ended: When it ended.
         output: The last line that it printed; empty when it did not fail.
     """
 

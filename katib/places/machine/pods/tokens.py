@@ -79,10 +79,8 @@ class Tokens:
     """Grants leases. Used by one thread; only `waiting_reason` may be called from others.
 
     Args:
-        capacity: The capacity of this machine.
         table: The leases of other engines; None: there are no others.
         later: Calls a function on this thread after some seconds; needed with a table.
-        clock: Time.
     """
 
     def __init__(

@@ -32,7 +32,6 @@ class Evictable(Protocol):
     """A pod, as far as its use of the disk is concerned.
 
     Attributes:
-        plan: Of the pod.
         evicted: Why it is being ended; empty while it is not.
     """
 

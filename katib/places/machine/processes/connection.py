@@ -79,12 +79,7 @@ class KeptProcess(NamedTuple):
     """A program of an engine that has ended, as handed over by the guard.
 
     Attributes:
-        key: Key of its handle.
-        group: Its group.
-        name: Its name.
-        pid: Process id.
         start_time: Clock ticks since boot.
-        path: Path of the program.
         began: Time of its start, on the monotonic clock of the machine.
         ended: Time of its end; 0 while it runs.
         status: Wait status; None while it runs.
@@ -112,7 +107,6 @@ class KeptState:
     Attributes:
         engine_id: Mark of the ended engine and its programs; empty before the first message.
         last_key: The highest key of a program that it requested.
-        notes: Its notes by group.
         programs: Oldest first.
         held: Descriptors that the guard holds for it.
     """

@@ -149,7 +149,6 @@ class Command:
     Attributes:
         argv: The program, looked up in the PATH of `env`, and its arguments.
         env: Its whole environment.
-        directory: Its working directory.
         makes: Directories that are made first if they are missing.
     """
 

@@ -29,12 +29,10 @@ class ServiceHost:
 
     Args:
         processes: Starts processes that end with this one.
-        log_directory: Directory of their logs, one file for each service.
         plans: Services that a user plugged in; they take precedence over built-in ones of the same name.
         catalog: The algorithms. Needed by `service_for`, not by `prewarm`: may be set later.
         db_manager_address: Returns the address from which an early stopping service reads metrics.
         timing: Timeouts and intervals.
-        clock: The clock.
     """
 
     def __init__(

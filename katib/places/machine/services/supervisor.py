@@ -41,7 +41,6 @@ class ServiceLifecycle:
         timing: Timeouts and intervals.
         idle_since: Time of its last use.
         users: The experiments that use it.
-        phase: Its phase.
         stopping: Whether it is to end; then it accepts no user any more.
         failures: Consecutive processes without a response.
         faults: The most recent of them that ended for a cause of their own.
@@ -168,11 +167,9 @@ class Supervisor:
 
     Args:
         plan: The start-up plan.
-        processes: Starts the process.
         log: Receives its output.
         sockets: Provides the socket path.
         timing: Timeouts and intervals.
-        clock: The clock.
         on_change: Called on the thread of the service, with its users, when it became ready, failed, or has a new
             obstacle.
     """

@@ -35,7 +35,6 @@ class SlurmGate:
     """Asks Slurm whether it takes the trials of an experiment.
 
     Args:
-        slurm: Calls Slurm.
         options: Of `sbatch`, for every job.
         allocation: The job whose steps trials become; empty if they are jobs of their own.
         address: The address of this machine for nodes; empty if unknown.

@@ -60,8 +60,6 @@ class SlurmSettings:
     """How pods become jobs.
 
     Attributes:
-        slurm: Calls Slurm.
-        options: Of every job.
         notes: Has a directory for each job with running pods: a note for the next engine, and their progress.
         delays: Pauses before containers are started again.
         allocation: Number of the job in which this process runs, whose steps the pods become; empty outside of one.

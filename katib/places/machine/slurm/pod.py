@@ -115,8 +115,6 @@ class SlurmPod(AnyPod):
 
     Args:
         plan: The decisions about it.
-        listener: Callbacks.
-        tools: Shared by all pods.
         state_file: The file in which its script keeps its progress.
     """
 
@@ -500,7 +498,6 @@ class _Log:
     """The log of a container, made of the lines of its two streams as they grow, and read by its monitor.
 
     Args:
-        path: Of the log.
         streams: Of standard output and standard error.
         monitor: Reads the log, too; None: it is not read.
     """

@@ -54,9 +54,6 @@ class SlurmSubmission:
 
     Attributes:
         comment: By which it is found again; no two jobs have the same.
-        script: Its script.
-        options: Of `sbatch`.
-        environment: Of the script.
         news: Called on the thread of the scheduler after each change of the next attributes.
         job: Its number; empty until Slurm has taken it.
         state: As Slurm showed it last; None before.

@@ -71,7 +71,6 @@ class ScriptProgress:
         was_full: Whether the disk of the file had no room when something ended.
         job: Its job; empty if unknown.
         began: When, by the clock of its node, in seconds since 1970; 0 if unknown.
-        node: On which.
         cards: Which of the node's cards it may use.
         step: Of the pod in the job of its gang, or in an allocation; empty without one.
         in_allocation: Whether that job is an allocation in which katib ran.

@@ -54,8 +54,6 @@ class StepScheduler:
     """Starts, ends and follows steps. Has the methods of `Scheduler` for pods. Thread-safe.
 
     Args:
-        slurm: Calls Slurm.
-        clock: Time.
         allocation: Number of the job in which this process runs.
         on_end: Called on any thread once a step was cut off because the allocation ends.
     """

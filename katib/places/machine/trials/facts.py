@@ -37,9 +37,6 @@ class LocalFacts:
     Implements `katib.service.explaining.diagnostician.HomeFacts`.
 
     Args:
-        store: Objects.
-        files: Output of trials.
-        layout: Layout of the data directory.
         jobs: Runs the jobs; None if this process is not the engine.
         services: Runs the services; None if this process is not the engine.
     """

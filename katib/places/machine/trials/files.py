@@ -40,8 +40,6 @@ class LocalAftermath:
     """Cleanup after deleted trials. Implements `katib.service.tuning.ports.Aftermath`.
 
     Args:
-        events: Events.
-        files: Output of trials.
         await_end: Waits until no process of a deleted trial is left; returns whether that was in time.
         clock: Measures the timeout.
     """

@@ -67,10 +67,7 @@ class TrialJobs:
     Args:
         files: Files of jobs; those of a job without a trial are removed with it.
         layout: Layout of the data directory, for checkpoints.
-        trials: Cache of trials.
-        experiments: Cache of experiments.
         events: Recorder of image pulls, in the words of a kubelet, and of retries.
-        wake: Enqueues a trial.
         went_on: Receives a trial whose programs ran without an engine, and their end on the monotonic clock.
         is_interrupted: Returns whether an experiment is not for this engine.
     """

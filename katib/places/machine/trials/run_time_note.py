@@ -38,7 +38,6 @@ class RunTimeNote:
     """The file of one data directory.
 
     Args:
-        directory: Directory of the file.
         clock: The clock; its monotonic readings are those of this boot of the machine.
         is_elsewhere: Whether programs run on other machines, which do not sleep with this one.
     """

@@ -162,14 +162,12 @@ class PodCounts:
     A program whose trial keeps a checkpoint ends with 0 when it is asked to end, with its work undone.
 
     Attributes:
-        spec: Of the job.
         pods: All of them, oldest first.
         active: Those that are waiting or running and may continue.
         ready_count: How many of these run.
         retried: Those of them of which a container failed that is started again in place.
         removed: Those of them whose indexes the job has no more, since its completions were lowered.
         terminating: Those that were asked to end and have not yet.
-        succeeded: Those that succeeded.
         all_failures: Those that failed by themselves, ignored ones included.
         success_count: Completions reached.
     """

@@ -84,7 +84,6 @@ class GangJob(NamedTuple):
     """A Job of a gang that was created.
 
     Attributes:
-        last: Its last plan.
         settled_for: The input of that plan if it changed nothing; the same input changes nothing again.
     """
 
@@ -173,7 +172,6 @@ class GangPlanner:
     """One decision about a gang that is not over; its state is the input of the next one.
 
     Attributes:
-        gang: The specification.
         state: The state; with the outcome, if there is one.
         jobs: Jobs by the role of their pods.
         moment: Now.

@@ -34,9 +34,6 @@ class GangGroup:
     """Batch Jobs of a gang that are alike.
 
     Attributes:
-        name: Its name.
-        spec: The spec of each Job.
-        roles: Of the pods, one for each Job.
         depends_on: Conditions for its start.
         after: Name of a group that starts at the same time and whose containers must have started first; empty for
             none.
@@ -126,9 +123,7 @@ class Gang:
     Attributes:
         groups: Its Jobs, in the order in which they start.
         success: When it has succeeded.
-        failures: The policy for failures.
         reasons: The reasons in its last condition.
-        success_message: The message of its success.
         suspend: Whether nothing of it may run.
         deadline_seconds: How long it may be active; None: without limit.
         ttl_seconds_after_finished: When it is removed; None: never.

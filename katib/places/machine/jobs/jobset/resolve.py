@@ -51,13 +51,10 @@ class TrainingSet:
     """A TrainJob with its runtime.
 
     Attributes:
-        jobset: The JobSet that it is.
-        runtime: Its runtime.
         trainer: The replicated job whose container `node` gets the addresses of the others; empty when there is none.
         policy: Name of the ML policy; empty when there is none.
         nodes: How many nodes.
         processes: Processes for each node, as the policy gives it.
-        gpus: GPUs of each node.
         hosts: How many hosts an MPI launcher finds in its host file.
         idle: Replicated jobs that are not started here, because they would only wait for an MPI launcher.
         shared: Path by which containers know the directory that initializers fill; empty when there is none.

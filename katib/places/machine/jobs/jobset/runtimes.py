@@ -37,7 +37,6 @@ class Runtime:
 
     Attributes:
         kind: ClusterTrainingRuntime or TrainingRuntime.
-        name: Its name.
         spec: Its spec; may be malformed when a user wrote it.
         is_shipped: Whether it came with this package.
     """

@@ -16,7 +16,6 @@ class ReplicaSpec:
         key: As the user wrote it; the key of the replicas in the spec.
         count: How many there are.
         restart_policy: Never, OnFailure or ExitCode.
-        template: Their pod template.
     """
 
     type: str
