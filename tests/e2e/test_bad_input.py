@@ -16,6 +16,7 @@ import yaml
 
 from tests.support.cli import katib, katib_here, katib_json
 from tests.support.experiments import a_double, an_experiment
+from tests.support.golden import Golden
 from tests.support.wrong_files import GOOD, WRONG_FILES
 
 
@@ -92,49 +93,33 @@ def test_a_file_without_permission_is_named(tmp_path: Path) -> None:
 
 
 ARGUMENTS = {
-    "unknown command": (["rum", "x.yaml"], 'there is no command "rum"; did you mean `katib run`?'),
-    "unknown option": (["run", "x.yaml", "--fast"], "no such option '--fast'; see `katib run --help`"),
-    "no file": (["run"], "no experiment file was named; write `katib run FILE` with its path"),
-    "output form": (
-        ["run", "x.yaml", "-o", "xml"],
-        "invalid value for '-o' / '--output': 'xml' is not one of 'json', 'yaml'; see `katib run --help`",
-    ),
-    "beyond this machine": (
-        ["serve", "--host", "0.0.0.0"],
-        (
-            "--host: 0.0.0.0 can be reached from other machines, and an experiment runs commands on this one; set a "
-            "token with --token or KATIB_TOKEN, or listen on 127.0.0.1"
-        ),
-    ),
-    "server address": (
-        ["best", "x", "--server", "foo"],
-        '--server: "foo" is not a URL; write it like http://127.0.0.1:8765',
-    ),
+    "unknown command": ["rum", "x.yaml"],
+    "unknown option": ["run", "x.yaml", "--fast"],
+    "no file": ["run"],
+    "output form": ["run", "x.yaml", "-o", "xml"],
+    "beyond this machine": ["serve", "--host", "0.0.0.0"],
+    "server address": ["best", "x", "--server", "foo"],
 }
 
 
-@pytest.mark.parametrize(("arguments", "line"), ARGUMENTS.values(), ids=ARGUMENTS)
-def test_wrong_arguments_are_explained_in_one_line(tmp_path: Path, arguments: list[str], line: str) -> None:
+@pytest.mark.parametrize("arguments", ARGUMENTS.values(), ids=ARGUMENTS)
+def test_wrong_arguments_are_explained_in_one_line(tmp_path: Path, arguments: list[str], golden: Golden) -> None:
     done = (katib if "serve" in arguments else katib_here)(*arguments, cwd=tmp_path)
 
-    assert (done.returncode, done.stderr) == (2, f"error: {line}\n")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    golden(done.stderr)
 
 
-def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+def test_a_port_in_use_is_named(tmp_path: Path, golden: Golden) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = katib("serve", "--port", str(port), cwd=tmp_path)
 
-    assert (done.returncode, done.stderr) == (
-        2,
-        (
-            f"error: --port: port {port} on 127.0.0.1 is in use by another program; stop it, or choose another port, "
-            "such as --port 0 for a free one\n"
-        ),
-    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    golden(done.stderr.replace(str(port), "PORT"))
 
 
-def test_a_file_that_changed_too_much_is_refused_with_what_changed(tmp_path: Path) -> None:
+def test_a_file_that_changed_too_much_is_refused_with_what_changed(tmp_path: Path, golden: Golden) -> None:
     def write(high: str, trials: int) -> None:
         raw = an_experiment(
             maxTrialCount=trials,
@@ -150,13 +135,8 @@ def test_a_file_that_changed_too_much_is_refused_with_what_changed(tmp_path: Pat
 
     done = katib_here("run", "x.yaml", cwd=tmp_path)
 
-    assert (done.returncode, done.stderr) == (
-        3,
-        (
-            "error: demo has ended, and spec.parameters[0].feasibleSpace.max in x.yaml changed since; "
-            "run it again with --restart (the old one is kept as a numbered one)\n"
-        ),
-    )
+    assert (done.returncode, done.stderr.count("\n")) == (3, 1)
+    golden(done.stderr)
     assert katib_json("get", "experiment", "demo", cwd=tmp_path)["status"]["trialsSucceeded"] == 1
 
 

@@ -213,48 +213,26 @@ def test_an_empty_answer_for_a_running_container_is_asked_for_again(world: Clust
 
 
 @pytest.mark.parametrize(
-    ("status", "verdict", "remedy"),
+    "status",
     [
+        pytest.param(unscheduled("0/1 nodes are available: 1 Insufficient cpu."), id="unschedulable"),
+        pytest.param(unscheduled('persistentvolumeclaim "data" not found'), id="pvc"),
+        pytest.param(unscheduled("didn't match node selector."), id="no node"),
+        pytest.param(unscheduled("had taint {gpu: }"), id="taint"),
+        pytest.param(waiting("ImagePullBackOff"), id="image"),
+        pytest.param(waiting("CreateContainerConfigError", 'secret "s" not found'), id="configuration"),
+        pytest.param(waiting("CreateContainerError", "no such user"), id="user"),
         pytest.param(
-            unscheduled("0/1 nodes are available: 1 Insufficient cpu."),
-            "cannot be scheduled: 0/1 nodes are available: 1 Insufficient cpu",
-            "Wait for room in the cluster",
-            id="unschedulable",
-        ),
-        pytest.param(unscheduled('persistentvolumeclaim "data" not found'), "not found", "Create the claim", id="pvc"),
-        pytest.param(unscheduled("didn't match node selector."), "selector", "Fix nodeSelector", id="no node"),
-        pytest.param(unscheduled("had taint {gpu: }"), "taint", "Give the pod of the template tolerations", id="taint"),
-        pytest.param(
-            waiting("ImagePullBackOff"),
-            'image "nosuch:1" of container main in pod demo-0000-pod cannot be pulled',
-            "Check the name of the image",
-            id="image",
-        ),
-        pytest.param(
-            waiting("CreateContainerConfigError", 'secret "s" not found'),
-            'container main in pod demo-0000-pod cannot be started: secret "s" not found',
-            "Create what is missing",
-            id="configuration",
-        ),
-        pytest.param(waiting("CreateContainerError", "no such user"), "no such user", "Fix the container", id="user"),
-        pytest.param(
-            waiting("CrashLoopBackOff", lastState={"terminated": {"exitCode": 3}}, restartCount=2),
-            "ended with exit code 3 and is restarted with growing pauses",
-            "Read the output below",
-            id="crash-loop",
+            waiting("CrashLoopBackOff", lastState={"terminated": {"exitCode": 3}}, restartCount=2), id="crash-loop"
         ),
     ],
 )
-def test_a_pod_that_does_not_run_says_why(
-    world: ClusterWorld, status: dict[str, Any], verdict: str, remedy: str
-) -> None:
+def test_a_pod_that_does_not_run_says_why(world: ClusterWorld, status: dict[str, Any], golden: Golden) -> None:
     add_job(world, active=1)
     world.stand_in.add_pod(trial_of(world), **status)
-    of_trial, of_experiment = why(world), why(world, "demo")
 
-    assert verdict in of_trial.verdict
-    assert of_trial.remedies[0].startswith(remedy)
-    assert verdict in of_experiment.verdict
+    golden(why(world).verdict, why(world).remedies[0])
+    golden(why(world, "demo").verdict)
 
 
 def test_an_image_that_cannot_be_pulled_says_why(world: ClusterWorld) -> None:
@@ -345,25 +323,22 @@ def test_a_crash_loop_shows_the_end_of_the_output(world: ClusterWorld) -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "remedy"),
+    "message",
     [
-        ('admission webhook "policy.example" denied the request: no root', "Fix the pod of the template"),
-        ('pods "demo-0000-x" is forbidden: exceeded quota: small', "Wait for running trials to end"),
-        ("violates PodSecurity restricted:latest", "Give the pod of the template the security context"),
-        ("something else", "Fix the template"),
-        ('failed calling webhook "x": service "x" not found', "Look at the webhook"),
-        ("exceeded quota: q, requested: cpu=2, used: cpu=0, limited: cpu=1", "One pod asks for more"),
+        'admission webhook "policy.example" denied the request: no root',
+        'pods "demo-0000-x" is forbidden: exceeded quota: small',
+        "violates PodSecurity restricted:latest",
+        "something else",
+        'failed calling webhook "x": service "x" not found',
+        "exceeded quota: q, requested: cpu=2, used: cpu=0, limited: cpu=1",
     ],
     ids=["webhook", "quota", "pod-security", "other", "webhook-away", "whole-quota"],
 )
-def test_a_job_whose_pod_is_refused_says_by_whom(
-    world: ClusterWorld, message: str, remedy: str, golden: Golden
-) -> None:
+def test_a_job_whose_pod_is_refused_says_by_whom(world: ClusterWorld, message: str, golden: Golden) -> None:
     job = add_job(world)
     world.stand_in.add_event(job, "FailedCreate", f"Error creating: {message}", warning=True)
 
-    golden(why(world).verdict)
-    assert why(world).remedies[0].startswith(remedy)
+    golden(why(world).verdict, why(world).remedies[0])
 
 
 def test_a_trial_that_knows_of_refused_pods_says_so_where_its_job_does_not(world: ClusterWorld, golden: Golden) -> None:
@@ -376,24 +351,26 @@ def test_a_trial_that_knows_of_refused_pods_says_so_where_its_job_does_not(world
 
 
 @pytest.mark.parametrize(
-    ("ended", "verdict"),
+    "ended",
     [
-        ({"exitCode": 137, "reason": "OOMKilled"}, "took more memory than its limit allows (OOMKilled)"),
-        ({"exitCode": 143}, "was ended by SIGTERM"),
-        ({"exitCode": 1, "signal": 9}, "was ended by SIGKILL"),
-        ({"exitCode": 127}, "its command was not found (exit code 127)"),
-        ({"exitCode": 200}, "exit code 200"),
+        {"exitCode": 137, "reason": "OOMKilled"},
+        {"exitCode": 143},
+        {"exitCode": 1, "signal": 9},
+        {"exitCode": 127},
+        {"exitCode": 200},
     ],
     ids=["memory", "shell", "kubelet", "command", "code"],
 )
-def test_a_failed_trial_says_how_its_container_ended(world: ClusterWorld, ended: dict[str, Any], verdict: str) -> None:
+def test_a_failed_trial_says_how_its_container_ended(
+    world: ClusterWorld, ended: dict[str, Any], golden: Golden
+) -> None:
     add_job(world, failed=1)
     collector = container({"terminated": {"exitCode": 9}}, name="metrics-logger-and-collector")
     states = [collector, container({"terminated": ended})]
     add_pod(world, log="last words\n", phase="Failed", containerStatuses=states)
     world.stand_in.end_trial(trial_of(world), said("Failed", "TrialFailed"))
 
-    assert verdict in why(world).verdict
+    golden(why(world).verdict)
     assert why(world).log_tail == ("last words",)
 
 
@@ -407,18 +384,18 @@ def test_a_quota_of_jobs_is_no_right_that_is_missing(world: ClusterWorld, golden
 
 
 @pytest.mark.parametrize(
-    ("cause", "remedies"),
+    "cause",
     [
-        ("no pod of its job can be created: no PriorityClass x was found", ["Create what is missing"]),
-        ("no pod of its job can be created: minimum cpu usage per Container is 1", ["Fit resources in the template"]),
-        ("no pod of its job can be created: failed quota: q: must specify limits.cpu", ["Give every container"]),
-        ("no pod of its job can be created: no", ["Fix the pod of the template"]),
-        ("Job was active longer than specified deadline", ["Raise activeDeadlineSeconds", "`katib logs"]),
+        "no pod of its job can be created: no PriorityClass x was found",
+        "no pod of its job can be created: minimum cpu usage per Container is 1",
+        "no pod of its job can be created: failed quota: q: must specify limits.cpu",
+        "no pod of its job can be created: no",
+        "Job was active longer than specified deadline",
     ],
     ids=["missing", "limits", "quota", "refused", "deadline"],
 )
 def test_the_remedies_of_an_experiment_are_those_of_its_lost_trial_and_its_output_if_it_had_any(
-    world: ClusterWorld, cause: str, remedies: list[str]
+    world: ClusterWorld, cause: str, golden: Golden
 ) -> None:
     reason = "TrialPodsRefused" if "no pod" in cause else "TrialFailed"
     world.stand_in.end_trial(trial_of(world), said("Failed", reason, f"Trial has failed: {cause}"))
@@ -429,7 +406,7 @@ def test_the_remedies_of_an_experiment_are_those_of_its_lost_trial_and_its_outpu
     status = {"conditions": [said("Failed", "ExperimentFailed", words)], "trials": 1, "trialsFailed": 1}
     world.stand_in.set_status(store.get(EXPERIMENT, Key(NS, "demo")), status)
 
-    assert [text[: len(begin)] for text, begin in zip(why(world, "demo").remedies, remedies, strict=True)] == remedies
+    golden(why(world, "demo").remedies)
 
 
 def test_a_kind_that_is_not_installed_is_named(world: ClusterWorld, golden: Golden) -> None:

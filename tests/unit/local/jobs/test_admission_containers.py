@@ -38,28 +38,22 @@ def test_a_command_that_this_machine_lacks_is_refused(program: str, golden: Gold
 
 
 @pytest.mark.parametrize(
-    ("program", "error"),
+    "program",
     [
-        ("train.sh", '"train.sh" is not on PATH; write ./train.sh for the one of this directory'),
-        ("./runs", '"./runs" is a directory; name the program in it'),
-        (
-            "~/train.sh",
-            '"~/train.sh" is not on this machine; write the full path: only a shell replaces ~, and not within quotes',
-        ),
-        (
-            "\u201c./train.sh",
-            '"\u201c./train.sh" is not on this machine; write plain quotes, which a shell takes away',
-        ),
+        "train.sh",
+        "./runs",
+        "~/train.sh",
+        "\u201c./train.sh",
     ],
 )
 def test_a_program_that_is_meant_otherwise_than_it_is_written_says_how_to_write_it(
-    tmp_path: Path, program: str, error: str
+    tmp_path: Path, program: str, golden: Golden
 ) -> None:
     (tmp_path / "train.sh").touch(0o755)
     (tmp_path / "runs").mkdir()
     errors, _ = check_job(a_job(command=[program]), PATH, host=HOST, workspace=tmp_path)
 
-    assert [str(found).removeprefix(f"{PATH}.") for found in errors] == [f"{CONTAINER}.command[0]: {error}"]
+    golden(errors)
 
 
 @pytest.mark.parametrize(
