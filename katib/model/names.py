@@ -167,6 +167,9 @@ TAGS_ANNOTATION = "katib.kubeflow.org/tags"
 NOTES_ANNOTATION = "katib.kubeflow.org/notes"
 """On an Experiment: its users' notes."""
 
+VIEWS_ANNOTATION = "katib.kubeflow.org/views"
+"""On an Experiment: its users' views of its page, a JSON object of the queries of their addresses by name."""
+
 EXPERIMENT_STOPPED = "ExperimentStopped"
 """Reason of an Experiment's Running while it is stopped; the status tells whether trials still run."""
 

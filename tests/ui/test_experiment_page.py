@@ -10,7 +10,7 @@ import pytest
 
 from katib.doors.rest.server import Server
 from katib.doors.ui import ui_routes
-from katib.model.marks import Marks, marks_of
+from katib.model.marks import Marks, marks_of, views_of
 from katib.model.metrics import MetricLog
 from katib.model.types import Experiment, Trial
 from katib.service.tuning.service import Diagnosis, RecordedEvent
@@ -19,7 +19,7 @@ from tests.support.tuning import START, MemoryTuningService, condition, document
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 PAGE = "experiments/default/demo"
 HISTORY = '[data-figure="history"]'
@@ -680,3 +680,46 @@ def test_a_trial_and_its_experiment_are_marked_by_keys_and_found(
     marks = marks_of(service.get(Trial, "default", "demo-0028").metadata.annotations)
     assert marks == Marks(("candidate", "<b>bold</b>"), "keep it")
     assert marks_of(service.get(Experiment, "default", "demo").metadata.annotations).tags == ("vision",)
+
+
+@pytest.mark.slow
+def test_a_view_is_saved_with_the_experiment_and_another_browser_opens_it(
+    root: str, page: Page, browser: Browser, service: MemoryTuningService
+) -> None:
+    page.goto(f"{root}{PAGE}?tab=trials")
+    tally(page, "30 trials")
+    page.get_by_role("link", name="loss").first.click()
+    page.get_by_label("Search").fill("state:failed")
+    tally(page, "3 of 30 trials")
+    page.locator("h1").click()
+    page.keyboard.press("s")
+    page.get_by_label("Save this view as").fill("Failed <b>first</b>")
+    page.keyboard.press("Enter")
+    page.get_by_role("link", name="Failed <b>first</b>").wait_for()
+    assert serious_violations(page) == []
+    page.goto(f"{root}{PAGE}?tab=analysis")
+    page.get_by_label("Up").select_option("duration")
+    page.locator("#figure-scatter .tools button", has_text="log x").click()
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.keyboard.press("s")
+    page.keyboard.press("Enter")
+    page.get_by_text("The link is copied.").wait_for()
+
+    other = browser.new_page()
+    other.goto(page.evaluate("navigator.clipboard.readText()"))
+    other.locator("#figure-scatter .tools button", has_text="linear x").wait_for()
+    assert other.get_by_label("Up").input_value() == "duration"
+    other.get_by_text("Share", exact=True).click()
+    other.get_by_role("link", name="Failed <b>first</b>").click()
+    tally(other, "3 of 30 trials")
+    assert other.locator("th[aria-sort]").inner_text().startswith("loss")
+    other.get_by_text("Share", exact=True).click()
+    other.get_by_role("button", name="Remove the view").click()
+    eventually(
+        lambda: views_of(service.get(Experiment, "default", "demo").metadata.annotations) == {},
+        "its removal",
+    )
+    with other.expect_download() as report:
+        other.get_by_role("link", name="Report in one file").click()
+    assert report.value.suggested_filename == "demo.html"
+    other.close()

@@ -13,7 +13,6 @@ from katib.model.wording import counted
 
 if TYPE_CHECKING:
     from katib.figures.data import ExperimentData
-    from katib.service.tuning.service import TuningService
 
 _FILES = ("html", "csv", "json", "parquet")
 FORMS = (*_FILES, "mlflow", "tensorboard")
@@ -53,6 +52,7 @@ def export(name: str | None, form: str | None, place: str, target: options.Targe
     metrics and parameters; existing ones are not written again. The default is the newest experiment.
     """
     from katib.doors.cli.connection import connect, experiment_meant
+    from katib.doors.ui.report import report_of
     from katib.figures.files import check_place, form_of, write
     from katib.figures.reading import read_experiment
 
@@ -67,7 +67,7 @@ def export(name: str | None, form: str | None, place: str, target: options.Targe
         name = name or experiment_meant(service, namespace, None)
         path = Path(place or f"{name}.{form}")
         data = read_experiment(service, namespace, name)
-        content = _page(service, data) if form == "html" else _table(data, form)
+        content = report_of(service, data).encode() if form == "html" else _table(data, form)
     if path == _STANDARD_OUTPUT:
         click.echo(content, nl=False)
         return
@@ -85,16 +85,6 @@ def _write_runs(name: str | None, form: str, place: str, target: options.Target)
         where = place or ("MLflow" if form == "mlflow" else f"{experiment.name}-tensorboard")
         count = write_ended(service, experiment, open_log(experiment, form, place))
     click.echo(f"{where}: {counted(count, 'trial')} written")
-
-
-def _page(service: TuningService, data: ExperimentData) -> bytes:
-    from katib.doors.ui.report import experiment_html
-    from katib.figures.catalogue import FIGURES
-    from katib.figures.data import FigureOptions
-    from katib.figures.pictures import pictures_of
-
-    pictures = pictures_of(service, data, [figure.name for figure in FIGURES], FigureOptions())
-    return experiment_html(data, pictures).encode()
 
 
 def _table(data: ExperimentData, form: str) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,6 +16,7 @@ from fastapi.responses import HTMLResponse
 from katib.doors.rest.routing import Name, Namespace, Service
 from katib.doors.ui.head import head_figures
 from katib.doors.ui.rendering import render
+from katib.doors.ui.report import report_of
 from katib.doors.ui.tables import LiveTable, Snapshot, Tables, Viewer
 from katib.doors.ui.trial_columns import ColumnGroup, columns_of, first_columns
 from katib.doors.ui.trial_table import SIZES, TableQuery, page_of, search_terms
@@ -22,6 +24,7 @@ from katib.doors.ui.trial_table_routes import Asked
 from katib.doors.ui.views import action_fields, experiment_head
 from katib.errors import InvalidError, NotFoundError, UnavailableError
 from katib.figures.catalogue import FIGURES, FigureKind, figure_named
+from katib.figures.data import ExperimentData
 from katib.figures.parallel import is_broad
 from katib.figures.scatter import DURATION, scatter_columns
 from katib.figures.trials import STATES, TrialTable
@@ -34,6 +37,8 @@ TABS = {"overview": "Overview", "trials": "Trials", "analysis": "Analysis", "eve
 Tab = Annotated[str, Query(max_length=20)]
 _PATIENCE_SECONDS = 0.15
 """Time that a page waits for the trials; if they are not read by then, its script requests them."""
+_REPORT_SECONDS = 30.0
+"""Time that a report waits for all trials; after that it is of the available ones."""
 _BRIEF_ROWS = 10
 _OVERVIEW = ("history", "parallel")
 _OF_SEVERAL_OBJECTIVES = ("pareto", "hypervolume")
@@ -117,6 +122,14 @@ def experiment_pages(tables: Tables) -> APIRouter:
         headers = {"content-disposition": f'attachment; filename="{name}.yaml"', "cache-control": "no-store"}
         text = dump_yaml(service.get(Experiment, namespace, name).encode())
         return Response(text, media_type="application/yaml", headers=headers)
+
+    @router.get(f"{data}/report.html")
+    def download_report(service: Service, user: Viewer, namespace: Namespace, name: Name) -> Response:
+        """Answer with the page in one file, as `katib export` writes it."""
+        snapshot = tables.table(service, user, namespace, name).snapshot(wait_seconds=_REPORT_SECONDS)
+        read = ExperimentData(snapshot.experiment, snapshot.trials, now=time.time())
+        headers = {"content-disposition": f'attachment; filename="{name}.html"', "cache-control": "no-store"}
+        return HTMLResponse(report_of(service, read), headers=headers)
 
     return router
 

@@ -25,9 +25,10 @@ from katib.doors.ui.downloads import values_of
 from katib.doors.ui.rendering import fragment
 from katib.doors.ui.trial_columns import NAME, NUMBER, ColumnGroup, columns_of, first_columns
 from katib.doors.ui.trial_table import search_terms
-from katib.figures.data import ExperimentData, measure_of
+from katib.figures.catalogue import FIGURES
+from katib.figures.data import ExperimentData, FigureOptions, measure_of
 from katib.figures.parallel import is_broad
-from katib.figures.pictures import Picture
+from katib.figures.pictures import Picture, pictures_of
 from katib.figures.trials import TrialTable, objectives_of
 from katib.model.types import Experiment
 from katib.model.version import __version__
@@ -42,6 +43,7 @@ from katib.service.tuning.reading import (
     short,
     texts_of,
 )
+from katib.service.tuning.service import TuningService
 from katib.service.tuning.states import active_count, best_value, completed_count, last_condition, lost_count, state_of
 
 SCRIPTS = ("parallel.js", "chart.js", "figures.js", "search.js", "report.js")
@@ -69,6 +71,15 @@ class _Script:
     def source(self) -> str:
         """Its source in a policy."""
         return f"'sha256-{b64encode(sha256(self.text.encode()).digest()).decode()}'"
+
+
+def report_of(service: TuningService, data: ExperimentData) -> str:
+    """Return the page of an experiment with all figures that can be drawn.
+
+    Raises:
+        UnavailableError: The service cannot be reached.
+    """
+    return experiment_html(data, pictures_of(service, data, [figure.name for figure in FIGURES], FigureOptions()))
 
 
 def experiment_html(data: ExperimentData, pictures: Sequence[Picture]) -> str:

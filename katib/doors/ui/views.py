@@ -13,7 +13,7 @@ import yaml
 from katib.doors.ui.numbers import shown_number
 from katib.doors.ui.words import experiment_sentence
 from katib.figures.trials import objectives_of
-from katib.model.marks import marks_of
+from katib.model.marks import marks_of, views_of
 from katib.model.metrics import is_usable
 from katib.model.names import STOPPED, STOPPED_ANNOTATION
 from katib.model.types import Experiment, ParameterSpec, ParameterType
@@ -117,6 +117,7 @@ def experiment_head(experiment: Experiment) -> Summary:
     return {
         **summary,
         "sentence": experiment_sentence(experiment, summary["reason"]),
+        "views": views_of(experiment.metadata.annotations),
         "pareto": pareto_words(experiment) if experiment.status.pareto_set else "",
         "further": [(name, shown_number(text), text) for name, text in further_values_of_best(experiment)],
         "assignments": [(name, short(shown_number(text)), text) for name, text in best.items()],

@@ -113,7 +113,7 @@ def edited_trial(store: ObjectStore, request: EditTrial) -> Trial:
 
 
 def _marks_in(request: EditExperiment | EditTrial) -> MarkChanges:
-    given = {name: getattr(request, name) for name in ("tags", "notes")}
+    given = {name: getattr(request, name, UNSET) for name in ("tags", "notes", "views")}
     return MarkChanges(**{name: value for name, value in given.items() if value is not UNSET})
 
 
@@ -140,7 +140,7 @@ def _check(marks: MarkChanges | None) -> None:
 
 
 def _new_annotations(held: Mapping[str, str], marks: MarkChanges) -> dict[str, str | None]:
-    return {name: text for name, text in annotations_of(marks).items() if held.get(name) != text}
+    return {name: text for name, text in annotations_of(marks, held).items() if held.get(name) != text}
 
 
 def _changes(old: Experiment, counts: Mapping[str, int | None], stopped: bool | None, marks: MarkChanges) -> Object:

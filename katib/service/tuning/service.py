@@ -132,6 +132,7 @@ Tags = Annotated[
     _said("Words to find it by.", schema={"maxItems": MOST_TAGS}),
 ]
 Notes = Annotated[str, _said("What to remember of it.", schema={"maxLength": LONGEST_NOTES})]
+Views = Annotated[dict[str, str], _said("Views of its page: the queries of their addresses by name. Others stay.")]
 TrialOrder = Literal["age", "objective", "duration", "name"]
 """Which trial comes first: the oldest, the best, the longest, or the first by name."""
 State = Literal["Pending", "Running", "Succeeded", "EarlyStopped", "Failed", "Killed", "MetricsUnavailable"]
@@ -785,6 +786,7 @@ class EditExperiment(Named[Experiment], frozen=True, kw_only=True, forbid_unknow
     stopped: Annotated[bool, _said("Whether no further trial starts; those that run continue.")] | UnsetType = UNSET
     tags: Tags | UnsetType = UNSET
     notes: Notes | UnsetType = UNSET
+    views: Views | UnsetType = UNSET
     rest = Rest(method="PATCH", ways=(Way("edit_experiment", _EXPERIMENT),), body="ExperimentEdit")
 
 

@@ -13,17 +13,19 @@ from katib.model.features.budgets.feature import Budgets
 from katib.model.marks import (
     LONGEST_NOTES,
     LONGEST_TAG,
+    LONGEST_VIEW,
     MOST_TAGS,
+    MOST_VIEWS,
     MarkChanges,
     Marks,
     annotations_of,
     has_marks,
     marks_of,
     validate_marks,
+    views_of,
 )
-from katib.model.names import (
-    TAGS_ANNOTATION,
-)
+from katib.model.names import TAGS_ANNOTATION, VIEWS_ANNOTATION
+from tests.support.refusals import refused
 
 ONE_GPU = {"resources": {"limits": {"nvidia.com/gpu": 1, "cpu": "4"}, "requests": {"cpu": "500m"}}}
 POD = {"spec": {"containers": [ONE_GPU], "initContainers": [ONE_GPU]}}
@@ -121,7 +123,20 @@ def test_marks_are_read_as_they_were_written_and_what_is_empty_is_taken_away() -
     assert marks_of(written) == Marks(("a", "b"), "two\nlines")
 
     assert annotations_of(MarkChanges()) == {}
+    assert "katib.kubeflow.org/views" not in written
     assert annotations_of(MarkChanges(tags=())) == {TAGS_ANNOTATION: None}
+
+
+def test_views_are_added_to_those_that_are_kept_and_an_empty_one_is_taken_away() -> None:
+    held = {VIEWS_ANNOTATION: '{"old": "tab=trials", "gone": "tab=yaml"}'}
+    changes = MarkChanges(views={"gone": "", "new": "tab=analysis&scatter.axis=lr"})
+    [text] = annotations_of(changes, held).values()
+
+    assert views_of({VIEWS_ANNOTATION: text or ""}) == {"old": "tab=trials", "new": "tab=analysis&scatter.axis=lr"}
+    assert annotations_of(MarkChanges(views={"old": "", "gone": ""}), held) == {VIEWS_ANNOTATION: None}
+    assert views_of({VIEWS_ANNOTATION: "[1]"}) == views_of({VIEWS_ANNOTATION: "{"}) == views_of({}) == {}
+    with refused("views-count"):
+        annotations_of(MarkChanges(views={str(n): "tab=trials" for n in range(MOST_VIEWS)}), held)
 
 
 def test_any_annotation_can_be_read_and_those_of_earlier_versions_are_ignored() -> None:
@@ -143,9 +158,11 @@ def test_any_annotation_can_be_read_and_those_of_earlier_versions_are_ignored() 
         (MarkChanges(tags=("  ",)), "tags[0]", "tag-text"),
         (MarkChanges(tags=("x" * (LONGEST_TAG + 1),)), "tags[0]", "tag-text"),
         (MarkChanges(tags=("x",) * (MOST_TAGS + 1)), "tags", "tags-count"),
+        (MarkChanges(views={" ": "tab=trials"}), "views", "view-name"),
+        (MarkChanges(views={"a": "x" * (LONGEST_VIEW + 1)}), "views.a", "view-address"),
         (MarkChanges(notes="x" * (LONGEST_NOTES + 1)), "notes", "notes-length"),
     ],
-    ids=["comma", "turned text", "blank", "long tag", "many", "long notes"],
+    ids=["comma", "turned text", "blank", "long tag", "many", "blank view", "long view", "long notes"],
 )
 def test_what_cannot_be_noted_is_refused(changes: MarkChanges, path: str, origin: str) -> None:
     assert [(error.path, error.origin) for error in validate_marks(changes)] == [(path, origin)]

@@ -2,6 +2,7 @@
 
 import { atMostEvery, fetchHtml, onKey } from "./core.js";
 import { drawFigure, whenColoursChange } from "./figures.js";
+import { sharing } from "./share.js";
 import { remember, remembered, lookingAt, viewing } from "./view.js";
 
 const root = document.getElementById("compare");
@@ -23,7 +24,9 @@ function draw() {
 }
 
 viewing(root);
-lookingAt([history, curves].filter(Boolean));
+const figures = [history, curves].filter(Boolean);
+lookingAt(figures);
+if (figures.length) sharing({ figures, draw });
 const drawSoon = atMostEvery(150, draw);
 for (const control of root.querySelectorAll(".toolbar [data-view]")) control.addEventListener("input", drawSoon);
 for (const select of root.querySelectorAll("[data-group]")) {

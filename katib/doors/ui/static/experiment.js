@@ -9,6 +9,7 @@ import { marking } from "./marks.js";
 import { Part } from "./part.js";
 import { picking } from "./picks.js";
 import { RunningNow } from "./running.js";
+import { sharing } from "./share.js";
 import { lookingAt, viewing } from "./view.js";
 
 const root = document.getElementById("experiment");
@@ -157,6 +158,8 @@ if (tab === "analysis") requestAnimationFrame(() => setTimeout(expectPlotly)); /
 whenColoursChange(() => visible.forEach(draw));
 marking(root, { done: () => Promise.all([showHead(), part?.refresh(), refreshBeside(namespace)]) });
 actions(root, { namespace, name, done: () => { showHead(); explain(); } });
+
+sharing({ figures, draw, address: `api/v1/namespaces/${namespace}/experiments/${name}`, page });
 
 const headSoon = atMostEvery(500, showHead);
 const explainSoon = atMostEvery(5000, explain);

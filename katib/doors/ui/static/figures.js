@@ -188,7 +188,7 @@ function showTools(element, figure) {
 }
 
 /** Save an image of a figure, as it is shown. */
-async function savePicture(element, { layout }) {
+export async function savePicture(element, { layout }) {
   const title = layout.title?.text ?? "figure";
   const save = (address) => Object.assign(document.createElement("a"), { href: address, download: `${plain(title).replaceAll(/[^\w.-]+/g, "-")}.png` }).click();
   const [back, scale, head] = [getComputedStyle(element).backgroundColor, 2, 30];
