@@ -25,13 +25,7 @@ _IN_FILE = "metricsFormat (--metrics-format of katib tune)"
 
 
 def remedies(metric: str, parser: LineParser, lines: Sequence[str]) -> list[str]:
-    """Return the changes that would make a metric readable, the likeliest first.
-
-    Args:
-        metric: Its name.
-        parser: The parser that has read the output.
-        lines: A sample of the output.
-    """
+    """Return the changes that would make a metric readable, the likeliest first."""
     others = [*parser.notes.ambiguous.get(metric, ()), *names_like(metric, lines)]
     others = [name for name in dict.fromkeys(others) if name != metric]
     if isinstance(parser, JsonParser):

@@ -53,13 +53,7 @@ def with_at_best(objective: ObjectiveSpec, observation: Observation | None, curv
 
 
 def reading_at(objective: Sequence[MetricLog], place: int, others: Sequence[MetricLog]) -> MetricLog | None:
-    """Return the reading of another metric that belongs to a reading of the objective; None if there is none.
-
-    Args:
-        objective: The curve of the objective.
-        place: Index of the reading in it.
-        others: The curve of the other metric.
-    """
+    """Return the reading of another metric that belongs to a reading of the objective; None if there is none."""
     best = objective[place]
     stepped = [reading for reading in others if reading.step is not None]
     if best.step is not None and stepped:

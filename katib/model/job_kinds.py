@@ -95,12 +95,7 @@ def known_kind(obj: Mapping[str, Any]) -> JobKind | None:
 
 
 def misspelt_kind(obj: Mapping[str, Any] | None, path: str) -> list[FieldError]:
-    """Return an error if the kind of an object is unknown but similar to a known one.
-
-    Args:
-        obj: The job of a trial; may be malformed.
-        path: Its path.
-    """
+    """Return an error if the kind of an object is unknown but similar to a known one."""
     kind, version = (obj or {}).get("kind"), (obj or {}).get("apiVersion")
     if not isinstance(kind, str) or not kind or kind in _KINDS:
         return []

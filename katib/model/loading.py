@@ -177,11 +177,6 @@ class Submission:
 def experiment_of(documents: Sequence[LoadedDocument], source: str, default_namespace: str) -> Submission:
     """Return the one Experiment of a file together with its ConfigMaps, Secrets and training runtimes, if any.
 
-    Args:
-        documents: The objects of the file.
-        source: Name of the file, shown in errors.
-        default_namespace: Namespace of objects that name none.
-
     Raises:
         InvalidError: The number of Experiments is wrong, or the Experiment is not JSON data.
     """

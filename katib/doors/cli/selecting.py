@@ -57,15 +57,7 @@ def read(
     selector: Selector | None,
     on_missing: Callable[[NotFoundError], None],
 ) -> Iterator[Found]:
-    """Yield objects; without names those of a namespace, or of all if it is None.
-
-    Args:
-        service: The service.
-        namespace: Namespace of the objects.
-        asked: Their kind and names.
-        selector: Selects by labels; None selects all.
-        on_missing: Called for a name that does not exist, and may raise.
-    """
+    """Yield objects; without names those of a namespace, or of all if it is None."""
     found = (
         _named(service, namespace or "", asked, on_missing)
         if asked.names

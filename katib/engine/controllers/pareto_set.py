@@ -48,13 +48,7 @@ class ParetoSet:
         self._summarized_of: _Basis | None = None
 
     def add(self, name: str, order: int, point: Point) -> None:
-        """Add a measured trial that satisfies the constraints.
-
-        Args:
-            name: The trial's name.
-            order: Its position by creation.
-            point: Its costs, one for each objective.
-        """
+        """Add a measured trial that satisfies the constraints."""
         self._trials[name] = (order, point)
         insort(self._by_order, (order, name))
         if self._lost.get(name) == point:

@@ -57,16 +57,7 @@ def best_of(
     maximize: bool,
     is_kept: bool,
 ) -> BestTrial | None:
-    """Return the trial with the best reading; see `katib.model.metrics.ObservationLog.best`.
-
-    Args:
-        connection: Connection to the database.
-        trial_names: The trials to compare.
-        metric_name: The metric.
-        summarize: Returns the summary of a trial without stored extremes.
-        maximize: Whether the largest number is the best.
-        is_kept: Whether the table of extremes exists.
-    """
+    """Return the trial with the best reading; see `katib.model.metrics.ObservationLog.best`."""
     names = list(dict.fromkeys(trial_names))
     candidates: list[tuple[float, str, str]] = []  # cost, trial, text
     missing = names

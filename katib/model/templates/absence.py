@@ -103,14 +103,7 @@ def prevents_rendering(error: FieldError) -> bool:
 def check_absence(
     template: TrialTemplate, parameters: Sequence[ParameterSpec], source: Mapping[str, Any], text: str | None
 ) -> Iterator[FieldError]:
-    """Check the replacements of parameters without a value.
-
-    Args:
-        template: The template.
-        parameters: The search space.
-        source: The template as an object, with placeholders.
-        text: Its text, if it is in a ConfigMap.
-    """
+    """Check the replacements of parameters without a value."""
     absence = _absence(template, parameters)
     for i, entry in enumerate(template.trial_parameters or ()):
         if entry.otherwise is not None and entry.name not in absence.names:

@@ -33,14 +33,6 @@ def admit(
 ) -> Experiment:
     """Return the experiment with defaults, ready to be created.
 
-    Args:
-        submission: The loaded submission.
-        catalog: Algorithms of this installation.
-        check_template: Checks the content of the template.
-        check_point: Checks the values of initial trials.
-        check_constraints: Checks the constraints of the parameters.
-        collectors: Kinds of metrics collectors that can run here.
-
     Raises:
         InvalidError: All errors of loading and of validation.
     """

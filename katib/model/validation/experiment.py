@@ -57,16 +57,7 @@ def validate_experiment(
     check_constraints: ConstraintCheck = no_constraint_errors,
     collectors: Collection[str] = ALL_COLLECTORS,
 ) -> list[FieldError]:
-    """Return all errors of an experiment; an empty list means that it is accepted.
-
-    Args:
-        experiment: With defaults.
-        catalog: Algorithms of this installation.
-        check_template: Checks the content of the template.
-        check_point: Checks the values of initial trials and defaults.
-        check_constraints: Checks the constraints of the parameters.
-        collectors: Kinds of metrics collectors that can run here.
-    """
+    """Return all errors of an experiment; an empty list means that it is accepted."""
     spec = experiment.spec
     return [
         *check_metadata(experiment.metadata),

@@ -570,12 +570,7 @@ def next_name(stem: str, taken: Iterable[str]) -> str:
 
 
 def latest(stem: str, experiments: Sequence[Experiment]) -> Experiment | None:
-    """Return the newest of the experiments `stem`, `stem-2`, `stem-3`, …; None if there is none.
-
-    Args:
-        stem: The name of the first one.
-        experiments: Oldest first.
-    """
+    """Return the newest of the experiments `stem`, `stem-2`, `stem-3`, …; None if there is none."""
     return next((e for e in reversed(experiments) if _place(stem, e.name)), None)
 
 

@@ -143,12 +143,6 @@ def shell_command(words: Sequence[str], place: int, text: str, names: Iterable[s
     """Return the command of a shell script with `{lr}` in the place from which it reads `lr`: `$LR`, `$1` or an option.
 
     Parameters that the script does not read are not added.
-
-    Args:
-        words: The command.
-        place: Index of the script in it.
-        text: The script.
-        names: The parameters.
     """
     line, variables, wanted = list(words), [], list(names)
     numbers = {name: _position(name, text, is_only=len(wanted) == 1) for name in wanted}

@@ -144,12 +144,7 @@ def saved_share(
 
 
 def savings_sentence(experiment: Experiment, share: float | None) -> str:
-    """Return the savings of an experiment's early stopping as a sentence; empty if there is none or no trial has ended.
-
-    Args:
-        experiment: The Experiment.
-        share: Saved share of all readings, None if unknown.
-    """
+    """Return the savings of an experiment's early stopping as a sentence; empty if none, or if no trial has ended."""
     status = experiment.status
     stopped, complete = status.trials_early_stopped, status.trials_succeeded
     if not stops_early(experiment) or not stopped + complete:

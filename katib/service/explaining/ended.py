@@ -192,12 +192,7 @@ def _add_example(answer: DiagnosisDraft, experiment: Experiment, evidence: Evide
 
 
 def common_cause(lost: Sequence[Trial], evidence: Evidence) -> str:
-    """Return the most common cause of some lost trials, as a sentence.
-
-    Args:
-        lost: At least one trial.
-        evidence: The states of their jobs.
-    """
+    """Return the most common cause of some lost trials, as a sentence."""
     cause, count = _commonest(lost, evidence)
     return f"Most common cause, {count} of {len(lost)} looked at: {cause}."
 

@@ -25,11 +25,7 @@ _SHOWN = 5
 
 
 def replicas_of(pods: Sequence[Json]) -> list[Json]:
-    """Return the newest pod of each replica of a job that has several; empty for any other job.
-
-    Args:
-        pods: The pods of one job, oldest first.
-    """
+    """Return the newest pod of each replica of a job that has several; empty for any other job."""
     found = newest_of_each(pods)
     return found if len(found) > 1 and all(map(has_role, found)) else []
 

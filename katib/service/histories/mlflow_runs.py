@@ -45,10 +45,6 @@ class _MlflowRun:
 def read_database(path: Path, experiment: str) -> TrialSource:
     """Read the runs of an MLflow experiment in a SQLite database.
 
-    Args:
-        path: The file.
-        experiment: Its name; empty: the only one with runs.
-
     Raises:
         InvalidError: The experiment does not exist.
     """

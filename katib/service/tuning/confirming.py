@@ -80,12 +80,6 @@ def confirm(
 ) -> Confirmation:
     """Create, continue or extend the experiment that confirms another one; return its findings so far.
 
-    Args:
-        store: Objects.
-        request: The request.
-        create: Submits the document of an experiment.
-        retry: Lets the trials of an experiment that failed run again.
-
     Raises:
         InvalidError: The experiment cannot be confirmed now.
         NotFoundError: There is no such experiment.

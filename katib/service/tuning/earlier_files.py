@@ -26,11 +26,6 @@ Row = Mapping[str, Any]
 def with_earlier_trials(file: FileText, table: str, table_source: str) -> FileText:
     """Return an experiment file to which the trials of another file were added, as `spec.warmStart.trials`.
 
-    Args:
-        file: The experiment file.
-        table: The text of the file with the trials.
-        table_source: Name of that table in errors.
-
     Raises:
         InvalidError: One of the two cannot be read, or the trials have no parameter or no metric of the experiment.
     """

@@ -296,14 +296,7 @@ def _run_in(engine: Engine, wanted: again.Wanted, directory: Path, data: str) ->
 
 
 def run_at(service: TuningService, url: str, wanted: again.Wanted, place: str) -> int:
-    """Run an experiment on a server, and watch it from here; return the exit code.
-
-    Args:
-        service: The server.
-        url: Its address, as the user knows it.
-        wanted: The experiment.
-        place: The options with which later commands find the server.
-    """
+    """Run an experiment on a server, and watch it from here; return the exit code."""
     from katib.doors.cli.run.following import Interrupt, Run
 
     interrupt, file = Interrupt(), wanted.file

@@ -33,13 +33,7 @@ def check_job_schema(job: Mapping[str, Any], path: str) -> list[FieldError]:
 
 
 def check_value(value: Any, kind: str, path: str) -> list[FieldError]:
-    """Return the same errors for any part of a Job.
-
-    Args:
-        value: The part, with or without placeholders.
-        kind: Its type, as in `SchemaModel.fields`.
-        path: Its path.
-    """
+    """Return the same errors for any part of a Job."""
     return list(_check(value, kind, path))
 
 

@@ -149,18 +149,7 @@ def make_tuning_service(
     core: KatibComponents,
     clock: Clock,
 ) -> TuningService:
-    """Return the tuning service over the objects of a cluster, in any store.
-
-    Args:
-        store: Objects of all kinds.
-        observations: Metrics.
-        events: Kubernetes events.
-        output: Output of trials.
-        namespaces: The namespaces that the user may see.
-        home: The cluster's own checks of experiments.
-        core: Katib's own components.
-        clock: Measures timeouts.
-    """
+    """Return the tuning service over the objects of a cluster, in any store."""
     callers = CallersLog(observations.writer) if isinstance(observations, MetricsAccess) else None
     records = Records(store, observations, events, lambda: output, callers)
     gate = Gate(UsersCatalog(core), home, StoredObjects(store, knows_experiments=False))

@@ -41,12 +41,7 @@ def is_available(deployment: Object) -> bool:
 
 
 def trouble_of(deployment: Object, pods: Iterable[Object]) -> ReadinessProblem:
-    """Return why a Deployment is not available; no trouble if it is merely not ready yet.
-
-    Args:
-        deployment: The Deployment.
-        pods: Its pods; the newest shows the trouble of the present attempt.
-    """
+    """Return why a Deployment is not available; no trouble if it is merely not ready yet."""
     newest = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")), reverse=True)
     for pod in newest:
         trouble = next(_pod_troubles(pod), None)

@@ -259,15 +259,7 @@ def _remove_noted(
 def remove_all(
     program: RuntimeProgram, path: str, owner: str, environ: Mapping[str, str], *, level: int = logging.WARNING
 ) -> bool:
-    """Remove all containers and networks of a data directory; False if the runtime failed to.
-
-    Args:
-        program: Program of the runtime.
-        path: Path of its client.
-        owner: Value of the data directory's label.
-        environ: Environment of the client.
-        level: Log level if there were any.
-    """
+    """Remove all containers and networks of a data directory; False if the runtime failed to."""
     containers = [path, *list_words("ps", f"{OWNER_LABEL}={owner}")], [path, *remove_words(program)]
     networks = [path, *list_words("network", f"{OWNER_LABEL}={owner}")], [path, "network", "rm"]
     return _removed(*containers, environ, level) and _removed(*networks, environ, level)

@@ -74,13 +74,7 @@ OWN_TYPES = frozenset(
 
 
 def with_foreign(conditions: Conditions, before: Conditions, after: Conditions) -> Conditions:
-    """Return conditions with those that others set, changed or removed in the stored status.
-
-    Args:
-        conditions: As planned.
-        before: As they were stored.
-        after: As they are stored now.
-    """
+    """Return conditions with those that others set, changed or removed in the stored status."""
     changed = {c["type"]: c for c in after if c not in before and c["type"] not in OWN_TYPES}
     gone = {c["type"] for c in before} - {c["type"] for c in after} - OWN_TYPES
     return (*(c for c in conditions if c["type"] not in {*changed, *gone}), *changed.values())

@@ -214,14 +214,7 @@ def _terminated(container: ContainerState, output: str, steady: SteadyTime) -> J
 
 
 def note_end(plan: PodPlan, end: PodRecord, steady: SteadyTime, *, is_measured: bool) -> None:
-    """Write down how a pod ended: replicas are known by it when their pods are gone with the job.
-
-    Args:
-        plan: Its plan.
-        end: How it ended.
-        steady: The clock of its times.
-        is_measured: Whether the objective metric was found in its output.
-    """
+    """Write down how a pod ended: replicas are known by it when their pods are gone with the job."""
     with contextlib.suppress(OSError):
         append_note(
             plan.directory,

@@ -209,12 +209,7 @@ class GuardConnection:
 
     @classmethod
     def take_over(cls, directory: Path, pid: int) -> tuple[GuardConnection, KeptState] | None:
-        """Return the connection to a guard whose engine has ended, and its hand-over; None if it hands nothing over.
-
-        Args:
-            directory: Directory of that engine's socket.
-            pid: Process id of the guard.
-        """
+        """Return the connection to a guard whose engine has ended, and its hand-over; None if it hands nothing over."""
         from katib.places.machine.processes.keeping import peer
 
         sock = socket.socket(socket.AF_UNIX)

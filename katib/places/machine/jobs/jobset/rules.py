@@ -401,12 +401,7 @@ def _check_trainer(trainer: Part, jobs_of_runtime: Part, training: TrainingSet) 
 
 
 def check_node_names(training: TrainingSet, spec: Part) -> None:
-    """Find names of other nodes that the user wrote out and that are no hosts here.
-
-    Args:
-        training: A TrainJob with its runtime.
-        spec: The spec of the TrainJob.
-    """
+    """Find names of other nodes that the user wrote out and that are no hosts here."""
     pattern = re.compile(rf"-({re.escape(training.trainer)}-0-\d+\b)")
     variables = {"torch": "$(PET_MASTER_ADDR)", "jax": "$(JAX_COORDINATOR_ADDRESS)", "xgboost": "$(DMLC_TRACKER_URI)"}
     remedy = f"use {variables.get(training.policy, '127.0.0.1')}"
