@@ -10,8 +10,8 @@ import pytest
 
 from katib.engine.databases.sqlite import open_database
 from katib.engine.runtime.objects import ObjectStore
-from katib.engine.runtime.testing import VirtualClock
 from katib.engine.stores.sql import SqlStore
+from tests.support.clock import VirtualClock
 from tests.support.faulty_store import FaultyStore
 from tests.support.object_stores import BackDoor, Home, bodies, kube_api_home, kubernetes_home
 from tests.support.stores import STATUS_KINDS, memory_store

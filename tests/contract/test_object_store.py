@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from katib.engine.runtime.objects import Key, Object, ObjectStore, WholeWrites
-from katib.engine.runtime.testing import VirtualClock
 from katib.errors import AlreadyExistsError, ConflictError, InternalError, InvalidError, NotFoundError
+from tests.support.clock import VirtualClock
 from tests.support.object_stores import BackDoor, Home
 from tests.support.stores import GADGET, NOTE, WIDGET, changed, names, owned_by, widget, with_metadata
 

@@ -24,7 +24,6 @@ import yaml
 from katib.engine.controllers.kinds import EXPERIMENT
 from katib.engine.runtime.clock import SystemClock
 from katib.engine.runtime.objects import Key, Kind
-from katib.engine.runtime.testing import VirtualClock
 from katib.errors import InvalidError, KatibError, NotFoundError
 from katib.places.cluster.admission.certificate_sources import (
     MUTATING,
@@ -39,6 +38,7 @@ from katib.places.cluster.store import KubernetesStore
 from katib.places.cluster.webhooks.experiments import ExperimentAdmission
 from katib.wire.serving.certificates import Certificate, CertificateSource, authorities_in, issue
 from tests.support.api_server import ApiServer
+from tests.support.clock import VirtualClock
 from tests.support.experiments import a_template, an_experiment
 from tests.support.gate import CATALOG, Catalog
 from tests.support.ports import free_port

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from katib.engine.runtime.testing import VirtualClock
 from katib.model.types import Experiment, ObjectMeta
 from katib.places.cluster.client import ApiConnection, RequestInfo
 from katib.places.cluster.store import KubernetesEvents
 from katib.places.cluster.store import events as events_module
 from tests.support.api_server import ApiServer
+from tests.support.clock import VirtualClock
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster

@@ -19,7 +19,6 @@ from katib.doors.rest.door import open_door
 from katib.engine.databases.migrations import upgrade
 from katib.engine.databases.sqlite import open_database
 from katib.engine.observations import SqlObservationLog
-from katib.engine.runtime.testing import VirtualClock
 from katib.engine.stores.events import EventLog
 from katib.engine.stores.sql import SqlStore
 from katib.errors import InvalidError, TerminalError
@@ -31,6 +30,7 @@ from katib.service.tuning.service import TuningService
 from katib.service.tuning.trial_pages import TRIAL_FACTS
 from tests.support import observations
 from tests.support.cli import katib_here
+from tests.support.clock import VirtualClock
 from tests.support.modes import bound_by_modes
 from tests.support.processes import launching
 

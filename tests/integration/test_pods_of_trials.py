@@ -16,7 +16,6 @@ from katib.engine.controllers.kinds import TRIAL
 from katib.engine.controllers.trial.jobs import Jobs
 from katib.engine.runtime.informer import Informer
 from katib.engine.runtime.objects import Key, Kind, Object
-from katib.engine.runtime.testing import VirtualClock
 from katib.errors import AlreadyExistsError, NotFoundError
 from katib.model.types import Trial
 from katib.places.cluster.access.events import server_events
@@ -31,6 +30,7 @@ from katib.places.cluster.pods.refusals import Refusals
 from katib.places.cluster.pods.repair import PodRepair
 from katib.places.cluster.store import KubernetesStore
 from tests.support.api_server import ApiServer
+from tests.support.clock import VirtualClock
 from tests.support.control_plane import EXPERIMENT, STATUS_PORT, ControllerProcess, ControlPlane
 from tests.support.controllers import JOB, RecordedEvents
 from tests.support.planning import holding, trial

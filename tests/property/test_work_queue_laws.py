@@ -8,9 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from katib.engine.runtime.testing import VirtualClock
 from katib.engine.runtime.work_queue import WorkQueue
 from katib.errors import Backoff
+from tests.support.clock import VirtualClock
 
 KEYS = st.sampled_from("abc")
 DELAYS = st.sampled_from([0.0, 1.0, 2.0, 5.0])

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 from katib.engine.controllers.kinds import EXPERIMENT, POD, TRIAL, key_of
 from katib.engine.runtime.clock import SystemClock
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
-from katib.engine.runtime.testing import VirtualClock
 from katib.errors import NotFoundError
 from katib.model.algorithms import AlgorithmInfo, SettingSpec
 from katib.model.conditions import COMPLETED_TRIAL
@@ -31,6 +30,7 @@ from katib.service.tuning.replicas import find_replica, replica_name
 from katib.service.tuning.service import DEFAULT_NAMESPACE, Diagnosis, Json, RecordedEvent
 from katib.service.tuning.stored_service import ObjectTuningService
 from katib.service.tuning.submission import Gate, StoredObjects
+from tests.support.clock import VirtualClock
 from tests.support.experiments import an_experiment
 from tests.support.observations import MemoryObservationLog
 from tests.support.stores import memory_store, owned_by

@@ -7,11 +7,11 @@ import threading
 import pytest
 
 from katib.engine.runtime.objects import Key, ObjectStore
-from katib.engine.runtime.testing import VirtualClock
 from katib.engine.stores.memory import MemoryStore
 from katib.errors import UnavailableError
 from katib.places.cluster.leader.lease import LEASE, Leadership, LeaseTimes
 from katib.places.cluster.leader.stores import FencedStore
+from tests.support.clock import VirtualClock
 from tests.support.faulty_store import FaultyStore
 from tests.support.stores import CONFIG_MAP, widget
 from tests.support.waiting import eventually

@@ -9,7 +9,6 @@ import pytest
 
 from katib.engine.controllers.kinds import TRIAL
 from katib.engine.runtime.objects import Key, Kind
-from katib.engine.runtime.testing import VirtualClock
 from katib.engine.stores.memory import MemoryStore
 from katib.errors import ForbiddenError, InvalidError, NotFoundError, UnavailableError
 from katib.model.types import Trial
@@ -17,6 +16,7 @@ from katib.places.cluster.admission.reviews import ALLOWED, AdmissionReview
 from katib.places.cluster.injection import InjectionSettings, inject
 from katib.places.cluster.pods.owners import REFUSAL, REMEMBERED_SECONDS
 from katib.places.cluster.webhooks.pods import PATH, PodAdmission
+from tests.support.clock import VirtualClock
 from tests.support.controllers import JOB, RecordedEvents
 from tests.support.faulty_store import Call, FaultyStore
 from tests.support.golden import Golden

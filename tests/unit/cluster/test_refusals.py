@@ -13,7 +13,6 @@ from katib.engine.controllers.kinds import TRIAL
 from katib.engine.controllers.ports import PodRefusal
 from katib.engine.runtime.informer import Informer
 from katib.engine.runtime.objects import Key, Kind, Object
-from katib.engine.runtime.testing import VirtualClock
 from katib.engine.stores.memory import MemoryStore
 from katib.model.types import Trial
 from katib.places.cluster.pods.missed import MissedPods
@@ -21,6 +20,7 @@ from katib.places.cluster.pods.owners import TrialFinder
 from katib.places.cluster.pods.reading import COLLECTORS, POD, TrialPodCache, facts_of
 from katib.places.cluster.pods.refusals import BACKOFF, Refusals, refusal_of
 from katib.places.cluster.pods.starts import SETTLING_SECONDS, SlowStarts
+from tests.support.clock import VirtualClock
 from tests.support.controllers import JOB
 from tests.support.golden import Golden
 from tests.support.planning import holding, trial

@@ -13,7 +13,6 @@ from katib.engine.controllers.kinds import TRIAL
 from katib.engine.runtime.clock import SystemClock
 from katib.engine.runtime.informer import Informer
 from katib.engine.runtime.objects import Key, Kind
-from katib.engine.runtime.testing import VirtualClock
 from katib.engine.stores.memory import MemoryStore
 from katib.errors import ForbiddenError, UnavailableError
 from katib.model.names import TRIAL_FINALIZER, TRIAL_LABEL
@@ -22,6 +21,7 @@ from katib.places.cluster.pods.missed import MissedPod, MissedPods, concerns, mi
 from katib.places.cluster.pods.owners import TrialFinder
 from katib.places.cluster.pods.reading import POD
 from katib.places.cluster.pods.repair import PAUSES_SECONDS, SETTLING_SECONDS, PodRepair, RepairAction, remedy_for
+from tests.support.clock import VirtualClock
 from tests.support.controllers import JOB, RecordedEvents
 from tests.support.faulty_store import Call, FaultyStore
 from tests.support.golden import Golden

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from katib.engine.databases.sqlite import Database, open_database
-from katib.engine.runtime.testing import VirtualClock
 from katib.errors import ForbiddenError, TerminalError, UnavailableError
 from katib.model.configuration import read_configuration
 from katib.places.cluster.configuration.models import KatibConfig
@@ -23,6 +22,7 @@ from katib.places.cluster.db_manager import DbManager, read_options
 from katib.places.cluster.environment import BACKOFF, await_answer
 from katib.places.cluster.monitoring.await_ready import is_ready
 from katib.places.cluster.version import supported_version
+from tests.support.clock import VirtualClock
 from tests.support.golden import Golden
 from tests.support.refusals import refused
 

@@ -13,7 +13,6 @@ import yaml
 from katib.engine.controllers.kinds import CONFIG_MAP, EXPERIMENT
 from katib.engine.runtime.clock import SystemClock
 from katib.engine.runtime.objects import Key, Object
-from katib.engine.runtime.testing import VirtualClock
 from katib.engine.stores.memory import MemoryStore
 from katib.errors import (
     FieldError,
@@ -39,6 +38,7 @@ from katib.wire.rpc.db_manager import serve_db_manager
 from katib.wire.rpc.log_guard import LogGuard, MemoryAccessList
 from katib.wire.rpc.tokens import CallerRole, TokenClaims, TokenSigner
 from metrics_collector.delivery import KEPT
+from tests.support.clock import VirtualClock
 from tests.support.cluster import CORE, JOB, ClusterWorld, memory_cluster, memory_world, said
 from tests.support.golden import Golden
 from tests.support.observations import MemoryObservationLog

@@ -17,12 +17,12 @@ from katib.engine.controllers.kinds import CONFIG_MAP, EXPERIMENT
 from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.informer import Informer
 from katib.engine.runtime.objects import Key, ObjectStore
-from katib.engine.runtime.testing import VirtualClock
 from katib.engine.stores.memory import MemoryStore
 from katib.errors import UnavailableError
 from katib.model.conditions import find_condition
 from katib.model.templates.source import OFFERED, OFFERED_LABEL
 from katib.model.types import Condition, Trial
+from tests.support.clock import VirtualClock
 from tests.support.controllers import JOB, NAMESPACE, JobEnd, World, new_store
 from tests.support.experiments import a_job, a_template, an_experiment
 from tests.support.faulty_store import Call, FaultyStore

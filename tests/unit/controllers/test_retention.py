@@ -9,10 +9,10 @@ import pytest
 from katib.engine.controllers.retention import Retention, expired
 from katib.engine.controllers.trial.observing import TrialLogs
 from katib.engine.runtime.objects import Key
-from katib.engine.runtime.testing import VirtualClock
 from katib.errors import UnavailableError
 from katib.model.configuration import RetentionConfig
 from katib.model.types import Experiment, Trial
+from tests.support.clock import VirtualClock
 from tests.support.observations import Fault, FaultyLog, reading
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

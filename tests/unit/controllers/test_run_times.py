@@ -8,8 +8,8 @@ import pytest
 from msgspec import structs
 
 from katib.engine.controllers.run_times import RunTimes
-from katib.engine.runtime.testing import VirtualClock
 from katib.model.types import OwnerReference, Trial
+from tests.support.clock import VirtualClock
 from tests.support.planning import experiment, trial
 
 EXPERIMENT = experiment()

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from katib.engine.runtime.testing import VirtualClock
 from katib.places.machine.pods.leases import LeaseTable, card_ids, lease_directory
 from katib.places.machine.pods.requests import Capacity, Lease, Limit, Request
 from katib.places.machine.pods.tokens import Tokens
+from tests.support.clock import VirtualClock
 
 GIB = 2**30
 

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from katib.engine.runtime.testing import VirtualClock
 from katib.errors import Backoff, FieldError, InternalError, InvalidError, UnavailableError
 from katib.model.metrics import MetricLog
 from metrics_collector.reporter import Reporter
+from tests.support.clock import VirtualClock
 from tests.support.golden import Golden
 from tests.support.observations import Fault, FaultyLog, MemoryObservationLog, reading
 from tests.support.waiting import eventually

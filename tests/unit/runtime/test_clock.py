@@ -4,7 +4,7 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 from katib.engine.runtime.clock import SteadyTime, SystemClock
-from katib.engine.runtime.testing import VirtualClock
+from tests.support.clock import VirtualClock
 from tests.support.waiting import eventually
 
 

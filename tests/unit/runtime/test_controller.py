@@ -7,9 +7,9 @@ import pytest
 
 from katib.engine.runtime.controller import DONE, Controller, ReconcileResult, current_reconcile
 from katib.engine.runtime.objects import Key
-from katib.engine.runtime.testing import VirtualClock
 from katib.engine.runtime.work_queue import WorkQueue
 from katib.errors import ConflictError, FieldError, InvalidError, TerminalError, UnavailableError
+from tests.support.clock import VirtualClock
 from tests.support.golden import Golden
 from tests.support.waiting import eventually
 

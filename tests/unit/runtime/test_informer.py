@@ -11,8 +11,8 @@ import pytest
 from katib.engine.runtime.informer import Informer, InformerEvent
 from katib.engine.runtime.objects import EventType, Key, Object
 from katib.engine.runtime.shared_thread import SharedThread
-from katib.engine.runtime.testing import VirtualClock
 from katib.errors import ExpiredError, InternalError, UnavailableError
+from tests.support.clock import VirtualClock
 from tests.support.faulty_store import Call, FaultyStore
 from tests.support.golden import Golden
 from tests.support.stores import GADGET, WIDGET, changed, memory_store, widget, with_metadata

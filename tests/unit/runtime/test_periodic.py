@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from katib.engine.runtime.periodic import PeriodicTasks
-from katib.engine.runtime.testing import VirtualClock
 from katib.errors import UnavailableError
+from tests.support.clock import VirtualClock
 from tests.support.waiting import eventually
 
 

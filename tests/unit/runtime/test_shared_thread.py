@@ -10,9 +10,9 @@ from katib.engine.runtime.controller import DONE, Controller, ReconcileResult
 from katib.engine.runtime.informer import Informer
 from katib.engine.runtime.objects import Key
 from katib.engine.runtime.shared_thread import SharedThread
-from katib.engine.runtime.testing import VirtualClock
 from katib.engine.runtime.work_queue import WorkQueue
 from katib.errors import UnavailableError
+from tests.support.clock import VirtualClock
 from tests.support.stores import GADGET, WIDGET, memory_store, widget
 from tests.support.waiting import eventually
 

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from katib.engine.runtime.testing import VirtualClock
 from katib.engine.runtime.work_queue import WorkQueue
 from katib.errors import Backoff
+from tests.support.clock import VirtualClock
 from tests.support.waiting import eventually
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from katib.engine.databases.sqlite import Database, open_database
-from katib.engine.runtime.testing import VirtualClock
 from katib.engine.stores import event_queue, events
 from katib.engine.stores.event_queue import EventSubject
 from katib.engine.stores.events import EventLog
+from tests.support.clock import VirtualClock
 from tests.support.waiting import eventually
 
 DEMO = EventSubject("Experiment", "default", "demo", "demo")

@@ -11,13 +11,13 @@ import pytest
 from katib.engine.controllers.kinds import EXPERIMENT, TRIAL
 from katib.engine.runtime.clock import SystemClock
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectList, Watch, WatchEvent
-from katib.engine.runtime.testing import VirtualClock
 from katib.engine.stores.memory import MemoryStore
 from katib.errors import ExpiredError, ForbiddenError, NotFoundError, UnavailableError
 from katib.model.types import Experiment, Trial
 from katib.service.tuning.changes import stream_changes
 from katib.service.tuning.kind_watches import RECONNECT_SECONDS, KindWatches
 from katib.service.tuning.service import BOOKMARK, Change
+from tests.support.clock import VirtualClock
 from tests.support.controllers import new_store
 from tests.support.stores import memory_store
 from tests.support.tuning import make_experiment, make_trial

@@ -11,7 +11,6 @@ import pytest
 
 from katib.engine.databases.sqlite import Database, open_database
 from katib.engine.runtime.objects import Key, ObjectStore
-from katib.engine.runtime.testing import VirtualClock
 from katib.engine.stores.events import EventLog
 from katib.errors import NotFoundError, UnavailableError
 from katib.model.metrics import ZERO_TIME, MetricLog
@@ -23,6 +22,7 @@ from katib.places.machine.trials.output import TrialOutput
 from katib.service.explaining.diagnostician import Diagnostician, attempt_of
 from katib.service.explaining.evidence import LOCAL, ServiceFacts
 from katib.service.tuning.ports import Records
+from tests.support.clock import VirtualClock
 from tests.support.controllers import JOB, new_store
 from tests.support.golden import Golden
 from tests.support.observations import Fault, FaultyLog, MemoryObservationLog

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from katib.engine.runtime.objects import Key, Kind
-from katib.engine.runtime.testing import VirtualClock
 from katib.engine.stores.memory import MemoryStore
 from katib.errors import ConflictError, ForbiddenError, UnavailableError
 from katib.places.cluster.admission.certificate_sources import (
@@ -22,6 +21,7 @@ from katib.places.cluster.admission.certificate_sources import (
     read,
 )
 from katib.wire.serving.certificates import Certificate, authorities_in, dns_names, is_sound, issue
+from tests.support.clock import VirtualClock
 from tests.support.faulty_store import Call, FaultyStore
 
 DAY = timedelta(days=1).total_seconds()

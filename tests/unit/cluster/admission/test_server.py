@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from katib.engine.runtime.testing import VirtualClock
 from katib.errors import FieldError, InvalidError, KatibError, TerminalError, UnavailableError
 from katib.places.cluster.admission import server as server_module
 from katib.places.cluster.admission.certificate_sources import MountedCertificate
@@ -24,6 +23,7 @@ from katib.places.cluster.admission.server import CERTIFICATE_PERIOD_SECONDS, Ad
 from katib.wire.serving.blocking import MAX_BODY_BYTES
 from katib.wire.serving.certificates import Certificate, Issued, issue
 from katib.wire.serving.prompt_server import PromptServer
+from tests.support.clock import VirtualClock
 from tests.support.golden import Golden
 from tests.support.waiting import eventually
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from katib.engine.runtime.objects import Key, Kind, Object
-from katib.engine.runtime.testing import VirtualClock
 from katib.engine.stores.memory import MemoryStore
 from katib.errors import ForbiddenError, KatibError, NotFoundError, UnavailableError
 from katib.places.cluster.configuration.source import ConfigSource
+from tests.support.clock import VirtualClock
 from tests.support.golden import Golden
 
 

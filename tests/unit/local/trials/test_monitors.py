@@ -13,7 +13,6 @@ import pytest
 from msgspec import structs
 
 from katib.engine.runtime.objects import Key, Object
-from katib.engine.runtime.testing import VirtualClock
 from katib.model.types import (
     CollectorSpec,
     FileSystemPath,
@@ -26,6 +25,7 @@ from katib.model.types import (
 from katib.places.machine.pods.output import Monitor
 from katib.places.machine.trials.monitors import METRICS_DIRECTORY, TrialMonitors
 from metrics_collector.reporter import Reporter
+from tests.support.clock import VirtualClock
 from tests.support.controllers import RecordedEvents
 from tests.support.event_records import scalar, write
 from tests.support.golden import Golden
