@@ -403,11 +403,7 @@ def _evaluated(
     preload: Sequence[str],
     follow: Callable[[], Experiment],
 ) -> Experiment:
-    """Have a warm process evaluate the trials of an experiment; return it when it has ended.
-
-    Raises:
-        TuneError: The process has ended.
-    """
+    """Have a warm process evaluate the trials of an experiment; return it when it has ended."""
     slots = warm_slots(file, preload, stored.spec.parallel_trial_count or 1)
     place = ExperimentPlace(file.parent.parent)
     experiment = AskedExperiment(

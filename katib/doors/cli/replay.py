@@ -156,11 +156,7 @@ def _print_comparison(table: Sequence[Compared], read: Sequence[_Replayed]) -> N
 
 
 def _chosen(own: AlgorithmSpec | None, algorithm: str | None, given: Sequence[str]) -> AlgorithmSpec:
-    """Return the algorithm with its settings; the experiment's own unless another one is named.
-
-    Raises:
-        InvalidError: No algorithm is named and the experiment has none.
-    """
+    """Return the algorithm with its settings; the experiment's own unless another one is named."""
     from katib.model.types import AlgorithmSpec
 
     settings = tuple(map(_setting, given))

@@ -101,11 +101,7 @@ def _named(
 
 
 def _pods_named(service: TuningService, namespace: str, name: str) -> Sequence[Json]:
-    """Return the pods of an experiment or a trial, or the pod of that name.
-
-    Raises:
-        NotFoundError: None of them exists.
-    """
+    """Return the pods of an experiment or a trial, or the pod of that name."""
     for kind in ("Experiment", "Trial"):
         with suppress(NotFoundError):
             return service.pods(kind, namespace, name)

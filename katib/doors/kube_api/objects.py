@@ -460,11 +460,7 @@ def identified(target: RequestTarget, body: Any) -> Json:
 
 
 def _require_status(status: Any) -> None:
-    """Raise unless controllers can read a status.
-
-    Raises:
-        InvalidError: It is not a map, or a condition has no type or status.
-    """
+    """Raise unless controllers can read a status."""
     conditions = (status or {}).get("conditions") or [] if isinstance(status, dict | None) else None
     if not isinstance(conditions, list):
         path = "status" if conditions is None else "status.conditions"

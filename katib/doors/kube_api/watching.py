@@ -169,11 +169,7 @@ def _end_of(options: ListOptions) -> float:
 
 
 def _start(objects: ObjectService, target: RequestTarget, options: ListOptions) -> str:
-    """Return the revision after which changes are sent.
-
-    Raises:
-        ExpiredError: The requested one was not issued by this server.
-    """
+    """Return the revision after which changes are sent."""
     now = objects.revision(target)
     if options.begins_with_all or options.since in ("", "0"):
         return now

@@ -60,11 +60,7 @@ def decode(text: str) -> Json:
 
 
 def _copied(value: Any, path: str) -> Any:
-    """Return a deep copy with JSON types only.
-
-    Raises:
-        InvalidError: The value is not JSON.
-    """
+    """Return a deep copy with JSON types only."""
     with suppress(TypeError, ValueError, OverflowError):
         copy = _decoded(_encoded(value))
         if copy == value:  # so it had JSON types only

@@ -112,11 +112,7 @@ def batch_of(command: Sequence[str]) -> Batch | None:
 
 
 def _words_of_line(line: str) -> list[str]:
-    """Return the words of a line; empty if it needs a shell, as for a pipe.
-
-    Raises:
-        InvalidError: The shell would submit a job without waiting for it.
-    """
+    """Return the words of a line; empty if it needs a shell, as for a pipe."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.commenters = ""
     try:

@@ -670,11 +670,7 @@ def _outcome(known: ChosenExperiment, state: TrialState, values: tuple[float, ..
 
 
 def _wider(old: ParameterSpec | None, new: ParameterSpec) -> ParameterSpec:
-    """Return a parameter that covers both.
-
-    Raises:
-        InvalidError: They are of different kinds.
-    """
+    """Return a parameter that covers both."""
     if old is None or old == new:
         return new
     before, space = old.feasible_space, new.feasible_space

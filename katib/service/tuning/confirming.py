@@ -139,11 +139,7 @@ def _confirmable(source: Experiment) -> ObjectiveSpec:
 
 
 def _best_trials(source: Experiment, objective: ObjectiveSpec, trials: Iterator[Trial]) -> list[tuple[float, Trial]]:
-    """Return the best trial of each configuration that succeeded, with its cost, the best first.
-
-    Raises:
-        InvalidError: There is none.
-    """
+    """Return the best trial of each configuration that succeeded, with its cost, the best first."""
     best: dict[Point, tuple[float, Trial]] = {}
     for trial in trials:
         value, point = cost_of(objective, trial), point_of(assignments_of(trial))

@@ -330,11 +330,7 @@ def _trial_name(request: Any) -> str:
 
 
 def _readings(log: pb.ObservationLog) -> list[MetricLog]:
-    """Return the readings of a report.
-
-    Raises:
-        InvalidError: A time stamp is unreadable, or a reading names no metric.
-    """
+    """Return the readings of a report."""
     readings: list[MetricLog] = []
     errors: list[FieldError] = []
     for index, entry in enumerate(log.metric_logs):
@@ -354,11 +350,7 @@ def _readings(log: pb.ObservationLog) -> list[MetricLog]:
 
 
 def _our_readings(messages: Iterable[ours.Reading]) -> list[MetricLog]:
-    """Return the readings of a report.
-
-    Raises:
-        InvalidError: A time stamp is missing or unreadable, a reading names no metric, or a step is below 0.
-    """
+    """Return the readings of a report."""
     readings: list[MetricLog] = []
     errors: list[FieldError] = []
     for index, entry in enumerate(messages):

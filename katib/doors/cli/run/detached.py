@@ -70,11 +70,7 @@ def _store(wanted: again.Wanted, here: again.Here) -> again.Submitted:
 
 
 def _started(here: again.Here) -> Note:
-    """Start a server on a data directory, at the usual port or a free one, and return its note.
-
-    Raises:
-        UnavailableError: It ended, or does not answer in time.
-    """
+    """Start a server on a data directory, at the usual port or a free one, and return its note."""
     from katib.doors.rest.notes import listens
 
     directory, config, containers = here.directory, here.config, here.containers

@@ -227,11 +227,7 @@ def _without_service(seen: Seen, status: SuggestionStatus, now: datetime) -> Ste
 
 
 def _waiting_for_trials(seen: Seen, call: SeenCall[Purpose], status: SuggestionStatus, moment: float) -> Step:
-    """Return the step after an answer with too few assignments and more once a trial ends.
-
-    Raises:
-        MalformedReplyError: No trial could end: the wait would last forever.
-    """
+    """Return the step after an answer with too few assignments and more once a trial ends."""
     ended = call.purpose.ended if isinstance(call.purpose, Question) else seen.ended
     if not seen.active and not waiting_assignments(structs.replace(seen.suggestion, status=status), seen.taken):
         if ended == seen.ended:

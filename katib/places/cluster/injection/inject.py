@@ -251,11 +251,7 @@ def _collector(
 
 
 def _is_injected(pod: Pod, collector: Pod, trial: Trial) -> bool:
-    """Return whether the pod has this collector.
-
-    Raises:
-        InvalidError: A container of the template has its name.
-    """
+    """Return whether the pod has this collector."""
     everyone = [*pod["spec"]["containers"], *(pod["spec"].get("initContainers") or ())]
     found = next((container for container in everyone if container.get("name") == collector["name"]), None)
     if found is None:

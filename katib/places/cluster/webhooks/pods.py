@@ -112,11 +112,7 @@ class PodAdmission:
         return AdmissionResponse(allowed=True, patched=injected, warnings=(sentence,) if sentence else ())
 
     def _with_command(self, review: AdmissionReview, trial: Trial, settings: InjectionSettings) -> Object:
-        """Return the pod, with the command of its image in the primary container if that needs one.
-
-        Raises:
-            UnavailableError: It is not known now.
-        """
+        """Return the pod, with the command of its image in the primary container if that needs one."""
         index = container_to_complete(review.object, trial, settings)
         if index is None or self._images is None:
             return review.object

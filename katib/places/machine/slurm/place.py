@@ -272,11 +272,7 @@ class SlurmPods:
 
 
 def _in_file(script: str, path: Path) -> str:
-    """Return a script that executes a long one, which the arguments of a program may have no room for.
-
-    Raises:
-        InvalidError: The file cannot be written.
-    """
+    """Return a script that executes a long one, which the arguments of a program may have no room for."""
     try:
         make_below(path.parents[2], path.parent, 0o700)
         write_whole(path, script)
