@@ -44,7 +44,6 @@ WANTED = 300
 
 
 def document(name: str, trials: int, parallel: int, algorithm: str = "random") -> str:
-    """Return an experiment without template."""
     counts = {"maxTrialCount": trials, "parallelTrialCount": parallel}
     algorithm_spec = {"algorithmName": algorithm}
     return json.dumps(an_experiment(name=name, namespace="", algorithm=algorithm_spec, trialTemplate=None, **counts))

@@ -88,7 +88,6 @@ def confirmed(task: Task, algorithm: str, noise: float, seed: int, top: int, rep
 
 
 def lines_of(noise: float, outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Yield the table of one noise."""
     mean = statistics.fmean
     yield (
         f"noise {noise:.0%}: stated {mean(o.stated for o in outcomes):.3f}, "

@@ -102,7 +102,6 @@ def insert(name: str) -> None:
 
 
 def our_insert(_database: Transactions, log: SqlObservationLog, reports: list[tuple[str, list[MetricLog]]]) -> None:
-    """Report all readings."""
     for trial, logs in reports:
         log.report(trial, logs)
 

@@ -127,7 +127,6 @@ def _lines(searches: list[str], seeds: int, budget: int) -> Iterator[str]:
 
 
 def main() -> None:
-    """Print the comparison."""
     given = options(__doc__, seeds=5, budget=60, searches="gp,tpe,random")
     for line in _lines(given.searches.split(","), given.seeds, given.budget):
         print(line, flush=True)

@@ -20,7 +20,6 @@ GAP_TRIALS = 200
 
 
 def seconds_of(command: list[str], directory: Path) -> float:
-    """Return the median wall time of a command."""
     run = partial(subprocess.run, cwd=directory, env=ROOT_ENVIRONMENT, stdout=subprocess.DEVNULL, check=True)
     return statistics.median(times_of(lambda: run(command), RUNS))
 

@@ -27,7 +27,6 @@ class ContainerProcess(NamedTuple):
 
 
 def read_process(pid: int, proc: Path = PROC) -> ContainerProcess | None:
-    """Return a process; None if it has ended."""
     try:
         # The command's name is in parentheses and may itself contain blanks and parentheses.
         fields = (proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()

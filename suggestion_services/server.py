@@ -48,7 +48,6 @@ class HealthServicer:
     def Check(
         self, request: health_pb2.HealthCheckRequest, context: grpc.ServicerContext
     ) -> health_pb2.HealthCheckResponse:
-        """Return SERVING, or the status NOT_FOUND for an unknown service."""
         if request.service not in _HEALTHY:
             context.abort(grpc.StatusCode.NOT_FOUND, f"no service {request.service}")
         return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)

@@ -38,7 +38,6 @@ class BuildError(Exception):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Build the named images, or all."""
     unknown = sorted(set(arguments) - set(NAMES))
     if unknown:
         print(f"no image {', '.join(unknown)}; there are {', '.join(NAMES)}", file=sys.stderr)

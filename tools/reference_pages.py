@@ -288,7 +288,6 @@ def _schema(name: str, schema: Json) -> Iterator[str]:
 
 
 def _row(schema: Json) -> tuple[str, str, str]:
-    """Return type, default and description."""
     default = schema.get("default")
     shown = "" if default in (None, "", [], {}) else f"`{json.dumps(default)}`"
     return _json_type(schema), shown, cell(_prose(schema.get("description", "")))

@@ -22,7 +22,6 @@ INSTANCES = {"development": 1, "final": 7}
 
 
 def tasks(split: str) -> Iterator[Task]:
-    """Yield the functions of a split in every dimension."""
     for function in FUNCTIONS[split]:
         for n in DIMENSIONS:
             yield _task(function, INSTANCES[split], n)

@@ -15,7 +15,6 @@ INSTANCES = {"development": 5, "final": 29}
 
 
 def tasks(split: str) -> Iterator[Task]:
-    """Yield the functions of a split."""
     yield _models(INSTANCES[split])
     yield _network(INSTANCES[split])
 

@@ -17,7 +17,6 @@ _LETTERS = ("a", "b", "c", "d", "e")
 
 
 def tasks(split: str) -> Iterator[Task]:
-    """Yield the functions of a split."""
     instance = INSTANCES[split]
     yield _shifted(instance)
     yield _interacting(instance)

@@ -81,7 +81,6 @@ class Searching:
         return [one if isinstance(one, Proposal) else Proposal(self.problem.space.format(one)) for one in found]
 
     def add(self, proposal: Proposal, *values: float, seconds: float = math.nan) -> None:
-        """Add the values of a suggestion."""
         name, point, labels = f"t{len(self.trials):06}", proposal.assignments, proposal.labels
         trial = PastTrial(name, TrialOutcome.MEASURED, point, values[0], seconds, others=values[1:], labels=labels)
         self.trials.append(trial)

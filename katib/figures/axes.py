@@ -278,7 +278,6 @@ class ValueAxis:
         return self.views[self.scale].beyond if self.views else 0
 
     def range_of(self, scale: str) -> list[float]:
-        """Return the range of a view, in places."""
         low, high, _ = self.views[scale]
         margin = _VALUE_MARGIN * (high - low)
         return [low - margin, high + margin]

@@ -67,7 +67,6 @@ def draw_intermediate(data: ExperimentData, choice: FigureOptions) -> go.Figure:
 
 
 def curves_are_missing(data: ExperimentData) -> str:
-    """Return an obstacle if no trial has reported a curve."""
     if any(len(curve.values) for curve in data.curves.values()):
         return ""
     return "No trial has reported a value while it ran."

@@ -56,7 +56,6 @@ def draw_timeline(data: ExperimentData, _choice: FigureOptions) -> go.Figure:
 
 
 def nothing_has_started(data: ExperimentData) -> str:
-    """Return an obstacle if no trial has started."""
     return "" if np.isfinite(data.trials.started).any() else "No trial has started yet."
 
 

@@ -301,7 +301,6 @@ def _amounts(texts: Sequence[str]) -> list[float] | None:
 
 
 def _number(text: str) -> float | None:
-    """Return the number in a text; None if it is not a number."""
     with suppress(ValueError):
         return float(text)
     return None

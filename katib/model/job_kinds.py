@@ -239,7 +239,6 @@ def status_readings(job: Mapping[str, Any], names: Collection[str], now: datetim
 
 
 def value_at(job: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    """Return the value at a path of a job; None if there is none."""
     value: Any = job
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None

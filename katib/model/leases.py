@@ -101,7 +101,6 @@ def is_asked(experiment: Experiment) -> bool:
 
 
 def is_callers(trial: Trial) -> bool:
-    """Return whether a caller, not a job, evaluates a trial."""
     return trial.metadata.labels.get(EVALUATED_BY_LABEL) == BY_CALLER
 
 

@@ -26,7 +26,6 @@ class Loadable(Generic[T_co]):
     path: str
 
     def load(self) -> T_co:
-        """Import the module, if necessary, and return the object."""
         module, _, name = self.path.partition(":")
         with _importing:
             return cast("T_co", getattr(importlib.import_module(module), name))

@@ -62,12 +62,10 @@ class LoadedDocument:
 
     @property
     def name(self) -> str:
-        """`metadata.name`, empty if there is none."""
         return self._metadata("name")
 
     @property
     def namespace(self) -> str:
-        """`metadata.namespace`, empty if there is none."""
         return self._metadata("namespace")
 
     def _metadata(self, field: str) -> str:

@@ -78,7 +78,6 @@ def float_layouts(tag: bytes) -> Iterator[bytes]:
 
 
 def _scalar(data: bytes, start: int, end: int) -> Scalar | None:
-    """Return one value of a summary; None if it is not a scalar."""
     tag = b""
     text: str | None = None
     for key, value, stop in fields(data, start, end):

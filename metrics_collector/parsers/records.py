@@ -157,7 +157,6 @@ class RecordReader:
 
 
 def begins_with_record(data: bytes) -> bool:
-    """Whether data starts with the header of a record."""
     header = data[:HEADER_BYTES]
     return len(header) == HEADER_BYTES and masked(checksum_function()(header[:8])) == _HEADER.unpack(header)[1]
 

@@ -35,11 +35,9 @@ class ProgramOutput(SourceEvidence):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there was no output."""
         return not self._parser.notes.size_bytes
 
     def seen(self) -> str:
-        """Return the number of lines."""
         what = "no output" if self.is_empty else counted(self._parser.notes.lines, "line")
         return what + self._where
 
@@ -70,7 +68,6 @@ class ProgramOutput(SourceEvidence):
         return remedies(metric, self._parser, self._sample.lines() if self._sample is not None else [])
 
     def drop(self) -> None:
-        """Discard the sample."""
         self._sample = None
 
 

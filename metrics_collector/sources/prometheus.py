@@ -118,7 +118,6 @@ class PrometheusEndpoint(MetricSource):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it never answered."""
         return not self._scrapes
 
     def seen(self) -> str:

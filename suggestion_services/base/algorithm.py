@@ -81,7 +81,6 @@ class PastTrial:
 
     @property
     def values(self) -> tuple[float, ...]:
-        """The values of all objectives."""
         return (self.objective, *self.others)
 
     @property

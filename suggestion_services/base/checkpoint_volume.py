@@ -53,7 +53,6 @@ class CheckpointVolume:
 
     @classmethod
     def of_environment(cls) -> CheckpointVolume | None:
-        """Return the volume of this process; None if there is none."""
         given = os.environ.get(CHECKPOINT_ROOT_VARIABLE)
         root = Path(DEFAULT_ROOT if given is None else given)
         if given == "" or (given is None and not root.is_dir()):

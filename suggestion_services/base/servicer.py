@@ -138,7 +138,6 @@ def _session(served: ServedAlgorithm, experiment: api_pb2.Experiment) -> SearchS
 def _prepare(
     served: ServedAlgorithm, experiment: api_pb2.Experiment, spec: ExperimentSpec, *, starts: bool = False
 ) -> Algorithm:
-    """Create the algorithm for an experiment."""
     problem = Problem.of(experiment.name, spec, served.info)
     cls = served.load()
     errors = cls.check(problem) or (cls.check_before_start(problem) if starts else ())

@@ -205,7 +205,6 @@ class KnownPoints:
     silent: list[Point] = field(default_factory=list)
 
     def points(self) -> list[Point]:
-        """Return all taken points."""
         return [point for point, _, _ in self.measured] + self.bad + self.pending + self.silent
 
     def table(self) -> tuple[list[Point], list[float], list[float]]:

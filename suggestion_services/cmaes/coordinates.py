@@ -67,5 +67,4 @@ class Coordinates:
 
 
 def is_numeric(parameter: Parameter) -> bool:
-    """Whether the values of a parameter are ordered numbers."""
     return not isinstance(parameter, ValueList) or parameter.ordered

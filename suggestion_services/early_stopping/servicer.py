@@ -158,7 +158,6 @@ class StoppingServicer:
             return judging.ReplayReply(verdicts=[_message(one.verdict, one.time_micros) for one in found])
 
     def _settings(self, spec: pb.EarlyStoppingSpec) -> Settings:
-        """Return the settings of the algorithm."""
         if spec.algorithm_name not in ("", self._info.name):  # Katib's services do not require a name
             cause = f"unknown algorithm name {spec.algorithm_name}"
             raise InvalidError([LiteralError(NAME_PATH, cause, f"use {self._info.name}", "algorithm-unknown")])

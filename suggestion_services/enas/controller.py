@@ -103,7 +103,6 @@ class CellRuns:
 
     @classmethod
     def none(cls, layers: int, hidden: int) -> CellRuns:
-        """Return empty arrays."""
         n, h = 2 * layers, hidden
         return cls(np.zeros((n, 2 * h)), np.empty((n, 4 * h)), np.zeros((n + 1, h)), np.empty((n, h)))
 

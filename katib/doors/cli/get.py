@@ -41,7 +41,6 @@ def _refuse(_context: click.Context, option: click.Parameter, value: str | None)
 
 
 def _left_to_kubectl(option: str) -> click.UsageError:
-    """Return the error for an option that only kubectl has."""
     command = shlex.join(["kubectl", *click.get_current_context().find_root().obj])
     return click.UsageError(f"{option} is left to kubectl, on a cluster and on `katib serve`; use `{command}`")
 
@@ -209,5 +208,4 @@ class _View:
         return {**columns.cells_of(Trial.read(one.document) if one.read is None else one.read), **further}
 
     def shown(self, row: columns.Cells) -> list[str]:
-        """Return the cells of a row in the order of the headings."""
         return [row[heading] for heading in self._headings]

@@ -94,7 +94,6 @@ def _link(note: Note, page: str) -> str:
 
 
 def _chosen(notes: list[Note], server: str | None, data_dir: Path | None) -> Note:
-    """Return the note of the selected server."""
     found = [note for note in notes if note.page and server in (None, note.url)]
     here = [note for note in found if note.directory == (data_dir or options.default_data_dir())]
     chosen = here or found

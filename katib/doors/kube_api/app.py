@@ -65,7 +65,6 @@ _VERBS: Mapping[tuple[str, bool], str] = {
 def create_app(
     home: ObjectHome, closing: Closing, pages: Mapping[str, Page], resources: Sequence[ServedResource] = RESOURCES
 ) -> Starlette:
-    """Return the application."""
     api, described = _Api(ObjectService(home), closing, by_path(resources)), Descriptions(home.structures)
     routes = [
         Route("/", _answering(lambda _request: discovery.paths(resources))),

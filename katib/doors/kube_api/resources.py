@@ -71,7 +71,6 @@ class ServedResource:
 def _built_in(
     kind: Kind, shown: tuple[PrinterColumn, ...], verbs: tuple[str, ...] = _ALL, *short_names: str
 ) -> ServedResource:
-    """Return a built-in kind, without subresources."""
     plural = f"{kind.kind.lower()}s"
     return ServedResource(kind, plural, shown, verbs, short_names, subresources=(), is_custom=False)
 

@@ -160,7 +160,6 @@ class Description:
 
 
 def may_be_none(verb: type[Verb[Any]]) -> bool:
-    """Return whether a verb may have no answer."""
     return type(None) in getattr(verb.__orig_bases__[0].__args__[0], "__args__", ())  # type: ignore[attr-defined]
 
 

@@ -233,7 +233,6 @@ T = TypeVar("T", Submit, Validate)
 
 
 def _each(request: T) -> Iterable[T]:
-    """Yield a request for each experiment of a document."""
     namespace = request.namespace or DEFAULT_NAMESPACE
     for file in FileText(str(request.document), request.source).experiments():
         yield structs.replace(request, document=file, namespace=namespace)

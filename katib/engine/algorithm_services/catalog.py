@@ -43,7 +43,6 @@ class Catalog:
         self._infos = {(info.name, info.early_stopping): info for info in infos}
 
     def find(self, name: str, *, early_stopping: bool = False) -> AlgorithmInfo | None:
-        """Return an algorithm by name, None if it is not offered."""
         return self._infos.get((name, early_stopping))
 
     def all(self) -> Sequence[AlgorithmInfo]:

@@ -232,7 +232,6 @@ def read_settings(path: Path) -> MachineSettings:
 
 
 def settings_of(config: ServicesConfig, directory: Path) -> MachineSettings:
-    """Return the settings of a file."""
     return MachineSettings(
         infos=config.infos(),
         plans=config.plans(directory),

@@ -53,7 +53,6 @@ class EarlyStop:
 
 
 def stopping_names() -> list[str]:
-    """Return the names of all built-in early stopping algorithms."""
     return [entry.info.name for entry in ENTRIES if entry.info.early_stopping]
 
 

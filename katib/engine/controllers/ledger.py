@@ -189,7 +189,6 @@ class _Account:
 
 
 def _rank_of(trial: Trial, state: TrialState) -> Point | None:
-    """Return the rank of a trial in this state; None if it is not eligible."""
     objective, observation = trial.spec.objective, trial.status.observation
     if objective is None or not may_be_best(trial, state):
         return None

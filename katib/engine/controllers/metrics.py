@@ -140,7 +140,6 @@ class _Gauges:
         self._unloaded = unloaded
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Return the current counts."""
         experiments: StateCounts[tuple[str, str]] = StateCounts()
         trials: StateCounts[tuple[str, str]] = StateCounts()
         for experiment in self._unloaded():

@@ -65,7 +65,6 @@ class Engines:
             writer.close()
 
     def dispose(self) -> None:
-        """Close the readers."""
         self._readers.dispose()
 
     @contextmanager

@@ -117,7 +117,6 @@ def _known(connection: Connection, trial_names: Sequence[str]) -> dict[tuple[str
 
 
 def of_trial(connection: Connection, trial_name: str) -> dict[str, Extremes]:
-    """Return the stored extremes of a trial, by metric."""
     return {metric: found for (_, metric), found in _known(connection, [trial_name]).items()}
 
 

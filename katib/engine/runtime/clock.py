@@ -45,5 +45,4 @@ class SteadyTime:
         return self._wall + timedelta(seconds=self._clock.monotonic() - self._monotonic)
 
     def at(self, monotonic: float) -> datetime:
-        """Return the time for a value of the clock's `monotonic`."""
         return self._wall + timedelta(seconds=monotonic - self._monotonic)

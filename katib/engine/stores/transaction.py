@@ -130,7 +130,6 @@ class Transaction(Struct, frozen=True):
         return final
 
     def revised(self, obj: Object) -> Json:
-        """Return an object with the next revision."""
         return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.rows.next_revision())}}
 
     def deleted(self, obj: Object) -> Json:

@@ -147,7 +147,6 @@ class Sampler(BaseSampler):
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """Return a random value."""
         self._check_directions(study)
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 

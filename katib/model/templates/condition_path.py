@@ -263,7 +263,6 @@ def _walk(steps: tuple[_Step, ...], value: Any) -> Any:
 
 
 def _element(value: Any, key: str) -> Any:
-    """Return the list element at an index."""
     if isinstance(value, list) and key.isascii() and key.isdigit() and len(key) < 10:  # noqa: PLR2004  # an index
         return value[int(key)] if int(key) < len(value) else _MISSING
     return _MISSING

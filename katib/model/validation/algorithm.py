@@ -92,7 +92,6 @@ def _check_references(spec: ExperimentSpec, info: AlgorithmInfo) -> Iterator[Fie
 
 
 def check_early_stopping(spec: ExperimentSpec, catalog: AlgorithmCatalog) -> Iterator[FieldError]:
-    """Check the early stopping algorithm, if there is one."""
     path, algorithm = "spec.earlyStopping", spec.early_stopping
     if algorithm is None:
         return

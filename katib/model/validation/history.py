@@ -73,7 +73,6 @@ def check_defaults(spec: ExperimentSpec, check_point: PointCheck = no_point_erro
 
 
 def check_names(spec: ExperimentSpec, assignments: Sequence[ParameterAssignment], path: str) -> Iterator[FieldError]:
-    """Check that assignments name parameters of the experiment, each once."""
     known = [parameter.name for parameter in spec.parameters]
     counts = Counter(assignment.name for assignment in assignments)
     for i, assignment in enumerate(assignments):

@@ -32,7 +32,6 @@ def mapping_at(value: object, place: str) -> Mapping[str, Any]:
 
 
 def mappings(value: object) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the mappings of a list with their places."""
     if isinstance(value, list):
         yield from ((i, item) for i, item in enumerate(value) if isinstance(item, Mapping))
 

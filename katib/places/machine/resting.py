@@ -54,7 +54,6 @@ class RestingStore:
         return replace(found, items=tuple(map(self._shown(kind), found.items)))
 
     def pages(self, kind: Kind, namespace: str | None = None, **selection: Any) -> Iterator[ObjectList]:
-        """Yield the objects of a kind a page at a time."""
         for page in self._store.pages(kind, namespace, **selection):
             yield replace(page, items=tuple(map(self._shown(kind), page.items)))
 

@@ -400,7 +400,6 @@ def with_facts(names: Iterable[str]) -> dict[str, str]:
 
 
 def trial_parameters(names: Sequence[str], used: Container[str]) -> list[Json]:
-    """Return the trial parameters of a template."""
     facts = {name: reference for name, reference in _FACTS.items() if name in used and name not in names}
     return [{"name": name, "reference": facts.get(name, name)} for name in (*names, *facts)]
 

@@ -152,7 +152,6 @@ def _remedy(owner: str, name: str, names: Iterable[str]) -> str:
 
 
 def missing_attribute(owner: str, name: str, asked: object) -> AttributeError:
-    """Return the error for a missing attribute."""
     subject = f"module {owner!r}" if isinstance(asked, list) else f"{type(asked).__name__!r} object"
     plain = f"{subject} has no attribute {name!r}"
     if name.startswith("_"):  # requested by copy, pickle, notebooks and `dir`, which need no remedy

@@ -314,7 +314,6 @@ def savings_of(service: TuningService, experiment: Experiment) -> str:
 
 
 def with_remedy(moment: Moment, service: TuningService) -> Moment:
-    """Return an event, with a remedy if it has one."""
     if not isinstance(moment, IdenticalFailures):
         return moment
     try:

@@ -139,7 +139,6 @@ _HELD_UP_REMEDIES = {
 
 
 def _waiting(trial: Trial, facts: JobFacts, evidence: Evidence) -> DiagnosisDraft | None:
-    """Return the obstacle of the job, None if there is none."""
     name, job, words = trial.name, facts.job or {}, waiting_words(trial).rstrip(".")
     if is_suspended(job) and words.startswith(IN_QUEUE):
         return DiagnosisDraft(f"{name} {words}.", remedies=[_WORKLOADS.format(trial.namespace)])

@@ -180,7 +180,6 @@ def write_ended(service: TuningService, experiment: Experiment, log: RunLog) -> 
 
 
 def has_ended(trial: Trial) -> bool:
-    """Whether a trial has ended, with a value or without."""
     return trial_state(trial) not in ACTIVE
 
 

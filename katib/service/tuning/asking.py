@@ -285,7 +285,6 @@ class CallersTrials:
 
 
 def _callers_trial(found: Object) -> Trial:
-    """Return a trial that a caller evaluates."""
     trial = Trial.decode(found)
     if not is_callers(trial):
         cause, remedy = "its job evaluates it", "report from inside it, with katib.report"
@@ -315,7 +314,6 @@ def _check_request(request_id: str) -> None:
 
 
 def _texts(values: Values) -> dict[str, str]:
-    """Return readings as text by name."""
     if not 0 < len(values) <= MOST_VALUES:
         raise invalid("values", f"there are {len(values)}", f"give 1 to {MOST_VALUES} readings", "report-count")
     errors, texts = [], {}

@@ -122,7 +122,6 @@ class ChosenTrial:
 
     @property
     def is_over(self) -> bool:
-        """Whether the trial has ended."""
         return self.state not in ACTIVE
 
 

@@ -62,7 +62,6 @@ class ConfirmedTrials(Struct, frozen=True):
 
 
 def trials_of(store: ObjectStore, key: Key) -> Iterator[Trial]:
-    """Yield the trials of an experiment."""
     for page in store.pages(TRIAL, key.namespace, labels={EXPERIMENT_LABEL: key.name}):
         yield from map(Trial.read, page.items)
 

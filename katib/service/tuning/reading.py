@@ -52,7 +52,6 @@ def texts_of(assignments: Sequence[ParameterAssignment]) -> dict[str, str]:
 
 
 def assignments_of(trial: Trial) -> dict[str, str]:
-    """Return the parameter values of a trial, in order."""
     return texts_of(trial.spec.parameter_assignments)
 
 
@@ -62,7 +61,6 @@ def metric_of(obj: Experiment | Trial) -> str:
 
 
 def algorithm_of(experiment: Experiment | Suggestion) -> str:
-    """Return the name of the algorithm; empty if none is named."""
     return "" if experiment.spec.algorithm is None else experiment.spec.algorithm.algorithm_name
 
 

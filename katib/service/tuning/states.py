@@ -23,7 +23,6 @@ TRIAL_STATES = tuple(state.value for state in TrialState)
 
 
 def condition_of(obj: AnyObject | None, type_: str) -> Condition | None:
-    """Return the condition of that type if it holds."""
     found = None if obj is None else find_condition(obj.status.conditions, type_)
     return found if found is not None and found.status == "True" else None
 
@@ -87,7 +86,6 @@ def is_suspended_trial(trial: Trial) -> bool:
 
 
 def is_completed(obj: Experiment | Trial) -> bool:
-    """Return whether an Experiment or a Trial has ended."""
     if isinstance(obj, types.Trial):
         return trial_state(obj) not in ACTIVE
     return has_ended(obj.status.conditions)
@@ -115,7 +113,6 @@ def stops_early(experiment: Experiment) -> bool:
 
 
 def objective_value(trial: Trial) -> str | None:
-    """Return the objective value of a trial as text; None while it has none."""
     return metric_text(trial.spec.objective, trial.status.observation)
 
 

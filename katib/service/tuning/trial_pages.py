@@ -73,7 +73,6 @@ def pages_of(
 
 
 def each_trial(service: TuningService, namespace: str, experiment: str) -> Iterator[Trial]:
-    """Yield the trials of an experiment, read in several pages."""
     for page in pages_of(service, namespace, experiment):
         yield from page.items
 

@@ -330,7 +330,6 @@ def _trial_name(request: Any) -> str:
 
 
 def _readings(log: pb.ObservationLog) -> list[MetricLog]:
-    """Return the readings of a report."""
     readings: list[MetricLog] = []
     errors: list[FieldError] = []
     for index, entry in enumerate(log.metric_logs):
@@ -350,7 +349,6 @@ def _readings(log: pb.ObservationLog) -> list[MetricLog]:
 
 
 def _our_readings(messages: Iterable[ours.Reading]) -> list[MetricLog]:
-    """Return the readings of a report."""
     readings: list[MetricLog] = []
     errors: list[FieldError] = []
     for index, entry in enumerate(messages):

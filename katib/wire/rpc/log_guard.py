@@ -132,7 +132,6 @@ class LogGuard:
         self._check_reads(caller, claims, (trial_name,))
 
     def check_reads(self, caller: LogCaller, trial_names: Collection[str]) -> None:
-        """Check that a caller may read all these logs."""
         for trial_name in trial_names:
             claims = self._claims(caller, trial_name)
             break

@@ -317,7 +317,6 @@ def interrupted(status: ExperimentStatus, experiment: Experiment, now: datetime)
 
 
 def is_stopped(experiment: Experiment) -> bool:
-    """Return whether the user stopped an experiment."""
     return experiment.metadata.annotations.get(STOPPED_ANNOTATION) == STOPPED
 
 

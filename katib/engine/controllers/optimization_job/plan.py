@@ -49,7 +49,6 @@ class JobPlan:
 
 
 def has_ended(job: OptimizationJob) -> bool:
-    """Return whether the job is Complete or Failed."""
     return is_true(job.status.conditions, COMPLETE) or is_true(job.status.conditions, FAILED)
 
 
@@ -92,7 +91,6 @@ def _suspension(job: OptimizationJob, now: datetime) -> tuple[OptimizationJobSta
 
 
 def _followed(status: OptimizationJobStatus, experiment: Experiment, now: datetime) -> OptimizationJobStatus:
-    """Return the status that mirrors the Experiment."""
     status = _with(status, CREATED, EXPERIMENT_CREATED, f"Experiment {experiment.name} runs the trials", now)
     best = experiment.status.current_optimal_trial
     if best.best_trial_name:

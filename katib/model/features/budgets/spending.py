@@ -53,7 +53,6 @@ class Uses:
         return budget.used(unit, self.seconds, held)
 
     def is_spent(self, budget: Budget) -> bool:
-        """Return whether a limit of the budget is reached."""
         return any(self.used(budget, unit) >= limit - _EPSILON for unit, limit in budget.limits.items())
 
     def seconds_left(self, budget: Budget) -> float:

@@ -315,7 +315,6 @@ class UsersCatalog:
         self._ours = Catalog()
 
     def find(self, name: str, *, early_stopping: bool = False) -> AlgorithmInfo | None:
-        """Return an algorithm by name, None if it is not offered."""
         offered = self._offered()
         if offered is not None:
             return offered.find(name, early_stopping=early_stopping)

@@ -315,11 +315,9 @@ class KatibConfig(ConfigModel):
     runtime: RuntimeConfig = RuntimeConfig()
 
     def suggestion(self, name: str) -> SuggestionConfig | None:
-        """Return the service of an algorithm, None if there is none."""
         return next((entry for entry in self.runtime.suggestions[::-1] if entry.algorithm_name == name), None)
 
     def early_stopping(self, name: str) -> EarlyStoppingConfig | None:
-        """Return the service of an early stopping algorithm, None if there is none."""
         return next((entry for entry in self.runtime.early_stoppings[::-1] if entry.algorithm_name == name), None)
 
     def collector_sends_token(self, kind: str) -> bool:
@@ -332,5 +330,4 @@ class KatibConfig(ConfigModel):
         return entry is None or entry.sends_token
 
     def collector(self, kind: str) -> MetricsCollectorConfig | None:
-        """Return the collector of a kind, None if there is none."""
         return next((entry for entry in self.runtime.metrics_collectors[::-1] if entry.kind == kind), None)

@@ -251,7 +251,6 @@ def _collector(
 
 
 def _is_injected(pod: Pod, collector: Pod, trial: Trial) -> bool:
-    """Return whether the pod has this collector."""
     everyone = [*pod["spec"]["containers"], *(pod["spec"].get("initContainers") or ())]
     found = next((container for container in everyone if container.get("name") == collector["name"]), None)
     if found is None:
@@ -341,7 +340,6 @@ def _same_place(one: str | None, other: str) -> bool:
 
 
 def primary_index(pod: Object, trial: Trial) -> int | None:
-    """Return the index of the primary container in the pod, None if it is missing."""
     names = [container.get("name") for container in containers(pod)]
     name = trial.spec.primary_container_name
     return names.index(name) if name in names else None

@@ -57,7 +57,6 @@ class RepairAction(Enum):
 
 
 def remedy_for(pod: MissedPod, maker: Object | None, trial_uid: str) -> RepairAction:
-    """Return the action on a pod of a trial."""
     if maker is None or pod.phase == "Succeeded":
         return RepairAction.RESTART
     spec: Mapping[str, Any] = maker.get("spec") or {}

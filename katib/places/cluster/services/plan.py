@@ -151,7 +151,6 @@ class ClusterCatalog:
     config: Callable[[], KatibConfig]
 
     def find(self, name: str, *, early_stopping: bool = False) -> AlgorithmInfo | None:
-        """Return an algorithm by name, None if it is not offered."""
         config = self.config()
         entry = config.early_stopping(name) if early_stopping else config.suggestion(name)
         return None if entry is None else _info(name, early_stopping=early_stopping)

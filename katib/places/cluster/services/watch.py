@@ -95,7 +95,6 @@ class ServiceWatch:
         self._advance(of, lambda current: ServiceAction(changed(current)))
 
     def connections(self, served: ServiceProgress) -> tuple[LazyChannel, ...]:
-        """Return the connections of a ready service; none if it is not ready."""
         with self._changed:
             current = self._current(served)
             if current is None or not current.ready:

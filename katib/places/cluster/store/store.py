@@ -37,7 +37,6 @@ METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v
 
 
 def never(_kind: Kind) -> bool:
-    """Return False for every kind."""
     return False
 
 

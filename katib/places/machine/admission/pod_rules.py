@@ -246,7 +246,6 @@ def check_volumes(volumes: Part) -> dict[str, Part]:
 
 
 def check_mounts(container: Part, volumes: Mapping[str, Part], *, are_mounted: bool) -> list[str]:
-    """Check the mounts of a container, and return their paths."""
     mount_paths = []
     for mount in container["volumeMounts"]:
         name, path = mount["name"], mount["mountPath"]

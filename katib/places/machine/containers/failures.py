@@ -133,7 +133,6 @@ def _machine_error(program: RuntimeProgram, run: ImageRun, said: str) -> SpawnEr
 
 
 def runtime_down(program: RuntimeProgram, said: str) -> SpawnError:
-    """Return the error for a runtime that does not answer."""
     remedy = "start it (systemctl start docker) and see that this account may use it"
     if program is RuntimeProgram.PODMAN:
         remedy = "see what `podman info` says"

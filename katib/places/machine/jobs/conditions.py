@@ -52,7 +52,6 @@ def conditions_of(status: Object) -> Conditions:
 
 
 def true_condition(conditions: Conditions, type_: str) -> dict[str, Any] | None:
-    """Return the condition of that type if it holds."""
     for condition in conditions:
         if condition["type"] == type_ and condition["status"] == "True":
             return condition

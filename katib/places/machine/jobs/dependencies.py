@@ -113,7 +113,6 @@ class Machine:
 
     @property
     def runs_images(self) -> bool:
-        """Whether containers run in their images."""
         return self.images is not None or self.node_images is not None
 
 

@@ -74,7 +74,6 @@ class NamedWiring:
     """Pods that have a network of their own: their names and the ports of a cluster. Fits `Wiring`."""
 
     def address(self, name: str, port: int, _port_name: str = "") -> Address:
-        """Return the name and the port as they are."""
         return Address(name, port)
 
     def host(self, name: str) -> str:
@@ -165,7 +164,6 @@ class PlacedWiring(LocalWiring):
         super().__init__(_NodePorts())
 
     def host(self, name: str) -> str:
-        """Return the mark of its node."""
         return node_mark(name)
 
 

@@ -189,7 +189,6 @@ class Output:
             self._loop.watch(stream.pipe, partial(self._read, stream))
 
     def _is_held_up(self) -> bool:
-        """Return whether the monitor is behind."""
         return self._monitor is not None and self._monitor.backlogged
 
     def _pause(self, stream: _Pipe, seconds: float) -> None:

@@ -427,7 +427,6 @@ class MachinePods:
         waits()
 
     def kept(self) -> Iterator[KeptGroup]:
-        """Yield the groups that the guard has kept."""
         inherited = self._processes.inherited
         if inherited is None:
             return

@@ -97,7 +97,6 @@ class _RequestedProcess:
     attempts: int = 0
 
     def fail(self, error: KatibError) -> None:
-        """Set the error of a failed start."""
         _close(self.fds)
         if self.answer.set_running_or_notify_cancel():
             self.answer.set_exception(error)

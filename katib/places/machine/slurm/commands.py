@@ -260,7 +260,6 @@ def parse_jobs(text: str) -> dict[str, JobState]:
 
 
 def error_text(stderr: str) -> str:
-    """Return the error of a program of Slurm in one line."""
     said = [_PREFIX.sub("", line).strip() for line in stderr.splitlines()]
     return "; ".join(dict.fromkeys(filter(None, said))) or "no reason given"
 

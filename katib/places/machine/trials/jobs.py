@@ -152,7 +152,6 @@ class TrialJobs:
         return experiment is not None and self._is_interrupted(experiment)
 
     def is_stopped(self, job: Object) -> bool:
-        """Return whether the user stopped the experiment of a job."""
         trial = self._trials.get(Key.of(job))
         experiment = None if trial is None else self._experiments.get(experiment_of(trial))
         return experiment is not None and is_stopped(experiment)

@@ -97,7 +97,6 @@ class GangJob(NamedTuple):
 
     @property
     def is_complete(self) -> bool:
-        """Whether it has succeeded."""
         return self.end.get("type") == JobCondition.COMPLETE
 
     @property

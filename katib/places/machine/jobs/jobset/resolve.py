@@ -157,7 +157,6 @@ def _parallelism(job: Mapping[str, Any]) -> int:
 
 
 def pod_of(job: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the spec of the pods of a replicated job."""
     return mapping_at(job, "template.spec.template.spec")
 
 
@@ -394,7 +393,6 @@ RESERVED: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def node_variables(training: TrainingSet, index: int, wiring: Wiring) -> dict[str, str]:
-    """Return the variables of the container `node` of a node."""
     if training.policy == "torch":
         host, port = _first(training, wiring)
         return {

@@ -41,7 +41,6 @@ class TFJob(ReplicatedJob):
         return spec.places(chief) if chief else ((WORKER, 0),)
 
     def listeners(self, spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
-        """Return all replicas."""
         return spec.wanted
 
     def success(self, spec: TrainingSpec) -> Success:
@@ -108,7 +107,6 @@ class XGBoostJob(ReplicatedJob):
         return ((MASTER, 0),)
 
     def listeners(self, spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
-        """Return all replicas."""
         return spec.wanted
 
     def success(self, _spec: TrainingSpec) -> Success:
@@ -220,11 +218,9 @@ class JAXJob(ReplicatedJob):
     address_variables = "COORDINATOR_ADDRESS and COORDINATOR_PORT"
 
     def primary(self, _spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
-        """Return the first worker."""
         return ((WORKER, 0),)
 
     def success(self, spec: TrainingSpec) -> Success:
-        """Return all workers."""
         return Success(spec.places(WORKER))
 
     def variables(self, peers: Peers, _role: str, index: int) -> Mapping[str, str]:

@@ -52,7 +52,6 @@ class ReplicatedJob(TrainingKind):
         return plan_gang(self.gang(name, spec), observed, lambda now: TrainingStatus(self, name, spec, now).status())
 
     def gang(self, name: str, spec: TrainingSpec) -> Gang:
-        """Return the gang that a job is."""
         kind, idle = self.kind.kind, self.idle(spec)
         policy: Mapping[str, Any] = spec.fields.get("runPolicy") or {}
         return Gang(

@@ -154,7 +154,6 @@ def _peer_names(kind: TrainingKind) -> tuple[re.Pattern[str], ...]:
 
 
 def check_single(kind: TrainingKind, spec: Part, type_: str, *, required: bool = False) -> None:
-    """Check that there is one replica of a type."""
     given, name = replicas_of(kind, spec), kind.kind.kind
     if type_ in given:
         replicas = given[type_]["replicas"]

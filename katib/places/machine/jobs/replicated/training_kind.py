@@ -187,7 +187,6 @@ OF_A_ROLE = (JOB_NAME, OPERATOR_NAME, REPLICA_TYPE)
 
 
 def role_labels(kind: str, job: str, role: str) -> dict[str, str]:
-    """Return the labels that all pods of a role have."""
     return {OPERATOR_NAME: f"{kind.lower()}-controller", JOB_NAME: job, REPLICA_TYPE: role}
 
 
