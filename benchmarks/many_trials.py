@@ -15,7 +15,7 @@ from katib.engine.stores.sql import SqlStore, rows
 from katib.model.decoding import decode_stored
 from katib.model.defaults import with_defaults
 from katib.model.names import EXPERIMENT_FINALIZER
-from katib.places.machine.engine import STATUS_KINDS
+from katib.places.machine.data import STATUS_KINDS
 from katib.places.machine.layout import Layout
 from katib.service.tuning.trial_pages import TRIAL_FACTS
 

@@ -97,7 +97,7 @@ def _is_taken(engine: Engine, **changes: Any) -> bool:
 
 
 def _is_being_deleted(engine: Engine, trial: str) -> bool:
-    found = [t for t in engine._store.list(TRIAL).items if t["metadata"]["name"] == trial]
+    found = [t for t in engine._parts.data.store.list(TRIAL).items if t["metadata"]["name"] == trial]
     return not found or "deletionTimestamp" in found[0]["metadata"]
 
 
@@ -109,7 +109,7 @@ def test_a_job_deleted_by_hand_runs_again_without_the_readings_of_its_first_run(
     trial = names(engine)[0]
 
     mark.touch()
-    engine._store.delete(JOB, Key(NS, trial))
+    engine._parts.data.store.delete(JOB, Key(NS, trial))
     eventually(lambda: has_ended(engine))
 
     assert values(engine, trial) == ["5", "4"]

@@ -13,7 +13,7 @@ from katib.engine.databases.sqlite import open_database
 from katib.engine.runtime.clock import SystemClock
 from katib.engine.stores.sql import SqlStore
 from katib.model.types import Experiment, Trial, format_time
-from katib.places.machine.engine import STATUS_KINDS
+from katib.places.machine.data import STATUS_KINDS
 from katib.places.machine.layout import Layout
 from katib.service.tuning.reading import seconds_run
 from katib.service.tuning.trial_pages import TRIAL_FACTS

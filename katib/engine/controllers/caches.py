@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from katib.engine.controllers.cached_trial import TrialDecoder
 from katib.engine.controllers.feature_tallies import FeatureTallies
@@ -102,6 +103,15 @@ class Caches:
     def all(self) -> tuple[Informer[Experiment] | Informer[Suggestion] | Informer[Trial] | Informer[Object], ...]:
         """The informers that must sync before the controllers start."""
         return (self.experiments, self.suggestions, self.trials, *self.jobs.known)
+
+    def has(self, kind: Kind, key: Key) -> bool:
+        """Return whether an Experiment, a Suggestion or a Trial is cached."""
+        caches: dict[Kind, Informer[Any]] = {
+            EXPERIMENT: self.experiments,
+            SUGGESTION: self.suggestions,
+            TRIAL: self.trials,
+        }
+        return caches[kind].has(key)
 
     def trials_of(self, experiment: Key) -> CacheSnapshot[Trial]:
         """Return the trials labelled with an experiment, in order of creation."""

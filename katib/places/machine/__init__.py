@@ -1,4 +1,4 @@
-"""Composition for one machine. Start with `engine.py`: it wires the whole service.
+"""Composition for one machine. Start with `engine.py`: one page that joins all parts.
 
 Belongs here: choosing implementations and connecting them, and what only one machine has (a data directory, local
 files). Does not belong here: anything that a cluster needs too. Other wings import from this page alone.
@@ -62,7 +62,8 @@ def open_engine(
     Args:
         data_dir: Where everything is kept.
         config: Further algorithms.
-        own_process: Whether this process is there for the engine, and may be set up for it.
+        own_process: Whether this process only runs the engine. If so, its interpreter is set up for it, and it adopts
+            what its guard leaves behind; processes of other owners are not changed.
         metrics: Counts what happens in the engine.
         containers: What runs the images of trials: `auto`, `never`, `podman` or `docker`. None: what the
             configuration says.
@@ -73,6 +74,7 @@ def open_engine(
         slurm_wins: Whether these options count before those of a template.
     """
     from katib.places.machine.engine import Engine
+    from katib.places.machine.sites import SlurmOptions
 
     return Engine(
         data_dir,
@@ -81,8 +83,7 @@ def open_engine(
         metrics=metrics,
         containers=containers,
         orphan_seconds=orphan_seconds,
-        slurm=slurm,
-        slurm_wins=slurm_wins,
+        slurm=None if slurm is None else SlurmOptions(slurm, slurm_wins),
     )
 
 

@@ -126,6 +126,41 @@ class Claim(NamedTuple):
         return f"{self.directory}: moved to {place} while it was in use; {remedy}"
 
 
+class HeldDirectory:
+    """A claimed directory that is watched: once it is no longer at its path, nothing in it is touched by name.
+
+    The files that are open are those of the directory, wherever it is. Thread-safe.
+
+    Attributes:
+        lost: Why it is no longer at its path, with a remedy; empty as far as is known.
+
+    Args:
+        claim: The claim.
+        on_loss: Called once, on the thread that notices the loss.
+    """
+
+    def __init__(self, claim: Claim, on_loss: Callable[[], None]) -> None:
+        self.lost = ""
+        self._claim = claim
+        self._on_loss = on_loss
+
+    def is_lost(self) -> bool:
+        """Return whether the directory is no longer at its path."""
+        if not self.lost and (loss := self._claim.loss()):
+            self.lost = loss
+            self._on_loss()
+        return bool(self.lost)
+
+    def check(self) -> None:
+        """Check that the directory is at its path.
+
+        Raises:
+            TerminalError: It was moved or removed.
+        """
+        if self.is_lost():
+            raise TerminalError(self.lost)
+
+
 @contextmanager
 def claimed(directory: Path) -> Iterator[Claim]:
     """Hold a data directory.

@@ -41,21 +41,22 @@ _KINDS = frozenset({EXPERIMENT, SUGGESTION, TRIAL})
 
 
 class EndedExperiments:
-    """Knows which experiments the caches do not see.
+    """Knows which experiments the caches do not see."""
 
-    Args:
-        is_cached: Whether an object is in the caches; asked once they are started.
-    """
-
-    def __init__(self, store: SqlStore, is_cached: Callable[[Kind, Key], bool]) -> None:
+    def __init__(self, store: SqlStore) -> None:
         self._store = store
         self._lock = threading.Lock()
         self._hidden: dict[Key, Experiment] = {}
         self._watches: dict[Kind, list[StoreWatch]] = {kind: [] for kind in _KINDS}
-        self._is_cached = is_cached
+        self._is_cached: Callable[[Kind, Key], bool] = lambda _kind, _key: False
 
-    def hide(self) -> None:
-        """Choose the experiments that the caches do not see. Before they are started."""
+    def hide(self, is_cached: Callable[[Kind, Key], bool]) -> None:
+        """Choose the experiments that the caches do not see. Before they are started.
+
+        Args:
+            is_cached: Returns whether an object is in the caches.
+        """
+        self._is_cached = is_cached
         experiments = list(map(Experiment.decode, self._store.list(EXPERIMENT).items))
         keyed = {Key(experiment.namespace, experiment.name): experiment for experiment in experiments}
         ended = {key: experiment for key, experiment in keyed.items() if self._may_be_hidden(experiment)}

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from katib.engine.runtime.clock import Clock
 from katib.errors import TerminalError
-from katib.model.loadable import Loadable
+from katib.model.loadable import Deferred, Loadable
 from katib.places.machine.admission import HostCapacity
-from katib.places.machine.jobs.dependencies import PlaceMaker, always_inherits
+from katib.places.machine.admission.host import group_limits
+from katib.places.machine.jobs.dependencies import Machine, PlaceMaker, always_inherits
+from katib.places.machine.layout import Layout
+from katib.places.machine.on_demand import LEASES
+from katib.places.machine.pods.requests import Capacity
+from katib.places.machine.processes.client import Processes
 from katib.places.machine.trials.log_access import LOOPBACK_HOST
 
 if TYPE_CHECKING:
@@ -33,6 +39,13 @@ _KEEP_CLEAN: Final[Loadable[Callable[..., AbstractContextManager[None]]]] = Load
 )
 
 
+class SlurmOptions(NamedTuple):
+    """Options of `sbatch`, such as `partition=gpu`, and whether they precede those of a template."""
+
+    options: Sequence[str]
+    wins: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class SiteSettings:
     """Settings of a site.
@@ -40,15 +53,13 @@ class SiteSettings:
     Attributes:
         root: The data directory.
         containers: What runs the images of trials: a word of `katib.places.machine.containers.Choice`.
-        slurm: Options of `sbatch`, for Slurm.
-        slurm_wins: Whether they precede those of a template.
+        slurm: Options for Slurm; None: trials run on this machine.
         on_cut_off: Called when the allocation of Slurm ends in which this process runs.
     """
 
     root: Path
     containers: str = "never"
-    slurm: Sequence[str] = ()
-    slurm_wins: bool = False
+    slurm: SlurmOptions | None = None
     on_cut_off: Callable[[], None] = lambda: None
 
 
@@ -142,5 +153,47 @@ SITES: Final[tuple[tuple[str, Loadable[type[Site]]], ...]] = (
 )
 
 
-def open_site(name: str, settings: SiteSettings) -> Site:
-    return dict(SITES)[name].load()(settings)
+def open_site(settings: SiteSettings) -> Site:
+    """Return the site of these settings."""
+    return dict(SITES)["machine" if settings.slurm is None else "slurm"].load()(settings)
+
+
+def open_machine(
+    stack: ExitStack, site: Site, layout: Layout, processes: Processes, clock: Clock, *, leaves: Callable[[], bool]
+) -> Machine:
+    """Start processes, and return what trials run on: processes or images, and what may be leased.
+
+    Args:
+        stack: Ends everything.
+        site: Where trials run.
+        layout: The data directory, which this process holds.
+        processes: The processes of this engine, not started.
+        clock: Time.
+        leaves: Returns, at the end, whether programs and their leases are left to the next engine.
+    """
+    images = site.images.prepared() if site.images is not None else None
+    found, host = Capacity.of_machine(), site.host  # what may be leased is exactly what admission accepts
+    capacity = replace(
+        found,
+        cpu=Decimal(str(host.cpus)),
+        memory=Decimal(host.memory_bytes),
+        limits=(*found.limits, *group_limits()),
+        is_scheduled=site.is_elsewhere,
+    )
+    leases = Deferred(lambda: LEASES.load().of(os.environ, capacity, processes.hold, clock, layout.root))
+
+    def close_leases() -> None:
+        if leases.made is not None:
+            leases.made.close(leaves=leaves())
+
+    stack.callback(close_leases)  # after the last process has ended
+    processes.start()
+    stack.callback(lambda: processes.stop(leaves=leaves()))
+    if processes.inherited is not None and processes.inherited.held:
+        leases.get().take_over(processes.inherited.held)
+    if images is not None:
+        images = images.of_engine(processes.engine_id)
+        stack.enter_context(processes.executing_last(["/bin/sh", "-c", images.removal()], images.environment))
+    stack.enter_context(site.cleaning(layout.run, images))
+    place = site.place(layout.slurm, clock)
+    return Machine(processes, clock, capacity, images, leases, place, site.node_images, site.inherits)

@@ -16,7 +16,7 @@ from katib.places.machine.admission.host import of_slurm
 from katib.places.machine.jobs.dependencies import PlaceMaker
 from katib.places.machine.pods.images import NodeImages
 from katib.places.machine.pods.records import Delays
-from katib.places.machine.sites import Site, SiteSettings
+from katib.places.machine.sites import Site, SiteSettings, SlurmOptions
 from katib.places.machine.slurm.admission import NODE_ADDRESS_VARIABLE, SlurmGate
 from katib.places.machine.slurm.commands import Slurm
 from katib.places.machine.slurm.images import node_images
@@ -38,8 +38,8 @@ class SlurmSite(Site):
 
     @cached_property
     def _slurm(self) -> tuple[Slurm, GeneralOptions]:
-        options = checked_options(self.settings.slurm, "--slurm-option")
-        return Slurm.found(os.environ), GeneralOptions(options, self.settings.slurm_wins)
+        given, wins = self.settings.slurm or SlurmOptions(())
+        return Slurm.found(os.environ), GeneralOptions(checked_options(given, "--slurm-option"), wins)
 
     @cached_property
     def images(self) -> None:

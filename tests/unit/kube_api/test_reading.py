@@ -17,7 +17,7 @@ from katib.doors.kube_api.selectors import selector_of
 from katib.doors.kube_api.statuses import StatusError
 from katib.doors.kube_api.watching import _Lines
 from katib.engine.controllers.kinds import POD
-from katib.places.machine.engine import STATUS_KINDS
+from katib.places.machine.data import STATUS_KINDS
 from katib.places.machine.jobs.kinds import JobKinds
 
 

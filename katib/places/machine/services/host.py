@@ -66,11 +66,9 @@ class ServiceHost:
         self._listeners.append(listener)
 
     def prewarm(self, algorithm: str, *, early_stopping: bool = False) -> None:
-        """Start a service before it is needed; it stops again if it is not used.
-
-        Raises:
-            TerminalError: There is no such algorithm.
-        """
+        """Start a service before it is needed, if there is one; it stops again if it is not used."""
+        if self.catalog is not None and self.catalog.find(algorithm, early_stopping=early_stopping) is None:
+            return
         service = ServiceId(algorithm, early_stopping)
         if not self._plan(service).address:
             self._supervisor(service, None)

@@ -113,6 +113,10 @@ class TrialJobs:
             checkpoint = TrialCheckpoint(mount or DEFAULT_DIRECTORY, folder / trial.name, start, is_kept)
         return Provision(Path(text) if text else self._default_workspace, checkpoint, name)
 
+    def keeps_checkpoint(self, job: Object) -> bool:
+        """Return whether a failed attempt of a job leaves its checkpoint to the next one."""
+        return self.provision(job).checkpoint is not None
+
     def placement(self, job: Object, path: str) -> Mapping[str, str]:
         """Return the options of Slurm, which may have changed since the job was created."""
         trial = self._trials.get(Key.of(job))

@@ -15,6 +15,7 @@ from typing import Any
 from katib.engine.controllers.run_times import RunTimes
 from katib.engine.runtime.clock import Clock
 from katib.model.files.whole_files import write_whole
+from katib.model.types import Trial
 from katib.places.machine.processes.remains import boot_id
 
 FILE = "run-times.json"
@@ -57,6 +58,10 @@ class RunTimeNote:
         self._noted = earlier
         self._began = clock.monotonic(), clock.now().timestamp()
         self.times = RunTimes(clock, earlier)
+
+    def went_on(self, trial: Trial, until: float | None) -> None:
+        """Count the time in which programs of a trial ran without an engine."""
+        self.times.add(trial, self.seconds_without_engine(until))
 
     def seconds_without_engine(self, until: float | None) -> float:
         """Return how long a program ran after the last note: up to its end on the monotonic clock, or to now."""
