@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from katib.model.algorithms import SettingSpec
+from katib.model.algorithms import RANDOM_STATE, SettingSpec
 
 
 def _share(name: str, default: str, description: str) -> SettingSpec:
@@ -26,7 +26,6 @@ def _last_resource(description: str) -> SettingSpec:
     return SettingSpec("max_resource", "int", "", description, above=1, above_setting="min_resource")
 
 
-_SEED = SettingSpec("random_state", "int", "", "Seed; without it the name of the experiment is the seed.", at_least=0)
 _STARTUP = SettingSpec("n_startup_trials", "int", "10", "Trials drawn at random before the model is used.", at_least=0)
 # The upper bound keeps a typing error from filling the memory.
 _CANDIDATES = SettingSpec(
@@ -40,8 +39,6 @@ _COST_AWARE = SettingSpec(
     "cost_aware", "bool", "false", "Weigh the expected improvement of a trial against its expected duration."
 )
 
-ONLY_SEED = (_SEED,)
-
 _KEEP = SettingSpec(
     "keep_checkpoints",
     "text",
@@ -52,7 +49,7 @@ _KEEP = SettingSpec(
 )
 
 HYPERBAND = (
-    _SEED,
+    RANDOM_STATE,
     SettingSpec(
         "r_l",
         "float",
@@ -90,7 +87,7 @@ HYPERBAND = (
 )
 
 TPE = (
-    _SEED,
+    RANDOM_STATE,
     _STARTUP,
     _CANDIDATES,
     SettingSpec("n_EI_candidates", "int", "24", "Another name of n_ei_candidates.", above=0, at_most=1e5),
@@ -98,10 +95,10 @@ TPE = (
     SettingSpec("prior_weight", "float", "1.0", "Weight of the prior in the estimator.", above=0),
 )
 
-MULTIVARIATE_TPE = (_SEED, _STARTUP, _CANDIDATES)
+MULTIVARIATE_TPE = (RANDOM_STATE, _STARTUP, _CANDIDATES)
 
 BAYESIANOPTIMIZATION = (
-    _SEED,
+    RANDOM_STATE,
     SettingSpec(
         "base_estimator",
         "text",
@@ -127,7 +124,7 @@ BAYESIANOPTIMIZATION = (
 )
 
 GP = (
-    _SEED,
+    RANDOM_STATE,
     SettingSpec("n_startup_trials", "int", "5", "Trials that fill the space before the model is used.", at_least=0),
     _COST_AWARE,
 )
@@ -160,7 +157,7 @@ AUTO = (
 )
 
 CMAES = (
-    _SEED,
+    RANDOM_STATE,
     SettingSpec(
         "sigma",
         "float",
@@ -179,7 +176,7 @@ CMAES = (
 )
 
 PBT = (
-    _SEED,
+    RANDOM_STATE,
     SettingSpec(
         "suggestion_trial_dir",
         "place",
@@ -198,7 +195,7 @@ PBT = (
 )
 
 NSGA2 = (
-    _SEED,
+    RANDOM_STATE,
     SettingSpec(
         "population_size",
         "int",
@@ -215,7 +212,7 @@ NSGA2 = (
 )
 
 ENAS = (
-    _SEED,
+    RANDOM_STATE,
     SettingSpec("controller_hidden_size", "int", "64", "Units of the recurrent network.", at_least=1, at_most=512),
     _positive_or_none(
         "controller_temperature", "5.0", "Divisor of scores: higher explores more; `None` does not divide."

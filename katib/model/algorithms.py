@@ -82,6 +82,9 @@ class Feature(StrEnum):
     PRIORS = "priors"
 
 
+RANDOM_STATE = SettingSpec(
+    "random_state", "int", "", "Seed; without it the name of the experiment is the seed.", at_least=0
+)
 SEED = SettingSpec("seed", "int", "", "Another name of random_state, which every algorithm has.", at_least=0)
 """Accepted by all of our suggestion algorithms."""
 
@@ -127,6 +130,10 @@ class AlgorithmInfo(Struct, frozen=True, rename="camel"):
     forwards_settings: bool = False
 
 
+Others = Callable[[], Sequence[AlgorithmInfo]]
+"""Returns algorithms, which are described when an error names them."""
+
+
 class AlgorithmCatalog(Protocol):
     """All algorithms of this installation."""
 
@@ -138,7 +145,7 @@ class AlgorithmCatalog(Protocol):
 
 
 def check_settings(
-    info: AlgorithmInfo, settings: Sequence[AlgorithmSetting], path: str, others: Sequence[AlgorithmInfo] = ()
+    info: AlgorithmInfo, settings: Sequence[AlgorithmSetting], path: str, others: Others = tuple
 ) -> list[FieldError]:
     """Return errors in the settings: unknown or repeated names, values of the wrong type or out of range.
 
@@ -146,7 +153,7 @@ def check_settings(
         info: The algorithm. Undeclared settings are left to its service.
         settings: As given by the user.
         path: Path of the list, such as `spec.algorithm.algorithmSettings`.
-        others: All algorithms, to name those that have an unknown setting.
+        others: Returns all algorithms, to name those that have an unknown setting.
     """
     if info.settings is None:
         return []
@@ -311,10 +318,10 @@ def _missing(info: AlgorithmInfo, spec: SettingSpec, path: str) -> FieldError:
     return FieldError(path, f"{info.name} needs {spec.name}", f"add {spec.name}: {what}", "setting-missing")
 
 
-def _unknown(info: AlgorithmInfo, name: str, path: str, others: Sequence[AlgorithmInfo]) -> FieldError:
+def _unknown(info: AlgorithmInfo, name: str, path: str, others: Others) -> FieldError:
     owners = [
         other.name
-        for other in others
+        for other in others()
         if other.early_stopping == info.early_stopping and any(name == spec.name for spec in other.settings or ())
     ]
     cause = f"{shown(name)} is not a setting of {info.name}"
@@ -388,7 +395,7 @@ def required_features(spec: ExperimentSpec) -> Iterator[Feature]:
 
 
 def check_features(
-    spec: ExperimentSpec, name: str, features: Collection[Feature], others: Sequence[AlgorithmInfo] = ()
+    spec: ExperimentSpec, name: str, features: Collection[Feature], others: Others = tuple
 ) -> list[FieldError]:
     """Return an error for each feature that an experiment requires and its algorithm does not support."""
     path = "spec.algorithm.algorithmName"
@@ -399,9 +406,9 @@ def check_features(
     ]
 
 
-def _use(feature: Feature, others: Sequence[AlgorithmInfo]) -> str:
+def _use(feature: Feature, others: Others) -> str:
     """Return the remedy that names suitable algorithms, preferring those that learn from trials."""
-    able = [info for info in others if feature in info.features and not info.early_stopping]
+    able = [info for info in others() if feature in info.features and not info.early_stopping]
     names = [info.name for info in able if info.reads_history] or [info.name for info in able]
     if not names:
         return f"use one that `katib algorithms` lists with {feature}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from katib.errors import FieldError
-from katib.model.algorithms import AlgorithmInfo, Feature
+from katib.model.algorithms import AlgorithmInfo, Feature, Others
 from katib.model.metrics import is_usable
 from katib.model.types import Distribution, ExperimentSpec, ParameterPrior, ParameterSpec, ParameterType
 from katib.model.wording import did_you_mean, either, shown
@@ -22,15 +22,13 @@ def check_priors(parameters: Sequence[ParameterSpec], path: str) -> Iterator[Fie
             yield from _check(parameter, parameter.prior, f"{path}[{i}].prior")
 
 
-def find_unused_priors(
-    spec: ExperimentSpec, info: AlgorithmInfo, others: Sequence[AlgorithmInfo]
-) -> Iterator[FieldError]:
+def find_unused_priors(spec: ExperimentSpec, info: AlgorithmInfo, others: Others) -> Iterator[FieldError]:
     """Yield one warning if there are priors and the algorithm ignores them."""
     i = next((i for i, parameter in enumerate(spec.parameters) if parameter.prior is not None), None)
     if i is None or Feature.PRIORS in info.features:
         return
     cause = f"{info.name} ignores priors" if info.declares_features else f"{info.name} is not known to use priors"
-    able = [o.name for o in others if Feature.PRIORS in o.features]
+    able = [o.name for o in others() if Feature.PRIORS in o.features]
     yield FieldError(f"spec.parameters[{i}].prior", cause, f"use {either(able)}" if able else "", "prior-unused")
 
 

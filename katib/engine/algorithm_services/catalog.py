@@ -39,12 +39,16 @@ class Catalog:
     """
 
     def __init__(self, plugged_in: Sequence[AlgorithmInfo] = ()) -> None:
-        infos = [*(entry.info for entry in ENTRIES), *plugged_in]
-        self._infos = {(info.name, info.early_stopping): info for info in infos}
+        self._plugged_in = {(info.name, info.early_stopping): info for info in plugged_in}
+        self._built_in = {(entry.listed.name, entry.listed.early_stopping): entry for entry in ENTRIES}
 
     def find(self, name: str, *, early_stopping: bool = False) -> AlgorithmInfo | None:
-        return self._infos.get((name, early_stopping))
+        key = name, early_stopping
+        if key in self._plugged_in or key not in self._built_in:
+            return self._plugged_in.get(key)
+        return self._built_in[key].info
 
     def all(self) -> Sequence[AlgorithmInfo]:
         """Return all algorithms, suggestion algorithms first."""
-        return sorted(self._infos.values(), key=lambda info: info.early_stopping)
+        infos = {key: entry.info for key, entry in self._built_in.items()} | self._plugged_in
+        return sorted(infos.values(), key=lambda info: info.early_stopping)

@@ -5,13 +5,13 @@ The rules are those that the service applies on validation; no service has to ru
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from katib.errors import FieldError, InvalidError, NotFoundError
 from katib.model.algorithms import AlgorithmCatalog
 from katib.model.loadable import Loadable
-from katib.model.types import Experiment
+from katib.model.types import Experiment, ExperimentSpec
 from suggestion_services.algorithms import ListedAlgorithm, find_entry
 
 _CHECK_STOPPING: Final[Loadable[Callable[..., object]]] = Loadable(
@@ -21,19 +21,31 @@ _CHECK_STOPPING: Final[Loadable[Callable[..., object]]] = Loadable(
 
 def refusals(experiment: Experiment, catalog: AlgorithmCatalog) -> list[FieldError]:
     """Return the errors that the services of a valid experiment would report; none if they are not built-in."""
-    from suggestion_services.base.algorithm import Problem
-
     spec, errors = experiment.spec, list[FieldError]()
     try:
         if spec.algorithm is not None and (entry := _ours(spec.algorithm.algorithm_name, catalog)) is not None:
             errors += _missing(entry, "spec.algorithm")
-            problem, rules = Problem.of(experiment.name, spec, entry.info), entry.load_rules()
-            errors += rules.check(problem) or rules.check_before_start(problem)
+            errors += [] if _takes_any(entry, spec) else _refused(entry, experiment)
         stopping = spec.early_stopping
         if stopping is not None and (entry := _ours(stopping.algorithm_name, catalog, early_stopping=True)) is not None:
             _CHECK_STOPPING.load()(entry.load(), entry.info, stopping.algorithm_settings)
     except InvalidError as error:
         errors += error.errors
+    return errors
+
+
+def _takes_any(entry: ListedAlgorithm, spec: ExperimentSpec) -> bool:
+    """Return whether an algorithm without rules gets parameters that do not depend on each other, and no settings."""
+    has_settings = spec.algorithm is not None and bool(spec.algorithm.algorithm_settings)
+    depends = bool(spec.parameter_constraints) or any(parameter.when is not None for parameter in spec.parameters)
+    return not (entry.rules or spec.nas_config is not None or has_settings or depends)
+
+
+def _refused(entry: ListedAlgorithm, experiment: Experiment) -> Sequence[FieldError]:
+    from suggestion_services.base.algorithm import Problem
+
+    problem, rules = Problem.of(experiment.name, experiment.spec, entry.info), entry.load_rules()
+    errors: Sequence[FieldError] = rules.check(problem) or rules.check_before_start(problem)
     return errors
 
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from sqlalchemy import Column, Connection, Integer, MetaData, String, Table, delete, inspect, select
 
-from katib.errors import TerminalError
+from katib.engine.databases.sqlite import newer
 
 Migrate = Callable[[Connection, int], None]
 """Migrates a room's tables from a version (0: none exist) to the newest.  MySQL commits at each change of a table, so a
@@ -87,10 +87,7 @@ def version_of(
     """Return the version of a room's tables; 0 if there are none. Arguments and errors as in `upgrade`."""
     found = version_in(connection, database.versions_table, room) or adopted(connection)
     if found > newest:
-        raise TerminalError(
-            f"{database}: {room} written by a newer version (schema {found}, this version knows {newest}); "
-            f"upgrade katib or use another {database.elsewhere}"
-        )
+        raise newer(database, room, found, newest)
     return found
 
 

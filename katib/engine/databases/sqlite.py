@@ -31,7 +31,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 from urllib.parse import quote
 
 from katib.errors import Backoff, InternalError, TerminalError, UnavailableError
@@ -42,6 +42,13 @@ if TYPE_CHECKING:
     from katib.engine.databases.sqlite_engine import Engines
 
 R = TypeVar("R")
+
+
+class WithElsewhere(Protocol):
+    """A database, with the option that selects another one."""
+
+    elsewhere: str
+
 
 LOCK_TIMEOUT_SECONDS = 30.0
 """Longer than a backup of a small file takes; a longer wait should be reported."""
@@ -81,6 +88,19 @@ _REWRITTEN_PAGES = 25_000
 
 class OutdatedError(TerminalError):
     """The tables are of an earlier version and the database is open for reading only."""
+
+
+_CREATE_VERSIONS = (
+    "CREATE TABLE IF NOT EXISTS {} (room VARCHAR(63) NOT NULL, version INTEGER NOT NULL, PRIMARY KEY (room))"
+)
+
+
+def newer(database: WithElsewhere, room: str, found: int, newest: int) -> TerminalError:
+    """Return the error for tables of a newer version."""
+    return TerminalError(
+        f"{database}: {room} written by a newer version (schema {found}, this version knows {newest}); "
+        f"upgrade katib or use another {database.elsewhere}"
+    )
 
 
 class Database:
@@ -247,16 +267,32 @@ class Database:
             OutdatedError: The file is open for reading only.
         """
         if self._read_only:
-            raise OutdatedError(f"{self.path}: written by an earlier version; start `katib serve` there once")
+            raise self._outdated()
         return self.write()
 
     def upgrade(self, room: str, version: int, migrate: Callable[[sqlite3.Connection, int], None]) -> None:
         """Migrate a room's tables to a version, all or nothing; see `katib.engine.databases.migrations.upgrade`."""
-        if self.schema_version(room) != version:
-            from katib.engine.databases.migrations import upgrade
-            from katib.engine.databases.sqlite_engine import driver_connection
+        found = self.schema_version(room)
+        if found > version:
+            raise newer(self, room, found, version)
+        if found == version:
+            return
+        if self._read_only:
+            raise self._outdated()
+        with self.transaction() as driver:
+            driver.execute(_CREATE_VERSIONS.format(self.versions_table))
+            query = f"SELECT version FROM {self.versions_table} WHERE room = ?"  # noqa: S608 - a constant, as below
+            row = driver.execute(query, (room,)).fetchone()  # again: another process may have migrated
+            found = int(row[0]) if row else 0
+            if found > version:
+                raise newer(self, room, found, version)
+            if found < version:
+                migrate(driver, found)
+                note = f"INSERT OR REPLACE INTO {self.versions_table} (room, version) VALUES (?, ?)"  # noqa: S608
+                driver.execute(note, (room, version))
 
-            upgrade(self, room, version, lambda connection, found: migrate(driver_connection(connection), found))
+    def _outdated(self) -> OutdatedError:
+        return OutdatedError(f"{self.path}: written by an earlier version; start `katib serve` there once")
 
     def __str__(self) -> str:
         return str(self.path)

@@ -15,7 +15,8 @@ from itertools import takewhile
 
 from sqlalchemy import ColumnElement, Connection, TextClause, func, select, text
 
-from katib.engine.observations.extremes import Extremes, Summarize, are_kept_of
+from katib.engine.observations.extremes import Extremes, are_kept_of
+from katib.engine.observations.stored_extremes import Summarize
 from katib.engine.observations.tables import observation_extremes as table
 from katib.model.metrics import BestTrial
 

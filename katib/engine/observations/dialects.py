@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from io import BytesIO
 from typing import Any
@@ -23,16 +23,11 @@ from sqlalchemy import (
     text,
 )
 
-from katib.engine.observations.tables import NO_STEP
+from katib.engine.observations.sqlite_tables import Row, bound_row
 from katib.engine.observations.tables import observation_logs as table
-from katib.model.metrics import MetricLog
 
 _DELETE_MYSQL = text("DELETE FROM observation_logs WHERE trial_name = :trial_name LIMIT :count")
 
-Row = tuple[str, datetime, str, str, int]
-"""A stored reading: trial, time, metric, value, step."""
-
-_WITHOUT_ZONE = len("0001-01-01 00:00:00.000000")
 _COLUMNS = ("trial_name", "time", "metric_name", "value", "step")
 _COPY_ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
@@ -78,20 +73,6 @@ def _with_cursor(connection: Connection, call: str, *arguments: Any, **keywords:
         getattr(cursor, call)(*arguments, **keywords)
     finally:
         cursor.close()
-
-
-def bound_row(row: Row) -> tuple[Any, ...]:
-    """Return a row as `katib.engine.observations.tables.UtcTime` stores it in SQLite."""
-    trial_name, time, name, value, step = row
-    time = time if time.tzinfo is UTC else time.astimezone(UTC)
-    return trial_name, time.isoformat(" ", "microseconds")[:_WITHOUT_ZONE], name, value, step
-
-
-def rows_of(batch: Mapping[str, Sequence[MetricLog]]) -> Iterator[Row]:
-    """Yield the rows of readings by trial name."""
-    for trial_name, readings in batch.items():
-        for log in readings:
-            yield trial_name, log.time, log.name, log.value, NO_STEP if log.step is None else log.step
 
 
 def _plain(time: datetime) -> datetime:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final, Self
 
 from sqlalchemy import Connection, func, select
 
-from katib.engine.observations import extremes, reporting
-from katib.engine.observations.dialects import delete_some, fetch_readings, insert, metric_is, rows_of
+from katib.engine.observations import reporting, stored_extremes
+from katib.engine.observations.dialects import delete_some, fetch_readings, insert, metric_is
+from katib.engine.observations.sqlite_tables import rows_of
 from katib.engine.observations.tables import COMPANIONS, Transactions, observation_extremes, prepare, probe
 from katib.engine.observations.tables import observation_logs as table
 from katib.errors import OutcomeUnknownError
@@ -134,7 +135,7 @@ class SqlObservationLog:
 
     def _append(self, connection: Connection, batch: Mapping[str, Sequence[MetricLog]]) -> None:
         if self._layout.has_companions:
-            extremes.keep(connection, batch, self._summary)
+            stored_extremes.keep(connection, batch, self._summary)
         rows = rows_of(batch)
         while chunk := list(islice(rows, INSERT_ROWS)):
             insert(connection, chunk, has_steps=self._layout.has_steps)
@@ -152,7 +153,7 @@ class SqlObservationLog:
             return observation_of(metrics, map(tuple, some))
         try:
             curve, names = self._statements.curve, dict.fromkeys(metrics)
-            known = extremes.of_trial(connection, trial_name) if self._keeps_extremes(connection) else {}
+            known = stored_extremes.of_trial(connection, trial_name) if self._keeps_extremes(connection) else {}
             found = [metric_summary(connection, trial_name, name, curve, known.get(name)) for name in names]
         except NotComputableError:
             return observation_of(

@@ -20,7 +20,8 @@ from sqlalchemy import (
 )
 
 from katib.engine.observations.dialects import metric_is
-from katib.engine.observations.tables import NO_STEP, TableLayout
+from katib.engine.observations.sqlite_tables import NO_STEP
+from katib.engine.observations.tables import TableLayout
 from katib.engine.observations.tables import observation_logs as table
 from katib.model.metrics import BEFORE_THE_LAST, Change, MetricLog
 

@@ -36,13 +36,11 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from katib.engine.databases.migrations import Migratable, upgrade, version_of
+from katib.engine.observations.sqlite_tables import NO_STEP, ROOM, SCHEMA_VERSION
 from katib.errors import TerminalError
 from katib.model.metrics import LOGS_OF_KATIB, REPORTER_LENGTH
 
 NAME_LENGTH = 255
-
-NO_STEP = -1
-"""Stored for a reading without step: it sorts before the steps, which begin at 0."""
 
 
 class _SqliteTime(sqlite.DATETIME):
@@ -149,12 +147,7 @@ _EXTREMES = tuple(
 COMPANIONS = (observation_reporters, observation_extremes)
 """Tables with data of a trial beside its readings, deleted with them."""
 
-ROOM = "observation-log"
-
 _KATIBS = 1
-SCHEMA_VERSION = 5
-"""1: as created by Katib; 2: with an index; 3: owners of logs; 4: steps, an index with them, and the companions; 5:
-ends of trials, and ordered extremes."""
 
 _ALEMBIC = "observation_log_version"
 """Alembic's table of versions of earlier releases. It is left unchanged: they may be run again."""

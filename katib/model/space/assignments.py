@@ -1,4 +1,4 @@
-"""Validation of a suggestion service's assignments."""
+"""Assignments of trials: those that come before an algorithm's, and the check of a suggestion service's."""
 
 from __future__ import annotations
 
@@ -6,18 +6,74 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
+from random import Random
 
 from katib.errors import FieldError, InvalidError
 from katib.model.space.build import build_parameter
-from katib.model.space.conditions import absent_parameters, build_conditions
-from katib.model.space.parameters import Value, finite_number, whole_number
-from katib.model.space.where import build_constraints
-from katib.model.types import Distribution, ParameterAssignment, ParameterCondition, ParameterSpec, ParameterType
+from katib.model.space.parameters import Parameter, Value, ValueList, finite_number, whole_number
+from katib.model.types import (
+    Distribution,
+    ExperimentSpec,
+    InitialTrial,
+    ParameterAssignment,
+    ParameterCondition,
+    ParameterSpec,
+    ParameterType,
+)
+
+_DRAWS = 10_000  # of values for parameters without a default
 
 _parameter_of = lru_cache(maxsize=1024)(build_parameter)
 """The same specifications are used for each assignment of an experiment."""
 
 _BELL = (Distribution.NORMAL, Distribution.LOG_NORMAL)
+
+
+def first_trials(spec: ExperimentSpec) -> tuple[InitialTrial, ...]:
+    """Return the trial of the defaults, if there are any, and the initial trials without a repetition of it."""
+    chosen = default_assignments(spec.parameters, spec.parameter_constraints)
+    if not chosen:
+        return spec.initial_trials
+    same = frozenset(chosen)
+    others = (trial for trial in spec.initial_trials if frozenset(trial.parameter_assignments) != same)
+    return (InitialTrial(parameter_assignments=chosen), *others)
+
+
+def has_defaults(spec: ExperimentSpec) -> bool:
+    return any(parameter.default is not None for parameter in spec.parameters)
+
+
+@lru_cache(maxsize=64)
+def default_assignments(
+    specs: tuple[ParameterSpec, ...], constraints: tuple[str, ...] = ()
+) -> tuple[ParameterAssignment, ...]:
+    """Return the assignments of the defaults, each as written; empty if no parameter has one.
+
+    A parameter without a default has the middle of its range, by its distribution, or the first value of its list; if
+    that violates the constraints, a value that does not. Empty, too, if the parameters are invalid, which only an
+    installation without our admission accepts.
+    """
+    given = {spec.name: spec.default for spec in specs if spec.default is not None}
+    if not given:
+        return ()
+    from katib.model.space.search_space import SearchSpace
+
+    try:
+        space = SearchSpace.of(specs, constraints=constraints)
+        point = {p.name: p.parse(given[p.name]) if p.name in given else _usual(p) for p in space.parameters}
+    except (InvalidError, ValueError):
+        return ()
+    random = Random(0)
+    for _ in range(_DRAWS if len(given) < len(specs) else 0):
+        if space.allows(point):
+            break
+        point = {p.name: point[p.name] if p.name in given else p.sample(random) for p in space.parameters}
+    texts = space.format(point)
+    return tuple(ParameterAssignment(name=name, value=given.get(name, text)) for name, text in texts.items())
+
+
+def _usual(parameter: Parameter) -> float | int | str:
+    return parameter.at(0) if isinstance(parameter, ValueList) and not parameter.ordered else parameter.from_unit(0.5)
 
 
 def check_assignments(
@@ -54,6 +110,8 @@ def _violated(
     parameters: Sequence[ParameterSpec], assignments: Sequence[ParameterAssignment], constraints: Sequence[str]
 ) -> list[FieldError]:
     """Return the first violated constraint of assignments that are a point; none if the constraints are invalid."""
+    from katib.model.space.where import build_constraints
+
     point = {assignment.name: assignment.value for assignment in assignments}
     try:
         built = build_constraints(tuple(constraints), tuple(parameters))
@@ -71,6 +129,8 @@ def _absent(
     specs: Mapping[str, ParameterSpec], conditional: Sequence[ParameterSpec], texts: Mapping[str, str]
 ) -> AbstractSet[str]:
     """Return the parameters that must not have a value; none if the conditions themselves are invalid."""
+    from katib.model.space.conditions import absent_parameters, build_conditions
+
     parents = {
         spec.when.parameter: parameter
         for spec in conditional

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from katib.errors import FieldError, InvalidError
-from katib.model.space.first_trials import default_assignments
+from katib.model.space.assignments import default_assignments
 from katib.model.space.search_space import SearchSpace
 from katib.model.space.where import PATH, Constraint, build_constraints
 from katib.model.types import AlgorithmSpec, ExperimentSpec

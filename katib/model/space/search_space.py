@@ -6,17 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import TYPE_CHECKING
 
 from katib.errors import FieldError, InvalidError, invalid
-from katib.model.conditional_parameters import check_conditions
 from katib.model.search_space import check_parameters
 from katib.model.space.build import build_parameter
 from katib.model.space.conditions import ParentCondition, absent_parameters, build_conditions
 from katib.model.space.counting import CountedSpace
 from katib.model.space.parameters import Parameter, Value
 from katib.model.space.priors import Prior, build_priors
-from katib.model.space.where import Constraint, build_constraints
 from katib.model.types import ParameterSpec
+
+if TYPE_CHECKING:
+    from katib.model.space.where import Constraint
 
 LISTED = 10_000
 """Points up to which a space with constraints is listed: that takes half a second."""
@@ -77,13 +79,20 @@ class SearchSpace:
             remedy = "use double, int, discrete or categorical"
             untyped = FieldError(path, "a parameter is of the type unknown", remedy, "parameter-type")
             raise InvalidError(errors or [untyped])  # Katib's admission accepts that type
-        if errors := list(check_conditions(specs, path)):
-            raise InvalidError(errors)
+        if any(spec.when is not None for spec in specs):
+            from katib.model.conditional_parameters import check_conditions
+
+            if errors := list(check_conditions(specs, path)):
+                raise InvalidError(errors)
         try:
             conditions = build_conditions(specs, parameters)
         except ValueError as error:  # not covered by `check_conditions`, since the parent's specification is unusual
             raise invalid(path, str(error), "list values of that parameter", "condition-value-unknown") from error
-        built = build_constraints(tuple(constraints), tuple(specs)) if constraints else ()
+        built: tuple[Constraint, ...] = ()
+        if constraints:
+            from katib.model.space.where import build_constraints
+
+            built = build_constraints(tuple(constraints), tuple(specs))
         return cls(tuple(parameters.values()), conditions, build_priors(specs, parameters), built)
 
     @property

@@ -32,7 +32,7 @@ def check_algorithm(spec: ExperimentSpec, catalog: AlgorithmCatalog) -> Iterator
         yield from _check_known(algorithm, catalog, path, early_stopping=False)
         info = catalog.find(algorithm.algorithm_name)
         if info is not None and info.settings is not None and info.declares_features:
-            yield from check_features(spec, info.name, info.features, catalog.all())
+            yield from check_features(spec, info.name, info.features, catalog.all)
             yield from _check_searched(spec, info, catalog)
         if info is not None:
             where = f"{path}.algorithmSettings"
@@ -123,7 +123,7 @@ def _check_known(
             if not setting.name:
                 where = f"{path}.algorithmSettings[{i}].name"
                 yield FieldError(where, "it is missing", "name the setting or remove the entry", "setting-name-missing")
-        yield from check_settings(info, algorithm.algorithm_settings, f"{path}.algorithmSettings", catalog.all())
+        yield from check_settings(info, algorithm.algorithm_settings, f"{path}.algorithmSettings", catalog.all)
     elif catalog.find(name, early_stopping=not early_stopping) is not None:
         role, home = ("a suggestion", "algorithm") if early_stopping else ("an early stopping", "earlyStopping")
         cause = f"{shown(name)} is {role} algorithm"

@@ -10,7 +10,6 @@ from katib.model.checkpoints import checkpoint_directory
 from katib.model.job_kinds import misspelt_kind
 from katib.model.leases import LOST_LEASES, is_asked
 from katib.model.names import LOST_LEASES_ANNOTATION
-from katib.model.parameter_priors import find_unused_priors
 from katib.model.search_space import check_search_space, find_odd_values
 from katib.model.types import CollectorKind, Experiment, ExperimentSpec, ParameterSpec, TrialTemplate
 from katib.model.validation.algorithm import (
@@ -86,7 +85,10 @@ def find_warnings(spec: ExperimentSpec, catalog: AlgorithmCatalog) -> list[Field
     warnings = list(find_odd_values(spec.parameters))
     if algorithm is not None and info is not None:
         path = "spec.algorithm.algorithmSettings"
-        warnings += find_unused_priors(spec, info, catalog.all())
+        if any(parameter.prior is not None for parameter in spec.parameters):
+            from katib.model.parameter_priors import find_unused_priors
+
+            warnings += find_unused_priors(spec, info, catalog.all)
         warnings += find_cut_amounts(info, algorithm.algorithm_settings, spec.parameters, path)
     return warnings
 

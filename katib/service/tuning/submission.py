@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from random import Random
 from typing import Any, Final
 
 from msgspec import structs
@@ -23,16 +22,15 @@ from katib.model.leases import is_asked
 from katib.model.loadable import Loadable
 from katib.model.loading import FileText, Submission, are_runtimes, experiment_of, file_of, runtimes_of
 from katib.model.names import LEARNS_FROM_ANNOTATION, NOTHING, WORKSPACE_ANNOTATION
-from katib.model.space import check_assignments, check_constraints, first_trials
-from katib.model.space.search_space import SearchSpace
+from katib.model.space.assignments import check_assignments
 from katib.model.templates.absence import variants
 from katib.model.templates.check import check_template
 from katib.model.templates.condition_path import check_condition, scalar_notices
 from katib.model.templates.devices import device_errors
 from katib.model.templates.job_schema import check_job_schema
-from katib.model.templates.render import compile_template, prepare
+from katib.model.templates.render import prepare
 from katib.model.templates.source import template_path, template_text, usable_data
-from katib.model.types import CollectorKind, Experiment, ParameterAssignment, ParameterSpec, TrialTemplate
+from katib.model.types import CollectorKind, Experiment, ExperimentSpec, ParameterSpec, TrialTemplate
 from katib.model.validation import admit, admit_update, find_warnings
 from katib.model.wording import shown
 from katib.service.tuning.service import DEFAULT_NAMESPACE, Document, Preview
@@ -47,6 +45,10 @@ _LEARNS = (
 PLACEMENT = "slurm-"
 """Prefix of the origin of errors about the placement of trials."""
 
+_CHECK_CONSTRAINTS: Final[Loadable[Callable[[ExperimentSpec], list[FieldError]]]] = Loadable(
+    "katib.model.space.constraint_rules:check_constraints"
+)
+_PREVIEW: Final[Loadable[Callable[..., Preview]]] = Loadable("katib.service.tuning.preview:preview_trial")
 _IN_WORDS_OF_JOB: Final[Loadable[Callable[[InvalidError], InvalidError]]] = Loadable(
     "katib.model.optimization_jobs:in_words_of_job"
 )
@@ -272,7 +274,7 @@ class Gate:
             catalog=self.catalog,
             check_template=check,
             check_point=check_assignments,
-            check_constraints=check_constraints,
+            check_constraints=lambda spec: _CHECK_CONSTRAINTS.load()(spec) if spec.parameter_constraints else [],
             collectors=self._home.collectors,
         )
         self._check_earlier_experiments(experiment)
@@ -301,7 +303,7 @@ class Gate:
             InvalidError: As `admit`; or its first trial cannot be shown.
         """
         experiment = self.admit(submission).experiment
-        return preview_trial(experiment, lambda namespace, name: self._data_for(submission, namespace, name))
+        return _PREVIEW.load()(experiment, lambda namespace, name: self._data_for(submission, namespace, name))
 
     def _check_earlier_experiments(self, experiment: Experiment) -> None:
         start, namespace = experiment.spec.warm_start, experiment.namespace
@@ -409,46 +411,6 @@ def workspace_of(experiment: Experiment) -> Path | None:
     """Return the directory of an experiment's relative paths; None if it names none."""
     text = experiment.metadata.annotations.get(WORKSPACE_ANNOTATION, "")
     return Path(text) if text else None
-
-
-# --- the first trial, before it is submitted --------------------------------------------------------------------------
-
-
-DataFor = Callable[[str, str], Mapping[str, Any] | None]
-"""Takes namespace and name of a ConfigMap; returns its data, None when there is none."""
-
-
-def preview_trial(experiment: Experiment, data_for: DataFor) -> Preview:
-    """Return the first trial of an experiment.
-
-    Its values are those of the first initial trial, else drawn at random with a fixed seed: the algorithm is not asked.
-
-    Args:
-        experiment: With defaults, and admitted.
-        data_for: Finds the ConfigMap of the template.
-
-    Raises:
-        InvalidError: It is an architecture search, whose values only its algorithm can make, or the template
-            cannot be rendered with these values.
-    """
-    texts = _texts(experiment)
-    if is_asked(experiment):
-        return Preview(texts, {})
-    assignments = [ParameterAssignment(name=name, value=text) for name, text in texts.items()]
-    template = experiment.spec.trial_template or TrialTemplate()
-    compiled = compile_template(template, template_text(template, data_for), experiment.spec.parameters)
-    run_spec = compiled.render(assignments, f"{experiment.name}-example", experiment.namespace)
-    return Preview(texts, run_spec)
-
-
-def _texts(experiment: Experiment) -> dict[str, str]:
-    if first := first_trials(experiment.spec):
-        return {a.name: a.value for a in first[0].parameter_assignments}
-    if experiment.spec.nas_config is not None:
-        cause, remedy = "only its algorithm makes architectures", "submit it to see its first trial"
-        raise invalid("spec.nasConfig", cause, remedy, "preview-nas")
-    space = SearchSpace.of(experiment.spec.parameters, constraints=experiment.spec.parameter_constraints)
-    return space.format(space.sample(Random(0)))
 
 
 def check_runs_by_itself(file: FileText) -> None:

@@ -219,7 +219,7 @@ def test_a_setting_of_another_algorithm_is_called_by_its_owner(setting: str, gol
     own = named("tpe", "gamma")
     others = [own, named("cmaes", "sigma", "seed"), named("pbt", "seed"), named("asha", "grace", early_stopping=True)]
 
-    [error] = check_settings(own, [AlgorithmSetting(name=setting, value="1")], "settings", others)
+    [error] = check_settings(own, [AlgorithmSetting(name=setting, value="1")], "settings", lambda: others)
 
     golden(error)
 

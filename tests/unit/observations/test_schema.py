@@ -11,8 +11,8 @@ from sqlalchemy import Dialect
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.schema import CreateTable
 
-from katib.engine.databases.sqlite import open_database
-from katib.engine.observations import SqlObservationLog
+from katib.engine.databases.sqlite import Database, open_database
+from katib.engine.observations import SqlObservationLog, observation_log
 from katib.engine.observations.access import access_list
 from katib.engine.observations.tables import SCHEMA_VERSION, observation_logs
 from katib.errors import TerminalError
@@ -73,9 +73,21 @@ def with_log(path: Path, use: Callable[[SqlObservationLog], object]) -> object:
         return use(SqlObservationLog(database))
 
 
-def test_a_migrated_file_is_laid_out_as_a_fresh_one(path: Path, tmp_path: Path) -> None:
-    run(path, KATIB_TABLE)
+def test_a_file_made_without_sqlalchemy_is_laid_out_as_with_it(path: Path, tmp_path: Path) -> None:
     opened(path)
+    with open_database(tmp_path / "quick.db") as database:
+        observation_log(database)
+
+    assert layout(tmp_path / "quick.db") == layout(path)
+
+
+@pytest.mark.parametrize("log", [SqlObservationLog, observation_log], ids=["plain", "quick"])
+def test_a_migrated_file_is_laid_out_as_a_fresh_one(
+    log: Callable[[Database], object], path: Path, tmp_path: Path
+) -> None:
+    run(path, KATIB_TABLE)
+    with open_database(path) as database:
+        log(database)
     opened(tmp_path / "fresh.db")
 
     assert layout(path) == layout(tmp_path / "fresh.db")

@@ -46,7 +46,7 @@ from katib.model.names import (
     TEMPLATE_MISSING,
     without_queue,
 )
-from katib.model.space import first_trials
+from katib.model.space.assignments import first_trials
 from katib.model.templates.source import is_not_there
 from katib.model.trials import ACTIVE, trial_state
 from katib.model.types import (

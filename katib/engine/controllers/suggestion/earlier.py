@@ -19,7 +19,7 @@ from katib.engine.runtime.objects import Key
 from katib.model.conditions import set_condition
 from katib.model.learned_experiments import learned_experiments
 from katib.model.names import EXPERIMENT_LABEL
-from katib.model.space import check_assignments
+from katib.model.space.assignments import check_assignments
 from katib.model.trials import ACTIVE, ELIGIBLE, objective_number, trial_state
 from katib.model.types import (
     EarlierTrial,

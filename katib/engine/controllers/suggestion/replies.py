@@ -20,7 +20,7 @@ from katib.engine.controllers.suggestion import states
 from katib.model.algorithms import with_free_resource
 from katib.model.conditions import set_condition, without_condition
 from katib.model.names import BY_DEFAULT, BY_USER, CHOSEN_BY_LABEL, trial_name
-from katib.model.space import check_assignments, first_trials, has_defaults
+from katib.model.space.assignments import check_assignments, first_trials, has_defaults
 from katib.model.types import (
     AlgorithmSetting,
     AlgorithmSpec,
