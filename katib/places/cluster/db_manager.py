@@ -18,7 +18,7 @@ from sqlalchemy.exc import ArgumentError
 
 from katib.engine.databases import SqlServer, address_from_environment, address_of, open_sql_server
 from katib.engine.databases.sqlite import Database, open_database
-from katib.engine.observations import SqlObservationLog, observation_log
+from katib.engine.observations import QuickObservationLog, SqlObservationLog, observation_log
 from katib.engine.observations.access import access_list
 from katib.engine.runtime.clock import Clock, SystemClock
 from katib.errors import InternalError, InvalidError, KatibError, TerminalError, UnavailableError, invalid
@@ -161,7 +161,7 @@ class DbManager:
             self._stopping = True
             self._changed.notify_all()
 
-    def _wait_for_database(self, stack: ExitStack) -> tuple[SqlObservationLog, AccessList] | None:
+    def _wait_for_database(self, stack: ExitStack) -> tuple[SqlObservationLog | QuickObservationLog, AccessList] | None:
         """Return the log and the owners of logs, open until the stack ends; None if stopped before."""
         patience = self._options.connect_seconds
         give_up = None if patience is None else self._clock.monotonic() + patience
