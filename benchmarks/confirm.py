@@ -33,7 +33,6 @@ class Outcome:
     """One confirmation.
 
     Attributes:
-        stated: Probability of the winner as stated.
         is_best: Whether it is the true best of the configurations.
         inside: Share of the intervals that hold the true mean.
         flattered: Estimated optimism of the search's best value, in shares of the range.

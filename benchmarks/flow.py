@@ -89,9 +89,6 @@ class ReplyPath:
 
     A value is found in texts, numbers, containers and the fields of models and dataclasses, but not in `self`: a
     function of an engine that holds all trials does not count for that.
-
-    Attributes:
-        functions: These functions, on any thread, for the value of the first reply.
     """
 
     def __init__(self) -> None:

@@ -40,7 +40,6 @@ class SeveralObjectives:
     Attributes:
         parameters: Number of parameters, each between 0 and 1.
         objectives: Number of values.
-        values: Computes them.
     """
 
     name: str

@@ -250,7 +250,6 @@ class Backoff:
     """Pauses after consecutive failures: a pure function of their number.
 
     Attributes:
-        longest_seconds: Limit of every pause.
         factor: Growth of the pause per further failure.
         jitter: Maximum random reduction of a pause as a share, so that many clients do not retry at once.
     """

@@ -38,9 +38,6 @@ class Collector:
         verdict: The reason to stop the trial early; empty while it may continue.
 
     Args:
-        objective: Name of the objective metric.
-        metrics: Names of the additional metrics.
-        evidence: Observations of the source, for explanations.
         objective_type: `minimize` or `maximize`.
         clock: Returns increasing times for readings without one; without a clock they keep ZERO_TIME.
     """

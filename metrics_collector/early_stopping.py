@@ -29,7 +29,6 @@ class RuleBook:
 
     Args:
         rules: All rules; without any the trial is never stopped.
-        objective: Name of the objective metric.
         objective_type: `minimize` or `maximize`: the direction of the best reading.
     """
 

@@ -94,7 +94,6 @@ class LaunchedProgram(TrainingProgram):
     Args:
         restart_policy: Restart policy of the pod: a failed program is restarted unless it is `Never`.
         own_restart: Restart policy of the program's container, which overrides the pod's.
-        monotonic: Returns monotonic time.
     """
 
     def __init__(

@@ -31,7 +31,6 @@ class UncertainReport:
     """A report with an unknown outcome.
 
     Attributes:
-        count: Number of its readings.
         time: Time of its first reading, as on the wire.
         name: Metric of its first reading.
         digest: Digest of the value of its first reading, which may be long.
@@ -50,7 +49,6 @@ class CollectorProgress:
     """Progress of a collector.
 
     Attributes:
-        device: Device of the metrics file.
         inode: Inode of the metrics file; together with the device its identity.
         size: Bytes read of the file.
         settled: Readings of the file that are stored or refused permanently; negative while some of an earlier file are

@@ -48,7 +48,6 @@ class SeenProgram(TrainingProgram):
         directory: Directory of the shell's markers; None: the program has no shell around it.
         left_a_trace: Returns whether any program has left output.
         grace_seconds: Grace period of the pod, and of a program that is stopped early.
-        monotonic: Returns monotonic time.
         proc: Root of the process file system.
     """
 

@@ -47,7 +47,6 @@ class ReportTable:
 
     Attributes:
         rows: Best score first.
-        tasks: Number of problems compared.
         cells: Number of pairs of a problem and a seed.
     """
 

@@ -25,8 +25,6 @@ class SearchRun:
     """A completed run.
 
     Attributes:
-        task: Name of the problem.
-        parallel: Number of parallel evaluations.
         evaluations: The budget given to the search.
         values: Values of the evaluations, in the order of requests; fewer if the search ended by itself.
         milliseconds: Median time of a suggestion, over the second half: of asking and of telling the previous result,

@@ -46,7 +46,6 @@ class Axis:
     """One axis.
 
     Attributes:
-        name: The parameter or metric.
         scale: `linear`, `log` or `categorical`.
         low: The lowest place of a value.
         high: The highest place of a value.
@@ -54,7 +53,6 @@ class Axis:
         absent: The place of trials without a value; None if all have one.
         whole: Whether all values are integers.
         listed: The only values on it, in order, if they are few; empty otherwise.
-        beyond: Number of outliers beyond it.
         ends: The lowest and the highest place of all values, if some are beyond.
     """
 
@@ -242,12 +240,7 @@ _FEWEST_OF_A_UNIT = 3.0
 
 
 class Ordinary(NamedTuple):
-    """The values of an axis that are no outliers.
-
-    Attributes:
-        low: The lowest place.
-        high: The highest place.
-    """
+    """The values of an axis that are no outliers."""
 
     low: float
     high: float

@@ -61,8 +61,6 @@ class Importances:
         errors: Standard error of each share over the trees.
         explained: Share of the variance of ranks that the forest explains, of trials that a tree has not seen. Below 0
             if it is worse than the mean.
-        trials: Number of trials used.
-        measured: Number of measured trials.
     """
 
     names: tuple[str, ...]

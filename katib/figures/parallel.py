@@ -54,7 +54,6 @@ class _ParallelAxis:
     """An axis with its values.
 
     Attributes:
-        values: Values of the drawn trials.
         of: `parameter`, `metric` or `feasible`.
     """
 

@@ -32,7 +32,6 @@ class RankingMetric:
     Attributes:
         rows: Trials that have ended with a finite value of it, in order.
         maximize: Whether larger is better; also for a metric without a direction, so that larger stands out.
-        feasible: The column of the table.
     """
 
     name: str

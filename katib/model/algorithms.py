@@ -425,7 +425,6 @@ class SuggestionsReply:
         exhausted: Whether the search has no more assignments.
         waits: Whether more assignments become available when a running trial ends.
         explanation: The service's choice and its reason in one sentence; empty if there is none.
-        rules: Early stopping rules for the trials of these assignments.
     """
 
     assignments: tuple[TrialAssignment, ...]

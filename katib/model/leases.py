@@ -49,7 +49,6 @@ class Lease:
         client: The caller's name for itself, for display.
         ask_id: The request that was given the trial.
         seconds: Length of the lease after each renewal.
-        until: Time of expiry.
     """
 
     client: str
@@ -74,7 +73,6 @@ class Outcome:
     Attributes:
         values: Last readings, as text by name.
         failure: Reason for the missing value; None if the trial did not fail.
-        stopped: Whether the caller stopped early.
         began: Start time of a trial that was evaluated elsewhere; None if the trial's own counts.
     """
 

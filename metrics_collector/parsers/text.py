@@ -99,7 +99,6 @@ class TextParser(LineParser):
     """Reads lines of text.
 
     Args:
-        names: The metrics to find.
         filters: RE2 patterns in order of preference; empty: metrics are found by their names.
         limit: Examined length of a line, in bytes.
         file_format: The user's format, refused unless it is TEXT.

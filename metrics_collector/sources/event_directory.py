@@ -34,7 +34,6 @@ class EventDirectory(MetricSource):
     Args:
         path: The directory; it may not exist yet.
         name: Name of the directory in metrics; matters for metrics with a leading part, such as `train/loss`.
-        monotonic: Returns monotonic time.
     """
 
     def __init__(

@@ -75,7 +75,6 @@ class FileSource(ProgramOutput, MetricSource):
     """Output in a file.
 
     Args:
-        parser: Finds the readings.
         on_data: Called with every chunk before its readings are returned.
     """
 

@@ -194,7 +194,6 @@ class KnownPoints:
 
     Attributes:
         measured: Points with a value and a duration, NaN when unknown.
-        bad: Points that failed or diverged.
         pending: Points without a result yet.
         silent: Points that ended without information; they are only not repeated.
     """

@@ -32,7 +32,6 @@ class SearchStart:
     Attributes:
         mean: Shape (d,), in [0, 1].
         sigma: Standard deviation as a share of the range of a parameter.
-        population: Trials of a generation.
         covariance: Shape (d, d); None for the unit matrix.
     """
 
@@ -52,7 +51,6 @@ class SearchDistribution:
     """A distribution updated by generations of trials.
 
     Args:
-        start: Its initial state.
         sizes: Number of values of each categorical parameter.
     """
 

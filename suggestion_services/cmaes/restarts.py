@@ -29,8 +29,6 @@ class Restarts:
         first: The start of the first search.
         count: Number of restarts.
         large: Number of restarts with a larger population.
-        large_used: Trials that searches with large populations have used.
-        small_used: Trials that searches with small populations have used.
         is_small: Whether the current search has a small population.
     """
 

@@ -63,7 +63,6 @@ class StoppingProblem:
     """The metric, direction and settings of early stopping.
 
     Attributes:
-        metric: Name of the objective metric.
         maximize: Its direction; an unknown objective type means minimise.
         settings: Typed values of the algorithm's settings.
     """

@@ -87,7 +87,6 @@ class StoppingServicer:
 
     Args:
         info: The served algorithm; requests for another name are refused.
-        load: Imports its class.
         statuses: Changes the status of trials; by default those of this pod's namespace, if it runs in one.
         credentials: Credentials for the DB manager; by default those of this pod.
     """

@@ -31,7 +31,6 @@ class TrialStatuses:
     Args:
         server: `https://host:port` of the API server.
         directory: Directory of the token, `ca.crt` and namespace; the token is read at each call, since it is renewed.
-        now: Time for conditions.
         pause: Waits between attempts.
     """
 

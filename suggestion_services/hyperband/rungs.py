@@ -56,7 +56,6 @@ class RungMember:
         is_pending: Whether it has not ended.
         rank: Rank of a trial with a value, lower is better; None for all others.
         assignments: Text by parameter name.
-        parent: Name of the trial that it continues.
     """
 
     name: str
@@ -140,7 +139,6 @@ class Brackets:
 
     Args:
         plans: Plans of one round; the brackets of further rounds repeat them.
-        labels: Label names of the algorithm.
     """
 
     def __init__(

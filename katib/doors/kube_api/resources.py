@@ -28,10 +28,7 @@ class ServedResource:
     """One kind of objects.
 
     Attributes:
-        kind: Its apiVersion and kind.
-        plural: Its name in paths.
         columns: Columns of `kubectl get` beside the name.
-        short_names: Further names for kubectl.
         categories: kubectl's categories.
         subresources: `status` or `log`.
         is_custom: Whether a cluster has it from a CustomResourceDefinition, which does not support strategic merge

@@ -40,7 +40,6 @@ class Selector:
     Attributes:
         labels: Required labels; a store finds them by an index.
         name: The required name; empty for any.
-        others: Further predicates.
         may_change: Whether an existing object may begin or cease to match.
     """
 

@@ -68,7 +68,6 @@ class Guard:
     """ASGI middleware that refuses a request or a WebSocket before anything reads it.
 
     Args:
-        app: The guarded application.
         sessions: Token or cookie of every request; None asks for nothing.
         allowed_hosts: Names that the Host header may have, without port; None allows any, which is safe only with a
             token, because a browser does not know it, or behind a gateway, which knows its own names.

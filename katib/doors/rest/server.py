@@ -44,7 +44,6 @@ class Server:
 
     Attributes:
         url: Its address, with the host as it was named.
-        address: Its address, with a numeric host.
         page: Address of the page for people, as a link that lets a browser in once if a token is asked for; empty
             if there is no page, or its address is not known here.
         link_key: Makes further links (`katib.doors.rest.sessions.new_ticket`); empty if no link needs one.

@@ -67,11 +67,7 @@ class ShowProblem(Protocol):
 
 
 class PageRouter(APIRouter):
-    """Routes with pages for people.
-
-    Attributes:
-        show_problem: Answers in place of a page.
-    """
+    """Routes with pages for people."""
 
     def __init__(self, show_problem: ShowProblem) -> None:
         super().__init__()

@@ -82,7 +82,6 @@ class Ports:
     """Dependencies of the controllers; see `katib.engine.controllers.ports` for the contract of each.
 
     Attributes:
-        services: Suggestion services of experiments.
         log_pool: Runs calls to a remote log, so that no worker waits for it. None if the log is local.
         check: Validates an experiment that was stored without validation.
         pods: State of the jobs' pods; None if the jobs' status suffices.
@@ -114,8 +113,6 @@ class Controllers(Manager):
     """The controllers of a store.
 
     Args:
-        informers: See `Manager`.
-        controllers: See `Manager`.
         summarize: Writes an experiment's trial counts. Called on the controllers' shared thread.
     """
 

@@ -24,9 +24,7 @@ class ParetoSummary:
 
     Attributes:
         names: Trials that represent the whole set, in the order of the first objective.
-        count: Number of trials in it.
         reference: Reference point of the hypervolume, as costs.
-        points: The costs of all its trials.
     """
 
     names: tuple[str, ...]

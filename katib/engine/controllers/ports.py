@@ -132,7 +132,6 @@ class PodRefusal:
     """Refusal of a job's pods by admission.
 
     Attributes:
-        since: Time of the first refusal.
         is_final: Whether the same pod will be refused forever.
         is_passing: Whether the same pod may be admitted later without a change: a quota is used up, or a webhook does
             not answer.
@@ -166,7 +165,6 @@ class PodUpdate:
         runs: Whether any pod runs; None if none was seen.
         place: Its nodes or cards, such as `on GPU 0`.
         last_failure: Last failure of a container, such as out of memory.
-        restarts: Number of container restarts in a pod.
         metrics_report: Why the collector found no objective metric.
         collecting: Collector that may still store readings, or is not known to have ended.
         incomplete: Why readings of a pod that succeeded are not stored.

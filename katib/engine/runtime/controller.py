@@ -69,7 +69,6 @@ class Controller:
     records of a reconcile get them from `current_reconcile`.
 
     Args:
-        name: Name in logs and of threads.
         reconcile: Moves one key a step closer to its spec. Called from several threads, never concurrently for one key.
         queue: Queue of the keys. Watchers of objects add to it; `stop` shuts it down.
         workers: Number of keys reconciled concurrently.

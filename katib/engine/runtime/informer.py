@@ -58,8 +58,6 @@ class InformerEvent(Generic[T]):
 
     Attributes:
         type: ADDED has only `new`, DELETED only `old`, MODIFIED both.
-        old: The cached object before.
-        new: The cached object after.
     """
 
     type: EventType

@@ -93,7 +93,6 @@ class SearchPage:
         items: The objects; those of a long page may be loaded one at a time on access.
         cursor: Cursor of the next page; empty on the last one. It stays valid while objects are added, changed and
             deleted.
-        total: Number of objects on all pages.
     """
 
     items: Sequence[Object]

@@ -75,7 +75,6 @@ class ControllerOptions:
             none, regardless of the configuration.
         webhook_names: Further names and addresses of the webhooks.
         identity: Unique name among the contenders for the Lease.
-        lease_times: Times of leader election.
         shutdown_delay_seconds: How long webhooks are still served after the stop: clients may not have learned that
             this replica stops. It is not ready meanwhile, and another one leads.
 

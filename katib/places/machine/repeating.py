@@ -72,9 +72,7 @@ class Repeats:
     """Repeats experiments of one data directory. Fits `katib.service.tuning.repeating.Repeats`.
 
     Args:
-        forget_readings: Removes the readings of a trial.
         rename_events: Gives the events of an experiment to another name; takes a namespace and two names.
-        clock: Stamps conditions.
         undisturbed: Calls what writes an experiment, while no controller does, and returns what it returns.
         seconds_of: Returns how long a trial has run.
     """

@@ -31,7 +31,6 @@ class RestingStore:
     """A store of which the reading calls show what rests. Fits `katib.engine.runtime.objects.ObjectStore` for readers.
 
     Args:
-        store: What was written.
         has_programs: Returns whether programs of trials may run.
         ran_seconds: Returns how long trials and experiments have run that were cut off, by uid.
     """

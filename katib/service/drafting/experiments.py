@@ -244,7 +244,6 @@ class Search:
 
     Attributes:
         objectives: `minimize` or `maximize` by name of the metric, the most important first.
-        max_trials: Number of trials to run.
         parallel: Number of trials to run at once.
         early_stopping: An early stopping algorithm; empty for none.
         goal: The value of the first objective that ends the search; None for none.
@@ -319,7 +318,6 @@ class CommandTemplate:
 
     Attributes:
         name: Default name of its experiments.
-        notes: Notes about its parameters.
     """
 
     template: Json

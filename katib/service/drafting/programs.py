@@ -49,8 +49,6 @@ class Program:
     Attributes:
         command: Its words, without those of `sbatch`.
         batch: The job of Slurm that it submits.
-        job: The job of its file; None if it names none.
-        source: Name of that file.
     """
 
     command: tuple[str, ...]

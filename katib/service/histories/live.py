@@ -19,7 +19,6 @@ class LiveLogs:
     """Writes the ended trials of an experiment, and then each that ends. Thread-safe.
 
     Args:
-        service: Provides the readings.
         logs: Opens the logs; called on the thread.
         on_error: Called with a sentence when a log fails; the others continue.
     """

@@ -40,7 +40,6 @@ class Record:
     Attributes:
         parameters: Values by name, of any type.
         values: Metrics by name: the last value of each.
-        began: Start time.
         failure: The reason of a failure; None without one.
         stopped: Whether it was stopped before its end.
         curve: Its earlier readings.

@@ -72,7 +72,6 @@ class Giving:
     """Shared parts of the queues of a service.
 
     Attributes:
-        clock: Measures leases.
         ahead_of: How many assignments are to be kept ready for an experiment.
         on_made: Called with each new trial before it is stored.
     """

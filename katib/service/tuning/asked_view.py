@@ -27,7 +27,6 @@ class AskedView:
         on_change: Called by the thread that wrote, after every change of a followed store. It must not block.
 
     Attributes:
-        total: How many trials it has.
         active: Names of those that are pending or running.
         pending: Names of those that may be free for a caller, oldest first.
     """

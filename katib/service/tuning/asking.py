@@ -113,7 +113,6 @@ class CallersTrials:
     Args:
         records: Metrics, and the log for the readings of callers.
         catalog: Says which algorithms learn from trials that ended.
-        clock: Measures leases.
     """
 
     def __init__(self, namespaces: Namespaces, records: Records, catalog: AlgorithmCatalog, clock: Clock) -> None:

@@ -188,7 +188,6 @@ class ChosenTrials:
     experiment, or trial, of a number, and TerminalError if a trial to be changed has ended.
 
     Args:
-        attributes: Attributes beside them.
         callers: Takes readings, and hears of trials that end.
         delete: Deletes an experiment, by namespace and name, and waits until it is gone.
         clock: Stamps starts and ends.

@@ -29,7 +29,6 @@ class KindWatches:
 
     Args:
         since: From which revision on, by kind. Revisions of different kinds are never compared.
-        clock: Measures pauses.
     """
 
     def __init__(self, store: ObjectStore, since: Mapping[Kind, str], clock: Clock) -> None:

@@ -116,7 +116,6 @@ class ObjectAdmission:
 
     Args:
         gate: Admits experiments and runtimes.
-        home: Rules of the home for jobs.
         find: Finds objects that others refer to.
     """
 

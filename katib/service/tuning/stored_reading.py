@@ -69,7 +69,6 @@ class ObjectReadingService(TuningService):
     Args:
         records: Objects, readings, events and output of experiments.
         explain: Says why something does not progress.
-        clock: Measures timeouts.
         namespaces: Those that there are; left out: those with experiments.
     """
 

@@ -65,7 +65,6 @@ class Rest(Struct, frozen=True, kw_only=True):
         status: Status of an answer; an answer of None has 204.
         holds: Key of an answer that is not an object by itself.
         answer: Name of such an answer in the description.
-        may_change: Whether it changes anything.
         is_quick: Whether it waits for nothing but other writes, on one machine.
         has_limit: Whether a client waits only so long for the answer.
     """

@@ -53,10 +53,8 @@ class StatusReceiver:
     """Receives the status of trials. Thread-safe.
 
     Args:
-        log: Stores the readings.
         guard: Authenticates callers; None to allow everyone to report.
         on_report: Called with the name of a trial after its readings were stored.
-        clock: Returns the time.
     """
 
     def __init__(

@@ -24,7 +24,6 @@ class StatusServer:
 
     Args:
         receiver: Returns the receiver of each status; called once, with the first one.
-        host: Interface to listen on.
         port: Port; 0 for a free one.
         certificate: Files with the certificate and its key; None for plain HTTP.
 

@@ -132,7 +132,6 @@ class Here:
     """Settings of a run on this machine.
 
     Attributes:
-        data_dir: Value of the option.
         config: File with further algorithms.
         containers: Container runtime for the images of trials.
         slurm: Options of `sbatch` if trials run as Slurm jobs; None runs them on this machine.

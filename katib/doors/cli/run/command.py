@@ -54,10 +54,7 @@ class RunOptions:
 
     Attributes:
         warm_start: A file with earlier trials.
-        annotations: Annotations of the experiment that options set.
-        choice: The choice for an existing experiment.
         detach: Whether a server in the background runs it.
-        namespace: Namespace of an experiment that names none.
         claim: Directories of this machine by claim name.
         slurm: Options of Slurm; None runs trials on this machine.
         form: Output format of the final object on standard output.

@@ -125,14 +125,11 @@ class ExperimentPlan:
     """Writes to make, in this order.
 
     Attributes:
-        create_trials: Assignments that become trials now.
         requests: New total of the Suggestion's requests; None leaves it.
-        create_suggestion: Whether to create the Suggestion, with `requests`.
         stop_trials: Trials to kill because the experiment is over.
         cut_trials: Trials to stop early: their readings count.
         resume_trials: Trials stopped that way that continue.
         close_suggestion: Whether to mark the Suggestion Succeeded, so that its service may stop.
-        restart_suggestion: Whether to reopen the Suggestion.
         again_after_seconds: When to reconcile again although nothing changes.
         status: The new status; the very same object if nothing changed.
     """
@@ -160,7 +157,6 @@ class Observed:
         is_interrupted: Whether the experiment is not for this engine.
         is_summary_due: Whether the trial counts are written even if nothing else is.
         run_seconds: Time in which at least one trial ran.
-        parts: Additions of features.
     """
 
     experiment: Experiment

@@ -80,9 +80,7 @@ class ExperimentReconciler:
     """Moves one experiment at a time towards its end.
 
     Args:
-        config_maps: Finds trial templates.
         check: Validates an experiment that was stored without validation.
-        times: Measures the run times of trials.
         is_interrupted: Returns whether an experiment is not for this engine.
     """
 

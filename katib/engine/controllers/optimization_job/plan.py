@@ -37,7 +37,6 @@ class JobPlan:
 
     Attributes:
         status: The new status; the very same object if nothing changed.
-        create: Whether to create the Experiment.
         adopt: Whether to become the owner of the existing Experiment.
         suspend: Whether to suspend (True) or resume (False) the Experiment; None leaves it.
     """

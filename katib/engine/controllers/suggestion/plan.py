@@ -99,8 +99,6 @@ class Seen:
         waiting_for: Known cause of its delay; empty if there is none.
         failure: Why it will never be ready; empty while it may be.
         call: The pending or answered call: a reply to a Question, nothing to a validation.
-        streak: Its consecutive failures.
-        taken: Names of trials.
         earlier: Summary of the earlier trials; None without a warm start.
         ended: Number of ended trials of the experiment.
         active: Number of its trials that have not ended.
@@ -126,8 +124,6 @@ class Step:
     """Actions, in this order.
 
     Attributes:
-        forgets_call: Whether to drop the call.
-        streak: The new streak of failures.
         warnings: Events to record, as reason and message.
         retry_after_seconds: When to reconcile again without an event; None for never.
     """

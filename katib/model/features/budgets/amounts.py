@@ -37,7 +37,6 @@ class Budget:
 
     Attributes:
         limits: By unit: `hours`, a resource (in hours of it), or `$`.
-        prices: Hourly price of each resource.
     """
 
     limits: Mapping[str, float]

@@ -30,7 +30,6 @@ class Uses:
     Attributes:
         seconds: Time during which at least one trial ran.
         held: Seconds of each resource held by ended trials and by waiting ones that ran before.
-        running: Run time and resources of each running trial.
         waiting: Previous run time and future resources of each trial that is not running yet, or not now.
         median_seconds: Median run time of trials that ended by themselves; None if there are none.
         longest_seconds: Longest run time of a trial that has not ended by itself: a lower bound for a full run.

@@ -103,7 +103,6 @@ class MetricsAccess(DbManagerClient):
         address: Address of the DB manager; empty to reach one of its pods through the API server, where no token is
             needed.
         store: Store with the Service and the pods of the DB manager.
-        forward: Opens a connection to a port of a pod.
         clock: Measures how long a failure is remembered.
         credentials: Returns the credentials for reading a namespace (empty: all) from the DB manager at `address`.
         writing: Returns the credentials for readings of ask-and-tell trials of a namespace.

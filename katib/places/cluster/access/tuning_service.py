@@ -176,7 +176,6 @@ class ClusterNamespaces(Namespaces):
     """Namespaces of a cluster, with the rights of a user.
 
     Args:
-        core: Katib's own components.
         scoped: Returns the store of one namespace; by default `store` serves each.
     """
 

@@ -220,7 +220,6 @@ class CertificateSecret:
 
     Attributes:
         key: Namespace and name of the Secret. It may exist already, even empty.
-        terms: Properties of issued certificates.
         bundle: Publishes the authorities to callers.
         clock: Determines what is due.
     """

@@ -60,7 +60,6 @@ class AdmissionResponse:
     """The response to an admission request.
 
     Attributes:
-        allowed: Whether the request is admitted.
         message: Cause of a refusal, as shown to the user; may have several lines.
         code: HTTP status of the refusal.
         reason: Reason in Kubernetes' terms, such as `Invalid`; may be empty.

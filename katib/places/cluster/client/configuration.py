@@ -44,7 +44,6 @@ class ClusterAccess:
     Attributes:
         load: Reads the configuration again, with fresh credentials.
         configuration: Reads it in the form of the package `kubernetes`.
-        namespace: Namespace of the context, or of the pod.
     """
 
     load: Callable[[], ServerEndpoint]

@@ -138,10 +138,6 @@ class ApiConnection:
 
     A request is retried a few times within some seconds if the server cannot be reached, is overloaded (429) or fails
     (5xx). A write may have taken effect although its response was lost; `on_doubt` of `request` reports this case.
-
-    Args:
-        access: Address and credentials.
-        user_agent: User agent in the server's log.
     """
 
     def __init__(self, access: ClusterAccess, *, user_agent: str = "katib") -> None:

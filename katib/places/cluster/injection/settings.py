@@ -33,7 +33,6 @@ class InjectionSettings:
 
     Attributes:
         db_manager_address: `host:port` of the DB manager.
-        credentials: Credentials of the reporting program for the DB manager.
         status_address: `host:port` for the status of Kubeflow Trainer; empty for none.
         collectors: Entries by collector kind.
         inject_security_context: Whether the collector gets a copy of the primary container's security context.

@@ -88,7 +88,6 @@ class Dependencies:
     Attributes:
         db_manager: Client of the observation log, with the rights of each namespace's controller.
         log_place: The same log, as early stopping services reach it.
-        config: The KatibConfig in force.
         check: Returns the errors of an experiment that no webhook has checked.
         find_trial: Finds the trial among a pod's owners.
         serves: Whether the cluster serves a kind now.
@@ -231,8 +230,6 @@ class _ClusterPods:
     """State of a trial's pods. Implements `katib.engine.controllers.ports.PodWatcher`.
 
     Attributes:
-        repair: Pods without collectors.
-        refusals: Why there are no pods.
         starts: Why a pod does not start.
         workloads: Why the job waits in a queue.
     """

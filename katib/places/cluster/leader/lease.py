@@ -47,7 +47,6 @@ class Leadership:
     Args:
         key: Its namespace and name.
         identity: Unique name of the contender; two runs of one process need two.
-        times: Times of leader election.
         on_lost: Called once when a held Lease can no longer be trusted.
     """
 

@@ -28,7 +28,6 @@ class DbManagerTrialLogs(TrialLogs):
         client: Client of the DB manager, with the rights of a namespace's controller.
         config: Names the components that cannot send a token.
         suggestion_of: Finds the Suggestion of an experiment, which names its early stopping algorithm.
-        may_write: Whether this replica leads.
     """
 
     def __init__(

@@ -19,7 +19,6 @@ class ClusterMetrics(ControllerMetrics):
     Attributes:
         requests: Requests to the API server by verb, resource and status, and so the rights in use.
         api_server_answers: Whether the API server answered the last request.
-        reviews: Durations of admission reviews.
     """
 
     def __init__(self) -> None:

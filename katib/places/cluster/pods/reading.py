@@ -80,7 +80,6 @@ class PodFacts:
         report: The collector's message about missing metrics.
         collecting: The collector that has not ended, or will be restarted.
         incomplete: Why the collector has not stored all readings.
-        has_failed: Whether the pod as a whole has failed.
         labels: Its labels, which show whether it is a primary pod.
         is_over: Whether none of its containers will run again.
     """

@@ -77,7 +77,6 @@ class PodRepair:
     Attributes:
         store: Store of pods and jobs. Deletion of a job must take effect at once: a job that stays until its pod is
             gone would be judged by how that pod was ended.
-        clock: Measures pauses.
     """
 
     store: ObjectStore

@@ -42,11 +42,9 @@ class ClusterServices:
     Args:
         store: Store of the objects. It may leave out Deployments and Services without `SERVICE_SELECTORS`.
         suggestion_of: Returns the Suggestion of a key from a cache; it owns the created objects.
-        config: Returns the KatibConfig in force.
         db_manager: The log that early stopping services read.
         grpc_probes: Whether containers get gRPC probes, subject to the KatibConfig.
         all_pods: Store with the pods of services, if `store` leaves pods out.
-        timing: Timeouts and intervals.
     """
 
     def __init__(

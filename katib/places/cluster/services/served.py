@@ -50,11 +50,9 @@ class ServiceProgress:
     """Current state of one suggestion's services; times are monotonic.
 
     Attributes:
-        plan: The desired objects.
         reads_history: Whether the suggestion service needs the trials.
         created_at: When its objects were created, if by this process.
         blocked: Why they cannot be created.
-        retry_at: When to retry the creation.
         trouble_since: Since when it has trouble of its own.
         crash: The last trouble of its own that its pods reported since it was ready: more informative than the refused
             connections of a crash loop.
@@ -102,7 +100,6 @@ class ServiceAction:
     Attributes:
         served: Its new state.
         creates: Whether to notify its experiment, so that its objects are created.
-        looks_at_pods: Whether to inspect its pods.
         asks: Endpoints to send a health check.
         due: When to run the next step without being woken; None for never.
     """

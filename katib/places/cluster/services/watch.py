@@ -33,8 +33,6 @@ class ServiceWatch:
 
     Args:
         objects: Finds Deployments, Services and pods.
-        clock: Measures patience.
-        timing: Timeouts and intervals.
         notify: Called, without lock, with the experiments to reconcile again.
     """
 

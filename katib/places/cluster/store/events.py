@@ -51,7 +51,6 @@ class KubernetesEvents:
 
     Args:
         component: Source of the events, as `kubectl describe` shows it.
-        clock: Stamps events and waits.
     """
 
     def __init__(self, connection: ApiConnection, component: str, clock: Clock | None = None) -> None:

@@ -134,9 +134,7 @@ class TrialSettings:
     """Finds the injection settings of trials. Thread-safe.
 
     Attributes:
-        config: Returns the KatibConfig in force.
         inject_security_context: Whether the collector gets the primary container's security context.
-        credentials: Returns a trial's credentials for the DB manager.
         status_address: Address for the status of Kubeflow Trainer; empty for none.
     """
 

@@ -27,7 +27,6 @@ class HostCapacity:
         memory_bytes: Memory that this process may use.
         search_path: Search path of commands without a slash, as in `PATH`.
         provided: Commands that are always available.
-        runs_images: Whether containers run in their images.
         names_pods: Whether pods of a job can then have names in a network of their own.
         limits: Which of `cpu` and `memory` are then limited.
         is_scheduled: Whether the scheduler of a cluster decides about requests, and not this machine.

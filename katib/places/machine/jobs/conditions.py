@@ -161,9 +161,6 @@ class JobOutcome(NamedTuple):
     """How a job ends.
 
     Attributes:
-        success: Whether it succeeds.
-        reason: Of its last condition.
-        message: Of its last condition.
         until: Until when pods may continue by themselves, in steady time; None: no longer.
     """
 

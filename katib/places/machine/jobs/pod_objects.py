@@ -62,7 +62,6 @@ class PodObjects:
     """Writes the pods of jobs to the store. `changed` may be called from any thread, the rest from one.
 
     Args:
-        clock: Measures the pauses.
         labels: Labels that the pods of a job have besides their own.
         thread: Writes the objects, between the turns of others.
     """

@@ -54,8 +54,6 @@ class JobRun:
         reported: The standing that was last reported.
         unreported: The standing to report once it has held for a moment, and its begin, on the monotonic clock.
         explanation_written: Whether the explanation of the monitors is written into the job.
-        wiring: Addresses of its pods.
-        network: Of its pods if they run in their images.
         has_several: Whether it has several pods on purpose.
         is_connected: Whether that network was made; like the next one, it belongs to the loop of the pods.
         unconnected: Pods that wait for it, and how they start.
@@ -65,7 +63,6 @@ class JobRun:
         first_kept: Position of the first pod for the note: those before it have ended, and the readings that
             they reported were discarded, or stay as they are.
         kept: The content of the last note, to see changes.
-        stopped: Names of pods that it ended.
         is_interrupted: Whether its pods end so that it begins again from its checkpoint, also by the next engine.
         is_held: Whether nothing of it is to begin, as its experiment is stopped.
         superseded: Revisions that our own writes replaced; the cache may still show one of them.
@@ -163,7 +160,6 @@ class RunNote:
 
     Attributes:
         began: From when its deadline counts, on the monotonic clock of the machine.
-        addresses: Ports of its pods.
         pods: Those that it had since its log began or went on, oldest first.
         stopped: Names of pods that it ended.
         interrupted: Whether it begins again from its checkpoint once they have ended.

@@ -77,7 +77,6 @@ class Container:
     """Runs one container. Starting a process takes as long as its file systems need; the loop does not wait for it.
 
     Args:
-        log: Keeps its output.
         monitor: Reads its output; restarts continue the same stream.
         pod: Hears when a process of it started or ended, and when its monitor has read something.
         keep: How its processes are kept for the next engine, but for their output; None: they end with this one.

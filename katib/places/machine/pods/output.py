@@ -79,7 +79,6 @@ class _Pipe:
     """One pipe of a container.
 
     Attributes:
-        pipe: The read end.
         rest: Data behind the last line, if data that was read does not stay in the pipe.
         seen: Length of the line that has not ended.
         pause: Seconds until it is looked at again.

@@ -64,8 +64,6 @@ class AnyPod(ABC):
     methods belong to the loop.
 
     Attributes:
-        plan: The decisions about it.
-        record: Its current state.
         is_storing: Whether nothing of it runs any more, and its readings are being stored.
     """
 

@@ -59,7 +59,6 @@ class PodPlan:
         after: ContainerRole of the pod of its gang whose containers must have started before its own; empty for none.
         containers: In the order in which they start.
         cannot_start: Why it cannot start at all; then there are no containers.
-        images: The image of each container in its template.
         holder: For whom it leases resources, as shown to users of other engines.
         group: The group in which its processes outlive this engine, or at least their output; empty: neither does.
         slots: How many processes it starts by MPI, each with its share of the request, wherever its host files say.

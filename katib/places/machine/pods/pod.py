@@ -46,9 +46,6 @@ _LARGE_BYTES = 1 << 16
 class Pod(AnyPod):
     """Runs one pod as processes or containers of this machine.
 
-    Args:
-        plan: The decisions about it.
-
     Attributes:
         evicted: Why it is ended, if it takes resources from others; empty otherwise.
     """

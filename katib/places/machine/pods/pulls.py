@@ -58,7 +58,6 @@ class ImagePulls:
 
     Args:
         runtime: Which program does it, and runs them.
-        processes: Starts that program.
         clock: Measures how long it takes.
     """
 

@@ -108,7 +108,6 @@ class PodTools:
     """The tools of every pod of a controller.
 
     Attributes:
-        capacity: The resources of this machine.
         tokens: Leases them to pods that request any.
         images: Fetches images, and knows their runtime; None: containers are processes.
         log_limits: How much of the output of each container is kept.

@@ -38,7 +38,6 @@ class EngineRecord:
         boot_id: Boot of the machine; after another one no process can be left.
         pid: Process id of the engine; 0 if it has ended and left its guard to the next one.
         start_time: Start time of the engine in clock ticks since boot.
-        guard_pid: Process id of the guard.
         guard_start_time: Start time of the guard in clock ticks since boot.
     """
 

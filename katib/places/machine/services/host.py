@@ -28,11 +28,9 @@ class ServiceHost:
     Thread-safe; only `close` waits for a process.
 
     Args:
-        processes: Starts processes that end with this one.
         plans: Services that a user plugged in; they take precedence over built-in ones of the same name.
         catalog: The algorithms. Needed by `service_for`, not by `prewarm`: may be set later.
         db_manager_address: Returns the address from which an early stopping service reads metrics.
-        timing: Timeouts and intervals.
     """
 
     def __init__(

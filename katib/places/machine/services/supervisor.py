@@ -37,10 +37,7 @@ class ServiceLifecycle:
     """State of a service's life cycle; times are monotonic.
 
     Attributes:
-        plan: Its start-up plan.
-        timing: Timeouts and intervals.
         idle_since: Time of its last use.
-        users: The experiments that use it.
         stopping: Whether it is to end; then it accepts no user any more.
         failures: Consecutive processes without a response.
         faults: The most recent of them that ended for a cause of their own.
@@ -166,10 +163,6 @@ class Supervisor:
     """Keeps one service process. Thread-safe; only `join` waits for the process.
 
     Args:
-        plan: The start-up plan.
-        log: Receives its output.
-        sockets: Provides the socket path.
-        timing: Timeouts and intervals.
         on_change: Called on the thread of the service, with its users, when it became ready, failed, or has a new
             obstacle.
     """

@@ -114,7 +114,6 @@ class SlurmPod(AnyPod):
     """Runs one pod as a job of Slurm.
 
     Args:
-        plan: The decisions about it.
         state_file: The file in which its script keeps its progress.
     """
 

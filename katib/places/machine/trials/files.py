@@ -41,7 +41,6 @@ class LocalAftermath:
 
     Args:
         await_end: Waits until no process of a deleted trial is left; returns whether that was in time.
-        clock: Measures the timeout.
     """
 
     def __init__(

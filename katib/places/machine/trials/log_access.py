@@ -38,7 +38,6 @@ class LogServers:
         on_stored: Called with the name of a trial whose pushed readings were just stored, on a thread of a server.
 
     Args:
-        log: The log; closed by its owner.
         plans: Services that a user plugged in.
         host: Name or address of this machine for programs that push.
     """
@@ -158,7 +157,6 @@ class _OneAccount:
     """All logs belong to the account that runs the engine. Implements `katib.wire.rpc.log_guard.AccessList`.
 
     Args:
-        pushing: The trials that may push.
         reads_without_token: Whether there is a service that cannot send a token.
     """
 

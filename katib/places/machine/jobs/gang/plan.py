@@ -174,7 +174,6 @@ class GangPlanner:
         state: The state; with the outcome, if there is one.
         jobs: Jobs by the role of their pods.
         moment: Now.
-        status: The status so far.
         again: Pods that are replaced now.
         renewal: The cause if all pods start again now for a reason of this machine.
     """

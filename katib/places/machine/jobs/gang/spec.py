@@ -34,7 +34,6 @@ class GangGroup:
     """Batch Jobs of a gang that are alike.
 
     Attributes:
-        depends_on: Conditions for its start.
         after: Name of a group that starts at the same time and whose containers must have started first; empty for
             none.
         is_endless: Whether its programs never end by themselves, so that nobody waits for them after a success.
@@ -122,8 +121,6 @@ class Gang:
 
     Attributes:
         groups: Its Jobs, in the order in which they start.
-        success: When it has succeeded.
-        reasons: The reasons in its last condition.
         suspend: Whether nothing of it may run.
         deadline_seconds: How long it may be active; None: without limit.
         ttl_seconds_after_finished: When it is removed; None: never.

@@ -53,7 +53,6 @@ class TrainingSet:
     Attributes:
         trainer: The replicated job whose container `node` gets the addresses of the others; empty when there is none.
         policy: Name of the ML policy; empty when there is none.
-        nodes: How many nodes.
         processes: Processes for each node, as the policy gives it.
         hosts: How many hosts an MPI launcher finds in its host file.
         idle: Replicated jobs that are not started here, because they would only wait for an MPI launcher.

@@ -14,7 +14,6 @@ class ReplicaSpec:
     Attributes:
         type: As the API writes it, as `Worker`.
         key: As the user wrote it; the key of the replicas in the spec.
-        count: How many there are.
         restart_policy: Never, OnFailure or ExitCode.
     """
 
