@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.local_jobs import NoMonitors, by_job
-from katib.engine.stores.memory import MemoryStore
 from katib.places.machine.containers import choose
 from katib.places.machine.containers.choice import RuntimeChoice
 from katib.places.machine.jobs.batch.job import JOB
 from tests.support import podman
 from tests.support.local_jobs import home
+from tests.support.memory_store import MemoryStore
 
 ROUNDS = 15
 COMMAND = ["/bin/echo", "loss=1"]

@@ -15,11 +15,11 @@ from typing import Any
 
 from katib.engine.databases.sqlite import open_database
 from katib.engine.runtime.objects import Object, ObjectStore
-from katib.engine.stores.memory import MemoryStore
 from katib.engine.stores.sql import SqlStore
 from katib.places.machine.jobs.batch.job import JOB
 from katib.places.machine.jobs.conditions import end_of
 from tests.support.local_jobs import Monitors, home
+from tests.support.memory_store import MemoryStore
 
 ROUNDS = 300
 COMMAND = ["sh", "-c", "echo loss=1"]

@@ -282,11 +282,7 @@ class Reporter:
             return self._deadline is None or self._clock.monotonic() < self._deadline
 
     def _store(self, batch: dict[str, list[MetricLog]]) -> None:
-        """Send readings to the log; settled ones are removed from the batch.
-
-        Raises:
-            UnavailableError: The rest of the batch must be retried.
-        """
+        """Send readings to the log; settled ones are removed from the batch."""
         if self._report_all is not None and batch:
             try:
                 self._report_all(batch)

@@ -224,7 +224,6 @@ def values_file(root: Section) -> str:
 
 
 def _parts(section: Section, indent: int) -> Iterator[str]:
-    """Yield the text of each value of a section."""
     for name, value in section.values.items():
         if isinstance(value, Section):
             text = f"{name}:\n" + textwrap.indent("".join(_parts(value, indent + 2)), "  ")

@@ -117,13 +117,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _test_pods(arguments: Sequence[str], variables: Mapping[str, str], beside: Future[int] | None = None) -> int:
-    """Run the tests with pods: three at a time, since they mostly wait for the kubelet, then exclusive ones.
-
-    Args:
-        arguments: Arguments for pytest.
-        variables: Environment for the tests.
-        beside: Exit code of other tests in progress; exclusive ones wait for them.
-    """
+    """Run the tests with pods: three at a time, since they mostly wait for the kubelet, then exclusive ones."""
     with timed("tests with pods beside each other"):
         codes = [_pytest(["tests/cluster", "-m", "not alone", *WORKERS, "3", *arguments], variables)]
     others = 0 if beside is None else beside.result()

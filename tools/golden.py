@@ -31,7 +31,6 @@ def openapi() -> str:
 
 
 def cli_help() -> str:
-    """Return the help of every command."""
     from katib.doors.cli.app import COMMANDS
 
     names = [name for section in COMMANDS.values() for name in section]

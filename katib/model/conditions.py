@@ -56,12 +56,10 @@ def is_true(conditions: Iterable[Condition], type_: str, reason: str = "") -> bo
 
 
 def true_types(conditions: Iterable[Condition]) -> frozenset[str]:
-    """Return the types of all conditions that hold."""
     return frozenset([condition.type for condition in conditions if condition.status == "True"])
 
 
 def has_ended(conditions: Iterable[Condition]) -> bool:
-    """Return whether an experiment with these conditions has ended."""
     for condition in conditions:  # noqa: SIM110 - called several times a trial, and a generator costs more calls
         if condition.type in COMPLETED_EXPERIMENT and condition.status == "True":
             return True

@@ -237,7 +237,6 @@ def name_of_title(title: str) -> str:
 
 
 def is_set_by_algorithm(label: str) -> bool:
-    """Return whether algorithms set a label on trials. Not every trial has it."""
     return _OF_ALGORITHMS in label
 
 

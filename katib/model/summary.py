@@ -29,7 +29,6 @@ class Summary:
     _high: float = 0.0
 
     def add(self, text: str) -> None:
-        """Add the next reading."""
         self.latest = text
         try:
             number = float(text)

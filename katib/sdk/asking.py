@@ -323,7 +323,6 @@ class Experiment:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the experiment has ended."""
         return is_completed(self._stored())
 
     def result(self) -> TuneResult:
@@ -438,7 +437,6 @@ class AsyncTrial:
 
     @property
     def name(self) -> str:
-        """Name of the trial."""
         return self.trial.name
 
     @property

@@ -142,7 +142,6 @@ def open_service(place: ExperimentPlace) -> Iterator[TuningService]:
 
 @contextmanager
 def _opened(place: ExperimentPlace) -> Iterator[TuningService]:
-    """Open the service of experiments, as `open_service`."""
     from katib.doors.rest.notes import account_directory, note_of
 
     directory, server, token = _named(place)

@@ -240,16 +240,7 @@ class _Running(NamedTuple):
 def _submitted(
     root: Path, experiment: Json, arguments: Mapping[str, Any], file: Path, pickled: bytes
 ) -> Iterator[_Running]:
-    """Submit an experiment to the server of its data directory, else to a new engine of this process.
-
-    Args:
-        root: The data directory.
-        experiment: The experiment.
-        arguments: By name, as `in_arguments` takes them.
-        file: Path of the function's file for trials; written when the experiment is known to be valid, before they
-            start.
-        pickled: Its content.
-    """
+    """Submit an experiment to the server of its data directory, else to a new engine of this process."""
     with ExitStack() as opened:
         if shared := opened.enter_context(engine_here(root.absolute())):
             running = _taken(shared.service, experiment, arguments, file, pickled)
@@ -276,11 +267,7 @@ def _submitted(
 def _taken(
     service: TuningService, experiment: Json, arguments: Mapping[str, Any], file: Path, pickled: bytes
 ) -> _Running:
-    """Submit an experiment to a service, with the function in its file; see `_submitted`.
-
-    Raises:
-        InvalidError: It is invalid, or it differs from the one of this name, whose function stays unchanged.
-    """
+    """Submit an experiment to a service, with the function in its file; see `_submitted`."""
     name = experiment["metadata"]["name"]
     _keep_path(service, experiment, name)
     document = document_of(experiment)

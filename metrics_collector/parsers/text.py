@@ -243,15 +243,7 @@ class TextParser(LineParser):
 
 
 def _goes_on(value: bytes, text: bytes, end: int, *, is_column: bool = False, is_last: bool = True) -> bool:
-    """Whether the number that ends at a position of a line is only the beginning of a longer one.
-
-    Args:
-        value: The number.
-        text: The line.
-        end: Its end.
-        is_column: Whether commas divide the line.
-        is_last: Whether the pattern that found it also ends there.
-    """
+    """Whether the number that ends at a position of a line is only the beginning of a longer one."""
     after = text[end : end + 16]
     if not after:
         return False

@@ -110,7 +110,6 @@ class EventParser:
         return readings
 
     def _decode(self, record: bytes, readings: list[MetricLog]) -> None:
-        """Decode an event of any layout."""
         try:
             event = decode_event(record)
         except ValueError:

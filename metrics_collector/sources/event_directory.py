@@ -73,7 +73,6 @@ class EventDirectory(MetricSource):
         self._is_over = has_ended
 
     def end(self) -> None:
-        """Note that the program has ended: the next poll is complete."""
         self._has_ended = True
 
     @property

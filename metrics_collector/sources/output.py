@@ -30,7 +30,6 @@ class ProgramOutput(SourceEvidence):
         return self._parser.feed(data)
 
     def finish(self) -> list[MetricLog]:
-        """End the output; return the readings of a last line without line end."""
         return self._parser.finish()
 
     @property
@@ -107,7 +106,6 @@ class FileSource(ProgramOutput, MetricSource):
 
     @property
     def is_over(self) -> bool:
-        """Whether no more readings will follow."""
         return True
 
     def close(self) -> None:

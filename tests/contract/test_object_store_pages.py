@@ -7,16 +7,16 @@ from itertools import chain
 import pytest
 
 from katib.engine.runtime.objects import EventType, Key, Object, ObjectList, ObjectStore
-from katib.engine.stores import memory
 from katib.engine.stores.sql import store as sql
 from katib.places.cluster.store import store as kubernetes
+from tests.support import memory_store
 from tests.support.object_stores import Home
 from tests.support.stores import GADGET, WIDGET, changed, widget
 
 
 @pytest.fixture(autouse=True)
 def pages_of_three(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (memory, sql, kubernetes):
+    for module in (memory_store, sql, kubernetes):
         monkeypatch.setattr(module, "PAGE_SIZE", 3)
 
 

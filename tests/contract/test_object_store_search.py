@@ -18,9 +18,9 @@ from katib.engine.runtime.search import (
     SortOrder,
     search_in,
 )
-from katib.engine.stores.memory import MemoryStore
 from katib.engine.stores.sql import SqlStore
 from katib.errors import InvalidError
+from tests.support.memory_store import MemoryStore
 from tests.support.stores import STATUS_KINDS, WIDGET, changed, widget
 
 Search = Callable[[SearchQuery], SearchPage | None]

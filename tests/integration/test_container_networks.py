@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from katib.engine.runtime.objects import Kind
-from katib.engine.stores.memory import MemoryStore
 from katib.places.machine.jobs.jobset.jobset import JOB_SET, TRAIN_JOB
 from katib.places.machine.jobs.kinds import JobKinds
 from katib.places.machine.jobs.replicated.frameworks import PyTorchJob, TFJob
@@ -17,6 +16,7 @@ from katib.places.machine.jobs.replicated.mpijob import MPIOperatorJob
 from tests.support import podman
 from tests.support.boxes import boxes, home_of_boxes, mine
 from tests.support.local_jobs import Home
+from tests.support.memory_store import MemoryStore
 from tests.support.runtimes import WITH_NETWORKS, Installed, installed
 from tests.support.waiting import eventually
 

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from katib.engine.runtime.objects import Key, Kind, Object
-from katib.engine.stores.memory import MemoryStore
 from katib.places.machine.containers import RuntimeChoice, choose
 from katib.places.machine.findings import Findings
 from katib.places.machine.jobs.batch.job import JOB
@@ -28,6 +27,7 @@ from katib.places.machine.processes.remains import EngineRecord
 from tests.support import podman
 from tests.support.boxes import boxes, home_of_boxes, mine, script
 from tests.support.local_jobs import Home, Monitors, Owner, home, job
+from tests.support.memory_store import MemoryStore
 from tests.support.runtimes import ALL, Installed, installed
 from tests.support.waiting import eventually
 

@@ -11,7 +11,6 @@ import pytest
 
 from katib.engine.controllers.kinds import EXPERIMENT, TRIAL
 from katib.engine.runtime.objects import Kind
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import ForbiddenError, InvalidError, UnavailableError
 from katib.model.defaults import with_defaults
 from katib.places.cluster.admission.reviews import AdmissionReview
@@ -24,6 +23,7 @@ from katib.places.cluster.webhooks.pods import PodAdmission
 from tests.support.experiments import an_experiment, load_experiment
 from tests.support.faulty_store import Call, FaultyStore
 from tests.support.gate import CATALOG
+from tests.support.memory_store import MemoryStore
 from tests.support.pods import TRIAL as TRIAL_NAME
 from tests.support.pods import injected_trial, injection_settings, pod
 from tests.support.ports import free_port

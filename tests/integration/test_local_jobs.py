@@ -22,7 +22,6 @@ import pytest
 from katib.engine.algorithm_services.config import ServicesConfig
 from katib.engine.databases.sqlite import open_database
 from katib.engine.runtime.objects import Key, Object
-from katib.engine.stores.memory import MemoryStore
 from katib.engine.stores.sql import SqlStore
 from katib.errors import Backoff
 from katib.model.configuration import read_configuration
@@ -46,6 +45,7 @@ from metrics_collector.sources import ProgramOutput
 from tests.support.controllers import RecordedEvents
 from tests.support.golden import Golden
 from tests.support.local_jobs import PRIMARY, Monitors, Owner, home, job, shell
+from tests.support.memory_store import MemoryStore
 from tests.support.observations import MemoryObservationLog
 from tests.support.planning import trial
 from tests.support.processes import DAEMON, hanging_program, marked, read_pid

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from katib.engine.runtime.objects import Key, Kind, Object
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import NotFoundError
 from katib.places.machine.jobs.conditions import end_of
 from katib.places.machine.jobs.jobset.jobset import JOB_SET, TRAIN_JOB
 from katib.places.machine.jobs.jobset.runtimes import RUNTIME
 from katib.places.machine.jobs.kinds import JobKinds
 from tests.support.local_jobs import Home, home
+from tests.support.memory_store import MemoryStore
 from tests.support.torchlike import MEETING
 from tests.support.waiting import eventually
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from katib.engine.stores.memory import MemoryStore
 from katib.places.machine.jobs.kinds import JobKinds
 from tests.support.local_jobs import home
+from tests.support.memory_store import MemoryStore
 from tests.unit.local.jobs.test_mpijob import an_mpijob
 
 pytestmark = pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not installed (Debian: openmpi-bin)")

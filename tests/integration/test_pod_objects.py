@@ -11,7 +11,6 @@ import pytest
 
 from katib.engine.controllers.kinds import POD
 from katib.engine.runtime.objects import Key, Kind
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import UnavailableError
 from katib.places.machine.jobs import pod_objects
 from katib.places.machine.jobs.batch.job import JOB, BatchJob
@@ -22,6 +21,7 @@ from katib.service.tuning.replicas import has_failed, place_words, replica_name,
 from tests.support.faulty_store import FaultyStore
 from tests.support.gang_kind import GANG, GangKind, gang
 from tests.support.local_jobs import Home, home, job, shell
+from tests.support.memory_store import MemoryStore
 from tests.support.tuning import make_trial, patched
 from tests.support.waiting import eventually
 

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from katib.engine.runtime.objects import Key, Object
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import NotFoundError
 from katib.places.machine.jobs.batch.job import JOB
 from katib.places.machine.jobs.conditions import end_of
@@ -29,6 +28,7 @@ from katib.places.machine.processes.proc import is_running
 from tests.support.golden import Golden
 from tests.support.local_jobs import PRIMARY, Home, Monitors, Owner, home
 from tests.support.local_jobs import job as batch_job
+from tests.support.memory_store import MemoryStore
 from tests.support.training_jobs import replica, training_job
 from tests.support.waiting import eventually
 

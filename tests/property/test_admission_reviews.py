@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from katib.engine.controllers.kinds import EXPERIMENT
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import KatibError
 from katib.model.decoding import decode
 from katib.model.defaults import with_defaults
@@ -23,6 +22,7 @@ from katib.places.cluster.webhooks.experiments import (
 )
 from tests.support.experiments import an_experiment, an_int
 from tests.support.gate import CATALOG
+from tests.support.memory_store import MemoryStore
 
 SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.sampled_from(["", "0", "File", "x"])

@@ -1,4 +1,4 @@
-"""A clock for tests of anything built on this runtime.
+"""A clock that tests advance.
 
 Differs from the real clock: time passes only in `advance`. A thread that waits on a condition directly, without the
 clock, is not woken by it.

@@ -17,7 +17,6 @@ import pytest
 from katib.engine.controllers.kinds import EXPERIMENT, TRIAL
 from katib.engine.runtime.clock import SystemClock
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import ConflictError, FieldError, InvalidError, NotFoundError
 from katib.model.metrics import MetricLog
 from katib.model.names import EXPERIMENT_LABEL, TRIAL_LABEL
@@ -36,6 +35,7 @@ from katib.wire.rpc.db_manager import serve_db_manager
 from katib.wire.rpc.db_manager_client import DbManagerClient
 from tests.support.api_server import ApiServer
 from tests.support.faulty_store import FaultyStore
+from tests.support.memory_store import MemoryStore
 from tests.support.observations import MemoryObservationLog
 from tests.support.tuning import condition
 from tests.support.waiting import eventually

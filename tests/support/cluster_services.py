@@ -25,7 +25,6 @@ import yaml
 
 from katib.engine.controllers.kinds import CONFIG_MAP, POD, SUGGESTION, TRIAL
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import Backoff, ConflictError, KatibError, NotFoundError, TerminalError
 from katib.model.configuration import read_configuration
 from katib.model.types import Experiment, Suggestion
@@ -49,6 +48,7 @@ from katib.places.cluster.store import KubernetesStore
 from katib.wire.rpc._generated import api_pb2, health_pb2
 from katib.wire.rpc.services import add_servicer
 from tests.support.api_server import ApiServer
+from tests.support.memory_store import MemoryStore
 from tests.support.server_kinds import install_kind
 from tests.support.services import ScriptedEarlyStopping, ScriptedSuggestion
 from tests.support.waiting import eventually

@@ -24,7 +24,6 @@ from katib.engine.runtime.clock import Clock, SystemClock
 from katib.engine.runtime.informer import Informer, InformerEvent
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.engine.runtime.shared_thread import SharedThread
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import ConflictError, KatibError, NotFoundError
 from katib.model.decoding import decode_stored
 from katib.model.defaults import with_defaults
@@ -39,6 +38,7 @@ from katib.model.types import (
     Trial,
     TrialAssignment,
 )
+from tests.support.memory_store import MemoryStore
 from tests.support.observations import MemoryObservationLog
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 

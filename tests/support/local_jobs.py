@@ -14,7 +14,6 @@ from katib.engine.runtime.clock import SystemClock
 from katib.engine.runtime.manager import Manager
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.engine.runtime.shared_thread import SharedThread
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import Backoff
 from katib.model.names import TRIAL_LABEL
 from katib.places.machine.jobs.batch.job import JOB
@@ -28,6 +27,7 @@ from katib.places.machine.pods.output import Monitor
 from katib.places.machine.pods.pulls import PullNews
 from katib.places.machine.pods.records import Delays
 from katib.places.machine.processes.client import Processes
+from tests.support.memory_store import MemoryStore
 from tests.support.waiting import eventually
 
 PRIMARY = "main"

@@ -7,7 +7,7 @@ from typing import Any
 
 from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore, Watch, WatchEvent
-from katib.engine.stores.memory import MemoryStore
+from tests.support.memory_store import MemoryStore
 
 WIDGET = Kind("example.org/v1", "Widget")
 GADGET = Kind("example.org/v1", "Gadget")

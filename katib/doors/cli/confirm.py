@@ -111,7 +111,6 @@ class _Wanted(again.Wanted):
         """Do nothing: the experiment is stored."""
 
     def submit_here(self, engine: Engine, _admitted: object, /) -> again.Submitted:
-        """Confirm it in an engine that is open."""
         return self.submit_at(engine.service)
 
     def submit_in_cluster(self, service: TuningService, namespace: str) -> again.Submitted:

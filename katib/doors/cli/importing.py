@@ -146,7 +146,6 @@ def _search_of(experiment: Experiment) -> tuple[dict[str, str], list[Json]]:
 
 
 def _new(service: TuningService, namespace: str, name: str, trials: Sequence[EndedTrial]) -> list[EndedTrial]:
-    """Return the trials that the experiment does not have."""
     from katib.service.tuning.ended_trials import name_of_ended
     from katib.service.tuning.trial_pages import each_trial
 

@@ -89,12 +89,6 @@ def plot(
 
 
 def _wanted(names: Sequence[str], figures: Sequence[str], form: str) -> Sequence[str]:
-    """Return the figures to draw.
-
-    Raises:
-        InvalidError: A file of this format holds one figure, or the figure cannot compare experiments.
-        NotFoundError: There is no such figure.
-    """
     from katib.figures.catalogue import COMPARISON, FIGURES, figure_named
 
     if len(names) > 1:

@@ -96,7 +96,6 @@ def _group(name: str, versions: Sequence[str]) -> Json:
 
 
 def _entries(resource: ServedResource) -> Iterator[Json]:
-    """Yield the entries of a resource and of its subresources."""
     said = {"namespaced": resource.is_namespaced, "kind": resource.kind.kind}
     own = {"name": resource.plural, "singularName": resource.singular, **said, "verbs": list(resource.verbs)}
     yield own | _words(resource)

@@ -46,7 +46,6 @@ _NUMBERS = {state: STATES.index(name) for name, state in _STATES.items()}
 
 
 def trial_id(study: int, trial: int) -> int:
-    """Return the id of a trial."""
     return study << _TRIAL_BITS | trial
 
 

@@ -52,7 +52,6 @@ class Closing:
 
     @property
     def begun(self) -> bool:
-        """Whether streams are to end."""
         return self._event.is_set()
 
 

@@ -90,11 +90,7 @@ def _endpoint(verb: type[Verb[Any]], way: Way, respond: Respond) -> Callable[[Re
 
 
 async def _body(verb: type[Verb[Any]], request: Request) -> Mapping[str, Any]:
-    """Return the fields that a body holds.
-
-    Raises:
-        InvalidError: It is not JSON, or not sent as such: a web page may send nothing else across sites unasked.
-    """
+    """Return the fields that a body holds."""
     if not verb.rest.body:
         return {}
     if verb.rest.body == DOCUMENT:

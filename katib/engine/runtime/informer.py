@@ -271,12 +271,7 @@ class Informer(Generic[T]):
             yield RECONNECT.pause_seconds(failures)
 
     def _begin(self, watch: Watch) -> Callable[[], Iterable[WatchEvent] | None]:
-        """Adopt an open watch, to be closed by `stop`.
-
-        Returns:
-            A function that returns the available changes, or, on an own thread, waits for one; None once the watch has
-            ended.
-        """
+        """Adopt an open watch, to be closed by `stop`."""
         changes: Callable[[], Iterable[WatchEvent] | None] = partial(_wait_for_one, watch)
         if self._participant is not None:
             if not isinstance(watch, NotifyingWatch):

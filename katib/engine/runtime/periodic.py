@@ -40,7 +40,6 @@ class PeriodicTasks:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread and wait for it. Idempotent, also if never started."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()

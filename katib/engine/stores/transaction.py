@@ -102,7 +102,6 @@ class Transaction(Struct, frozen=True):
         return new
 
     def delete(self, obj: Object) -> None:
-        """Delete an object and its dependents, or mark it if it has finalizers."""
         if not semantics.has_finalizers(obj):
             self.remove(obj)
         elif marked := semantics.marked_for_deletion(obj, self.now):

@@ -111,7 +111,6 @@ class ListSlot:
     elements: tuple[tuple[Any, frozenset[str]], ...]
 
     def fill(self, values: Mapping[str, str]) -> list[Any]:
-        """Return the elements that have all their values."""
         return [fill(node, values) for node, needed in self.elements if needed <= values.keys()]
 
 

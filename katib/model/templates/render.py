@@ -250,7 +250,6 @@ def look_up(
 
 
 def illegal_reference(reference: MetadataReference, path: str) -> FieldError:
-    """Return the error for a metadata reference that does not exist."""
     index = f"[{reference.index}]" if reference.index else ""
     return FieldError(
         path,

@@ -184,7 +184,6 @@ def has_ended(trial: Trial) -> bool:
 
 
 def ended_run(service: TuningService, experiment: Experiment, trial: Trial) -> EndedRun:
-    """Return an ended trial with all of its readings."""
     types = {one.name: one.parameter_type for one in experiment.spec.parameters}
     counts: dict[str, int] = {}
     readings = []

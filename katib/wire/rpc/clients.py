@@ -92,7 +92,6 @@ class ServiceClient:
         total_request: int,
         earlier: Sequence[Trial] = (),
     ) -> Future[SuggestionsReply]:
-        """Request assignments, given the experiment's own trials and earlier ones to learn from."""
         head = pb.GetSuggestionsRequest(
             experiment=self._message_of(experiment),
             current_request_number=current_request,
@@ -127,7 +126,6 @@ class ServiceClient:
         return known(())
 
     def judges(self, experiment: Experiment) -> Future[bool]:  # noqa: ARG002 - as above
-        """Return whether the early stopping service judges running trials."""
         return known(False)
 
     def judge(
@@ -135,7 +133,6 @@ class ServiceClient:
         experiment: Experiment,  # noqa: ARG002 - as above
         trials: Sequence[Trial],  # noqa: ARG002 - as above
     ) -> Future[tuple[StopVerdict, ...] | None]:
-        """Return the running trials to stop, given the present readings; None if the service does not judge."""
         return known(None)
 
 

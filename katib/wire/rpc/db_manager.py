@@ -159,7 +159,6 @@ class DbManagerServicer:
             return ours.GetCurveReply(readings=map(our_message_of, curve))
 
     def GetBest(self, request: ours.GetBestRequest, context: grpc.ServicerContext) -> ours.GetBestReply:
-        """Return the trial with the best reading."""
         with self._answered(context):
             reply = ours.GetBestReply()
             self._check_reads(request.trial_names, context)

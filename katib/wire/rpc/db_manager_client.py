@@ -169,7 +169,6 @@ class DbManagerClient:
         return self._ours("Report", ours.ReportRequest(trial_name=trial_name)) is not None
 
     def summarize(self, trial_name: str, metrics: Sequence[str]) -> Observation | None:
-        """Return min, max and latest of these metrics; None if the first one has no reading."""
         reply = self._ours("Summarize", ours.SummarizeRequest(trial_name=trial_name, metric_names=metrics))
         if reply is None:
             return self._folded(trial_name, metrics)

@@ -84,7 +84,6 @@ class JudgedServiceClient(ServiceClient):
 
     @override
     def judges(self, experiment: Experiment) -> Future[bool]:
-        """Return whether the early stopping service judges running trials; asks at most once."""
         connection = self._early_stopping
         if self._judges is not None:
             return known(self._judges)
@@ -108,7 +107,6 @@ class JudgedServiceClient(ServiceClient):
 
     @override
     def judge(self, experiment: Experiment, trials: Sequence[Trial]) -> Future[tuple[StopVerdict, ...] | None]:
-        """Return the running trials to stop, given the present readings; None if the service does not judge."""
         connection = self._early_stopping
 
         def verdicts(reply: bytes) -> tuple[StopVerdict, ...]:

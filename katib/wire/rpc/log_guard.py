@@ -154,7 +154,6 @@ class LogGuard:
         return claims
 
     def belongs_to_another(self, claims: TokenClaims, trial_name: str) -> bool:
-        """Return whether a log belongs to a trial in another namespace."""
         return _is_foreign(claims, self.access.find(trial_name))
 
     def begin(self, trial_name: str, access: LogAccess) -> None:
@@ -167,7 +166,6 @@ class LogGuard:
         self.access.end(trial_name)
 
     def forget(self, trial_name: str) -> None:
-        """Remove the owner of a log."""
         self.access.forget(trial_name)
         self._forget_refusal(trial_name)
 

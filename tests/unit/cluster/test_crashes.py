@@ -16,7 +16,6 @@ from katib.engine.controllers.ledger import creation_second
 from katib.engine.controllers.ports import StopVerdict
 from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import ConflictError, NotFoundError, UnavailableError
 from katib.model.metrics import ZERO_TIME, MetricLog
 from katib.model.trials import objective_number, trial_state
@@ -25,6 +24,7 @@ from katib.places.cluster.leader.leading import CLUSTER_SETTINGS, decode_experim
 from tests.support.controllers import JOB, NAMESPACE, FakeServices, JobEnd, World
 from tests.support.experiments import an_experiment
 from tests.support.faulty_store import WRITES, Call, FailOn, FaultyStore
+from tests.support.memory_store import MemoryStore
 from tests.support.observations import MemoryObservationLog
 from tests.support.waiting import eventually
 

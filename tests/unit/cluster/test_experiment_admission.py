@@ -11,7 +11,6 @@ import yaml
 
 from katib.engine.controllers.kinds import EXPERIMENT
 from katib.engine.runtime.objects import Key, Kind
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import InvalidError, UnavailableError
 from katib.model.defaults import with_defaults
 from katib.model.types import Experiment
@@ -21,6 +20,7 @@ from tests.support.experiments import a_choice, a_double, a_template, an_experim
 from tests.support.faulty_store import FaultyStore
 from tests.support.gate import CATALOG, KATIB_CATALOG, Catalog
 from tests.support.golden import Golden
+from tests.support.memory_store import MemoryStore
 
 EXAMPLES = Path(__file__).parents[2] / "support" / "katib_examples"
 REJECTED = {

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from katib.engine.runtime.objects import Key
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import InvalidError, NotFoundError
 from katib.places.cluster.installation_key import (
     SECRET_NAME,
@@ -23,6 +22,7 @@ from katib.places.cluster.installation_key import (
 )
 from katib.wire.rpc.tokens import CallerRole, TokenClaims, TokenSigner
 from tests.support.golden import Golden
+from tests.support.memory_store import MemoryStore
 
 PLACE = Key("kubeflow", SECRET_NAME)
 CLAIMS = TokenClaims(CallerRole.TRIAL, "team", "a")

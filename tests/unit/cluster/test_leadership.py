@@ -13,7 +13,9 @@ from katib.places.cluster.leader.lease import LEASE, Leadership, LeaseTimes
 from katib.places.cluster.leader.stores import FencedStore
 from tests.support.clock import VirtualClock
 from tests.support.faulty_store import FaultyStore
+from tests.support.memory_store import MemoryStore
 from tests.support.stores import CONFIG_MAP, widget
+from tests.support.clock import VirtualClock
 from tests.support.waiting import eventually
 
 KEY = Key("kubeflow", "katib-controller")

@@ -20,7 +20,9 @@ from tests.support.clock import VirtualClock
 from tests.support.controllers import JOB, RecordedEvents
 from tests.support.faulty_store import Call, FaultyStore
 from tests.support.golden import Golden
+from tests.support.memory_store import MemoryStore
 from tests.support.pods import injected_trial, injection_settings, pod
+from tests.support.clock import VirtualClock
 
 TRAIN_JOB = Kind("trainer.kubeflow.org/v1alpha1", "TrainJob")
 JOB_SET = Kind("jobset.x-k8s.io/v1alpha2", "JobSet")

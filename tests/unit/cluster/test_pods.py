@@ -11,7 +11,6 @@ from katib.engine.controllers.ports import NO_UPDATE, PodUpdate
 from katib.engine.runtime.clock import SystemClock
 from katib.engine.runtime.informer import InformerEvent
 from katib.engine.runtime.objects import EventType, Key
-from katib.engine.stores.memory import MemoryStore
 from katib.model.failure_text import failure_cause
 from katib.model.job_kinds import is_suspended, retry_words
 from katib.model.types import CollectorSpec, MetricsCollectorSpec, Trial
@@ -19,6 +18,7 @@ from katib.places.cluster.leader.leading import judged_part
 from katib.places.cluster.pods.reading import POD, PodFacts, TrialPodCache, facts_of
 from katib.places.cluster.pods.workloads import WORKLOADS, WorkloadFacts, Workloads, workload_facts
 from tests.support.golden import Golden
+from tests.support.memory_store import MemoryStore
 from tests.support.planning import holding, trial
 from tests.support.waiting import eventually
 

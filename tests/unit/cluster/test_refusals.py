@@ -23,7 +23,9 @@ from katib.places.cluster.pods.starts import SETTLING_SECONDS, SlowStarts
 from tests.support.clock import VirtualClock
 from tests.support.controllers import JOB
 from tests.support.golden import Golden
+from tests.support.memory_store import MemoryStore
 from tests.support.planning import holding, trial
+from tests.support.clock import VirtualClock
 from tests.support.waiting import eventually
 
 NOON = datetime(2024, 5, 1, 12, 0, tzinfo=UTC)

@@ -6,12 +6,12 @@ import pytest
 
 from katib.engine.controllers.kinds import EXPERIMENT, TRIAL
 from katib.engine.runtime.objects import Key, Object
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import ConflictError, KindNotInstalledError, TerminalError
 from katib.model.names import EXPERIMENT_FINALIZER, EXPERIMENT_LABEL, TRIAL_FINALIZER
 from katib.places.cluster.access.release import release, require_no_controller
 from katib.places.cluster.services.plan import DEPLOYMENT
 from tests.support.faulty_store import Call, FaultyStore
+from tests.support.memory_store import MemoryStore
 from tests.support.stores import owned_by, widget
 
 

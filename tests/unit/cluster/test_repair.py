@@ -25,7 +25,9 @@ from tests.support.clock import VirtualClock
 from tests.support.controllers import JOB, RecordedEvents
 from tests.support.faulty_store import Call, FaultyStore
 from tests.support.golden import Golden
+from tests.support.memory_store import MemoryStore
 from tests.support.planning import holding, trial
+from tests.support.clock import VirtualClock
 from tests.support.waiting import eventually
 
 DEMO = Key("default", "demo-1")

@@ -11,7 +11,6 @@ import yaml
 
 from katib.engine.controllers.kinds import EXPERIMENT
 from katib.engine.runtime.objects import Object
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import InvalidError
 from katib.model.defaults import with_defaults
 from katib.model.types import Experiment, ExperimentSpec
@@ -21,6 +20,7 @@ from katib.places.cluster.webhooks.experiments import ExperimentAdmission
 from tests.support.experiments import a_double, a_template, an_experiment
 from tests.support.gate import CATALOG
 from tests.support.golden import Golden
+from tests.support.memory_store import MemoryStore
 from tests.support.transition_rules import broken_rules, holds
 
 CRD = Path(__file__).parents[3] / "manifests" / "components" / "crds" / "experiments.yaml"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from katib.engine.stores.memory import MemoryStore
 from katib.model.configuration import read_configuration
 from katib.model.types import Trial
 from katib.places.cluster.configuration.models import KatibConfig
 from katib.places.cluster.injection.settings import VolumeClaim
 from katib.places.cluster.webhooks.pods import TrialSettings
+from tests.support.memory_store import MemoryStore
 
 CONFIG = """
 runtime:

@@ -41,9 +41,11 @@ from metrics_collector.delivery import KEPT
 from tests.support.clock import VirtualClock
 from tests.support.cluster import CORE, JOB, ClusterWorld, memory_cluster, memory_world, said
 from tests.support.golden import Golden
+from tests.support.memory_store import MemoryStore
 from tests.support.observations import MemoryObservationLog
 from tests.support.refusals import refused
 from tests.support.tuning import document
+from tests.support.clock import VirtualClock
 
 NS = "default"
 

@@ -27,6 +27,8 @@ from tests.support.controllers import JOB, NAMESPACE, JobEnd, World, new_store
 from tests.support.experiments import a_job, a_template, an_experiment
 from tests.support.faulty_store import Call, FaultyStore
 from tests.support.golden import Golden
+from tests.support.memory_store import MemoryStore
+from tests.support.clock import VirtualClock
 from tests.support.waiting import eventually
 
 OFFER = {OFFERED_LABEL: OFFERED}

@@ -12,12 +12,12 @@ from katib.engine.controllers.experiment.deletion import BATCH, ORPHAN_FINALIZER
 from katib.engine.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL, key_of, owned_by
 from katib.engine.runtime.clock import SystemClock
 from katib.engine.runtime.objects import Key, Object
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import NotFoundError
 from katib.model.names import EXPERIMENT_FINALIZER, EXPERIMENT_LABEL
 from katib.model.types import Experiment, ObjectMeta, OwnerReference, Trial
 from tests.support.controllers import JOB, NAMESPACE, FakeServices, JobEnd, World, a_reply
 from tests.support.experiments import an_experiment
+from tests.support.memory_store import MemoryStore
 from tests.support.planning import experiment
 from tests.support.waiting import eventually
 

@@ -17,7 +17,6 @@ from katib.engine.controllers.trial.observing import TrialLogs
 from katib.engine.controllers.trial.reconciler import stray_poll_seconds
 from katib.engine.runtime.clock import SystemClock
 from katib.engine.runtime.objects import EventType, Key, Kind, Object, ObjectList, ObjectStore, Watch, WatchEvent
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import ExpiredError, UnavailableError
 from katib.model.metrics import ZERO_TIME, MetricLog
 from katib.model.names import JOB_LABEL
@@ -26,6 +25,7 @@ from katib.places.cluster.leader.leading import judged_part
 from katib.places.cluster.leader.stray_jobs import StrayJobs
 from tests.support.controllers import NAMESPACE, FakeServices, RecordedEvents, new_store
 from tests.support.faulty_store import Call, FaultyStore
+from tests.support.memory_store import MemoryStore
 from tests.support.observations import MemoryObservationLog
 from tests.support.stores import with_metadata
 from tests.support.waiting import eventually

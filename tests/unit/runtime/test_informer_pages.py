@@ -16,6 +16,7 @@ from katib.errors import ExpiredError
 from tests.support.clock import VirtualClock
 from tests.support.faulty_store import Call, FaultyStore
 from tests.support.stores import WIDGET, changed, memory_store, widget
+from tests.support.clock import VirtualClock
 from tests.support.waiting import eventually
 
 
@@ -87,7 +88,7 @@ class Bench:
 
 @pytest.fixture(autouse=True)
 def pages_of_three(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "PAGE_SIZE", 3)
+    monkeypatch.setattr(in_memory, "PAGE_SIZE", 3)
 
 
 @pytest.fixture

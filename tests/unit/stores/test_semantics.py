@@ -11,10 +11,10 @@ from katib.engine.databases.sqlite import open_database
 from katib.engine.runtime.objects import Key
 from katib.engine.runtime.search import SearchQuery
 from katib.engine.stores import semantics
-from katib.engine.stores.memory import MemoryStore
 from katib.engine.stores.sql import SqlStore
 from katib.errors import InvalidError
 from tests.contract.test_object_store_search import FACTS
+from tests.support.memory_store import MemoryStore
 from tests.support.stores import NOTE, STATUS_KINDS, WIDGET, widget
 
 LONGEST_NAME, LONGEST_NAMESPACE = 253, 63

@@ -19,8 +19,10 @@ from katib.service.tuning.kind_watches import RECONNECT_SECONDS, KindWatches
 from katib.service.tuning.service import BOOKMARK, Change
 from tests.support.clock import VirtualClock
 from tests.support.controllers import new_store
+from tests.support.memory_store import MemoryStore
 from tests.support.stores import memory_store
 from tests.support.tuning import make_experiment, make_trial
+from tests.support.clock import VirtualClock
 from tests.support.waiting import eventually
 
 DEMO = Key("default", "demo")

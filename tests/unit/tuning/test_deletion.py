@@ -9,12 +9,12 @@ import pytest
 from katib.engine.controllers.kinds import EXPERIMENT, TRIAL
 from katib.engine.runtime.clock import SystemClock
 from katib.engine.runtime.objects import Key
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import NotFoundError, UnavailableError
 from katib.service.tuning.deletion import DELETE_TIMEOUT_SECONDS, Deletion
 from katib.service.tuning.ports import NoAftermath
 from tests.support.controllers import new_store
 from tests.support.golden import Golden
+from tests.support.memory_store import MemoryStore
 from tests.support.stores import owned_by
 from tests.support.tuning import make_experiment, make_trial, patched
 

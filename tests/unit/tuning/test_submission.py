@@ -8,13 +8,13 @@ import pytest
 import yaml
 
 from katib.engine.controllers.kinds import EXPERIMENT
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import FieldError, InvalidError
 from katib.model.names import WORKSPACE_ANNOTATION
 from katib.model.types import CollectorKind, Experiment
 from katib.service.tuning.submission import Admitted, FindObject, Gate, Home, StoredObjects, workspace_of
 from tests.support.experiments import a_choice, a_double, a_template, an_experiment
 from tests.support.gate import CATALOG
+from tests.support.memory_store import MemoryStore
 
 TOO_LARGE = FieldError("spec.trialTemplate", "it is too large", "shrink it", "too-large")
 

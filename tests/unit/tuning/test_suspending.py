@@ -11,7 +11,6 @@ from katib.engine.controllers.experiment.plan import is_stopped
 from katib.engine.controllers.kinds import EXPERIMENT, TRIAL
 from katib.engine.runtime.clock import SystemClock
 from katib.engine.runtime.objects import Key, Kind, Object
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import ForbiddenError, InvalidError, NotFoundError, UnavailableError
 from katib.model.job_kinds import is_suspended, suspend_field
 from katib.model.names import PAUSED_ANNOTATION
@@ -20,6 +19,7 @@ from katib.places.machine.jobs.kinds import JobKinds
 from katib.service.tuning.editing import pause_experiment, suspend_trial
 from tests.support.faulty_store import Call, FaultyStore
 from tests.support.golden import Golden
+from tests.support.memory_store import MemoryStore
 from tests.support.refusals import refused
 from tests.support.tuning import condition, make_experiment, make_trial
 

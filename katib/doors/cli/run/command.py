@@ -244,11 +244,7 @@ def _run_at_server(url: str, target: options.Target, wanted: again.Wanted) -> in
 
 
 def _run_in(engine: Engine, wanted: again.Wanted, directory: Path, data: str) -> int:
-    """Run an experiment in this process; like `run_here`, with the data directory and the option that names it.
-
-    Raises:
-        InvalidError: The document is invalid, or the choice is impossible.
-    """
+    """Run an experiment in this process; like `run_here`, with the data directory and the option that names it."""
     from katib.doors.cli.run.following import Interrupt, Run
     from katib.places.machine import in_turn
 
@@ -346,16 +342,7 @@ def _end(
     had_ended: Callable[[Experiment, str], str] = lambda experiment, _place: again.had_ended(experiment),
     default_namespace: str = DEFAULT_NAMESPACE,
 ) -> int:
-    """Print the ending of a followed run; return the exit code.
-
-    Args:
-        run: The run.
-        wanted: The user's request.
-        place: The options with which later commands find the experiment.
-        left: Leaves an interrupted run, and returns the line about that.
-        had_ended: Returns the line for an experiment that had ended before.
-        default_namespace: The namespace used if none is named.
-    """
+    """Print the ending of a followed run; return the exit code."""
     experiment = run.progress.experiment
     where = options_of(experiment, default_namespace, place)
     if run.is_interrupted:

@@ -56,13 +56,11 @@ class SqlAttributes:
             raise NotFoundError(f"the object with the uid {uid} is gone")
 
     def of(self, uid: str) -> Iterator[tuple[str, str, str]]:
-        """Yield kind, name and value of the attributes of an object, in the order in which they were first put."""
         with self._database.snapshot() as driver:
             found = driver.execute(_OF, (uid,)).fetchall()
         return ((kind, name, value) for _, kind, name, value in found)
 
     def of_owned(self, owner_uid: str) -> Iterator[tuple[str, str, str, str]]:
-        """Yield uid, kind, name and value of the attributes of all objects of an owner."""
         with self._database.snapshot() as driver:
             yield from driver.execute(_OF_OWNED, (owner_uid,))
 

@@ -23,6 +23,8 @@ from katib.places.cluster.admission.certificate_sources import (
 from katib.wire.serving.certificates import Certificate, authorities_in, dns_names, is_sound, issue
 from tests.support.clock import VirtualClock
 from tests.support.faulty_store import Call, FaultyStore
+from tests.support.memory_store import MemoryStore
+from tests.support.clock import VirtualClock
 
 DAY = timedelta(days=1).total_seconds()
 KEY = Key("kubeflow", "katib-webhook-cert")

@@ -13,6 +13,8 @@ from katib.errors import ForbiddenError, KatibError, NotFoundError, UnavailableE
 from katib.places.cluster.configuration.source import ConfigSource
 from tests.support.clock import VirtualClock
 from tests.support.golden import Golden
+from tests.support.memory_store import MemoryStore
+from tests.support.clock import VirtualClock
 
 
 class File(MemoryStore):

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import InvalidError
 from katib.model.quantities import parse_quantity
 from katib.places.machine.jobs.batch.spec import format_indexes, parse_indexes
@@ -21,6 +20,7 @@ from katib.places.machine.pods.references import LocalObjects, PodIdentity
 from katib.places.machine.pods.requests import Capacity, Lease, Request
 from katib.places.machine.pods.tokens import Tokens
 from tests.support.golden import Golden
+from tests.support.memory_store import MemoryStore
 from tests.support.refusals import refused
 
 CAPACITY = Capacity(Decimal(4), Decimal(8 * 2**30))
