@@ -16,7 +16,6 @@ from tests.support.faulty_store import FaultyStore
 from tests.support.object_stores import BackDoor, Home, bodies, kube_api_home, kubernetes_home
 from tests.support.stores import STATUS_KINDS, memory_store
 from tests.support.suggestion import Service, each_served_here
-from tests.support.clock import VirtualClock
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,6 @@ from katib.errors import AlreadyExistsError, ConflictError, InternalError, Inval
 from tests.support.clock import VirtualClock
 from tests.support.object_stores import BackDoor, Home
 from tests.support.stores import GADGET, NOTE, WIDGET, changed, names, owned_by, widget, with_metadata
-from tests.support.clock import VirtualClock
 
 Write = Callable[[ObjectStore, Object], Object]
 

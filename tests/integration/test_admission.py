@@ -42,7 +42,6 @@ from tests.support.clock import VirtualClock
 from tests.support.experiments import a_template, an_experiment
 from tests.support.gate import CATALOG, Catalog
 from tests.support.ports import free_port
-from tests.support.clock import VirtualClock
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster

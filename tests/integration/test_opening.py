@@ -33,7 +33,6 @@ from tests.support.cli import katib_here
 from tests.support.clock import VirtualClock
 from tests.support.modes import bound_by_modes
 from tests.support.processes import launching
-from tests.support.clock import VirtualClock
 
 DUMP = Path(observations.__file__).with_name("data_directory_0_1_0.sql")
 """What `katib run` of version 0.1.0 left, two trials long."""

@@ -36,7 +36,6 @@ from tests.support.controllers import JOB, RecordedEvents
 from tests.support.planning import holding, trial
 from tests.support.registry import running_registry
 from tests.support.stores import STAND_IN, WIDGET
-from tests.support.clock import VirtualClock
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

@@ -18,7 +18,7 @@ from katib.model.metrics import BatchId, LogAccess, MetricLog
 from katib.model.names import REMEDY
 from katib.wire.rpc.log_guard import LogGuard, MemoryAccessList
 from katib.wire.rpc.tokens import CallerRole, TokenClaims, TokenSigner
-from metrics_collector.container_processes import all_processes, command_line, read_process
+from metrics_collector.seen_program import all_processes, command_line, read_process
 from tests.support.golden import Golden
 from tests.support.sidecar import TRIAL, Pod, early_stopping, pod_processes
 from tests.support.waiting import eventually

@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from katib.model.metrics import MetricLog
-from metrics_collector.parsers.events import decode_event
 from metrics_collector.parsers.records import RecordReader
 from metrics_collector.parsers.tags import TagRules
 from metrics_collector.parsers.tensors import float_text
-from metrics_collector.parsers.tf_events import EventParser
+from metrics_collector.parsers.tf_events import EventParser, decode_event
 from tests.support.event_records import VERSION, event, field, number_field, record, scalar, simple_value, tensor_value
 
 NAMES = ("loss", "train/loss", "acc")

@@ -10,7 +10,7 @@ from katib.engine.runtime.clock import Clock, SystemClock
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectList, WatchEvent
 from katib.engine.runtime.search import NO_FACTS, FactsOf, SearchPage, SearchQuery, search_in
 from katib.engine.stores import semantics
-from katib.engine.stores.history import ChangeHistory
+from katib.engine.stores.history import KEPT_CHANGES, LONGEST_BACKLOG, ChangeHistory
 from katib.engine.stores.transaction import NO_DEFAULTS, TransactedStore, Transaction
 from katib.errors import NotFoundError
 
@@ -87,6 +87,8 @@ class MemoryStore(TransactedStore):
         uid_kinds: Kinds whose objects keep their given uid; all others get a new one.
         facts: Derives the facts for searches, which scan all objects of the kind, too.
         clock: Stamps creations and deletions.
+        kept_changes: How many changes a watch may start in the past.
+        longest_backlog: How many changes a watch may leave unread before it expires.
     """
 
     def __init__(
@@ -96,11 +98,14 @@ class MemoryStore(TransactedStore):
         uid_kinds: Collection[Kind] = (),
         facts: FactsOf = NO_FACTS,
         clock: Clock | None = None,
+        kept_changes: int = KEPT_CHANGES,
+        longest_backlog: int = LONGEST_BACKLOG,
     ) -> None:
+        history = ChangeHistory(0, kept_changes=kept_changes, longest_backlog=longest_backlog)
         self._facts = facts
         self._lock = threading.Lock()
         self._rows = MemoryRows()
-        super().__init__(status_kinds, uid_kinds, clock or SystemClock(), ChangeHistory(0), NO_DEFAULTS)
+        super().__init__(status_kinds, uid_kinds, clock or SystemClock(), history, NO_DEFAULTS)
 
     def get(self, kind: Kind, key: Key) -> Object:
         with self._lock:

@@ -34,7 +34,6 @@ from tests.support.clock import VirtualClock
 from tests.support.experiments import an_experiment
 from tests.support.observations import MemoryObservationLog
 from tests.support.stores import memory_store, owned_by
-from tests.support.clock import VirtualClock
 
 R = TypeVar("R", Experiment, Suggestion, Trial)
 

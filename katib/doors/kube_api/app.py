@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from starlette.middleware import Middleware
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
-from starlette.websockets import WebSocket
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from katib.doors.kube_api import discovery
 from katib.doors.kube_api.bodies import flag, media_type_of, options_of, read_body
@@ -30,16 +31,50 @@ from katib.doors.kube_api.patches import APPLY_PATCH, PATCHES
 from katib.doors.kube_api.representations import WHOLE, Representation, form_of
 from katib.doors.kube_api.resources import RESOURCES, REVIEWS, ServedResource, by_path
 from katib.doors.kube_api.selectors import Selector, selector_of
-from katib.doors.kube_api.sockets import send_lines
 from katib.doors.kube_api.statuses import StatusError, bad_request, status_of
 from katib.doors.kube_api.watching import watch_lines
-from katib.doors.rest.guard import App, Receive, Scope, Send
+from katib.doors.rest.guard import TOKEN_PROTOCOL, App, Receive, Scope, Send
 from katib.doors.rest.streams import Closing, byte_stream
 from katib.engine.controllers.metrics import Page
 from katib.engine.runtime.objects import Object
 from katib.engine.stores.semantics import encode
 from katib.errors import KatibError
 from katib.service.tuning.object_home import ObjectHome
+
+
+async def send_lines(socket: WebSocket, chunks: AsyncIterator[bytes]) -> None:
+    """Accept a WebSocket, send each line as a message, and close it after the last one or when its client is gone.
+
+    The first offered subprotocol is accepted, whatever its name, except the one that carries a token.
+
+    Args:
+        socket: A WebSocket that is not accepted yet.
+        chunks: Whole lines, one or several in each.
+    """
+    offered = [name for name in socket.scope.get("subprotocols", ()) if not name.startswith(TOKEN_PROTOCOL)]
+    await socket.accept(subprotocol=offered[0] if offered else None)
+    sending = asyncio.create_task(_send(socket, chunks))
+    leaving = asyncio.create_task(_wait_for_end(socket))
+    try:
+        await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        leaving.cancel()
+        sending.cancel()
+        with suppress(asyncio.CancelledError, WebSocketDisconnect):
+            await sending
+            await socket.close()
+
+
+async def _send(socket: WebSocket, chunks: AsyncIterator[bytes]) -> None:
+    async for chunk in chunks:
+        for line in chunk.splitlines():
+            await socket.send_text(line.decode())
+
+
+async def _wait_for_end(socket: WebSocket) -> None:
+    while (await socket.receive())["type"] != "websocket.disconnect":
+        pass  # an API server reads and ignores its clients' messages
+
 
 Json = dict[str, Any]
 

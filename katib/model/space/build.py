@@ -9,13 +9,13 @@ from katib.model.space.parameters import (
     Grid,
     Interval,
     Parameter,
+    Spread,
     ValueList,
     exact_number,
     finite_number,
     uniform_or,
     whole_number,
 )
-from katib.model.space.spread import Spread
 from katib.model.types import Distribution, ParameterSpec, ParameterType
 
 

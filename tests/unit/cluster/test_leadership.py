@@ -7,7 +7,6 @@ import threading
 import pytest
 
 from katib.engine.runtime.objects import Key, ObjectStore
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import UnavailableError
 from katib.places.cluster.leader.lease import LEASE, Leadership, LeaseTimes
 from katib.places.cluster.leader.stores import FencedStore
@@ -15,7 +14,6 @@ from tests.support.clock import VirtualClock
 from tests.support.faulty_store import FaultyStore
 from tests.support.memory_store import MemoryStore
 from tests.support.stores import CONFIG_MAP, widget
-from tests.support.clock import VirtualClock
 from tests.support.waiting import eventually
 
 KEY = Key("kubeflow", "katib-controller")

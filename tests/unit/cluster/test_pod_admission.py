@@ -9,7 +9,6 @@ import pytest
 
 from katib.engine.controllers.kinds import TRIAL
 from katib.engine.runtime.objects import Key, Kind
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import ForbiddenError, InvalidError, NotFoundError, UnavailableError
 from katib.model.types import Trial
 from katib.places.cluster.admission.reviews import ALLOWED, AdmissionReview
@@ -22,7 +21,6 @@ from tests.support.faulty_store import Call, FaultyStore
 from tests.support.golden import Golden
 from tests.support.memory_store import MemoryStore
 from tests.support.pods import injected_trial, injection_settings, pod
-from tests.support.clock import VirtualClock
 
 TRAIN_JOB = Kind("trainer.kubeflow.org/v1alpha1", "TrainJob")
 JOB_SET = Kind("jobset.x-k8s.io/v1alpha2", "JobSet")

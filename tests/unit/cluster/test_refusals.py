@@ -13,7 +13,6 @@ from katib.engine.controllers.kinds import TRIAL
 from katib.engine.controllers.ports import PodRefusal
 from katib.engine.runtime.informer import Informer
 from katib.engine.runtime.objects import Key, Kind, Object
-from katib.engine.stores.memory import MemoryStore
 from katib.model.types import Trial
 from katib.places.cluster.pods.missed import MissedPods
 from katib.places.cluster.pods.owners import TrialFinder
@@ -25,7 +24,6 @@ from tests.support.controllers import JOB
 from tests.support.golden import Golden
 from tests.support.memory_store import MemoryStore
 from tests.support.planning import holding, trial
-from tests.support.clock import VirtualClock
 from tests.support.waiting import eventually
 
 NOON = datetime(2024, 5, 1, 12, 0, tzinfo=UTC)

@@ -13,7 +13,6 @@ from katib.engine.controllers.kinds import TRIAL
 from katib.engine.runtime.clock import SystemClock
 from katib.engine.runtime.informer import Informer
 from katib.engine.runtime.objects import Key, Kind
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import ForbiddenError, UnavailableError
 from katib.model.names import TRIAL_FINALIZER, TRIAL_LABEL
 from katib.model.types import Trial
@@ -27,7 +26,6 @@ from tests.support.faulty_store import Call, FaultyStore
 from tests.support.golden import Golden
 from tests.support.memory_store import MemoryStore
 from tests.support.planning import holding, trial
-from tests.support.clock import VirtualClock
 from tests.support.waiting import eventually
 
 DEMO = Key("default", "demo-1")

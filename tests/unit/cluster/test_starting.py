@@ -25,7 +25,6 @@ from katib.places.cluster.version import supported_version
 from tests.support.clock import VirtualClock
 from tests.support.golden import Golden
 from tests.support.refusals import refused
-from tests.support.clock import VirtualClock
 
 
 def options(generator: str, certificates: Path | None = None) -> ControllerOptions:

@@ -13,7 +13,6 @@ import yaml
 from katib.engine.controllers.kinds import CONFIG_MAP, EXPERIMENT
 from katib.engine.runtime.clock import SystemClock
 from katib.engine.runtime.objects import Key, Object
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import (
     FieldError,
     ForbiddenError,
@@ -45,7 +44,6 @@ from tests.support.memory_store import MemoryStore
 from tests.support.observations import MemoryObservationLog
 from tests.support.refusals import refused
 from tests.support.tuning import document
-from tests.support.clock import VirtualClock
 
 NS = "default"
 

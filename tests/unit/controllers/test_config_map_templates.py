@@ -17,7 +17,6 @@ from katib.engine.controllers.kinds import CONFIG_MAP, EXPERIMENT
 from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.informer import Informer
 from katib.engine.runtime.objects import Key, ObjectStore
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import UnavailableError
 from katib.model.conditions import find_condition
 from katib.model.templates.source import OFFERED, OFFERED_LABEL
@@ -28,7 +27,6 @@ from tests.support.experiments import a_job, a_template, an_experiment
 from tests.support.faulty_store import Call, FaultyStore
 from tests.support.golden import Golden
 from tests.support.memory_store import MemoryStore
-from tests.support.clock import VirtualClock
 from tests.support.waiting import eventually
 
 OFFER = {OFFERED_LABEL: OFFERED}

@@ -14,7 +14,6 @@ from katib.model.configuration import RetentionConfig
 from katib.model.types import Experiment, Trial
 from tests.support.clock import VirtualClock
 from tests.support.observations import Fault, FaultyLog, reading
-from tests.support.clock import VirtualClock
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 

@@ -11,7 +11,6 @@ from katib.engine.controllers.run_times import RunTimes
 from katib.model.types import OwnerReference, Trial
 from tests.support.clock import VirtualClock
 from tests.support.planning import experiment, trial
-from tests.support.clock import VirtualClock
 
 EXPERIMENT = experiment()
 

@@ -13,7 +13,6 @@ from metrics_collector.reporter import Reporter
 from tests.support.clock import VirtualClock
 from tests.support.golden import Golden
 from tests.support.observations import Fault, FaultyLog, MemoryObservationLog, reading
-from tests.support.clock import VirtualClock
 from tests.support.waiting import eventually
 
 

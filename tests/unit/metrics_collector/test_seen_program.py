@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from metrics_collector.container_processes import all_processes, descendants
 from metrics_collector.program import ProgramPhase
-from metrics_collector.seen_program import TRACE_SECONDS, UNSEEN_SECONDS, SeenProgram
+from metrics_collector.seen_program import TRACE_SECONDS, UNSEEN_SECONDS, SeenProgram, all_processes, descendants
 from tests.support.golden import Golden
 
 

@@ -14,7 +14,7 @@ from metrics_collector.arguments import parse_arguments
 from metrics_collector.early_stopping import RuleBook
 from metrics_collector.numbering import NumberedLog
 from metrics_collector.pod_settings import PodSettings
-from metrics_collector.selection import kind_of, select
+from metrics_collector.sidecar import kind_of, select
 from tests.support.golden import Golden
 from tests.support.observations import MemoryObservationLog, reading
 

@@ -30,7 +30,7 @@ from katib.engine.stores.sql.attributes import SqlAttributes
 from katib.errors import ForbiddenError, NotFoundError, TerminalError
 from katib.model.names import name_of_title
 from katib.model.types import Experiment, Trial
-from katib.model.validation.metadata import check_metadata
+from katib.model.validation.experiment import check_metadata
 from katib.places.machine.data import STATUS_KINDS
 from katib.service.tuning.chosen_trials import ChosenTrials
 from katib.service.tuning.ports import CallersLog

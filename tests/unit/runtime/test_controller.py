@@ -11,7 +11,6 @@ from katib.engine.runtime.work_queue import WorkQueue
 from katib.errors import ConflictError, FieldError, InvalidError, TerminalError, UnavailableError
 from tests.support.clock import VirtualClock
 from tests.support.golden import Golden
-from tests.support.clock import VirtualClock
 from tests.support.waiting import eventually
 
 A = Key("team", "a")

@@ -16,7 +16,6 @@ from tests.support.clock import VirtualClock
 from tests.support.faulty_store import Call, FaultyStore
 from tests.support.golden import Golden
 from tests.support.stores import GADGET, WIDGET, changed, memory_store, widget, with_metadata
-from tests.support.clock import VirtualClock
 from tests.support.waiting import eventually, never
 
 

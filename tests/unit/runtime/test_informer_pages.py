@@ -11,12 +11,11 @@ import pytest
 
 from katib.engine.runtime.informer import Informer, InformerEvent
 from katib.engine.runtime.objects import EventType, Key, Kind, Object, ObjectList, ObjectStore
-from katib.engine.stores import memory
 from katib.errors import ExpiredError
+from tests.support import memory_store as in_memory
 from tests.support.clock import VirtualClock
 from tests.support.faulty_store import Call, FaultyStore
 from tests.support.stores import WIDGET, changed, memory_store, widget
-from tests.support.clock import VirtualClock
 from tests.support.waiting import eventually
 
 

@@ -14,7 +14,6 @@ from katib.engine.runtime.work_queue import WorkQueue
 from katib.errors import UnavailableError
 from tests.support.clock import VirtualClock
 from tests.support.stores import GADGET, WIDGET, memory_store, widget
-from tests.support.clock import VirtualClock
 from tests.support.waiting import eventually
 
 

@@ -11,7 +11,6 @@ import pytest
 from katib.engine.controllers.kinds import EXPERIMENT, TRIAL
 from katib.engine.runtime.clock import SystemClock
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectList, Watch, WatchEvent
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import ExpiredError, ForbiddenError, NotFoundError, UnavailableError
 from katib.model.types import Experiment, Trial
 from katib.service.tuning.changes import stream_changes
@@ -22,7 +21,6 @@ from tests.support.controllers import new_store
 from tests.support.memory_store import MemoryStore
 from tests.support.stores import memory_store
 from tests.support.tuning import make_experiment, make_trial
-from tests.support.clock import VirtualClock
 from tests.support.waiting import eventually
 
 DEMO = Key("default", "demo")

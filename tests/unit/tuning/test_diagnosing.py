@@ -27,7 +27,6 @@ from tests.support.controllers import JOB, new_store
 from tests.support.golden import Golden
 from tests.support.observations import Fault, FaultyLog, MemoryObservationLog
 from tests.support.tuning import condition, make_experiment, make_trial, patched
-from tests.support.clock import VirtualClock
 
 Services = tuple[ServiceFacts, ...]
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from katib.engine.runtime.objects import Key, Kind
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import ConflictError, ForbiddenError, UnavailableError
 from katib.places.cluster.admission.certificate_sources import (
     MUTATING,
@@ -24,7 +23,6 @@ from katib.wire.serving.certificates import Certificate, authorities_in, dns_nam
 from tests.support.clock import VirtualClock
 from tests.support.faulty_store import Call, FaultyStore
 from tests.support.memory_store import MemoryStore
-from tests.support.clock import VirtualClock
 
 DAY = timedelta(days=1).total_seconds()
 KEY = Key("kubeflow", "katib-webhook-cert")

@@ -25,7 +25,6 @@ from katib.wire.serving.certificates import Certificate, Issued, issue
 from katib.wire.serving.prompt_server import PromptServer
 from tests.support.clock import VirtualClock
 from tests.support.golden import Golden
-from tests.support.clock import VirtualClock
 from tests.support.waiting import eventually
 
 TIMEOUT = 60.0

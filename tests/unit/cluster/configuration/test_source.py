@@ -8,13 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from katib.engine.runtime.objects import Key, Kind, Object
-from katib.engine.stores.memory import MemoryStore
 from katib.errors import ForbiddenError, KatibError, NotFoundError, UnavailableError
 from katib.places.cluster.configuration.source import ConfigSource
 from tests.support.clock import VirtualClock
 from tests.support.golden import Golden
 from tests.support.memory_store import MemoryStore
-from tests.support.clock import VirtualClock
 
 
 class File(MemoryStore):

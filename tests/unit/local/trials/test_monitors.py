@@ -32,7 +32,6 @@ from tests.support.golden import Golden
 from tests.support.observations import MemoryObservationLog
 from tests.support.planning import trial
 from tests.support.scrapes import exporter
-from tests.support.clock import VirtualClock
 
 OBJECTIVE = ObjectiveSpec(type="minimize", objective_metric_name="loss", additional_metric_names=("acc",))
 PATH = "/var/log/katib/metrics.log"
