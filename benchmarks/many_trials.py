@@ -55,11 +55,9 @@ def fill(
     """Create a data directory with an experiment of four parameters.
 
     Args:
-        directory: The directory.
         count: Number of ended trials.
         goes_on: Whether a server that opens it runs trials.
         is_taken_up: Whether its controllers process it anyway, because additions of theirs are missing.
-        command: Command of each trial.
         parallel: Number of parallel trials.
     """
     layout = Layout(directory)

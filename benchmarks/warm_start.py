@@ -97,11 +97,8 @@ def search(
     """Return the trials of a search, one after the other.
 
     Args:
-        algorithm: Its name.
         function: Is minimized over the unit cube.
-        seed: Of the search.
         count: How many trials.
-        earlier: Trials of other experiments.
         cost: How many seconds a trial takes; NaN where that is unknown.
         settings: Of the algorithm, beside the seed.
     """

@@ -263,7 +263,6 @@ class Backoff:
         """Return the pause after this number of consecutive failures; 0 without a failure.
 
         Args:
-            failures: Number of consecutive failures.
             chance: Random number in [0, 1]: the part of the jitter to subtract.
         """
         if failures < 1:

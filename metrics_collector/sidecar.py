@@ -78,7 +78,6 @@ def select(arguments: Arguments, pod: PodSettings, on_data: Callable[[bytes], No
 
     Args:
         arguments: The command line.
-        pod: The pod.
         on_data: Called with every chunk of a followed file.
 
     Raises:

@@ -313,7 +313,6 @@ def value_axis(
         values: The drawn values; non-finite ones are ignored.
         maximize: Whether larger is better; None: no direction, and both sides may have outliers.
         total: Number of trials, if the values are a selection of them.
-        scales: The possible scales.
     """
     finite = values[np.isfinite(values)]
     if not len(finite):

@@ -40,7 +40,6 @@ def draw_comparison(
     Time includes the algorithm's cost: one that needs fewer trials but more time between them is slower there.
 
     Args:
-        experiments: The experiments.
         choice: The metric, and the unit of the horizontal axis.
         groups: Indices of experiments by the name of a group, whose mean is drawn in place of its experiments; None:
             no groups.

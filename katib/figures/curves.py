@@ -109,7 +109,6 @@ def curve_axis(curves: Sequence[Curve], by: str) -> CurveAxis:
     """Return the requested axis, or the closest that these curves have.
 
     Args:
-        curves: The curves to draw.
         by: `step` or `time`.
     """
     has_steps = any(curve.steps is not None for curve in curves)

@@ -69,7 +69,6 @@ def figure_bytes(figure: go.Figure, form: str) -> bytes:
     Images are drawn by the Chromium of the system, without network access.
 
     Args:
-        figure: The figure.
         form: `json` or one of IMAGES.
 
     Raises:

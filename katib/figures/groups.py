@@ -113,7 +113,6 @@ def add_groups_of_lines(
     """Add the mean and the band of each group, and return a note.
 
     Args:
-        figure: The figure.
         groups: Indices of lines by the name of the group.
         lines: All lines; those without a finite value are left out.
         held: As in `mean_line`.

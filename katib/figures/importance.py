@@ -213,8 +213,6 @@ def _shares(x: Floats, y: Floats, owners: Rows) -> tuple[Floats, Floats, float]:
     Of the shares, shape (1 + groups, p), the first are those of the forest, the others those of groups of its trees.
 
     Args:
-        x: The columns.
-        y: The ranks.
         owners: The index of the parameter of each column.
     """
     lots = np.random.default_rng(1)

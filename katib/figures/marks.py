@@ -58,8 +58,6 @@ def add_groups(
     """Add the marks of measured trials, coloured by the figure's `coloraxis`.
 
     Args:
-        figure: The figure.
-        groups: Groups of the drawn trials.
         points: Horizontal and vertical coordinates of the trials.
         marker: Plotly's, with the `color` of each trial.
         labels: Label of each trial, for `hover`.
@@ -87,7 +85,6 @@ def spread_out(axis: Axis, values: Floats, rows: Rows, seed: int) -> Floats:
     """Return coordinates on an axis, with the marks of a choice beside each other.
 
     Args:
-        axis: Axis of the parameter.
         values: Values of the drawn trials.
         rows: The drawn trials: each keeps its offset.
         seed: Different for the other axis of the same plane.
@@ -115,7 +112,6 @@ def add_legend(figure: go.Figure, groups: Iterable[MarkGroup]) -> None:
 
     Args:
         figure: The figure; its traces have `legendgroup` and no entry of their own.
-        groups: One entry each.
     """
     for group in groups:
         figure.add_scatter(
@@ -134,10 +130,8 @@ def add_best(
     """Add the star of the best trial.
 
     Args:
-        figure: The figure.
         x: Its horizontal coordinate.
         y: Its vertical coordinate.
-        name: The trial.
         text: Text beside it; empty: none.
         legend: Whether it has a legend entry.
         place: `row` and `col` of a figure with several parts.

@@ -82,7 +82,6 @@ def saved_work(done: Floats, stopped: npt.NDArray[np.bool_], complete: npt.NDArr
     Trials of unknown progress count as the average of their state.
 
     Args:
-        done: Progress of each trial.
         stopped: Mask of trials that were stopped early.
         complete: Mask of trials that ran to their end; the progress of at least one is known.
     """

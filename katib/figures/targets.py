@@ -61,7 +61,6 @@ def target_of(trials: TrialTable, metric: str = "") -> RankingMetric:
     """Return the target for a metric.
 
     Args:
-        trials: Trials of the experiment.
         metric: The metric; empty: the objective, or the first of several.
 
     Raises:
@@ -141,7 +140,6 @@ def sampled(target: RankingMetric, most: int, best: int, columns: Iterable[Float
     number, so that the figure of a running experiment changes little.
 
     Args:
-        target: The metric.
         most: Maximum number of results.
         best: Minimum number of the best trials.
         columns: Columns whose smallest and largest values are kept.

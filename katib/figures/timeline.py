@@ -82,7 +82,6 @@ def running_at_once(states: npt.NDArray[np.int64], starts: Floats, ends: Floats,
     Args:
         states: Indices in `STATES`.
         starts: Start times, in seconds.
-        ends: End times.
         width: Length of a part, in seconds.
     """
     begin, end = starts / width, ends / width

@@ -74,7 +74,6 @@ def draw_trial_curves(
     """Draw the curves of one metric in one plot: readings as lines, non-finite ones as marks below.
 
     Args:
-        title: Title of the figure.
         metric: Title of the vertical axis.
         curves: By the name of the trial, 14 at most; one without readings is listed below.
         look: Display options.

@@ -103,8 +103,6 @@ def with_start(status: Status, kind: str, now: datetime) -> Status:
     """Return a status with the condition Created, the very same if it has it already.
 
     Args:
-        status: Of the object.
-        kind: Of the object.
         now: Time at which it was first seen.
     """
     if find_condition(status.conditions, "Created") is not None:

@@ -28,7 +28,6 @@ def runs_again(container: Mapping[str, Any], pod_policy: str, exit_code: int) ->
     Args:
         container: As in the pod's spec; only `OWN_FIELDS` count.
         pod_policy: The `restartPolicy` of the pod.
-        exit_code: Of the container.
     """
     policy = container.get("restartPolicy")
     if policy and any(_fits(rule, exit_code) for rule in container.get("restartPolicyRules") or ()):
@@ -41,7 +40,6 @@ def unknown_rules(container: Mapping[str, Any], path: str, *, is_program: bool) 
 
     Args:
         container: Any container of the pod; may be malformed.
-        path: Its path.
         is_program: Whether it runs the program. Of other containers only actions matter: they may affect the program.
     """
     rules = container.get("restartPolicyRules")

@@ -103,7 +103,6 @@ def unknown_fields(raw: Mapping[str, Any], model: type[Model]) -> list[FieldErro
 
     Args:
         raw: As the user wrote it. Values of the wrong type are skipped: they have errors of their own.
-        model: The type to compare with.
     """
     return list(_walk(raw, model, ""))
 

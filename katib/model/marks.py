@@ -63,10 +63,6 @@ def views_of(annotations: Mapping[str, str]) -> dict[str, str]:
 def annotations_of(changes: MarkChanges, held: Mapping[str, str] | None = None) -> dict[str, str | None]:
     """Return the annotations that valid changes set; None for removed ones.
 
-    Args:
-        changes: The changes.
-        held: The present annotations.
-
     Raises:
         InvalidError: There are too many views.
     """

@@ -82,8 +82,6 @@ def metric_text(objective: ObjectiveSpec | None, observation: Observation | None
     """Return the decisive reading of a metric; None if it was not read or has no strategy.
 
     Args:
-        objective: Of the trial.
-        observation: Of the trial.
         name: The metric; empty for the objective metric.
     """
     if objective is None or observation is None:

@@ -87,7 +87,6 @@ def wrong_type(value: object, wanted: str, otherwise: str = "is not of the right
     """Return cause and remedy of a value of the wrong type.
 
     Args:
-        value: The value.
         wanted: A key of `_WRONG_TYPE`.
         otherwise: Cause for any other `wanted`.
     """

@@ -61,8 +61,6 @@ class ParserNotes:
         """Record a value that is not a plain number.
 
         Args:
-            metric: The metric.
-            line: The line.
             start: Position of the value; of a long line only its surroundings are kept.
         """
         count, first = self.refused.get(metric, (0, ""))

@@ -143,9 +143,6 @@ class Problem:
         """Build the problem from an experiment.
 
         Args:
-            experiment: Its name.
-            spec: Its specification.
-            info: The algorithm.
             allow_no_parameters: Whether the space may be empty, as when only settings are checked.
 
         Raises:
@@ -241,7 +238,6 @@ class Algorithm(Rules, ABC):
         Args:
             trials: All trials so far, in the order above. Empty if the algorithm declares that it reads no history.
             first: Number of suggestions given before.
-            count: Number of suggestions to give.
 
         Raises:
             NotYet: More will follow once a pending trial has ended; raised by the iterator after the last available.

@@ -85,7 +85,6 @@ class CheckpointVolume:
         Does nothing while a suggestion has not become a trial: its parent is unknown here.
 
         Args:
-            problem: The search problem.
             trials: All trials so far.
             first: Number of suggestions given before.
         """

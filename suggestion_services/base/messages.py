@@ -180,7 +180,6 @@ def past_trial(message: api_pb2.Trial, objective: ObjectiveSpec, *, is_earlier: 
     """Convert a trial; never fails, whatever the message holds.
 
     Args:
-        message: The trial.
         objective: Of the experiment; its metric is the default of trials without one.
         is_earlier: Whether the trial is from another experiment or a file.
     """

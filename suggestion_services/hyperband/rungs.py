@@ -167,7 +167,6 @@ class Brackets:
 
         Args:
             trials: The experiment's own trials.
-            problem: The search problem.
             most: Number of brackets; None: unlimited.
         """
         strangers: list[RungMember] = []

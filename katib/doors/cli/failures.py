@@ -31,7 +31,6 @@ def error_lines(error: KatibError, source: str = "") -> list[str]:
     """Return the lines of an error, one per broken rule, each prefixed by its file name.
 
     Args:
-        error: The error.
         source: The file; an error whose path already is the file does not repeat it.
     """
     if not isinstance(error, InvalidError):

@@ -132,9 +132,7 @@ class _Questions:
         """Return the answer to a question.
 
         Args:
-            question: The text of the question.
             found: The default; empty if nothing was found.
-            option: The option that answers it.
             check: Raises for a wrong answer.
 
         Raises:

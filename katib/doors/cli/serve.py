@@ -192,7 +192,6 @@ def serve_page(directory: Path, tell: Callable[[str], None]) -> int:
     """Run experiments of a data directory on a free port until stopped; return the exit code.
 
     Args:
-        directory: The data directory.
         tell: Called with the link to the page once it answers.
     """
     access = _access(options.DEFAULT_HOST, None, directory, no_token=False)

@@ -14,7 +14,6 @@ def stop_on_signal(stop: Callable[[int], None], exit_code: Callable[[int], int] 
 
     Args:
         stop: Requests an orderly end and returns at once. Gets the signal number.
-        exit_code: Returns the exit code of the second signal.
     """
     stopping = False
 

@@ -22,7 +22,6 @@ def stop_server(directory: Path, data: str, *, ends_trials: bool, quiet: bool) -
     """Stop the server of a data directory, and return once it has ended.
 
     Args:
-        directory: The data directory.
         data: The option that names it to later commands.
         ends_trials: Whether running trials end with it, as after Ctrl-C.
         quiet: Whether to print nothing.

@@ -59,8 +59,6 @@ def applied(
 
     Args:
         old: The stored object; None for a new one.
-        config: The applied configuration.
-        manager: The manager.
         now: The time, in the form of objects.
         force: Whether to take over fields of other managers.
         is_keyed: Whether elements of lists are merged by their key, as in built-in kinds.

@@ -38,7 +38,6 @@ def read_body(body: bytes, media_type: str, *, is_custom: bool = False) -> Any:
 
     Args:
         body: The bytes.
-        media_type: Media type of the body.
         is_custom: Whether it is for a custom kind, whose whole numbers may be written as `8.0`. Clients that keep all
             numbers as floats write them so, and an API server accepts them, but not for built-in kinds.
 

@@ -141,7 +141,6 @@ class ObjectService:
 
         Args:
             target: The target; its namespace restricts them.
-            selector: Selects objects.
             shape: Converts each object; None to return them as stored.
             limit: Maximum number; 0 for all.
             token: Continues a longer list.

@@ -102,9 +102,7 @@ def noted(
     """Leave a note of a server in directories while it runs; one that cannot be written to is passed over.
 
     Args:
-        url: Address of the server.
         token_file: File of its token; None: in no file.
-        directories: Directories for the note.
         page: Link to its page for people; empty: it has none.
         link_key: Makes further links; empty: there is the one.
     """

@@ -38,7 +38,6 @@ class SignedOut:
         """Use up a link; return whether it was new and made after the last browser signed out.
 
         Args:
-            link: Its identity.
             made: When it was made, in seconds since 1970.
             end: When it is too old anyway.
             now: Seconds since 1970.
@@ -56,7 +55,6 @@ class SignedOut:
         A file that cannot be written to is logged: the session ends all the same, until the next start.
 
         Args:
-            value: Of its cookie.
             end: When the cookie would have ended, in seconds since 1970.
             now: Seconds since 1970.
         """

@@ -84,9 +84,6 @@ class Caches:
         """Return caches of a store, not started.
 
         Args:
-            store: The object store.
-            job_kinds: Kinds of jobs known from the start.
-            clock: Clock of the informers.
             decode_experiment: Decodes experiments, adding defaults if they may be stored without.
             decode_job: Reduces a job to the part that is cached.
             follows_new_jobs: Whether trials may run as other kinds, too.

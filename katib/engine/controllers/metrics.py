@@ -58,7 +58,6 @@ class ControllerMetrics:
         """Count the events of these caches. Call it before they start, once for each set of caches.
 
         Args:
-            caches: The caches of the controllers.
             unloaded: Returns the ended experiments that are not in the caches, nor are their trials.
         """
         caches.experiments.add_handler(partial(_count, self._experiments))

@@ -77,7 +77,6 @@ class SuggestionService(Protocol):
         """Ask which running trials should be stopped by the current readings; None if the service does not judge.
 
         Args:
-            experiment: The trials' experiment.
             trials: All trials whose curves count: running, succeeded, stopped early.
         """
 

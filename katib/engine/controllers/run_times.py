@@ -77,7 +77,6 @@ class RunTimes:
         """Note whether a trial runs; return its run time so far, None if it ended before it was measured.
 
         Args:
-            trial: The trial.
             runs: None while unknown for a new job.
             late_seconds: Time since it stopped running, if it did.
         """

@@ -107,7 +107,6 @@ def translated(error: BaseException, where: str) -> KatibError:
     """Return the translation of an error of a driver or a socket.
 
     Args:
-        error: The error.
         where: The database, without a password.
     """
     answer, cause = _answer(error), one_line(_cause(error)).rstrip(".;")

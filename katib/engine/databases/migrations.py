@@ -57,10 +57,6 @@ def upgrade(
     """Migrate a room's tables to a version; cheap if they are up to date.
 
     Args:
-        database: Database of the tables.
-        room: Room of the tables.
-        version: The room's newest version.
-        migrate: Migrates the tables.
         adopted: Returns the version of tables that are older than the table of versions.
 
     Raises:

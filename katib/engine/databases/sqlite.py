@@ -376,7 +376,6 @@ def open_database(
     """Open a SQLite file, or create it in an existing directory.
 
     Args:
-        path: The file.
         lock_timeout_seconds: How long a write waits for other writers, of this process or another.
         read_only: Whether to leave the file unchanged; it must exist.
 

@@ -78,9 +78,6 @@ def metric_summary(
     """Return the summary of a metric; None if it has no reading.
 
     Args:
-        connection: Connection to the database.
-        trial_name: The trial.
-        metric: The metric.
         curve: The columns that order readings.
         known: Its extremes if they are stored reliably.
 

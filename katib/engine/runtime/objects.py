@@ -152,7 +152,6 @@ class ObjectStore(Protocol):
         """Return the objects of a kind, in order of creation.
 
         Args:
-            kind: Kind of the objects.
             namespace: Restricts the result to this namespace; None for any.
             labels: Restricts the result to objects with all of these labels.
             owner_uid: Restricts the result to objects with an owner reference to this uid.

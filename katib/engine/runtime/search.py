@@ -148,8 +148,6 @@ def search_in(objects: Iterable[tuple[str, Object]], facts_of: FactsOf, query: S
 
     Args:
         objects: Objects of the kind, each with a text that sorts them in order of creation.
-        facts_of: Derives their facts.
-        query: The search.
 
     Raises:
         InvalidError: The cursor does not belong to this order.

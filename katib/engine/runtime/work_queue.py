@@ -135,7 +135,6 @@ class WorkQueue(Generic[K]):
         """Mark a key from `get` as processed; if it was added in the meantime, it becomes ready again.
 
         Args:
-            key: The key.
             succeeded: Whether its failures are forgotten, as by `forget`.
 
         Returns:

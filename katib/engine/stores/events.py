@@ -104,7 +104,6 @@ class EventLog:
         """Return the events of all objects of a namespace, or of all for None, oldest first.
 
         Args:
-            namespace: The namespace.
             since: Restricts the result to events after this time, repetitions included.
         """
         self._flush()

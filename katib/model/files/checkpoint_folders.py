@@ -32,7 +32,6 @@ def provide_checkpoint(folder: Path, note: Path, origin: Path | None = None, *, 
     """Provide a complete folder. Does nothing if it was created from the same origin before.
 
     Args:
-        folder: The folder.
         note: File that records its origin. To get a new folder, remove it.
         origin: Folder to copy; None to start empty.
         for_everybody: Whether any account may write into it: containers run as their images' users.

@@ -18,7 +18,6 @@ def with_claims(file: FileText, folders: Mapping[str, str]) -> FileText:
     """Return a file with folders in place of these claims.
 
     Args:
-        file: The file.
         folders: Absolute paths by the name of the claim.
 
     Raises:

@@ -30,7 +30,6 @@ def device_errors(value: Any, path: str) -> list[FieldError]:
 
     Args:
         value: The object or a part of it, with or without placeholders; may be malformed.
-        path: Its path.
     """
     return list(_walk(value, path))
 

@@ -165,7 +165,6 @@ def prepare(
     The latter is for checks: `check_job` and `check_job_schema` accept any value for a placeholder.
 
     Args:
-        template: The template.
         config_map_text: The text returned by `template_text`, if the template is in a ConfigMap.
         optional: Placeholders whose list element is left out if they have no value.
 

@@ -50,7 +50,6 @@ def template_text(template: TrialTemplate, read_config_map: ConfigMapReader) -> 
     """Return the text of a template in a ConfigMap, None for an inline template.
 
     Args:
-        template: The template.
         read_config_map: Returns the `data` of a ConfigMap by namespace and name, None if there is none that the
             experiment may use.
 

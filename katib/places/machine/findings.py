@@ -267,7 +267,6 @@ def check_structure(part: Part, wanted: Any, of_what: str) -> None:
     """Find unknown fields and values of the wrong type.
 
     Args:
-        part: What is there.
         wanted: What it should be.
         of_what: What to call the object that it is a part of.
     """

@@ -144,7 +144,6 @@ class Repeats:
         """Let an experiment that has ended continue; return it.
 
         Args:
-            key: Of the experiment.
             program: The files of its program now; where there are none, what is kept of them stays.
             failed: Whether the trials that failed, or were stopped with it, run again with their assignments.
             more: How many trials to add to its budget.

@@ -121,7 +121,6 @@ class Site:
 
         Args:
             notes: Directory of the notes of trials in Slurm.
-            _clock: Time.
 
         Raises:
             TerminalError: An earlier engine has left trials at another site.
@@ -165,10 +164,8 @@ def open_machine(
 
     Args:
         stack: Ends everything.
-        site: Where trials run.
         layout: The data directory, which this process holds.
         processes: The processes of this engine, not started.
-        clock: Time.
         leaves: Returns, at the end, whether programs and their leases are left to the next engine.
     """
     images = site.images.prepared() if site.images is not None else None

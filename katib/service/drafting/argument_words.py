@@ -55,7 +55,6 @@ def in_arguments(error: InvalidError, arguments: Mapping[str, Any]) -> InvalidEr
     """Return an error of an Experiment with the arguments of `katib.tune` in its paths.
 
     Args:
-        error: The error of a submission.
         arguments: The arguments by name. In those that are mappings, an index in the experiment becomes a key:
             `parameters["lr"].min`; `parameters` contains only those of the search space.
     """
@@ -99,7 +98,6 @@ def in_options(error: InvalidError, parameters: Sequence[str]) -> InvalidError:
     """Return an error of an Experiment with options of the command line in its paths.
 
     Args:
-        error: The error of a submission.
         parameters: The names given with -p, in order.
     """
     return InvalidError(_with_option(one, parameters) for one in error.errors)
@@ -146,7 +144,6 @@ def option_for(name: str, options: Sequence[str]) -> str:
 
     Args:
         name: Of the argument, such as `n_jobs`.
-        options: All existing options.
     """
     ours = re.match(r"\w+", same_here("tune()", name) or name)
     argument = ours[0] if ours else ""

@@ -84,7 +84,6 @@ def job_template(
         job: As `read_job` returns it.
         source: Name of its file.
         parameters: As in an experiment.
-        metrics: Source of its metrics.
         timeout_seconds: Deadline of a trial; None for the job's own.
 
     Raises:

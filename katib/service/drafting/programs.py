@@ -137,7 +137,6 @@ class Program:
 
         Args:
             parameters: As in an experiment.
-            metrics: Source of its metrics.
             timeout_seconds: Deadline of a trial; None for the job's own.
             in_slurm: Whether trials are jobs of Slurm.
             slurm: Options of all its jobs, which take precedence over those of the script.

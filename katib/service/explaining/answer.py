@@ -132,8 +132,6 @@ def saved_share(
     Args:
         stopped_readings: Readings of the objective per trial, for a sample of the stopped trials.
         complete_readings: The same for completed trials; their median is the expected number.
-        stopped: Number of stopped trials.
-        complete: Number of completed trials.
     """
     if not stopped_readings or not complete_readings:
         return None
@@ -165,7 +163,6 @@ def known_remedy(cause: str, facts: JobFacts, place: HomeTerms, workspace: str =
     """Return the remedy for a failure as a sentence; empty if its cause is not a common one.
 
     Args:
-        cause: The cause, as shown.
         facts: State of the job, for its program.
         place: Terms and remedies of the place of the run.
         workspace: Directory of its relative paths; empty if unknown.

@@ -112,7 +112,6 @@ def more_trials(experiment: Experiment, default_namespace: str, *, at_work: bool
     """Return how an experiment with an exhausted budget gets more trials, as a sentence.
 
     Args:
-        experiment: The ended experiment.
         default_namespace: Namespace of commands that name none.
         at_work: Whether a server or another run works on its data directory, so that its budget can be changed.
     """

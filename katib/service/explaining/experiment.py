@@ -67,7 +67,6 @@ def diagnose_experiment(experiment: Experiment, evidence: Evidence) -> Diagnosis
     """Explain one experiment.
 
     Args:
-        experiment: The Experiment object.
         evidence: The evidence; the more complete, the more precise the answer.
     """
     ended = is_completed(experiment)

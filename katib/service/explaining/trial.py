@@ -63,7 +63,6 @@ def diagnose_trial(trial: Trial, evidence: Evidence) -> Diagnosis:
     """Explain one trial.
 
     Args:
-        trial: The Trial object.
         evidence: The evidence; its `jobs`, `readings` and `events` matter here.
     """
     name = trial.name

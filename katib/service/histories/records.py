@@ -112,7 +112,6 @@ def history_of(source: TrialSource, objectives: Mapping[str, str], given: Sequen
     """Convert the trials of another program.
 
     Args:
-        source: The trials found.
         objectives: The user's `minimize` or `maximize` by name; empty: those of the source.
         given: The user's entries of `spec.parameters`; one with a name alone is derived from the values.
         path: Name of the source in errors.

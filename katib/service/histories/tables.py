@@ -23,8 +23,6 @@ def read_table(path: Path, text: str, objectives: Collection[str], parameters: C
     """Read the trials of a table.
 
     Args:
-        path: The file.
-        text: Its content.
         objectives: Names of its columns with metrics.
         parameters: Names of those with parameters; empty: the columns `params_NAME`, if any.
 

@@ -159,7 +159,6 @@ def open_log(experiment: Experiment, form: str, place: str) -> RunLog:
     """Open the log for an experiment's trials.
 
     Args:
-        experiment: The experiment.
         form: `mlflow` or `tensorboard`.
         place: The address of MLflow, by default its configuration; or the directory of TensorBoard, by default the
             name.

@@ -25,8 +25,6 @@ def add_trial(store: ObjectStore, key: Key, assignments: Mapping[str, str]) -> i
     It counts against the budget as any other trial.
 
     Args:
-        store: Objects.
-        key: Of the experiment.
         assignments: Text by name of parameter: one for each.
 
     Raises:

@@ -219,8 +219,6 @@ class ChosenTrials:
 
         Args:
             title: Its name for callers, of any characters.
-            objective: Their objective.
-            algorithm: Displayed as the algorithm.
 
         Raises:
             AlreadyExistsError: There is one of this title, or of the name that it stands for.
@@ -280,7 +278,6 @@ class ChosenTrials:
         """Make a trial and return its number.
 
         Args:
-            number: Of the experiment.
             given: The trial without its number; None: it runs from now on.
             specs: Distribution of its parameters, by name.
 
@@ -334,9 +331,6 @@ class ChosenTrials:
         """Set a parameter of a trial.
 
         Args:
-            number: Of the experiment.
-            trial: Of the trial.
-            choice: The value.
             spec: Its distribution. The search space gets the parameter, or is widened.
 
         Raises:
@@ -371,9 +365,6 @@ class ChosenTrials:
         """Start a trial that is pending, or end one as Succeeded, EarlyStopped or Failed.
 
         Args:
-            number: Of the experiment.
-            trial: Of the trial.
-            state: Its new state.
             values: Of its objectives, if it ends with some.
 
         Returns:

@@ -66,8 +66,6 @@ def edit_experiment(
     has used up its budget takes it up again if its resume policy allows that.
 
     Args:
-        store: Objects.
-        key: Of the experiment.
         counts: New value by field of the spec, such as `maxTrialCount`; None takes a limit away.
         stopped: Whether it is to be stopped; None leaves that as it is. An interrupted one continues unless it is.
         marks: New tags and notes; None leaves them as they are.
@@ -273,8 +271,6 @@ def _suspend_all(
     With a clock, a new trial is given some seconds to get its job. A trial that ends meanwhile has ended.
 
     Args:
-        store: Objects.
-        key: Of the experiment.
         tried: Receives the name of each trial before it is changed.
         suspended: Whether to suspend or to resume.
         clock: Measures the seconds; None: no trial is waited for.

@@ -37,9 +37,6 @@ def add_ended_trials(store: ObjectStore, callers: CallersLog | None, key: Key, t
     """Take trials into an experiment without trial template; return how many of them are new.
 
     Args:
-        store: Objects.
-        callers: Takes their readings.
-        key: Of the experiment.
         trials: At most MOST_AT_ONCE.
 
     Raises:

@@ -47,8 +47,6 @@ class OfferedTemplates:
         Args:
             namespace: Of the ConfigMap.
             name: Of the ConfigMap; on a cluster it is made if there is none.
-            path: Key of the template.
-            text: The template.
             instead_of: Another key, which goes.
 
         Raises:

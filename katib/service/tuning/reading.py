@@ -153,7 +153,6 @@ def objective_text(trial: Trial, *, longest: int = _LONG_TEXT) -> str | None:
     """Return the objective values of a trial: `loss=0.12`, or several of these; None while it has no value at all.
 
     Args:
-        trial: The trial.
         longest: As many characters of a value that is text, as a genotype is, are shown.
     """
     if objective_value(trial) is None:

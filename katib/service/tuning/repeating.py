@@ -35,8 +35,6 @@ def company_of(service: TuningService, experiment: Experiment, place: str) -> tu
     """Return a note if a server runs further unfinished experiments of its data directory beside one.
 
     Args:
-        service: Of the server.
-        experiment: The one.
         place: The option with which commands find the directory, after a blank; empty if they find it without.
     """
     others = [e.name for e in service.experiments() if _is_run(e) and e.name != experiment.name]
@@ -67,7 +65,6 @@ class Repeats(Protocol):
         """Let an experiment that has ended continue; return it.
 
         Args:
-            key: Of the experiment.
             program: The files of its program now.
             failed: Whether the trials that failed, or were stopped with it, run again with their assignments.
             more: How many trials to add to its budget.

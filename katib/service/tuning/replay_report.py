@@ -148,8 +148,6 @@ def report_of(
     """Return the savings of the cuts.
 
     Args:
-        objective: Of the experiment.
-        trials: Its trials.
         readings: Of the objective metric, by name of the trial, in the order of the curve.
         cuts: By name of the trial, in order of time.
     """

@@ -32,9 +32,7 @@ def add_servicer(
     """Serve the calls of some generated modules that a servicer has a method for; others are unimplemented.
 
     Args:
-        server: The server.
         servicer: Its methods have the names of the calls; they take a request and the gRPC context.
-        modules: Generated modules with the services.
         requests: Other message classes to decode the requests of some calls with.
     """
     for path, method in _methods(modules):

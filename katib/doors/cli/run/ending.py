@@ -39,8 +39,6 @@ def ended_lines(
     """Yield the ending of an experiment, its best trial or a failed one, and the commands that show more.
 
     Args:
-        experiment: The ended experiment.
-        best: Its best trial.
         lost: Some of the trials that failed or had no metrics.
         seconds: Duration of this run.
         place: Options that later commands need in order to find the experiment again.

@@ -14,7 +14,6 @@ def interrupted_line(
 
     Args:
         experiment: Its current state.
-        command: The command that continues it.
         done: Number of ended trials.
         slurm: Number of running Slurm trials that were ended with their checkpoints kept, and of those that continue.
         is_cut_off: Whether the latter end with the surrounding allocation.
@@ -34,7 +33,6 @@ def run_again_line(experiment: Experiment, file: str, place: str) -> str:
     """Return the line for a cluster's experiment that had ended before, with the way to more trials of it.
 
     Args:
-        experiment: The ended experiment.
         file: Its file; empty if it was drafted from a line.
         place: Options that later commands need in order to find the experiment again.
     """

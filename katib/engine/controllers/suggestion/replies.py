@@ -74,7 +74,6 @@ def open_question(suggestion: Suggestion, ended: int = 0, rejections: int = 0) -
     """Return the next question; None if nothing is outstanding.
 
     Args:
-        suggestion: The Suggestion.
         ended: Number of ended trials of the experiment.
         rejections: Number of replies in a row without an allowed assignment: the next one is twice as long each time,
             so that a service whose answer depends on its number alone gives others.

@@ -171,11 +171,8 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdat
     as soon as it exists.
 
     Args:
-        job: The job object.
-        trial: The trial whose conditions judge it.
         seen_ended_at: When it was first seen ended, now if this is the first time; used for a kind that does not record
             its end.
-        update: State of its pods.
     """
     judgments = []
     for path in (trial.spec.failure_condition, trial.spec.success_condition):

@@ -65,7 +65,6 @@ class TrialLogs:
         """Return the observation.
 
         Args:
-            trial: The trial.
             from_status: Readings in the status of its job, which are stored first.
         """
         objective = trial.spec.objective
@@ -90,7 +89,6 @@ class TrialLogs:
         They are recorded at the last reported step, like the return value of a function.
 
         Args:
-            trial: The trial, with its outcome.
             is_empty: Whether its log is known to be empty.
         """
         outcome, log = outcome_of(trial), self._log.within(trial.namespace)

@@ -46,7 +46,6 @@ class Budget:
         """Return the used amount of a unit.
 
         Args:
-            unit: One of the limits.
             seconds: Time during which trials ran.
             held: Seconds of each resource.
         """

@@ -177,7 +177,6 @@ class ApiConnection:
         Args:
             method: `GET`, `POST`, `PUT`, `PATCH` or `DELETE`.
             path: From the root, quoted.
-            query: Query parameters.
             body: JSON value to send.
             content_type: Content type of the body; patches have several.
             accept: Requested form if not plain JSON, such as metadata only.
@@ -200,8 +199,6 @@ class ApiConnection:
         """Yield the pages of a list, at least one; a page is released before the next one is fetched.
 
         Args:
-            path: Path of the list.
-            query: Selectors.
             page_size: Objects per page; None for all.
             accept: Requested form if not whole objects.
 

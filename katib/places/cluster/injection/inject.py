@@ -171,11 +171,8 @@ def _collect(pod: Pod, primary: Pod, where: str, trial: Trial, settings: Injecti
     """Add the collector, unless it is present.
 
     Args:
-        pod: Pod of the trial.
         primary: Its container with the program.
         where: Path of that container.
-        trial: The trial.
-        settings: Settings of the injection.
         shared: Directory made readable for all users after the program ended; empty for none.
     """
     path = metrics_path(trial)

@@ -83,8 +83,6 @@ class LeaderStores:
         """Return the stores of a connection.
 
         Args:
-            connection: Connection to the API server.
-            core_namespace: Namespace of the installation.
             leads: Whether this replica leads.
             waits_for_pods: Whether an object of a kind stays until its pods are gone.
         """

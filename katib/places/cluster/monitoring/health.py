@@ -57,7 +57,6 @@ def serve_pages(address: str, pages: Mapping[str, Page]) -> Iterator[int]:
     Args:
         address: `host:port`, or `:port` for every address; port 0 takes a free one, `0` or nothing serves no pages and
             returns 0.
-        pages: Pages by path.
 
     Raises:
         OSError: The port cannot be listened on.

@@ -89,7 +89,6 @@ class TrialFinder:
 
         Args:
             pod: The pod, or any object: only its owners are used.
-            namespace: Its namespace.
             patient: Whether a refusal is cached for a while, for repeated calls.
 
         Raises:

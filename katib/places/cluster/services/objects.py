@@ -128,8 +128,6 @@ class ServiceObjects:
         """Remove all objects except volumes. Cheap if there are none; idempotent.
 
         Args:
-            namespace: Namespace of the suggestion.
-            name: Name of its objects.
             owner_uid: Uid of the suggestion; objects of others stay.
             thorough: Whether to look in the store even if the caches, which may lag, show nothing.
         """

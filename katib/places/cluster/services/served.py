@@ -115,8 +115,6 @@ def next_step(served: ServiceProgress, deployment: Object | None, timing: Cluste
     """Return the next step.
 
     Args:
-        served: Its state.
-        deployment: Its Deployment, None if there is none.
         timing: Timeouts and intervals.
         now: Monotonic time.
     """

@@ -219,7 +219,6 @@ def with_raw_defaults(raw: Object, experiment: Experiment) -> dict[str, Any]:
     """Return an Experiment as written, with defaults added.
 
     Args:
-        raw: The written form.
         experiment: The decoded form, without errors.
     """
     before, after = experiment.spec.encode(), with_defaults(experiment).spec.encode()

@@ -281,7 +281,6 @@ def fields_of(host: HostCapacity, *, addresses: str = "", are_named: bool = Fals
     """Return the treatment of each field on a machine.
 
     Args:
-        host: The machine.
         addresses: The variables that give programs of a job their addresses to listen on; empty if there are none.
         are_named: Whether the pods of the job have a network of their own.
     """
@@ -311,7 +310,6 @@ def check_job(
     Args:
         template: The object, with or without placeholders; values with placeholders are not checked.
         path: Its path, such as `spec.trialTemplate.trialSpec`.
-        host: Capacity of the machine.
         workspace: Directory of relative paths; None if unknown, then they are not checked.
         kinds: The supported kinds of jobs, by default those that need no stored objects.
 

@@ -297,7 +297,6 @@ def check_command(container: Part, mounts: Collection[str], machine: CommandEnvi
     """Check the command of a container.
 
     Args:
-        container: The container.
         mounts: Paths of volumes of the trial; their content is not known yet.
         machine: The machine; files that an init container may still write are not checked.
     """

@@ -240,7 +240,6 @@ class PodMetrics(Protocol):
         A repeated step replaces the readings of this step and of later ones.
 
         Args:
-            job: The job object as stored.
             cut_off: The directory of the pods of a run that was cut off by an end of the engine: their output
                 in the last moment before is stored first.
         """
@@ -249,7 +248,6 @@ class PodMetrics(Protocol):
         """Let the next readings replace those of failed tries, unless the next try continues from a checkpoint.
 
         Args:
-            job: The job object as stored.
             failed: Labels of its pods that failed.
             others: Of its pods that run or succeeded.
         """

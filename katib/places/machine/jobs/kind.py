@@ -116,7 +116,6 @@ class Wiring(Protocol):
 
         Args:
             name: The name that its operator gives the others, as `demo-worker-0` or `demo-worker-0.default.svc`.
-            port: Its port on a cluster.
             port_name: Tells several ports of one pod apart.
         """
 
@@ -221,7 +220,6 @@ class Composed(Protocol):
         """Return the place in the author's document of a place in a template; empty if there is none.
 
         Args:
-            job: The object.
             place: Begins with a path of `templates`.
         """
 

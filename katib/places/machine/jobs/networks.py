@@ -45,11 +45,9 @@ def network_of(
     """Return the network of the pods of a job: one of its own, in which they have names, or that of the machine.
 
     Args:
-        job: The job.
         kind: Pods of a Job do not know each other.
         templates: Of its pods. Containers of one pod reach each other at 127.0.0.1, and each has a network address of
             its own: if several run side by side, all are on the machine's network.
-        images: The runtime of the images.
         needs_machine: Whether something in the pods calls the engine, or is called by it, at 127.0.0.1.
     """
     if not images.has_names or needs_machine or not may_be_named(kind, templates):

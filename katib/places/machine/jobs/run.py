@@ -182,7 +182,6 @@ class RunNote:
         """Return the note of a job.
 
         Args:
-            run: The job.
             monotonic: Now, on the monotonic clock of the machine.
             steady: Now, in steady time.
         """

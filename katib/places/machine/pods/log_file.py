@@ -84,12 +84,7 @@ def log_parts(path: Path) -> list[Path]:
 
 
 def times_of(path: Path, status: os.stat_result) -> Path:
-    """Return the file that says when the bytes of one of the files of a log came.
-
-    Args:
-        path: Of the log.
-        status: Of that file.
-    """
+    """Return the file that says when the bytes of one of the files of a log came."""
     return path.with_name(f"{path.stem}.times.{status.st_ino}")
 
 
@@ -212,7 +207,6 @@ class LogFile:
         Args:
             data: The bytes that are at the front of the pipe. They move to the disk within the kernel, so that each of
                 them is in the pipe or in the log whenever this process is killed.
-            pipe: Their source.
         """
         self._left = len(data)
         self.write(data, pipe)

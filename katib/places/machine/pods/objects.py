@@ -44,9 +44,6 @@ def pod_object(plan: PodPlan, record: PodRecord, steady: SteadyTime, now: dateti
     """Return a pod as an object, but for its namespace and its owner.
 
     Args:
-        plan: Its plan.
-        record: How it is.
-        steady: The clock of its times.
         now: Transition time of the conditions that changed.
         before: Its status as it was stored last; empty for none.
     """

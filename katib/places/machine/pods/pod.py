@@ -147,7 +147,6 @@ class Pod(AnyPod):
         """Start with a lease.
 
         Args:
-            lease: The lease.
             kept: By the name of a container, processes of it that an earlier engine started, the oldest first. The
                 container continues with them instead of being started.
         """

@@ -79,7 +79,6 @@ class ImagePulls:
         """Fetch an image unless it is on this machine, and return a function that gives this up.
 
         Args:
-            run: The run.
             on_pull: Called when it has to be fetched, and when that has ended; not after it was given up.
             then: Called later and once, with the error when the image cannot be had; not after it was given up.
         """

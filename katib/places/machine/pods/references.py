@@ -149,7 +149,6 @@ class Volumes:
         """Create the directories and files.
 
         Args:
-            pod_spec: The spec of the pod.
             spec_path: Its path in the job object, for errors.
             directory: The pod's own.
             objects: Reads ConfigMaps and Secrets.

@@ -114,9 +114,6 @@ class Tokens:
         """Have `granted` called with a lease as soon as it is this pod's turn, at once if possible.
 
         Args:
-            name: Of the pod.
-            request: Its request.
-            granted: Takes the lease.
             holder: For whom, as shown to users of other engines.
             waits: Called when the reason changes for which the pod waits.
         """

@@ -131,7 +131,6 @@ class Processes:
                 killed.
             start_seconds: Timeout of a program's start.
             grace_seconds: How long kept programs wait for the next engine of the directory; 0 to keep nothing.
-            clock: The clock.
         """
         self.engine_id = secrets.token_hex(8)
         self.inherited: KeptState | None = None

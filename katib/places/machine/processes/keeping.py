@@ -75,7 +75,6 @@ class KeptProgram:
         The position of the log's descriptor is its end: there is no other writer.
 
         Args:
-            output: The pipe.
             peek: Finds the end of the last complete line, up to which bytes are moved; None to move everything.
         """
         try:
@@ -244,7 +243,6 @@ class KeptPrograms:
         """Send everything that is kept, each program with the read ends of its outputs.
 
         Args:
-            engine: The next engine.
             remains: Keys of ended programs that left running processes.
 
         Raises:

@@ -89,8 +89,6 @@ class ServiceLifecycle:
         """Return the state after its process ended by itself.
 
         Args:
-            ending: How it ended.
-            details: Further details.
             may_pass: Whether the cause is not its own, so that the next process may succeed.
             answered: Whether it answered any call.
             seconds: How long it ran.

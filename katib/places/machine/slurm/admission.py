@@ -52,11 +52,8 @@ class SlurmGate:
         """Return why its trials cannot run in Slurm, and the warnings of Slurm.
 
         Args:
-            kind: Of the job.
             templates: Of the pods of a trial, each with their number; may be malformed or hold placeholders, of which
                 nothing is asked.
-            path: The path of the job.
-            spec: With defaults.
         """
         collector = spec.metrics_collector_spec
         if collector is not None and collector.kind in PUSHED and not self._address:

@@ -222,8 +222,6 @@ class Slurm:
         """Return how a command of Slurm ended.
 
         Args:
-            argv: The command.
-            given: Its input.
             environment: Its environment; None: that of all commands.
 
         Raises:

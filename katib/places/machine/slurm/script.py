@@ -146,7 +146,6 @@ def pod_script(
     """Return the script of a pod.
 
     Args:
-        plan: Of the pod.
         state_file: By which it is followed; its directory is there.
         delays: Pauses before a container is started again.
         common: The environment that the script finds.
@@ -317,7 +316,6 @@ def requested_options(request: Request, *, is_one_task: bool = False) -> tuple[s
     """Return the options for the request of a pod: whole cores, MiB and GPUs of any kind, each rounded up.
 
     Args:
-        request: Of the pod.
         is_one_task: Whether it is one task, as a step of an allocation is unless other options say how many it has.
     """
     options = ["--nodes=1", "--ntasks=1"] if is_one_task else []
@@ -365,8 +363,6 @@ def job_options(
     Args:
         plan: Of the pod, or of the first one.
         comment: By which its job is found again.
-        requested: The request of its pods.
-        general: Of all jobs.
         files: Take the standard output and the standard error of its script, or one takes both.
         is_step: Whether the options are those of `srun`, for a step of an allocation.
 
@@ -417,8 +413,6 @@ def launcher_script(plan: PodPlan, state_file: Path, delays: Delays, *, is_step:
     that know Slurm start their processes by `srun`, others by `ssh`.
 
     Args:
-        plan: Of the launcher.
-        state_file: By which it is followed.
         delays: Pauses before a container is started again.
         is_step: Whether it is a step of an allocation, with a task for each slot: all but the first one keep a place.
     """
@@ -440,7 +434,6 @@ def first_task_script(script: str, state_file: Path) -> str:
 
     Args:
         script: Of the first task.
-        state_file: By which that is followed.
     """
     waits = f'trap "" TERM; until grep -qs "^end" {shlex.quote(str(state_file))}; do sleep 1; done; exit'
     return _inserted([f'[ "$SLURM_PROCID" = 0 ] || {{ {waits}; }}', *_FIRST_TASK], script)
@@ -485,8 +478,6 @@ def gang_script(plans: Sequence[PodPlan], state_files: Sequence[Path], claim: Pa
     """Return the script of a gang.
 
     Args:
-        plans: Of its pods.
-        state_files: By which they are followed.
         claim: Made by the job; a second job for the same gang does nothing.
         delays: Pauses before a container is started again.
     """

@@ -34,7 +34,6 @@ def step_environment(environment: Mapping[str, str], environ: Mapping[str, str])
     """Return the environment of `srun` for a pod.
 
     Args:
-        environment: Of the pod.
         environ: Of this process, which says in which allocation it is. How that was asked for says nothing of a step.
     """
     kept = {name: value for name, value in environ.items() if name in _OF_ALLOCATION}

@@ -69,7 +69,6 @@ class LogServers:
         """Return the environment variables of a trial that may send metrics, until it has ended.
 
         Args:
-            trial_name: Its name.
             metrics: Metrics to store from a status of Kubeflow Trainer; empty to give it no address for the status.
             pushes: Whether to give it the address for pushing metrics.
         """

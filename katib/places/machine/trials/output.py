@@ -68,7 +68,6 @@ class TrialOutput(TrialFiles):
         """Return the output of a container of a trial, None if it has not run.
 
         Args:
-            trial: The trial.
             replica: The pod, such as `worker-1`, or its name, for the newest of that name; empty for the one whose
                 failure ended the trial, else the primary one that counts.
             container: The container of it; empty for the primary one, or another if that has not run.
@@ -425,7 +424,6 @@ def timed_lines(
 
     Args:
         pieces: Its content, in order.
-        path: Path of the log.
         since: The time; None for all lines.
         shows: Whether to prefix each line with its time, in the form of Kubernetes.
     """
@@ -457,7 +455,6 @@ def previous_run(files: Sequence[BinaryIO], path: Path) -> Iterator[LogChunk]:
 
     Args:
         files: The open files of its log, oldest first.
-        path: Path of the log.
     """
     begins: list[tuple[int, int]] = []
     for number, file in enumerate(files):

@@ -160,7 +160,6 @@ def plan_gang(gang: Gang, observed: ObservedJob, report: Callable[[GangPlanner],
     """Plan a gang.
 
     Args:
-        gang: Its specification.
         observed: The job that it is made from, and its pods.
         report: Returns the status of a gang in the words of its kind.
     """

@@ -209,8 +209,6 @@ def _merged_list(base: Sequence[Any], patch: Sequence[Any], key: str, *, whole: 
     """Return a list of mappings with those of a patch laid over the entries that have the same key; new ones follow.
 
     Args:
-        base: The list.
-        patch: The entries to merge into it.
         key: The field that says which entries are the same.
         whole: Entries replace each other instead of being merged.
     """

@@ -153,10 +153,8 @@ def check_spelled_out(container: Part, pattern: re.Pattern[str], whose: str, rem
     """Find the host name of a pod that a container spells out.
 
     Args:
-        container: The container.
         pattern: Its group finds the name.
         whose: The kind of pod, in words.
-        remedy: The remedy.
     """
     values = [value for entry in container["env"] if isinstance(value := entry["value"].value, str)]
     words = {field: [word.value for word in container[field].words] for field in ("command", "args")} | {"env": values}
@@ -415,7 +413,6 @@ def written_at(job: Object, training: TrainingSet, place: str) -> str:
     """Return the place in a TrainJob of a place in its pod templates.
 
     Args:
-        job: The TrainJob.
         training: The same with its runtime.
         place: Below the JobSet, such as `spec.replicatedJobs[0].template.spec.template.spec.containers[0].command`.
 

@@ -45,7 +45,6 @@ class Peers:
 
         Args:
             role: Its type, in lower case.
-            index: Its number.
             domain: The suffix that the operator appends to its name, as `.default.svc`.
         """
         number = listening_port(self.spec.roles[role].template, self.container, self.port)
@@ -126,9 +125,7 @@ class TrainingKind(Protocol):
         """Return the labels that the operator gives the pod of a replica.
 
         Args:
-            job: Name of the job.
             role: Type of the replica, in lower case.
-            index: Its number.
             is_primary: Whether it has the job role master.
         """
         marks = {JOB_ROLE: MASTER} if is_primary else {}
