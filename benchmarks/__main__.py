@@ -20,6 +20,7 @@ BENCHMARKS = (
     ("work of hyperband and bohb", ["benchmarks.halving"]),
     ("epochs of searches with a resource", ["benchmarks.multi_fidelity", "--problems", "hartmann*", "--most", "300"]),
     ("probabilities of katib confirm", ["benchmarks.confirm", "--algorithm", "random", "--seeds", "3"]),
+    ("means of repeated runs", ["benchmarks.repeats", "--algorithm", "random", "--seeds", "3"]),
     ("metrics collector", ["benchmarks.collector"]),
     *((path.stem.replace("_", " "), [f"benchmarks.{path.stem}"]) for path in METRICS),
     ("launcher of containers", ["benchmarks.launcher"]),

@@ -21,6 +21,7 @@ from katib.doors.rest.door import open_door
 from katib.doors.rest.notes import Note, running_servers
 from katib.engine.controllers.kinds import key_of
 from katib.errors import InvalidError, KatibError, NotFoundError, invalid
+from katib.model.features.repeats.feature import REPEATS
 from katib.model.names import CHECKPOINTS_ANNOTATION, KEPT, WORKSPACE_ANNOTATION
 from katib.model.types import API_VERSION, Experiment
 from katib.places.machine import in_turn, open_engine
@@ -72,6 +73,7 @@ def tune(
     goals: Mapping[str, float] | None = None,
     constraints: Mapping[str, tuple[float | None, float | None]] | None = None,
     max_trials: int = 20,
+    repeats: int = 1,
     parallel: int | None = None,
     max_failed: int | None = None,
     algorithm: str = "auto",
@@ -105,6 +107,8 @@ def tune(
         goals: Values of several objectives that end the search when one trial reaches all given ones.
         constraints: Bounds of metrics by name, such as `{"memory": (None, 8)}`: the best trial satisfies them.
         max_trials: Number of trials.
+        repeats: The mean of up to so many trials is the value of a configuration, for functions with noise. A
+            configuration that cannot be the best gets fewer. The environment variable KATIB_SEED differs in each.
         parallel: Number of parallel trials; by default the number of cores, at most 4.
         max_failed: Number of failed trials that ends the search as failed.
         algorithm: A suggestion algorithm; `katib algorithms` lists them, and `auto` chooses one of them.
@@ -154,7 +158,7 @@ def tune(
         "initial_trials": initial_trials,
         "warm_start": warm_start,
     }
-    arguments = {**search, "max_trials": max_trials, "parallel": parallel, "restart": restart}
+    arguments = {**search, "max_trials": max_trials, "repeats": repeats, "parallel": parallel, "restart": restart}
     check_arguments(parameters, {**arguments, "preload": preload, "data_dir": data_dir})
     space = {key: value for key, value in parameters.items() if isinstance(value, Parameter)}
     constants = {key: value for key, value in parameters.items() if key not in space}
@@ -178,6 +182,8 @@ def tune(
     }
     if checkpoint:
         experiment["metadata"]["annotations"][CHECKPOINTS_ANNOTATION] = KEPT
+    if repeats != 1:
+        experiment["metadata"]["annotations"] |= REPEATS.write(repeats)
     if preload is None:
         experiment["spec"]["trialTemplate"] = _template(payload, file)
     elif checkpoint:

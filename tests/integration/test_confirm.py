@@ -70,7 +70,7 @@ def test_each_configuration_runs_with_seeds_of_its_own_and_the_best_mean_is_name
     assert found["optimism"] == pytest.approx(rows["1"]["mean"] - rows["1"]["searchValue"])
     assert found["verdict"] in best.stdout
     assert found["verdict"] in table.stdout
-    assert [line.split()[0] for line in table.stdout.splitlines() if "x=" in line] == [
+    assert [line.split()[0] for line in table.stdout.splitlines() if line.startswith("train-") and "x=" in line] == [
         row["trial"] for row in found["configurations"]
     ]
 
@@ -188,3 +188,45 @@ def test_a_result_in_python_confirms_itself(searched: Path) -> None:
 
     assert (found.runs, found.state, len(found.configurations)) == (4, "Succeeded", 2)
     assert product.open("train", data_dir=searched / ".katib").best.name == found.best
+
+
+def test_a_confirmed_experiment_shows_the_mean_everywhere_and_takes_its_confirmation_with_it(searched: Path) -> None:
+    mean = min(row["mean"] for row in confirmed(searched, "--top", "2", "--repeats", "3")["configurations"])
+    newest = katib_here("confirm", "-q", "-o", "json", "--top", "2", "--repeats", "3", cwd=searched)
+    best = katib_json("best", "train", cwd=searched)
+    listed = katib_json("get", "experiment", cwd=searched)["items"]
+    values = [
+        float(found["observation"]["metrics"][0]["latest"])
+        for found in (best["status"], *(one["status"]["currentOptimalTrial"] for one in listed))
+    ]
+    deleted = katib_here("delete", "train", cwd=searched)
+
+    assert json.loads(newest.stdout)["experiment"] == "train"  # not its confirmation, which is newer
+    assert values == pytest.approx([mean] * 3)
+    assert deleted.stdout.count("deleted") == 2
+    assert katib_here("get", "-o", "name", cwd=searched).stdout == ""
+
+
+def test_a_search_repeats_its_trials_and_tells_how_sure_the_best_is(searched: Path) -> None:
+    words = ("tune", "--repeats", "3", "--name", "repeated", "-p", "x=1,3,7,9", "--minimize", "loss", "--trials", "14")
+    done = katib_here(*words, "--parallel", "1", "--algorithm", "grid", *COMMAND, cwd=searched)
+    found = katib_json("best", "repeated", cwd=searched)
+    trials = katib_json("trials", "repeated", cwd=searched)["items"]
+    table = katib_here("trials", "repeated", cwd=searched)
+    seeds = dict(line.split() for line in (searched / "seeds").read_text().splitlines())
+    runs = [trial for trial in trials if trial["metadata"]["name"].startswith(found["metadata"]["name"])]
+    values = [float(run["status"]["observation"]["metrics"][0]["latest"]) for run in runs]
+    confirmation = confirmed_name(searched, "repeated")
+
+    assert done.returncode == 0
+    assert len(runs) == 3
+    assert len({seeds[run["metadata"]["name"]] for run in runs}) == 3
+    assert float(found["status"]["observation"]["metrics"][0]["latest"]) == pytest.approx(sum(values) / 3)
+    assert f"{found['metadata']['name']} has the best mean" in done.stdout
+    assert "katib confirm repeated" in done.stdout
+    assert "(3)" in table.stdout
+    assert confirmation["configurations"][0]["trial"] == found["metadata"]["name"]
+
+
+def confirmed_name(directory: Path, name: str) -> Any:
+    return katib_json("confirm", name, "-q", "--top", "2", "--repeats", "2", cwd=directory)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from katib.engine.runtime.objects import Key, Object
-from katib.model.features.listed import FEATURES
+from katib.model.features.listed import ENDINGS
 from katib.model.names import GENERATION_LABEL, PARENT_LABEL
 from katib.model.types import Experiment, Suggestion, Trial
 from katib.model.wording import format_duration
@@ -47,18 +47,18 @@ Cells = Mapping[str, str]
 """Cells of a row by heading; empty if unknown."""
 
 EXPERIMENT = ("NAME", "STATE", "PROGRESS", "BEST", "AGE")
-_TRIAL = ("NAME", "STATE", "OBJECTIVE", "DURATION", "AGE", "GENERATION", "PARENT", "PARAMETERS")
+_TRIAL = ("NAME", "STATE", "OBJECTIVE", "MEAN", "DURATION", "AGE", "GENERATION", "PARENT", "PARAMETERS")
 _SUGGESTION = ("NAME", "STATE", "ALGORITHM", "REQUESTED", "ASSIGNED", "AGE")
 _POD = ("NAME", "READY", "STATUS", "RESTARTS", "AGE", "TRIAL")
-_FEATURES = tuple(feature.name.upper() for feature in FEATURES)
+_FEATURES = tuple(feature.name.upper() for feature in ENDINGS.values())
 _HEADINGS = {
     "Experiment": (EXPERIMENT, (*EXPERIMENT, "ALGORITHM", "RUNNING", "FAILED", "BEST-TRIAL", *_FEATURES, "REASON")),
     "Trial": (_TRIAL, (*_TRIAL, "METRICS", "MESSAGE")),
     "Suggestion": (_SUGGESTION, (*_SUGGESTION, "MESSAGE")),
     "Pod": (_POD, (*_POD, "REPLICA", "EXIT", "WHERE", "MESSAGE")),
 }
-_LINEAGE = frozenset({"GENERATION", "PARENT"})
-"""Columns of trials that start from each other's checkpoints."""
+_OPTIONAL = frozenset({"MEAN", "GENERATION", "PARENT"})
+"""Columns of trials that are repeated, or start from each other's checkpoints."""
 
 
 def headings(kind: str, *, wide: bool = False, namespaces: bool = False) -> Sequence[str]:
@@ -66,8 +66,8 @@ def headings(kind: str, *, wide: bool = False, namespaces: bool = False) -> Sequ
 
 
 def used(headings: Iterable[str], rows: Sequence[Cells]) -> list[str]:
-    """Return the headings of a table that starts with these rows; those of lineage only if a row has any."""
-    return [heading for heading in headings if heading not in _LINEAGE or any(row[heading] for row in rows)]
+    """Return the headings of a table that starts with these rows; optional ones only if a row has any."""
+    return [heading for heading in headings if heading not in _OPTIONAL or any(row[heading] for row in rows)]
 
 
 def cells_of(obj: Experiment | Trial | Suggestion) -> Cells:
@@ -107,7 +107,7 @@ def _experiment(obj: Experiment) -> Cells:
         "RUNNING": str(obj.status.trials_running),
         "FAILED": str(lost_count(obj)),
         "BEST-TRIAL": obj.status.current_optimal_trial.best_trial_name,
-        **{feature.name.upper(): feature.words(obj) for feature in FEATURES},
+        **{feature.name.upper(): feature.words(obj) for feature in ENDINGS.values()},
         "REASON": last_condition(obj).reason,
     }
 
@@ -119,6 +119,7 @@ def _trial(obj: Trial) -> Cells:
         "NAME": obj.name,
         "STATE": state_of(obj),
         "OBJECTIVE": (objective_text(obj) or "") if several else short(objective_value(obj) or ""),
+        "MEAN": "",
         "DURATION": duration_of(obj),
         "AGE": age_of(obj.metadata.creation_timestamp),
         "GENERATION": obj.metadata.labels.get(GENERATION_LABEL, ""),

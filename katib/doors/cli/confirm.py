@@ -20,7 +20,7 @@ from katib.model.types import Experiment
 from katib.service.tuning.reading import short
 from katib.service.tuning.service import INTERVAL_LEVEL, NO_CHOICE, Confirmation, SubmittedExperiment, TuningService
 from katib.service.tuning.states import is_completed
-from katib.service.tuning.titles import name_meant, namespace_in_use
+from katib.service.tuning.titles import namespace_in_use
 
 if TYPE_CHECKING:
     from katib.doors.cli.run.following import Run
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         "katib confirm my-experiment -o json | jq '.configurations[0].parameters'",
     ),
 )
-@click.argument("name", type=options.EXPERIMENT_NAME)
+@options.newest_or_named
 @click.option("--top", type=click.IntRange(1, 50), default=3, show_default=True, help="Number of configurations.")
 @click.option("--repeats", type=click.IntRange(1, 200), default=5, show_default=True, help="Runs of each.")
 @click.option("--parallel", type=click.IntRange(1), metavar="N", help="Runs at once.  [default: as in the search]")
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 @options.quiet
 @options.connection
 def confirm(
-    name: str,
+    name: str | None,
     top: int,
     repeats: int,
     parallel: int | None,
@@ -69,6 +69,8 @@ def confirm(
 
     The runs are trials of an experiment of its own, NAME-confirm. After Ctrl-C the same command continues. A larger
     number of runs or configurations adds the missing ones. `katib best NAME` then names the best mean.
+
+    The default is the newest experiment that confirms no other one.
 
     The exit code is 0 if it succeeded, 1 if it failed, 2 if NAME cannot be confirmed, 130 after Ctrl-C.
     """
@@ -101,7 +103,7 @@ def confirm(
 class _Wanted(again.Wanted):
     """Request to confirm an experiment."""
 
-    name: str
+    name: str | None
     top: int
     repeats: int
     parallel: int | None
@@ -120,7 +122,9 @@ class _Wanted(again.Wanted):
         return self._submit(service, self.namespace or namespace_in_use(service))
 
     def _submit(self, service: TuningService, namespace: str) -> again.Submitted:
-        name = name_meant(service, namespace, self.name)
+        from katib.doors.cli.connection import experiment_meant
+
+        name = experiment_meant(service, namespace, self.name, with_confirming=False)
         found = service.confirm(
             namespace,
             name,

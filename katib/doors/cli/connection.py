@@ -16,6 +16,7 @@ from katib.doors.cli.options import DEFAULT_NAMESPACE, DEFAULT_SERVER, Cluster, 
 from katib.doors.rest.door import reached_door
 from katib.doors.rest.notes import account_directory, listens, note_of, running_servers, works_elsewhere
 from katib.errors import InvalidError, NotFoundError, UnavailableError, invalid
+from katib.model.names import CONFIRMS_LABEL
 from katib.model.types import Experiment, Trial
 from katib.service.tuning.service import TuningService
 from katib.service.tuning.titles import name_meant, namespace_in_use
@@ -67,17 +68,18 @@ def connect(
         yield Connected(service, namespace or namespace_in_use(service))
 
 
-def experiment_meant(service: TuningService, namespace: str, name: str | None) -> str:
+def experiment_meant(service: TuningService, namespace: str, name: str | None, *, with_confirming: bool = True) -> str:
     """Return the experiment of the given name or study title; without one, the name of the newest experiment.
 
-    If there are others, the choice of the newest is reported.
+    If there are others, the choice of the newest is reported. Experiments that confirm others may be left out.
 
     Raises:
         NotFoundError: No name was given, and there is no experiment.
     """
     if name is not None:
         return name_meant(service, namespace, name)
-    names = [experiment.name for experiment in service.experiments(namespace)]
+    found = service.experiments(namespace)
+    names = [one.name for one in found if with_confirming or CONFIRMS_LABEL not in one.metadata.labels]
     if not names:
         raise NotFoundError(f"there is no experiment in namespace {namespace}; `katib get -A` lists those of all")
     if len(names) > 1:

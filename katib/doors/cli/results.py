@@ -13,11 +13,13 @@ import click
 from katib.doors.cli import columns, options
 from katib.doors.cli.printing import NOTHING, Table, aligned, print_data, print_objects
 from katib.errors import NotFoundError
+from katib.model.features.repeats.feature import are_repeated
 from katib.model.types import Experiment, ParetoSet, Trial
 from katib.service.tuning.reading import (
     assignments_of,
     compared_words,
     infeasible_words,
+    mean_words,
     metric_rows,
     metric_values,
     parameters_of,
@@ -172,9 +174,12 @@ def trials(
     form: str | None,
     target: options.Target,
 ) -> None:
-    """List the trials of an experiment. The default is the newest experiment."""
+    """List the trials of an experiment. The default is the newest experiment.
+
+    If trials are repeated, MEAN is that of the configuration, with its standard error and the number of its runs.
+    """
     from katib.doors.cli.connection import connect, experiment_meant
-    from katib.service.tuning.trial_pages import pages_of
+    from katib.service.tuning.trial_pages import each_trial, pages_of
 
     with connect(target, read_only=True) as (service, namespace):
         name = experiment_meant(service, namespace, name)
@@ -182,7 +187,11 @@ def trials(
         if form in ("json", "yaml", "name"):
             print_objects((dict(document) for page in pages for document in page.documents), form)
             return
-        rows = [columns.cells_of(trial) for page in pages for trial in page.items]
+        annotations = service.get(Experiment, namespace, name).metadata.annotations
+        means = mean_words(each_trial(service, namespace, name)) if are_repeated(annotations) else {}
+        rows = [
+            {**columns.cells_of(trial), "MEAN": means.get(trial.name, "")} for page in pages for trial in page.items
+        ]
     if rows:
         headings = columns.used(columns.headings("Trial", wide=form == "wide"), rows)
         Table(headings).print([row[heading] for heading in headings] for row in rows)

@@ -14,6 +14,7 @@ from katib.doors.cli.kinds import names_of
 from katib.doors.cli.printing import full_name, print_object
 from katib.errors import InvalidError, KatibError, code_of
 from katib.model.loading import EXPERIMENTS, FileText, holds_runtimes
+from katib.model.names import CONFIRMS_LABEL
 from katib.model.templates.claims import with_claims
 from katib.model.wording import counted
 from katib.service.tuning.service import StoredRuntime, SubmittedExperiment, TuningService
@@ -231,11 +232,15 @@ def delete(
         for space, given in wanted:
             try:
                 name = name_meant(service, space or namespace, given)
+                found = service.experiments(space or namespace)
+                confirming = [one.name for one in found if one.metadata.labels.get(CONFIRMS_LABEL) == name]
                 _delete(service, space or namespace, name)
             except KatibError as error:
                 code = failures.show(error)
             else:
                 click.echo(f"experiment/{name} deleted")
+                for other in confirming:
+                    click.echo(f"experiment/{other} deleted, which confirmed it")
     return code
 
 

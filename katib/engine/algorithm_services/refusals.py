@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from msgspec import structs
+
 from katib.errors import FieldError, InvalidError, NotFoundError
 from katib.model.algorithms import AlgorithmCatalog
+from katib.model.features.repeats.feature import configuration_count
 from katib.model.loadable import Loadable
 from katib.model.types import Experiment, ExperimentSpec
 from suggestion_services.algorithms import ListedAlgorithm, find_entry
@@ -21,11 +24,12 @@ _CHECK_STOPPING: Final[Loadable[Callable[..., object]]] = Loadable(
 
 def refusals(experiment: Experiment, catalog: AlgorithmCatalog) -> list[FieldError]:
     """Return the errors that the services of a valid experiment would report; none if they are not built-in."""
-    spec, errors = experiment.spec, list[FieldError]()
+    spec = structs.replace(experiment.spec, max_trial_count=configuration_count(experiment))
+    errors = list[FieldError]()
     try:
         if spec.algorithm is not None and (entry := _ours(spec.algorithm.algorithm_name, catalog)) is not None:
             errors += _missing(entry, "spec.algorithm")
-            errors += [] if _takes_any(entry, spec) else _refused(entry, experiment)
+            errors += [] if _takes_any(entry, spec) else _refused(entry, experiment.name, spec)
         stopping = spec.early_stopping
         if stopping is not None and (entry := _ours(stopping.algorithm_name, catalog, early_stopping=True)) is not None:
             _CHECK_STOPPING.load()(entry.load(), entry.info, stopping.algorithm_settings)
@@ -41,10 +45,10 @@ def _takes_any(entry: ListedAlgorithm, spec: ExperimentSpec) -> bool:
     return not (entry.rules or spec.nas_config is not None or has_settings or depends)
 
 
-def _refused(entry: ListedAlgorithm, experiment: Experiment) -> Sequence[FieldError]:
+def _refused(entry: ListedAlgorithm, name: str, spec: ExperimentSpec) -> Sequence[FieldError]:
     from suggestion_services.base.algorithm import Problem
 
-    problem, rules = Problem.of(experiment.name, experiment.spec, entry.info), entry.load_rules()
+    problem, rules = Problem.of(name, spec, entry.info), entry.load_rules()
     errors: Sequence[FieldError] = rules.check(problem) or rules.check_before_start(problem)
     return errors
 

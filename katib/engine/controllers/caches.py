@@ -44,6 +44,11 @@ class FeatureTallies:
         found = (feature.part(experiment, self._tallies.get((feature, key)), progress) for feature in FEATURES)
         return tuple(part for part in found if part is not None)
 
+    def history(self, key: Key, experiment: Experiment) -> Sequence[Trial] | None:
+        """Return the trials of an experiment as algorithms see them; None if they see them as they are."""
+        found = (feature.history(experiment, self._tallies.get((feature, key))) for feature in FEATURES)
+        return next((trials for trials in found if trials is not None), None)
+
 
 @dataclass(frozen=True, slots=True)
 class Caches:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from katib.errors import FieldError, InvalidError
-from katib.model.types import Experiment, Trial
+from katib.model.types import Experiment, Trial, TrialAssignment
 
 T = TypeVar("T")
 
@@ -53,6 +53,19 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
+class Means:
+    """Trials with the mean of several runs in place of their own values.
+
+    Attributes:
+        best: The best one; None if there is none.
+        default: That of the defaults; None while runs of it are to come.
+    """
+
+    best: Trial | None = None
+    default: Trial | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """A feature's contribution to the plan of one experiment.
 
@@ -62,6 +75,9 @@ class Part:
         resumable: Names of trials that it cut before and that can continue.
         reopened: Number of ended trials that do not count as completed.
         room: Maximum number of trials to start now.
+        again: Further runs to start before assignments of the algorithm.
+        new_room: Maximum number of assignments of the algorithm to start now.
+        means: The trials by which the experiment is judged, instead of those with the best single values.
         again_after_seconds: Delay until the next reconcile if nothing changes.
     """
 
@@ -71,6 +87,9 @@ class Part:
     resumable: tuple[str, ...] = ()
     reopened: int = 0
     room: float = math.inf
+    again: tuple[TrialAssignment, ...] = ()
+    new_room: float = math.inf
+    means: Means | None = None
     again_after_seconds: float | None = None
     status: Mapping[str, Any] = field(default_factory=dict)
 
@@ -120,6 +139,10 @@ class Feature:
         """Return the errors in the annotations of an Experiment."""
         return ()
 
+    def misfits(self, _experiment: Experiment, /) -> Iterable[FieldError]:
+        """Return the errors of an Experiment with valid annotations and defaults, which does not fit them."""
+        return ()
+
     def changes(self, stored: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
         """Return the annotations that a document changes in a stored Experiment.
 
@@ -156,6 +179,10 @@ class Feature:
 
     def part(self, _experiment: Experiment, _tally: Tally | None, _progress: Progress, /) -> Part | None:
         """Return its contribution to the plan of an experiment."""
+        return None
+
+    def history(self, _experiment: Experiment, _tally: Tally | None, /) -> Sequence[Trial] | None:
+        """Return the trials as algorithms see them; None if they see them as they are."""
         return None
 
     def words(self, _experiment: Experiment, /) -> str:

@@ -7,9 +7,10 @@ from typing import Final
 
 from katib.model.features.budgets.feature import Budgets
 from katib.model.features.feature import Feature
+from katib.model.features.repeats.feature import Repeats
 from katib.model.types import Trial
 
-FEATURES: Final[tuple[Feature, ...]] = (Budgets(),)
+FEATURES: Final[tuple[Feature, ...]] = (Budgets(), Repeats())
 
 ENDINGS: Final[Mapping[str, Feature]] = {feature.reason: feature for feature in FEATURES if feature.reason}
 """Features that can end an experiment, by the reason of its condition."""

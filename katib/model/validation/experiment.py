@@ -145,6 +145,7 @@ def validate_experiment(
         *_check_template(spec, check_template),
         *check_metrics_collector(spec.metrics_collector_spec, collectors),
         *_check_callers(experiment),
+        *(error for feature in FEATURES for error in feature.misfits(experiment)),
     ]
 
 

@@ -127,6 +127,8 @@ class Repeats:
             fresh = self._store.get(TRIAL, Key.of(trial))
             changes = {"labels": {EXPERIMENT_LABEL: aside.name}, "ownerReferences": owner}
             self._store.patch(fresh, {"metadata": changes})
+        for confirming in self._store.list(EXPERIMENT, key.namespace, owner_uid=old.metadata.uid).items:
+            self._store.patch(confirming, {"metadata": {"ownerReferences": [{**owner[0], "controller": False}]}})
         with suppress(NotFoundError):
             suggestion = self._store.get(SUGGESTION, key)
             stored = self._store.create(_renamed(suggestion, aside.name, owner))

@@ -21,6 +21,7 @@ _WORDS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     for pattern, argument, option in (
         (r"metadata\.name", "name", "--name"),
         (r"metadata\.annotations\[.*lost-leases.*", "lost", ""),
+        (r"metadata\.annotations\[.*/repeats.*", "repeats", "--repeats"),
         (r"spec\.parameters\[(?P<parameters>\d+)\]\.feasibleSpace\.(?P<bound>min|max|step)", "parameters.bound", "-p"),
         (r"spec\.parameters\[(?P<parameters>\d+)\]\.when.*", "parameters.when", "-p"),
         (r"spec\.parameters\[(?P<parameters>\d+)\].*", "parameters", "-p"),

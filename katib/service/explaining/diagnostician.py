@@ -24,9 +24,9 @@ from katib.service.explaining.experiment import diagnose_experiment
 from katib.service.explaining.trial import diagnose_trial
 from katib.service.tuning.ports import Records
 from katib.service.tuning.reading import metric_of
-from katib.service.tuning.service import Confirmation, Diagnosis, RecordedEvent
+from katib.service.tuning.service import Diagnosis, RecordedEvent
 from katib.service.tuning.states import is_completed, state_of, stops_early
-from katib.service.tuning.stored_reading import CONFIRMATION, confirming_experiment
+from katib.service.tuning.stored_reading import best_of, confirming_experiment, findings_of, with_confirmed_best
 
 
 def diagnose_optimization_job(job: OptimizationJob, evidence: Evidence) -> Diagnosis:
@@ -112,6 +112,7 @@ class Diagnostician:
         key = Key(namespace, name)
         experiment = self._find(Experiment, key)
         if experiment is not None:
+            experiment = with_confirmed_best(self._store, experiment, confirming_experiment(self._store, experiment))
             sample = _sample(self._trials_of(key))
             diagnosis = diagnose_experiment(experiment, self._evidence(experiment, sample.trials))
             share = self._saved_share(experiment, sample)
@@ -130,9 +131,7 @@ class Diagnostician:
             yield from map(Trial.read, page.items)
 
     def _evidence(self, experiment: Experiment | None, trials: list[Trial]) -> Evidence:
-        key, best_name = Key("", ""), ""
-        if experiment is not None:
-            key, best_name = key_of(experiment), experiment.status.current_optimal_trial.best_trial_name
+        key = Key("", "") if experiment is None else key_of(experiment)
         suggestion = self._find(Suggestion, key) if experiment is not None else None
         readings = _Readings(self._observations, trials)
         return Evidence(
@@ -140,7 +139,7 @@ class Diagnostician:
             experiment=experiment,
             suggestion=suggestion,
             trials=trials,
-            best=self._find(Trial, Key(key.namespace, best_name)) if best_name else None,
+            best=None if experiment is None else best_of(self._store, experiment),
             jobs={trial.name: self._facts.job(trial) for trial in _doubtful(trials)},
             services=self._services_of(suggestion, experiment),
             events=self._events_of(key),
@@ -150,13 +149,9 @@ class Diagnostician:
             readings_error=readings.error,
             controllers_running=self._facts.is_at_work(),
             disk_is_full=self._facts.disk_is_full(),
-            confirmation=self._confirmation(experiment),
+            confirmation=None if experiment is None else findings_of(self._store, experiment),
             place=self._facts.place,
         )
-
-    def _confirmation(self, experiment: Experiment | None) -> Confirmation | None:
-        confirming = None if experiment is None else confirming_experiment(self._store, experiment)
-        return None if confirming is None else CONFIRMATION.load()(self._store, confirming)
 
     def _saved_share(self, experiment: Experiment, sample: _Sample) -> float | None:
         """Return the share of readings saved by early stopping; None if unknown."""

@@ -76,7 +76,8 @@ def diagnose_experiment(experiment: Experiment, evidence: Evidence) -> Diagnosis
         answer.findings.append(f"All trials satisfy {' and '.join(experiment.spec.parameter_constraints)}.")
     if (confirmation := evidence.confirmation) is not None:
         _add_confirmation(answer, experiment, confirmation)
-    elif evidence.suggestion is not None and evidence.suggestion.status.explanation:
+    is_confirming = confirmation is not None and confirmation.experiment != confirmation.confirmed_by
+    if not is_confirming and evidence.suggestion is not None and evidence.suggestion.status.explanation:
         answer.findings.append(evidence.suggestion.status.explanation)
     said = _SAID_BY_CONDITIONS | (_SAID_BY_THE_END if ended else frozenset())
     events = [event for event in evidence.events if event.reason not in said]
@@ -87,7 +88,7 @@ def diagnose_experiment(experiment: Experiment, evidence: Evidence) -> Diagnosis
 def _add_confirmation(answer: DiagnosisDraft, experiment: Experiment, found: Confirmation) -> None:
     """Add the findings about configurations that were run again; of that run itself they are the answer."""
     answer.findings += [found.verdict, *found.notes]
-    if experiment.name == found.confirmed_by and state_of(experiment) == "Succeeded":
+    if experiment.name == found.confirmed_by != found.experiment and state_of(experiment) == "Succeeded":
         answer.verdict = f"{experiment.name} succeeded: {found.verdict}"
         answer.findings[:] = [one for one in answer.findings if one != found.verdict]
         answer.remedies[:] = [f"`katib confirm {found.experiment} --repeats N` with a larger N runs each more often."]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Self, TextIO
 
+from katib.model.features.repeats.feature import REPEATS
 from katib.model.names import REMEDY
 from katib.model.trials import waiting_words
 from katib.model.types import Experiment, Trial
@@ -62,6 +63,8 @@ class EventLines:
 def header(experiment: Experiment) -> str:
     spec, limit = experiment.spec, experiment.spec.max_trial_count
     trials = counted(limit, "trial") if limit is not None else "trials without limit"
+    repeats = REPEATS.read(experiment.metadata.annotations)
+    trials += f" (up to {repeats} of each configuration)" if repeats > 1 else ""
     stopping = "" if spec.early_stopping is None else spec.early_stopping.algorithm_name
     return (
         f"{experiment.name}: {objective_words(experiment)}, "

@@ -1,4 +1,7 @@
-"""Findings of a confirmation: the means of configurations that were run again, computed from their trials."""
+"""Findings about configurations that were run several times, computed from their trials.
+
+Their runs are the trials of an experiment that confirms another one, or those of a search that repeats its trials.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import Final, TypeAlias
 
 from msgspec import Struct, convert, structs
@@ -13,10 +17,11 @@ from msgspec import Struct, convert, structs
 from katib.engine.controllers.kinds import TRIAL, key_of
 from katib.engine.runtime.objects import Key, ObjectStore
 from katib.errors import NotFoundError
+from katib.model.features.repeats.runs import RepeatedRuns, mean_observation
 from katib.model.metrics import is_usable
 from katib.model.names import CONFIRMED_ANNOTATION, CONFIRMS_LABEL, EXPERIMENT_LABEL
-from katib.model.trials import cost, metric_text
-from katib.model.types import Experiment, ObjectiveSpec, Trial, TrialState
+from katib.model.trials import ACTIVE, cost, metric_text
+from katib.model.types import Experiment, ObjectiveSpec, OptimalTrial, Trial, TrialState
 from katib.model.wording import counted, number_text
 from katib.service.tuning.certainty import MeanEstimate, estimates
 from katib.service.tuning.reading import assignments_of
@@ -27,6 +32,12 @@ CLEAR: Final = 0.9
 """Probability from which one configuration is called better than another."""
 
 _DIGITS = 4
+_FEWEST_RUNS: Final = 2
+"""Runs of a configuration from which its mean tells more than a single value."""
+
+_SHOWN: Final = 5
+"""Configurations of a search that repeats its trials."""
+
 _RARE = 0.005
 _UNTOLD: Final[Mapping[str, None]] = {"probability": None, "behind": None}
 
@@ -79,16 +90,84 @@ def confirmation_by(store: ObjectStore, confirming: Experiment) -> Confirmation:
     return found_by(confirming, trials_of(store, key_of(confirming)))
 
 
-def confirmed_best(store: ObjectStore, confirming: Experiment) -> Trial | None:
-    """Return the trial of the configuration with the best mean, or one of its runs if that is gone; None if unknown."""
-    found = confirmation_by(store, confirming)
-    if not found.best:
+def confirmed_optimum(store: ObjectStore, confirming: Experiment) -> OptimalTrial | None:
+    """Return the configuration of the best mean with the means of its runs; None if it is unknown.
+
+    It has the name of its trial in the search, or of one of its runs if that was deleted.
+    """
+    searched, objective = ConfirmedTrials.of(confirming).trials, confirming.spec.objective or ObjectiveSpec()
+    runs: dict[Point, list[Trial]] = {point_of(one.parameters): [] for one in searched}
+    for trial in trials_of(store, key_of(confirming)):
+        if cost_of(objective, trial) is not None and (point := point_of(assignments_of(trial))) in runs:
+            runs[point].append(trial)
+    measured = {point: found for point, found in runs.items() if found}
+    is_comparable = len(measured) == len(runs) or is_completed(confirming)
+    if not is_comparable or max(map(len, measured.values()), default=0) < _FEWEST_RUNS:
         return None
+    best = min(measured, key=lambda point: fmean(cost_of(objective, trial) or 0.0 for trial in measured[point]))
+    name = next(one.trial for one in searched if point_of(one.parameters) == best)
     try:
-        return Trial.read(store.get(TRIAL, Key(confirming.namespace, found.best)))
+        store.get(TRIAL, Key(confirming.namespace, name))
     except NotFoundError:
-        chosen = found.configurations[0].parameters
-        return next((trial for trial in trials_of(store, key_of(confirming)) if assignments_of(trial) == chosen), None)
+        name = measured[best][0].name
+    return OptimalTrial(
+        best_trial_name=name,
+        parameter_assignments=measured[best][0].spec.parameter_assignments,
+        observation=mean_observation([trial.status.observation for trial in measured[best]]),
+    )
+
+
+def repeated_by(store: ObjectStore, experiment: Experiment) -> Confirmation | None:
+    """Return the findings about the best configurations of a search that repeats its trials; None without a best one.
+
+    Those with the best means among the most runs are shown. The best one is that of the experiment's status.
+    """
+    objective, runs = experiment.spec.objective or ObjectiveSpec(), RepeatedRuns()
+    for trial in trials_of(store, key_of(experiment)):
+        runs.add(trial)
+    best = experiment.status.current_optimal_trial.best_trial_name
+    first = runs.configurations.get(best)
+    if first is None or (leader := first.summary().sample) is None:
+        return None
+    ranked = sorted(
+        (-found.number, found.sample.mean, one.name)
+        for one in runs.configurations.values()
+        if (found := one.summary()).sample is not None
+        and found.number
+        and found.is_feasible
+        and found.sample.mean >= leader.mean
+        and one is not first
+    )
+    shown = sorted(ranked[: _SHOWN - 1], key=lambda found: found[1])
+    chosen = [first, *(runs.configurations[name] for _, _, name in shown)]
+    costs = [[run.cost for run in one.runs.values() if run.cost is not None] for one in chosen]
+    rows = []
+    for one, mean, own_costs in zip(chosen, estimates(costs), costs, strict=True):
+        own = next((run.cost for name, run in one.runs.items() if name == one.name), None)
+        values = tuple(cost(objective, value) for value in own_costs)
+        row = ConfirmedConfiguration(
+            one.name,
+            {given.name: given.value for given in one.assignment.parameter_assignments},
+            cost(objective, own) if own is not None else values[0],
+            values=values,
+            lost=tuple(name for name, run in one.runs.items() if run.cost is None and run.state not in ACTIVE),
+        )
+        rows.append(structs.replace(row, **_signed(mean, maximized=cost(objective, 1.0) < 0)))
+    count = sum(map(len, costs)) + sum(len(row.lost) for row in rows)
+    answer = Confirmation(
+        experiment=experiment.name,
+        confirmed_by=experiment.name,
+        state=state_of(experiment),
+        metric=objective.terms[0].name,
+        direction=objective.type,
+        runs=count,
+        budget=count,
+        configurations=tuple(rows),
+        best=best,
+        optimism=None,
+        verdict="",
+    )
+    return structs.replace(answer, verdict=_verdict(answer), notes=tuple(_notes(answer, ())))
 
 
 def found_by(confirming: Experiment, trials: Iterable[Trial]) -> Confirmation:

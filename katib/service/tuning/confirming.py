@@ -15,12 +15,14 @@ from typing import Any, Final
 
 from msgspec import structs, to_builtins
 
-from katib.engine.controllers.kinds import EXPERIMENT, SUGGESTION
+from katib.engine.controllers.kinds import EXPERIMENT, SUGGESTION, owner_entry
 from katib.engine.runtime.objects import Key, Object, ObjectStore
 from katib.errors import NotFoundError, UnavailableError, invalid
 from katib.model.algorithms import with_free_resource
 from katib.model.decoding import decode_stored
 from katib.model.defaults import with_defaults
+from katib.model.features.repeats.feature import REPEATS
+from katib.model.features.repeats.runs import ranked
 from katib.model.leases import is_chosen
 from katib.model.names import (
     CHECKPOINTS_ANNOTATION,
@@ -117,6 +119,7 @@ def confirm(
         if not is_completed(stored):
             counts = {} if request.parallel is None else {"parallelTrialCount": request.parallel}
             edit_experiment(store, own, counts=counts, stopped=False)
+    until_written(lambda: _owned(store, own, source), own.name, "confirm it again")
     found = confirmation_by(store, Experiment.read(store.get(EXPERIMENT, own)))
     few = f"Only {counted(len(best), 'configuration')} of {key.name} {'has' if len(best) == 1 else 'have'} a value."
     return structs.replace(found, notes=(few, *found.notes)) if len(best) < request.top else found
@@ -139,8 +142,15 @@ def _confirmable(source: Experiment) -> ObjectiveSpec:
 
 
 def _best_trials(source: Experiment, objective: ObjectiveSpec, trials: Iterator[Trial]) -> list[tuple[float, Trial]]:
-    """Return the best trial of each configuration that succeeded, with its cost, the best first."""
+    """Return the best trial of each configuration that succeeded, with its cost, the best first.
+
+    If the search repeats its trials, that is the mean, and configurations with all runs come before others.
+    """
     best: dict[Point, tuple[float, Trial]] = {}
+    if (repeats := REPEATS.read(source.metadata.annotations)) > 1:
+        means = ranked(trials, repeats)
+        best = {point_of(assignments_of(trial)): (sample.mean, trial) for sample, trial in means}
+        trials = iter(())
     for trial in trials:
         value, point = cost_of(objective, trial), point_of(assignments_of(trial))
         if value is None or not is_feasible(objective, trial.status.observation):
@@ -150,7 +160,7 @@ def _best_trials(source: Experiment, objective: ObjectiveSpec, trials: Iterator[
     if not best:
         cause = "no trial succeeded with a value" + (" within the constraints" if objective.constraints else "")
         raise invalid(f"experiment {source.name}", cause, f"`katib why {source.name}` tells why", "confirm-nothing")
-    return sorted(best.values(), key=lambda pair: pair[0])
+    return list(best.values()) if repeats > 1 else sorted(best.values(), key=lambda pair: pair[0])
 
 
 def _check_repeatable(source: Experiment, best: Sequence[tuple[float, Trial]]) -> None:
@@ -168,6 +178,14 @@ def _check_own(stored: Experiment, source: Experiment) -> None:
         raise invalid(where, f"it does not confirm {source.name}, and has the name for that", remedy, "confirm-name")
     if ConfirmedTrials.of(stored).uid != source.metadata.uid:
         raise invalid(where, f"it confirms an earlier experiment named {source.name}", remedy, "confirm-earlier")
+
+
+def _owned(store: ObjectStore, own: Key, source: Experiment) -> None:
+    """Let the experiment be deleted with the one that it confirms."""
+    found = store.get(EXPERIMENT, own)
+    if not found["metadata"].get("ownerReferences"):
+        owner = {**owner_entry(source), "controller": False, "blockOwnerDeletion": False}
+        store.patch(found, {"metadata": {"ownerReferences": [owner]}})
 
 
 def _document(

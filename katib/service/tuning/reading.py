@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from katib.model import types
 from katib.model.features.listed import FEATURES
+from katib.model.features.repeats.feature import are_repeated
+from katib.model.names import SEED_VARIABLE
 from katib.model.trials import (
     ELIGIBLE,
     bounds_of,
+    cost,
     is_feasible,
     metric_text,
     objective_names,
@@ -279,6 +282,35 @@ def seconds_run(obj: Experiment | Trial, now: datetime) -> float | None:
 def used_words(experiment: Experiment) -> dict[str, str]:
     """Return the progress of each feature that an experiment uses, by its name."""
     return {feature.name: words for feature in FEATURES if (words := feature.words(experiment))}
+
+
+def mean_words(trials: Iterable[Trial]) -> dict[str, str]:
+    """Return the mean of each trial's configuration by name: `0.85 ± 0.09 (4)`, its standard error, its runs."""
+    from katib.model.features.repeats.runs import RepeatedRuns
+
+    runs, words = RepeatedRuns(), dict[str, str]()
+    for trial in trials:
+        runs.add(trial)
+    for one in runs.configurations.values():
+        if (found := one.summary()).sample is not None:
+            mean, count, squares = found.sample
+            error = f" ± {number_text((squares / (count - 1) / count) ** 0.5, 2)}" if count > 1 else ""
+            text = f"{number_text(cost(one.objective, mean), _MEAN_DIGITS)}{error} ({count})"
+            words |= dict.fromkeys(one.runs, text)
+    return words
+
+
+_MEAN_DIGITS = 4
+
+
+def may_be_noisy(experiment: Experiment) -> bool:
+    """Return whether the values of an experiment depend on seeds: trials are repeated, or their template has one."""
+    template = experiment.spec.trial_template
+    given = () if template is None else (template.trial_spec, template.trial_parameters)
+    return are_repeated(experiment.metadata.annotations) or any(word in str(given) for word in _SEEDS)
+
+
+_SEEDS = (SEED_VARIABLE, "${trialSpec.Seed}")
 
 
 def duration_of(obj: Experiment | Trial) -> str:

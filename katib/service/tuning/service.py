@@ -606,7 +606,8 @@ class GetParetoSet(Named[Annotated[Json, stored("ParetoSet")] | None], frozen=Tr
 class GetConfirmation(Named[Confirmation | None], frozen=True):
     """Return what a confirmation of an experiment found so far; None if there is none.
 
-    The name may be that of the experiment which runs the configurations again, too.
+    The name may be that of the experiment which runs the configurations again, too. Of a search that repeats its trials
+    and is not confirmed, these are the findings about its best configurations, from its own trials.
     """
 
     rest = _get(Way("get_confirmation", f"{_EXPERIMENT}/confirmation"))

@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from katib.engine.controllers.kinds import EXPERIMENT, POD, POD_HEADER, TRIAL
 from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.errors import NotFoundError, invalid
 from katib.model import types
+from katib.model.features.repeats.feature import are_repeated
 from katib.model.loadable import Loadable
 from katib.model.metrics import BEFORE_THE_LAST, MetricLog, trial_of_log
 from katib.model.names import CONFIRMS_LABEL, EXPERIMENT_LABEL, TRIAL_LABEL, confirmation_name
@@ -55,10 +58,13 @@ if TYPE_CHECKING:
     from katib.model.types import Experiment, Trial
 
 
-_CONFIRMED_BEST: Final[Loadable[Callable[..., Trial | None]]] = Loadable(
-    "katib.service.tuning.confirmations:confirmed_best"
+_OPTIMUM: Final[Loadable[Callable[..., types.OptimalTrial | None]]] = Loadable(
+    "katib.service.tuning.confirmations:confirmed_optimum"
 )
-CONFIRMATION: Final[Loadable[Callable[..., Confirmation]]] = Loadable(
+_REPEATED: Final[Loadable[Callable[..., Confirmation | None]]] = Loadable(
+    "katib.service.tuning.confirmations:repeated_by"
+)
+_CONFIRMATION: Final[Loadable[Callable[..., Confirmation]]] = Loadable(
     "katib.service.tuning.confirmations:confirmation_by"
 )
 
@@ -97,11 +103,21 @@ class ObjectReadingService(TuningService):
     def _on_get_object(self, request: GetObject) -> Json:
         if request.kind == EXPERIMENT.kind:
             self._settle()
-        return dict(self._require(Kind(API_VERSION, request.kind), key_in(request)))
+        found = dict(self._require(Kind(API_VERSION, request.kind), key_in(request)))
+        if request.kind != EXPERIMENT.kind or not (found.get("status") or {}).get("completionTime"):
+            return found
+        experiment = types.Experiment.read(found)
+        shown = with_confirmed_best(self._store, experiment, confirming_experiment(self._store, experiment))
+        return found if shown is experiment else shown.encode()
 
     def _on_experiments(self, request: ListExperiments) -> tuple[Experiment, ...]:
         self._settle()
-        return tuple(types.Experiment.read(obj) for obj in self._store.list(EXPERIMENT, request.namespace).items)
+        found = [types.Experiment.read(obj) for obj in self._store.list(EXPERIMENT, request.namespace).items]
+        confirming = {
+            (one.namespace, name): one for one in found if (name := one.metadata.labels.get(CONFIRMS_LABEL)) is not None
+        }
+        confirming |= {(one.namespace, one.name): one for one in confirming.values()}
+        return tuple(with_confirmed_best(self._store, one, confirming.get((one.namespace, one.name))) for one in found)
 
     def _on_trials(self, request: ListTrials) -> TrialPage:
         key, states = key_in(request), frozenset(request.states)
@@ -113,12 +129,7 @@ class ObjectReadingService(TuningService):
 
     def _on_best(self, request: GetBestTrial) -> Trial | None:
         experiment = self.get(types.Experiment, request.namespace, request.name)
-        confirming = confirming_experiment(self._store, experiment)
-        if confirming is not None and (best := _CONFIRMED_BEST.load()(self._store, confirming)) is not None:
-            return best
-        name = experiment.status.current_optimal_trial.best_trial_name
-        found = self._find(TRIAL, Key(request.namespace, name)) if name else None
-        return None if found is None else types.Trial.read(found)
+        return best_of(self._store, experiment)
 
     def _on_pareto(self, request: GetParetoSet) -> Json | None:
         experiment = self.get_object(request.namespace, request.name, EXPERIMENT.kind)
@@ -127,8 +138,7 @@ class ObjectReadingService(TuningService):
     def _on_confirmation(self, request: GetConfirmation) -> Confirmation | None:
         self._settle()
         experiment = self.get(types.Experiment, request.namespace, request.name)
-        confirming = confirming_experiment(self._store, experiment)
-        return None if confirming is None else CONFIRMATION.load()(self._store, confirming)
+        return findings_of(self._store, experiment)
 
     def _on_metrics(self, request: ListMetrics) -> tuple[MetricLog, ...]:
         """Return readings of a trial, or of an earlier try of it; the whole curve of one metric if points are given."""
@@ -223,6 +233,42 @@ def confirming_experiment(store: ObjectStore, experiment: Experiment) -> Experim
         found = types.Experiment.read(store.get(EXPERIMENT, key))
         return found if found.metadata.labels.get(CONFIRMS_LABEL) == experiment.name else None
     return None
+
+
+def with_confirmed_best(store: ObjectStore, experiment: Experiment, confirming: Experiment | None) -> Experiment:
+    """Return an experiment with the configuration of the best mean as its best trial, if another one confirms it."""
+    if confirming is None:
+        return experiment
+    best = _OPTIMUM.load()(store, confirming)
+    status = experiment.status
+    return experiment if best is None else replace(experiment, status=replace(status, current_optimal_trial=best))
+
+
+def best_of(store: ObjectStore, experiment: Experiment) -> Trial | None:
+    """Return the best trial of an experiment, with the means of its runs if there are several.
+
+    Args:
+        store: Objects.
+        experiment: With the best trial that is shown, see `with_confirmed_best`.
+    """
+    best = experiment.status.current_optimal_trial
+    if not best.best_trial_name:
+        return None
+    try:
+        trial = types.Trial.read(store.get(TRIAL, Key(experiment.namespace, best.best_trial_name)))
+    except NotFoundError:
+        return None
+    if not are_repeated(experiment.metadata.annotations) and confirming_experiment(store, experiment) is None:
+        return trial
+    return replace(trial, status=replace(trial.status, observation=best.observation))
+
+
+def findings_of(store: ObjectStore, experiment: Experiment) -> Confirmation | None:
+    """Return the findings about configurations of an experiment that were run several times; None without such."""
+    confirming = confirming_experiment(store, experiment)
+    if confirming is not None:
+        return _CONFIRMATION.load()(store, confirming)
+    return _REPEATED.load()(store, experiment) if are_repeated(experiment.metadata.annotations) else None
 
 
 _MOST_DIGITS = 18

@@ -64,7 +64,7 @@ from katib.service.tuning.service import (
     TrialForCaller,
     Validate,
 )
-from katib.service.tuning.stored_reading import ObjectReadingService, key_in
+from katib.service.tuning.stored_reading import ObjectReadingService, confirming_experiment, key_in
 from katib.service.tuning.submission import Admitted, Candidate, Gate
 from katib.service.tuning.writing import until_written
 
@@ -386,9 +386,16 @@ class ObjectTuningService(ObjectReadingService):
             raise
 
     def _on_delete(self, request: Delete) -> None:
-        """Delete an experiment and wait until it and its trials are gone, their processes included."""
-        found = self._require(EXPERIMENT, key_in(request))
-        _DELETION.load()(self._namespaces.store_of(request.namespace), found, self._aftermath, self._clock).run()
+        """Delete an experiment and wait until it and its trials are gone, their processes included.
+
+        The experiment that confirms it goes first.
+        """
+        store, found = self._namespaces.store_of(request.namespace), self._require(EXPERIMENT, key_in(request))
+        experiment = types.Experiment.read(found)
+        confirming = confirming_experiment(store, experiment)
+        if confirming is not None and confirming.name != experiment.name:
+            _DELETION.load()(store, confirming.encode(), self._aftermath, self._clock).run()
+        _DELETION.load()(store, found, self._aftermath, self._clock).run()
 
 
 def _with_raised_budget(submission: Loaded, stored: Experiment) -> Loaded:

@@ -10,6 +10,7 @@ points.
 from __future__ import annotations
 
 from katib.model.algorithms import Feature
+from katib.model.features.repeats.feature import configuration_count
 from katib.model.types import (
     AlgorithmSpec,
     Distribution,
@@ -68,7 +69,7 @@ def experiment_message(experiment: Experiment) -> pb.Experiment:
                 ],
             ),
             parallel_trial_count=spec.parallel_trial_count or 0,
-            max_trial_count=spec.max_trial_count or 0,
+            max_trial_count=configuration_count(experiment) or 0,
             parameter_constraints=spec.parameter_constraints,
             fixed_assignments=[
                 pb.FixedAssignments(assignments=map(_assignment, trial.parameter_assignments))

@@ -18,6 +18,7 @@ from katib.engine.runtime.objects import Key, Object, ObjectStore
 from katib.engine.runtime.shared_thread import SharedThread
 from katib.errors import FieldError, InternalError, InvalidError, NotFoundError, UnavailableError
 from katib.model.conditions import find_condition
+from katib.model.features.repeats.feature import REPEATS
 from katib.model.names import EXPERIMENT_LABEL, SERVICE_UNAVAILABLE
 from katib.model.types import Experiment, Trial
 from tests.support.controllers import JOB, NAMESPACE, FakeServices, JobEnd, World, a_reply, new_store
@@ -520,18 +521,27 @@ class _CrashingStore:
 
 
 @pytest.mark.parametrize("lose_answer", [False, True], ids=["before the write", "after the write"])
+@pytest.mark.parametrize(
+    ("repeats", "wanted"),
+    [(1, ["0.010", "0.011", "0.012", "0.013"]), (2, ["0.010", "0.010", "0.011", "0.011"])],
+    ids=["one run", "repeats"],
+)
 @pytest.mark.parametrize("writes", range(40))
-def test_a_crash_between_any_two_writes_loses_and_doubles_nothing(writes: int, *, lose_answer: bool) -> None:
+def test_a_crash_between_any_two_writes_loses_and_doubles_nothing(
+    writes: int, repeats: int, wanted: list[str], *, lose_answer: bool
+) -> None:
     store = new_store()
     crashing = _CrashingStore(store, writes, lose_answer=lose_answer)
     with World(store, through=lambda _inner: crashing) as first:
-        first.submit(an_experiment(maxTrialCount=4, parallelTrialCount=2))
+        made = an_experiment(maxTrialCount=4, parallelTrialCount=2)
+        made["metadata"]["annotations"] = REPEATS.write(repeats)
+        first.submit(made)
         eventually(lambda: crashing.crashed or (first.is_over() and first.at_rest()))
     with World(store, observations=first.observations) as second:
         experiment = second.ended()
 
     assert experiment.status.trials == experiment.status.trials_succeeded == 4
-    assert values(second.trials()) == ["0.010", "0.011", "0.012", "0.013"]
+    assert values(second.trials()) == wanted
 
 
 def _rungs_of_two(world: World) -> FakeServices:

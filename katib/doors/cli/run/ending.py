@@ -14,12 +14,14 @@ from katib.service.explaining.trial import diagnose_trial
 from katib.service.tuning.reading import (
     compared_words,
     infeasible_words,
+    may_be_noisy,
     objective_text,
     parameters_of,
     pareto_trials,
     pareto_words,
     with_comparison,
 )
+from katib.service.tuning.service import Confirmation
 from katib.service.tuning.states import state_of
 
 # Maximum length of the best value if it is text, such as a genotype: it is the answer, so it is shown whole.
@@ -35,6 +37,7 @@ def ended_lines(
     place: str,
     savings: str = "",
     last_line: str = "",
+    means: Confirmation | None = None,
 ) -> Iterator[str]:
     """Yield the ending of an experiment, its best trial or a failed one, and the commands that show more.
 
@@ -44,6 +47,7 @@ def ended_lines(
         place: Options that later commands need in order to find the experiment again.
         savings: A sentence on the savings of early stopping; empty without early stopping.
         last_line: Last output line of the first lost trial.
+        means: Findings about configurations with several runs; None without such.
     """
     name = experiment.name
     evidence = Evidence(now=datetime.now(UTC), experiment=experiment, best=best, trials=lost)
@@ -57,9 +61,11 @@ def ended_lines(
         found = f"{best.name} with {objective_text(best, longest=_LONGEST_BEST)} ({parameters_of(best)})"
         found = f"Pareto set: {pareto_words(experiment)}" if pareto_trials(experiment) else f"Best trial: {found}"
         yield with_comparison(found, experiment)
+        yield from () if means is None else (means.verdict, *means.notes)
         is_cluster = " --context " in place or " --kubeconfig " in place  # whose page depends on the cluster
         page = "" if is_cluster else f", katib ui {name}{place}"
-        yield f"Next: katib trials {name} --sort objective{place}, katib why {name}{place}{page}"
+        sure = f", katib confirm {name}{place}" if may_be_noisy(experiment) else ""
+        yield f"Next: katib trials {name} --sort objective{place}, katib why {name}{place}{sure}{page}"
         return
     if compared := compared_words(experiment):
         yield f"{compared[0].upper()}{compared[1:]}."

@@ -20,6 +20,7 @@ from katib.doors.cli.app import INTERRUPTED
 from katib.doors.cli.signals import stop_on_signal
 from katib.errors import ExpiredError, KatibError, UnavailableError
 from katib.model.failure_text import last_line
+from katib.model.features.repeats.feature import are_repeated
 from katib.model.loadable import Loadable
 from katib.model.types import Experiment, Trial
 from katib.service.explaining.progress import Moment, RunProgress, SilentLines, TrialEnded, savings_of, with_remedy
@@ -198,8 +199,16 @@ class Run:
             seconds = time.monotonic() - self._began
             savings = savings_of(self.service, experiment)
             last_line = self._last_line(lost[0]) if best is None and lost else ""
+            is_repeated = are_repeated(experiment.metadata.annotations)
             lines = _ENDED_LINES.load()(
-                experiment, best, lost, seconds=seconds, place=place, savings=savings, last_line=last_line
+                experiment,
+                best,
+                lost,
+                seconds=seconds,
+                place=place,
+                savings=savings,
+                last_line=last_line,
+                means=self.service.confirmation(self._namespace, self._name) if is_repeated else None,
             )
             for line in lines:
                 click.echo(line, err=self._quiet)  # quiet: only the cause of failure

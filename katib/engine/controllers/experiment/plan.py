@@ -173,6 +173,10 @@ class Observed:
 
 def plan_experiment(seen: Observed) -> ExperimentPlan:
     """Return the next step for an experiment that is not being deleted."""
+    for part in seen.parts:
+        if part.means is not None:
+            counts = replace(seen.counts, best=part.means.best, default=part.means.default)
+            seen = replace(seen, counts=counts)
     plan = _next_step(seen, with_start(seen.experiment.status, "Experiment", seen.now))
     if seen.parts and not has_ended(plan.status.conditions):
         times = [part.again_after_seconds for part in seen.parts if part.again_after_seconds is not None]
@@ -408,7 +412,7 @@ def _dead_end(seen: Observed) -> Ending | None:
     """Return the ending if nothing more can start and nothing runs: a running trial may still be the best."""
     if seen.obstacle is not None and not seen.obstacle.may_pass:
         return _failed(seen.obstacle.cause)
-    if seen.suggestion is None:
+    if seen.suggestion is None or any(part.again for part in seen.parts):
         return None
     conditions = seen.suggestion.status.conditions
     failure = find_condition(conditions, SuggestionCondition.FAILED)
@@ -483,7 +487,9 @@ def _go_on(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
     if spec.max_trial_count is not None:
         slots = min(slots, max(spec.max_trial_count - seen.counts.total, 0))
     slots = int(min((slots, *(part.room for part in seen.parts))))
-    create = () if asked else seen.waiting[:slots]
+    again = tuple(run for part in seen.parts for run in part.again)[:slots]
+    slots = int(min((slots - len(again), *(part.new_room for part in seen.parts))))
+    create = () if asked else again + seen.waiting[:slots]
     missing = max(slots - len(seen.waiting), 0)
     suggestion = seen.suggestion
     if asked and ahead:

@@ -27,6 +27,7 @@ from katib.engine.controllers.suggestion.replies import (
     waiting_assignments,
     waiting_trials,
 )
+from katib.engine.runtime.cache import CacheSnapshot
 from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.controller import ReconcileResult
 from katib.engine.runtime.objects import Key, ObjectStore
@@ -149,6 +150,12 @@ class SuggestionReconciler:
             self._calls.ask(key, asked, partial(self._start, seen, step.status, service, asked, earlier))
         return ReconcileResult(requeue_after_seconds=step.retry_after_seconds)
 
+    def _history(self, key: Key, experiment: Experiment) -> CacheSnapshot[Trial]:
+        """Return the trials of an experiment as its algorithm sees them."""
+        with self._caches.trials.lock:
+            shown = self._caches.tallies.history(key, experiment)
+        return self._caches.trials_of(key) if shown is None else CacheSnapshot[Trial]().followed_by(shown)
+
     def _start(
         self,
         seen: Seen,
@@ -166,8 +173,9 @@ class SuggestionReconciler:
         trials: Sequence[Trial] = ()
         if client.reads_history or experiment.spec.early_stopping is not None:
             waiting = waiting_assignments(suggestion, seen.taken)
-            known = self._caches.trials_of(key_of(suggestion))
-            trials = known.followed_by(waiting_trials(experiment, waiting, self._clock.now()))
+            trials = self._history(key_of(suggestion), seen.experiment).followed_by(
+                waiting_trials(experiment, waiting, self._clock.now())
+            )
 
         ask = partial(
             client.get_suggestions,
