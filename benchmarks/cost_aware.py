@@ -73,7 +73,6 @@ PROBLEMS: Mapping[str, tuple[Function, Function]] = {
 
 
 def search(algorithm: str, problem: tuple[Function, Function], seed: int, *, aware: bool) -> list[PastTrial]:
-    """Return the trials of a search, one after the other."""
     function, cost = problem
     settings = {"cost_aware": "true"} if aware else {}
     return warm_start.search(algorithm, function, seed, MOST, cost=cost, settings=settings)

@@ -69,7 +69,6 @@ def search(algorithm: str, eta: int, seed: int, *, keeps: bool) -> tuple[int, fl
 
 
 def main() -> None:
-    """Print the table."""
     seeds = options(__doc__, seeds=10).seeds
     warnings.simplefilter("ignore", ConvergenceWarning)
     print(f"{'':<11}{'eta':<5}{'promoted trials':<22}{'epochs':>8}{'accuracy':>10}")

@@ -117,7 +117,6 @@ def search(training: SyntheticTraining, row: str, seed: int, most: float) -> lis
 
 
 def main() -> None:
-    """Print the table."""
     seeds = options(__doc__, seeds=5).seeds
     for name, training in TRAININGS.items():
         print(f"{name:<12}" + "".join(f"{f'{w} trainings':>15}" for w in WORK))

@@ -172,7 +172,6 @@ def _lines(searches: list[str], seeds: int, budget: int) -> Iterator[str]:
 
 
 def main() -> None:
-    """Print the comparison."""
     rivals = ["GPSampler"] * (find_spec("torch") is not None) + ["TPESampler"]
     given = options(__doc__, seeds=5, budget=60, searches=",".join(["gp", "tpe", *rivals, "random"]))
     warnings.simplefilter("ignore")

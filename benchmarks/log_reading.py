@@ -26,7 +26,6 @@ _COUNT = "SELECT count(*) FROM observation_logs WHERE trial_name = 't' AND metri
 
 
 def main() -> None:
-    """Measure and print."""
     count = options(__doc__, readings=1_000_000).readings
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "katib.db"

@@ -280,7 +280,6 @@ def _collect(descriptor: int, trial: str, parser_of: Any, report: Callable[[str,
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser()
     parser.add_argument("what", nargs="*", choices=["insert", "questions", "latency", []])
     parser.add_argument("--readings", type=int, default=10_000_000)

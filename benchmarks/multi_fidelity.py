@@ -357,8 +357,6 @@ def by_optuna(task: FidelityTask, seed: int, _most: int) -> Iterator[Step]:
 
 
 def by_ours(name: str) -> Callable[[FidelityTask, int, int], Iterator[Step]]:
-    """Return the search with one of our algorithms."""
-
     def search(task: FidelityTask, seed: int, most: int) -> Iterator[Step]:
         parameters = list(map(parameter, (*task.variables, Variable("epochs", "int", 1, FULL))))
         searching, trainer = Searching(name, parameters, {**OURS[name], "random_state": seed}), Trainer(task, seed)
@@ -399,7 +397,6 @@ def epochs_to(goal: float, steps: Iterator[Step], most: int) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table."""
     parser = argparse.ArgumentParser(prog="benchmarks.multi_fidelity", description=__doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--split", choices=("development", "final", "all"), default="final")

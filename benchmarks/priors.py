@@ -176,7 +176,6 @@ def search(
 
 
 def main() -> None:
-    """Print the comparison."""
     algorithms = "gp,tpe,multivariate-tpe,asha,hyperband,bohb"
     given = options(__doc__, algorithms=algorithms, seeds=5, problems="*", kinds=",".join(_KINDS))
     warnings.simplefilter("ignore")

@@ -64,7 +64,6 @@ def least_loss(search: str, task: FidelityTask, seed: int, trials: int) -> tuple
 
 
 def main() -> None:
-    """Print the comparison."""
     given = options(__doc__, seeds=5, trials=60, problems="*-digits", searches="gp,tpe,random")
     warnings.simplefilter("ignore")
     for name, task in TASKS.items():

@@ -97,7 +97,6 @@ class ResumableLog:
         return readings[settled:] if settled else readings
 
     def save(self) -> None:
-        """Store the progress."""
         with self._saving:
             if self._before is not None:
                 return  # no file has been read yet: the stored progress is still valid

@@ -197,7 +197,6 @@ def _pods(path: str, defaults: Mapping[str, Any]) -> dict[str, Value | Section]:
 
 
 def _storage(path: str, defaults: Mapping[str, Any]) -> dict[str, Value | Section]:
-    """Return the values of a volume claim."""
     return {
         "storage": _text(defaults[f"{path}.storage"], "Of its volume.", _QUANTITY),
         "storageClassName": _text("", "The cluster's default if empty.", f"^({_NAME})?$"),

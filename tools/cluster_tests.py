@@ -208,7 +208,6 @@ def _check_kubectl() -> None:
 
 
 def is_running() -> bool:
-    """Whether the toolkit's cluster runs."""
     return _runs(STATE / "run" / "kubelet.pid")
 
 

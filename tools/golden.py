@@ -67,7 +67,6 @@ def algorithms() -> str:
 
 
 def plots() -> str:
-    """Return the stub of the figures."""
     from tools.plot_functions import source
 
     return source()

@@ -20,7 +20,6 @@ class ResultPlots:
 
 
 def source() -> str:
-    """Return the text of the stub."""
     methods = [f"    {_signature(kind.name, 'self', kind.chooses, {})}" for kind in FIGURES]
     functions = [_signature(kind.name, "experiment: str | KeptExperiment", kind.chooses, PLACE) for kind in FIGURES]
     several = "experiments: Sequence[str | KeptExperiment]"

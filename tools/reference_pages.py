@@ -358,5 +358,4 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def cell(text: str) -> str:
-    """Escape text for a table cell."""
     return " ".join(text.replace("|", "\\|").split())

@@ -219,7 +219,6 @@ def shoot_notebook(browser: Browser, path: Path) -> None:
 
 
 def output_html(output: Any) -> str:
-    """Return the display of an output in a notebook."""
     data = output.get("data", {})
     if figure := data.get("application/vnd.plotly.v1+json"):
         return f'<div data-figure="{html.escape(json.dumps(figure))}"></div>'

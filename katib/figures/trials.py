@@ -127,7 +127,6 @@ class TrialTable:
 
     @property
     def objective(self) -> Objective:
-        """The objective, or the first of several."""
         return self.objectives[0]
 
     @property

@@ -112,11 +112,9 @@ class KatibSearch(Searcher):
             trial.tell({str(self._metric): value})
 
     def save(self, checkpoint_path: str) -> None:
-        """Save the running trials."""
         Path(checkpoint_path).write_text(json.dumps(self._under_way()))
 
     def restore(self, checkpoint_path: str) -> None:
-        """Restore the saved trials."""
         saved = json.loads(Path(checkpoint_path).read_text())
         self.experiment_name = saved["name"]
         if saved["began"]:

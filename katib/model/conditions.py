@@ -40,7 +40,6 @@ whole_second: Callable[[datetime], datetime] = methodcaller("replace", microseco
 
 
 def find_condition(conditions: Iterable[Condition], type_: str) -> Condition | None:
-    """Return the condition of that type, whatever its status."""
     for condition in conditions:
         if condition.type == type_:
             return condition

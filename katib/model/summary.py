@@ -44,7 +44,6 @@ class Summary:
             self.max, self._high = text, number
 
     def metric(self, name: str) -> Metric:
-        """Return the summary in the form of a status."""
         return Metric(name=name, min=self.min, max=self.max, latest=self.latest)
 
 

@@ -217,7 +217,6 @@ class TextParser(LineParser):
             longer.held, longer.counts = [], longer.counts or bool(new)
 
     def _matches(self, line: CandidateLine) -> Iterator[tuple[str, str]]:
-        """Yield the names and values that the filters find."""
         text = line.text if line.text.isascii() else line.text.decode(errors="replace").encode()
         for pattern in self._patterns:
             for match in pattern.finditer(text):

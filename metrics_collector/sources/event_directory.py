@@ -89,7 +89,6 @@ class EventDirectory(MetricSource):
         return readings
 
     def close(self) -> None:
-        """Release what is open."""
         for file in self._open.values():
             file.close()
         self._open.clear()

@@ -57,7 +57,6 @@ class Asha(Hyperband):
 
     @property
     def ladder(self) -> AsynchronousBracket:
-        """The rungs with their trials."""
         bracket = self._brackets.get(0)
         assert isinstance(bracket, AsynchronousBracket)
         return bracket

@@ -191,7 +191,6 @@ class Problem:
 
     @property
     def is_seeded(self) -> bool:
-        """Whether the user gave a seed."""
         return self.settings.get("seed", self.settings.get("random_state")) is not None
 
     def random(self, k: int) -> Random:

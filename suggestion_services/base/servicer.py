@@ -94,7 +94,6 @@ class SuggestionServicer:
     def GetSuggestions(
         self, request: UndecodedSuggestionsRequest, context: grpc.ServicerContext
     ) -> api_pb2.GetSuggestionsReply:
-        """Return the next assignments."""
         with answered(context):
             count = request.current_request_number
             if not 0 <= count <= MOST_PARALLEL:

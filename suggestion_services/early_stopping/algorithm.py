@@ -129,7 +129,6 @@ class StoppingAlgorithm(ABC):
 
 
 def running(curves: Sequence[CostCurve]) -> Iterator[CostCurve]:
-    """Yield the curves of running trials with readings."""
     return (curve for curve in curves if curve.standing is CurveState.RUNNING and len(curve))
 
 

@@ -101,7 +101,6 @@ class Bracket:
         return self._is_over
 
     def pending(self) -> list[RungMember]:
-        """Return its trials that have not ended."""
         return [member for members in self.rungs for member in members if member.is_pending]
 
     def promotion(self) -> tuple[int, RungMember] | None:

@@ -67,7 +67,6 @@ class TrainingStep:
 
     @property
     def has_failed(self) -> bool:
-        """Whether it ended without a value."""
         return self.outcome in _FAILED
 
 
@@ -165,7 +164,6 @@ class Population:
         return str(self._unused)
 
     def add(self, step: TrainingStep) -> None:
-        """Add a step that is about to start."""
         self.taken.add(step.name)
         if step.member in self._members:
             self._members[step.member].add(step)

@@ -95,7 +95,6 @@ class HistoryStorage(InMemoryStorage):
         return (copy.deepcopy(known) if deepcopy else known) + asked
 
     def live_trials(self) -> list[FrozenTrial]:
-        """Return the trials that Optuna asked for."""
         return super().get_all_trials(self._study_id, deepcopy=False)
 
     def column(self, name: str) -> FloatArray:

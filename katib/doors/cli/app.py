@@ -122,7 +122,6 @@ class _Commands(click.Group):
     """A group that imports a command when it is called, and suggests one for a misspelled name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the signature is click's
-        """Return all names in help order."""
         return [name for section in COMMANDS.values() for name in section]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above

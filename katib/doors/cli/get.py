@@ -28,7 +28,6 @@ class _Form(click.Choice[str]):
         super().__init__(("wide", "json", "yaml", "name"))
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the format's name."""
         value = value.removeprefix("=")  # `-o=json`, as kubectl accepts it
         if value.startswith(("jsonpath", "custom-columns")):
             raise _left_to_kubectl(f"-o {value.partition('=')[0]}")

@@ -264,7 +264,6 @@ def _holds(stored: Any, drafted: Any) -> bool:
 
 
 def _save(file: FileText, path: Path | None) -> None:
-    """Write the experiment file, or print it."""
     from katib.model.yaml_text import dump_yaml
 
     (experiment,) = file.documents

@@ -52,7 +52,6 @@ class ServedResource:
 
     @property
     def version(self) -> str:
-        """The version within the group."""
         return self.kind.api_version.rpartition("/")[2]
 
     @property

@@ -118,7 +118,6 @@ class StorageService:
 
 
 def handlers(service: StorageService) -> grpc.GenericRpcHandler:
-    """Return the gRPC handler of the protocol."""
     import grpc
 
     made = {

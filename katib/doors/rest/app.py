@@ -57,7 +57,6 @@ class Compression:
         self._prefix = prefix
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one connection."""
         is_page = scope["type"] == "http" and scope["path"].startswith(self._prefix)
         if not is_page or "gzip" not in Headers(scope["headers"]).get("accept-encoding"):
             await self._app(scope, receive, send)

@@ -87,7 +87,6 @@ class _Source(Generic[T]):
         return item
 
     def leave(self) -> None:
-        """Note that the reader is gone."""
         self._gone.set()
 
     def _stopped(self) -> bool:

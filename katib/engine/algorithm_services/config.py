@@ -141,7 +141,6 @@ class AlgorithmEntry(ConfigModel):
         )
 
     def plan(self, directory: Path) -> ServicePlan:
-        """Return the start-up plan of the service."""
         usual = "" if self.early_stopping else SUGGESTION_HEALTH
         return ServicePlan(
             self.service,
@@ -218,7 +217,6 @@ class ServicesConfig(ConfigModel):
         return tuple(entry.info() for entry in self.algorithms)
 
     def plans(self, directory: Path) -> dict[ServiceId, ServicePlan]:
-        """Return the start-up plans of the services."""
         return {entry.service: entry.plan(directory) for entry in self.algorithms}
 
 

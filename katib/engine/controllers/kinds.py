@@ -84,5 +84,4 @@ def with_finalizer(obj: Resource, name: str) -> dict[str, Any]:
 
 
 def without_finalizer(obj: Resource, name: str) -> dict[str, Any]:
-    """Return the patch that removes a finalizer."""
     return {"metadata": {"finalizers": [other for other in obj.metadata.finalizers if other != name]}}

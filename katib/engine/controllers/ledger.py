@@ -84,7 +84,6 @@ class TrialCounts:
 
     @property
     def total(self) -> int:
-        """Number of existing trials."""
         return sum(self.counts.values())
 
     def count(self, *states: TrialState) -> int:

@@ -100,7 +100,6 @@ class RunTimes:
         return self.see(trial, runs=False, late_seconds=late_seconds)
 
     def of_trial(self, trial: Trial) -> float:
-        """Return the run time of a trial so far."""
         with self._lock:
             if trial.metadata.uid in self._trials or trial_state(trial) is TrialState.RUNNING:
                 return self._meter_of(trial).read(self._clock.monotonic())
@@ -129,7 +128,6 @@ class RunTimes:
                 experiment.seconds += seconds
 
     def forget(self, trial: Trial) -> None:
-        """Forget an ended or deleted trial."""
         uid, now = trial.metadata.uid, self._clock.monotonic()
         with self._lock:
             if (meter := self._trials.pop(uid, None)) is not None:

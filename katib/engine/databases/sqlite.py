@@ -96,7 +96,6 @@ _CREATE_VERSIONS = (
 
 
 def newer(database: WithElsewhere, room: str, found: int, newest: int) -> TerminalError:
-    """Return the error for tables of a newer version."""
     return TerminalError(
         f"{database}: {room} written by a newer version (schema {found}, this version knows {newest}); "
         f"upgrade katib or use another {database.elsewhere}"

@@ -96,7 +96,6 @@ _WITHOUT_ZONE = len("0001-01-01 00:00:00.000000")
 
 
 def rows_of(batch: Mapping[str, Sequence[MetricLog]]) -> Iterator[Row]:
-    """Yield the rows of readings by trial name."""
     for trial_name, readings in batch.items():
         for log in readings:
             yield trial_name, log.time, log.name, log.value, NO_STEP if log.step is None else log.step

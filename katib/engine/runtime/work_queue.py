@@ -55,7 +55,6 @@ class WorkQueue(Generic[K]):
             self._announce = on_work
 
     def add(self, key: K) -> None:
-        """Add a key to be processed soon."""
         with self._lock:
             if self.is_shut_down or key in self._pending:
                 return

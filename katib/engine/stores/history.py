@@ -79,7 +79,6 @@ class ChangeHistory:
         return watch
 
     def forget(self, watch: StoreWatch) -> None:
-        """Stop delivering to a watch."""
         with self._lock:
             watches = self._watches.get(watch.kind, [])
             if watch in watches:

@@ -97,7 +97,6 @@ class Sampler(BaseSampler):
         return {**self.__dict__, "_lock": None, "_searches": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore the state of a copy."""
         self.__dict__.update(state, _lock=threading.Lock())
 
     def reseed_rng(self) -> None:

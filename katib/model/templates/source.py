@@ -42,7 +42,6 @@ def is_not_there(error: FieldError) -> bool:
 
 
 def template_path(template: TrialTemplate) -> str:
-    """Return the path of this template's object in errors."""
     return CONFIG_MAP_PATH if template.trial_spec is None else INLINE_PATH
 
 

@@ -153,7 +153,6 @@ SITES: Final[tuple[tuple[str, Loadable[type[Site]]], ...]] = (
 
 
 def open_site(settings: SiteSettings) -> Site:
-    """Return the site of these settings."""
     return dict(SITES)["machine" if settings.slurm is None else "slurm"].load()(settings)
 
 

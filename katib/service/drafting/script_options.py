@@ -114,7 +114,6 @@ def options_of_help(text: str) -> list[ScriptOption]:
 
 
 def _printed(flag: str, line: str, text: str) -> ScriptOption | None:
-    """Return an option from its description in help."""
     if choices := _HELP_CHOICES.search(text):
         values = [value.strip() for value in re.split(r"[,|]", choices[1] or choices[2])]
         return ScriptOption(flag, ",".join(values))

@@ -89,7 +89,6 @@ class ImportedTrials:
     left_out: Sequence[str]
 
     def experiment(self, name: str, *, algorithm: str, more: int) -> Json:
-        """Return the Experiment, without trial template."""
         metadata = {
             "name": name,
             "annotations": {FIRST_FAILURES_ANNOTATION: "0", LOST_LEASES_ANNOTATION: LOST_LEASES[0]},

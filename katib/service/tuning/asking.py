@@ -139,7 +139,6 @@ class CallersTrials:
         return AskedTrial(queue, waiting, queue.ask(waiting))
 
     def report(self, key: Key, request: Report) -> CallerAnswer:
-        """Store readings of a trial."""
         texts, step, request_id, ask_id = _texts(request.values), request.step, request.request_id, request.ask_id
         if step is not None and not 0 <= step <= _LARGEST_STEP:
             raise invalid("step", f"{shown(step)} is not a step", "use a whole number from 0", "report-step")

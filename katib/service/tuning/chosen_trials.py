@@ -413,7 +413,6 @@ class ChosenTrials:
                 found.state, found.completed = TrialState.FAILED, self._clock.now()
 
     def forget(self, experiment: Key) -> None:
-        """Take in that an experiment is gone."""
         with self._lock:
             for number in [number for number, known in self._known.items() if known.key == experiment]:
                 del self._known[number]

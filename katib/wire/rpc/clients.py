@@ -122,7 +122,6 @@ class ServiceClient:
         experiment: Experiment,  # noqa: ARG002 - there is no early stopping service
         trials: Sequence[Trial],  # noqa: ARG002 - as above
     ) -> Future[tuple[EarlyStoppingRule, ...]]:
-        """Request the rules for the next trials."""
         return known(())
 
     def judges(self, experiment: Experiment) -> Future[bool]:  # noqa: ARG002 - as above

@@ -70,7 +70,6 @@ class JudgedServiceClient(ServiceClient):
     def get_early_stopping_rules(
         self, experiment: Experiment, trials: Sequence[Trial]
     ) -> Future[tuple[EarlyStoppingRule, ...]]:
-        """Request the rules for the next trials."""
         connection = self._early_stopping
         head = pb.GetEarlyStoppingRulesRequest(
             experiment=self._message_of(experiment), db_manager_address=self._db_manager_address()

@@ -95,7 +95,6 @@ class LogCaller:
 
     @classmethod
     def of(cls, context: Any) -> LogCaller:
-        """Return the caller of a gRPC call."""
         metadata: Mapping[str, Any] = dict(context.invocation_metadata())
         token = metadata.get(METADATA_KEY)
         return cls(None if token is None else str(token), str(context.peer()).startswith(_LOOPBACK))

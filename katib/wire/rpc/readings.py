@@ -31,6 +31,5 @@ def our_message_of(log: MetricLog) -> ours.Reading:
 
 
 def time_error(path: str, text: str) -> FieldError:
-    """Return the error for an unreadable time stamp."""
     cause = f"{text!r} is not an RFC 3339 time stamp"
     return FieldError(path, cause, "write it as 2024-03-04T17:55:08Z", "time-format")

@@ -66,7 +66,6 @@ class TemplateConfigMaps:
         return found
 
     def forget(self, key: Key) -> None:
-        """Invalidate a changed ConfigMap."""
         with self._lock:
             self._read.pop(key, None)
 

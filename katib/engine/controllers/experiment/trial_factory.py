@@ -79,7 +79,6 @@ class TrialFactory:
 
 
 def trial_of(experiment: Experiment, assignment: TrialAssignment, run_spec: dict[str, Any] | None) -> Trial:
-    """Return the trial of an assignment, not stored yet."""
     template, asked = experiment.spec.trial_template or TrialTemplate(), is_asked(experiment)
     both = bool(template.success_condition and template.failure_condition)
     added = (feature.trial_annotations(experiment, run_spec) for feature in FEATURES)

@@ -45,7 +45,6 @@ class ClusterEventReader:
     store: ObjectStore
 
     def events_of(self, kind: str, namespace: str, name: str) -> Sequence[RecordedEvent]:
-        """Return the events of an object, oldest first."""
         found = [*self._named(kind, namespace, name)]
         if kind == "Experiment":
             found += self._named("Suggestion", namespace, name)

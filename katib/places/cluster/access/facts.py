@@ -117,7 +117,6 @@ class ClusterFacts:
 
     @property
     def place(self) -> HomeTerms:
-        """The cluster's terms for a diagnosis."""
         return cluster_place(self.core.namespace)
 
     def services(self, asked: Suggestion | Experiment) -> Iterator[ServiceFacts]:

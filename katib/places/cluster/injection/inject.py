@@ -343,7 +343,6 @@ def primary_index(pod: Object, trial: Trial) -> int | None:
 
 
 def containers(pod: Object) -> list[dict[str, Any]]:
-    """Return the containers of a pod, without init containers."""
     return list(pod.get("spec", {}).get("containers") or ())
 
 

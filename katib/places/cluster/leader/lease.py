@@ -82,7 +82,6 @@ class Leadership:
         return self._clock.monotonic() < self._trusted_until
 
     def start(self) -> None:
-        """Begin to contend."""
         self._looks.wake()
         self._looks.start()
 

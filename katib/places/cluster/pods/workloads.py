@@ -42,7 +42,6 @@ class WorkloadFacts:
 
 
 def workload_facts(workload: Object) -> WorkloadFacts:
-    """Return the relevant facts about a Workload."""
     metadata = workload["metadata"]
     owner: Mapping[str, Any] = next((o for o in metadata.get("ownerReferences") or () if o.get("controller")), {})
     queue = (workload.get("spec") or {}).get("queueName") or ""

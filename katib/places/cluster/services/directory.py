@@ -199,7 +199,6 @@ class ClusterServices:
         self._watch.forget(user)
 
     def _client(self, served: ServiceProgress, connections: tuple[LazyChannel, ...]) -> ServiceClient:
-        """Return the client over the present connections."""
         known = self._clients.get(served.user)
         if known is not None and known[0] == connections:
             return known[1]

@@ -79,7 +79,6 @@ class ClusterPlan:
 
 
 def object_name(suggestion: str, algorithm: str) -> str:
-    """Return the name of all objects that serve a suggestion."""
     return f"{suggestion}-{algorithm}"
 
 

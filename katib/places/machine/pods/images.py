@@ -111,7 +111,6 @@ class ImageProcess:
         return self._runtime.failure(self._run, self._name, code, output) if code else None
 
     def exit_text(self, ended: ProcessExit) -> str:
-        """Return how it ended, in words."""
         if ended.code != _KILLED or self._run.memory_bytes is None or ended.lost:
             return str(ended)
         limit = f"{self._run.memory_bytes / 2**20:g}Mi"

@@ -155,7 +155,6 @@ class AnyPod(ABC):
         self._note(**end)
 
     def _note(self, **changes: Any) -> None:
-        """Change the record."""
         before, record = self.record, replace(self.record, **changes)
         if record != before:
             self.record = record

@@ -88,7 +88,6 @@ class ContainerState(NamedTuple):
 
     @property
     def is_running(self) -> bool:
-        """Whether it has a process now."""
         return self.began is not None and self.ended is None
 
 

@@ -86,7 +86,6 @@ class Request:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it asks for nothing."""
         return not (self.cpu or self.memory or self.gpus)
 
     @classmethod

@@ -142,7 +142,6 @@ class KeptPrograms:
     # --- what happens to programs -------------------------------------------------------------------------------------
 
     def add(self, key: int, program: KeptProgram) -> None:
-        """Add a program that is about to start."""
         self._programs[key] = program
 
     def started(self, key: int, pid: int, start_time: int, path: str) -> None:
@@ -151,7 +150,6 @@ class KeptPrograms:
             program.pid, program.start, program.path, program.began = pid, start_time, path, time.monotonic()
 
     def ended(self, key: int, status: int) -> None:
-        """Record the exit of a program."""
         if program := self._programs.get(key):
             program.status, program.ended = status, time.monotonic()
 

@@ -88,7 +88,6 @@ class StepScheduler:
         threading.Thread(target=self._run, args=(submission,), name="srun", daemon=True).start()
 
     def submit_again(self, submission: SlurmSubmission) -> None:
-        """Start a step that has not begun."""
         submission.state, submission.is_unknown, submission.was_tried = None, False, False
         submission.launches += 1
         self.submit(submission)
@@ -102,7 +101,6 @@ class StepScheduler:
             self._adopted[submission.comment] = submission
 
     def forget(self, submission: SlurmSubmission) -> None:
-        """Follow a step no longer."""
         with self._changed:
             self._adopted.pop(submission.comment, None)
             if submission in self._processes:

@@ -57,7 +57,6 @@ class LocalAftermath:
         return all(self._await_end(trial, deadline - self._clock.monotonic()) for trial in trials)
 
     def forget(self, experiment: Key, trials: Sequence[Key]) -> None:
-        """Remove events and files."""
         self._events.forget(experiment.namespace, experiment.name)
         for trial in trials:
             self._files.remove(trial)

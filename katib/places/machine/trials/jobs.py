@@ -181,14 +181,12 @@ class TrialJobs:
         self._wake(Key.of(job))
 
     def pulled(self, job: Object, news: PullNews) -> None:
-        """Record an event about an image of a job."""
         if (trial := self._trials.get(Key.of(job))) is not None:
             reason, message = _event(news)
             self._events.record(trial, warning=bool(news.problem), reason=reason, message=message)
             self._wake(Key.of(job))
 
     def retried(self, job: Object, how: str) -> None:
-        """Record a failed attempt of a job."""
         if (trial := self._trials.get(Key.of(job))) is not None:
             self._events.record(trial, warning=True, reason="JobRetrying", message=f"Job {trial.name}: {how}")
 
