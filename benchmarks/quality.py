@@ -31,7 +31,7 @@ DEFAULT_ROWS = "random,katib:*"
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--split", choices=("development", "final"), default="development")
+    parser.add_argument("--split", choices=("development", "final", "many", "many-final"), default="development")
     parser.add_argument(
         "--rows", default=DEFAULT_ROWS, help="searches, separated by commas; patterns with * may be used"
     )
@@ -41,6 +41,7 @@ def main() -> int:
     parser.add_argument("--parallel", default="1", help="evaluations under way at once, such as 1,4")
     parser.add_argument("--results", type=Path, default=Path("quality.jsonl"))
     parser.add_argument("--report-only", action="store_true")
+    parser.add_argument("--each", action="store_true", help="print the gaps of every problem and seed, too")
     parser.add_argument("--list", action="store_true", help="print rows and problems")
     options = parser.parse_args()
     tasks = suite.tasks(options.split)
@@ -57,6 +58,8 @@ def main() -> int:
     for parallel, evaluations in itertools.product(parallels, budgets):
         table = report.compare(done, tasks, rows, evaluations, parallel)
         print(f"\n{report.markdown(table)}" if table else "\nthe rows have no run in common", flush=True)
+        if options.each and parallel == 1:
+            print(f"\n{report.listing(done, tasks, rows, evaluations)}", flush=True)
     return 0
 
 

@@ -24,10 +24,11 @@ INSTANCES = {"development": 1, "final": 7}
 def tasks(split: str) -> Iterator[Task]:
     for function in FUNCTIONS[split]:
         for n in DIMENSIONS:
-            yield _task(function, INSTANCES[split], n)
+            yield task(function, INSTANCES[split], n)
 
 
-def _task(function: int, instance: int, n: int) -> Task:
+def task(function: int, instance: int, n: int) -> Task:
+    """Return a function in n dimensions."""
     problem = ioh.get_problem(function, instance=instance, dimension=n, problem_class=ioh.ProblemClass.BBOB)
     names = [f"x{i}" for i in range(n)]
 

@@ -163,3 +163,20 @@ def markdown(table: ReportTable) -> str:
         cells = " | ".join(f"{row.groups[group]:.2f}" for group in groups)
         lines.append(f"| `{row.search}` | {row.score:.2f}{error} | {row.rank:.1f} | {cells} | {row.milliseconds:.1f} |")
     return "\n".join(lines)
+
+
+def listing(runs: Iterable[SearchRun], tasks: Sequence[Task], searches: Sequence[str], evaluations: int) -> str:
+    """Return the gap of every problem and search as Markdown: the median of the seeds, and all in their order."""
+    found: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
+    optima = {task.name: task.optimum for task in tasks}
+    for run in runs:
+        if run.task in optima and run.parallel == 1 and run.evaluations >= evaluations:
+            found[run.task, run.search][run.seed] = run.best(evaluations) - optima[run.task]
+    lines = [f"| gap after {evaluations} | " + " | ".join(f"`{search}`" for search in searches) + " |"]
+    lines.append("|" + "---|" * (len(searches) + 1))
+    for name in optima:
+        cells = [[gap for _, gap in sorted(found[name, search].items())] for search in searches]
+        if any(cells):
+            texts = (f"{statistics.median(c):.3g} ({', '.join(f'{g:.2g}' for g in c)})" if c else "" for c in cells)
+            lines.append(f"| {name} | {' | '.join(texts)} |")
+    return "\n".join(lines)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from functools import cache
 
-from benchmarks.search import bbob, conditional, mixed, runs, trainings
+from benchmarks.search import bbob, conditional, many, mixed, runs, trainings
 from benchmarks.search.problems import Setting, Task
 
 
 @cache
 def tasks(split: str) -> tuple[Task, ...]:
-    """Return the problems of a split, `development` or `final`."""
+    """Return the problems of a split: `development`, `final`, `many` or `many-final`."""
+    if split.startswith("many"):
+        return tuple(many.tasks(split))
     return tuple(task for source in (bbob, mixed, conditional, trainings) for task in source.tasks(split))
 
 

@@ -186,6 +186,43 @@ _TRAININGS: dict[str, dict[str, tuple[Callable[[Values], float], tuple[Variable,
 }
 
 
+_HISTOGRAM = (
+    *doubles("learning_rate", 0.005, 1.0, log=True),
+    Variable("max_iter", "int", 5, 40, log=True),
+    Variable("max_leaf_nodes", "int", 2, 64, log=True),
+    Variable("max_depth", "int", 1, 12),
+    Variable("min_samples_leaf", "int", 1, 60, log=True),
+    *doubles("l2_regularization", 1e-4, 100.0, log=True),
+    *doubles("max_features", 0.1, 1.0),
+    Variable("max_bins", "int", 4, 255, log=True),
+    Variable("interaction_cst", "categorical", values=("all", "pairwise", "no_interactions")),
+    *doubles("clip", 0.5, 4.0),
+    *(Variable(f"levels{i}", "int", 1, 255, log=True) for i in range(10)),
+    *(Variable(f"sign{i}", "discrete", values=("-1", "0", "1")) for i in range(10)),
+)
+
+
+def boosting_30d(split: str) -> Task:
+    """Return histogram boosting with 30 options; ten each are the resolution and the monotonicity of a feature."""
+    name, is_regression = ("diabetes", True) if split == "many" else ("breast_cancer", False)
+
+    def train(values: Values) -> float:
+        from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+        x_train, x_test, y_train, y_test = _data(name, 442)
+        clip, levels = float(values["clip"]), np.array([float(values[f"levels{i}"]) for i in range(10)])
+        x_train, x_test = (np.round(np.clip(x[:, :10] / clip, -1, 1) * levels) for x in (x_train, x_test))
+        options: dict[str, object] = {variable.name: values[variable.name] for variable in _HISTOGRAM[:9]}
+        options |= {"interaction_cst": None} if options["interaction_cst"] == "all" else {}
+        signs = [int(values[f"sign{i}"]) for i in range(10)]
+        kind = HistGradientBoostingRegressor if is_regression else HistGradientBoostingClassifier
+        model = kind(**options, monotonic_cst=signs, early_stopping=False, random_state=0)
+        return (_regression if is_regression else _classification)(model, (x_train, x_test, y_train, y_test))
+
+    optimum = {"diabetes": 0.0, "breast_cancer": 0.0}[name]
+    return Task(f"boosting-{name}-30d", "training", _HISTOGRAM, _quietly(train), optimum)
+
+
 def tasks(split: str) -> Iterator[Task]:
     for name, (train, variables) in _TRAININGS[split].items():
         yield Task(name, "training", variables, _quietly(train), OPTIMA[name])

@@ -29,6 +29,8 @@ from katib.model.space import Point, SearchSpace
 from katib.model.types import AlgorithmSpec, ExperimentSpec, MetricConstraint, NasConfig, ObjectiveSpec, ObjectiveType
 from suggestion_services.base.settings import Settings, read_settings
 
+_MOST_DIGITS = 18  # of a number in a label that can be ours
+
 
 class TrialOutcome(Enum):
     """The outcome of a past trial, as a search learns from it."""
@@ -87,6 +89,11 @@ class PastTrial:
     def is_feasible(self) -> bool:
         """Whether every constraint is known to hold."""
         return all(violation <= 0 for violation in self.violations)
+
+    def number(self, label: str) -> int:
+        """Return the number in a label that an algorithm assigned; -1 if it has none."""
+        text = self.labels.get(label, "")
+        return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else -1
 
 
 @dataclass(frozen=True, slots=True)

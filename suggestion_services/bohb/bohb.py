@@ -93,7 +93,9 @@ class Bohb(Hyperband):
         if self._model is None or not self._known or random.random() < self._random_fraction:
             return point
         suggested = next(iter(self._model.suggest(self._known, first=k, count=1)), None)
-        return point if suggested is None or isinstance(suggested, Proposal) else {**point, **suggested}
+        if isinstance(suggested, Proposal):
+            suggested = self._searched.nearest(suggested.assignments.items())
+        return point if suggested is None else {**point, **suggested}
 
     @override
     def noted(self, k: int, point: Point) -> None:

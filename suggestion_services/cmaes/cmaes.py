@@ -39,7 +39,6 @@ _SIGMA = 1 / 6  # of the range, as in Katib's services
 _LEAST_SIGMA = 1e-6
 _DRAWS = 20  # the second half of them uniform: if few points are left only chance finds them
 _KEPT = 16  # generations kept, in case a straggler of one ends late
-_MOST_DIGITS = 18  # of a number that can be ours
 _LEAST_EARLIER = 20  # trials, of which the best tenth is used
 
 
@@ -103,7 +102,7 @@ class CmaEs(Algorithm):
     def _replay(self, trials: Sequence[PastTrial]) -> _SearchState:
         """Return the search after the history, starting from the last valid state."""
         own = [t for t in trials if not t.is_earlier and t.outcome in (TrialOutcome.MEASURED, TrialOutcome.BAD)]
-        own.sort(key=_number_of)  # stable: equal numbers, and trials without one, keep their order
+        own.sort(key=lambda t: t.number(NUMBER_LABEL))  # stable: equal numbers and trials without one keep their order
         earlier = [t for t in trials if t.is_earlier and t.outcome is TrialOutcome.MEASURED]
         search = self._resumed(own, earlier)
         while (after := search.advanced(own, self)) is not None:
@@ -182,7 +181,7 @@ class _SearchState:
             return _SearchState(restarts, algorithm.distribution(start), self.seen, 0)
         generation: list[tuple[Candidate, float]] = []
         for i in range(len(self.seen), len(own)):
-            if 0 <= _count(own[i], RESTARTS_LABEL) < self.restarts.count:
+            if 0 <= own[i].number(RESTARTS_LABEL) < self.restarts.count:
                 continue  # a straggler of a converged search
             solution = algorithm.solution(own[i])
             if solution is not None:
@@ -197,13 +196,3 @@ class _SearchState:
 
 
 _Key = tuple[tuple[str, str], ...]
-
-
-def _number_of(trial: PastTrial) -> int:
-    """Return the suggestion number of a trial; -1 if it has none of ours."""
-    return _count(trial, NUMBER_LABEL)
-
-
-def _count(trial: PastTrial, label: str) -> int:
-    text = trial.labels.get(label, "")
-    return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else -1

@@ -37,7 +37,7 @@ import numpy as np
 from typing_extensions import override
 
 from katib.model.space import Point
-from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem
+from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem, Proposal
 from suggestion_services.base.allowed import anchors_of
 from suggestion_services.base.priors import PriorGuide
 from suggestion_services.base.shared_context import one_thread
@@ -50,7 +50,8 @@ from suggestion_services.gp.history import HistoryReader, ModelHistory
 from suggestion_services.gp.likelihood import ThetaLayout
 from suggestion_services.gp.model import fit, subset
 from suggestion_services.gp.optimize import BoolArray, FloatArray, IntArray
-from suggestion_services.gp.search import AcquisitionSearch, is_among, trust_region
+from suggestion_services.gp.regions import in_region, is_restricted, labels_of, region_words, restarts_of, trust_region
+from suggestion_services.gp.search import AcquisitionSearch, is_among
 from suggestion_services.gp.steps import final_scores
 from suggestion_services.gp.transfer import (
     LEAST_OWN,
@@ -112,6 +113,9 @@ class GaussianProcess(Algorithm):
         self._sources: dict[str, _EarlierExperiment] = {}
         self._weights: dict[str, float] = {}
         self._ignores_earlier = self._has_enough = False
+        self._may_restart = is_restricted(self._encoding) and len(problem.directions) == 1
+        self._in_region = HistoryReader(problem, self._encoding)
+        self._side, self._restarts = 1.0, 0
         self._cost_share = 0.0
         self._guide = PriorGuide(problem.space)
         self._n_startup = problem.settings.whole("n_startup_trials", STARTUP)
@@ -122,15 +126,19 @@ class GaussianProcess(Algorithm):
         self._layout = ThetaLayout(self._encoding.groups, np.array(warped, dtype=np.intp), numbers)
 
     @override
-    def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Point]:
-        history = self._reader.read([trial for trial in trials if not trial.is_earlier])
+    def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Point | Proposal]:
+        own = [trial for trial in trials if not trial.is_earlier]
+        history = self._reader.read(own)
+        taken = history.taken
+        if self._may_restart:
+            self._restarts = restarts_of(self._encoding, own, maximize=self.problem.maximize)
+            history = self._in_region.read(in_region(own, self._restarts)) if self._restarts else history
         several = len(self.problem.directions) > 1
         self._ignores_earlier = several and any(trial.is_earlier for trial in trials)
-        sources = [] if several else self._read_sources(trials)
+        sources = [] if several or self._restarts else self._read_sources(trials)
         self._weights = dict.fromkeys((source.name for source in sources), 0.0)
         self._has_enough = len(history.known) > most_own(self._encoding.count)
         believed = list(history.pending)
-        taken = history.taken
         promises: tuple[Acquisition, Acquisition | None] | None = None
         for k in range(first, first + count):
             n_known = len(history.known) + len(believed)
@@ -145,7 +153,10 @@ class GaussianProcess(Algorithm):
             row = self._designed(k, taken) if row is None else row
             believed.append(row)
             taken = np.concatenate([taken, [row]])
-            yield self._encoding.point(row)
+            point = self._encoding.point(row)
+            yield (
+                Proposal(self.problem.space.format(point), labels_of(k, self._restarts)) if self._may_restart else point
+            )
 
     @override
     def explain(self) -> str:
@@ -158,7 +169,9 @@ class GaussianProcess(Algorithm):
             learned = (
                 f"gp learned from earlier trials of {', '.join(name or 'the file' for name in self._weights)} at first"
             )
-        return "; ".join(filter(None, (learned, costs if self._cost_share else "", self._guide.words("gp"))))
+        region = region_words(self._encoding, self._side, self._restarts)
+        said = (learned, costs if self._cost_share else "", region, self._guide.words("gp"))
+        return "; ".join(filter(None, said))
 
     def _read_sources(self, trials: Sequence[PastTrial]) -> list[_EarlierExperiment]:
         """Return the earlier experiments with trials to learn from, those with most first; a file counts as one."""
@@ -286,6 +299,7 @@ class GaussianProcess(Algorithm):
         centers = history.measured[self._order(history)]
         lengths = np.exp(self._layout.lengths(promise.objective.theta))
         box = trust_region(encoding, np.concatenate([history.known, running]), centers[0], lengths)
+        self._side = box.side
         reach = _REACH * lengths[self._layout.groups]
         believing = promise.believing(encoding.columns(running), reach)
         allowed = self._allowed if self.problem.space.constraints else None

@@ -3,23 +3,18 @@
 Many candidates are scored at once; the best few climb: their continuous numbers by gradients, all other parameters by
 trying neighbors one parameter at a time, in turn, until neither helps. A number on a coarse grid, or a category, tries
 all of its values; a fine grid tries its next ones, and climbs like a continuous number before it is rounded to a level.
-
-In many dimensions the search is restricted to a box around the best row: the trust region of [Eriksson2019] Scalable
-Global Optimization via Local Bayesian Optimization, NeurIPS 32. There it shrinks after failures in a row; a history has
-no order here, so it shrinks with the number of trials inside: as it fills without a better center, it becomes smaller,
-and a new center has emptier surroundings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from suggestion_services.gp.acquisition import Acquisition
 from suggestion_services.gp.encoding import Encoding
 from suggestion_services.gp.optimize import BoolArray, FloatArray, IntArray, minimize
+from suggestion_services.gp.regions import Box
 
 _SPREAD = 1024  # candidates all over the space
 _NEAR = 512  # candidates near the best rows
@@ -31,38 +26,6 @@ _ALL_LEVELS = 12  # a grid with more values tries the next ones only
 _STEPS = (-2, -1, 1, 2)
 _HALVINGS = 4  # of a step beyond the constraints
 _SAME = 1e-9  # rows nearer than this in every parameter are the same point
-_MANY = 15  # from this number of dimensions on there is a trust region
-_LARGEST_SIDE, _SMALLEST_SIDE = 0.8, 0.8 / 2**7
-
-
-@dataclass(frozen=True)
-class Box:
-    """Bounds of the numbers, shape (n,) each."""
-
-    low: FloatArray
-    high: FloatArray
-
-
-def trust_region(encoding: Encoding, rows: FloatArray, center: FloatArray, lengths: FloatArray) -> Box:
-    """Return the box to search.
-
-    Args:
-        encoding: Encoding of the space.
-        rows: Known rows (n, d).
-        center: The best of them, shape (d,).
-        lengths: Length scales of the parameters, shape (d,); sides are in proportion.
-    """
-    n = encoding.n_numbers
-    if encoding.count < _MANY:
-        return Box(np.zeros(n), np.ones(n))
-    relative = lengths[:n] / np.exp(np.mean(np.log(lengths[:n]))) if n else np.ones(n)
-    relative = np.clip(relative, 0.2, 5.0)
-    distances = np.max(np.abs(rows[:, :n] - center[:n]) / relative, axis=1, initial=0.0)
-    side, enough = _LARGEST_SIDE, max(4, min(encoding.count, 20))
-    while side > _SMALLEST_SIDE and np.count_nonzero(distances <= side / 2) > enough:
-        side /= 2
-    reach = 0.5 * side * relative
-    return Box(np.clip(center[:n] - reach, 0.0, 1.0), np.clip(center[:n] + reach, 0.0, 1.0))
 
 
 class AcquisitionSearch:

@@ -19,7 +19,6 @@ from suggestion_services.gp.encoding import Encoding
 from suggestion_services.gp.likelihood import ThetaLayout
 from suggestion_services.gp.model import GaussianModel, subset
 from suggestion_services.gp.optimize import FloatArray, IntArray, minimize
-from suggestion_services.gp.search import trust_region
 from suggestion_services.gp.steps import final_scores
 from suggestion_services.gp.warping import fit_transform
 from tests.support.searches import problem_for
@@ -269,20 +268,6 @@ def test_a_subset_has_the_best_and_is_the_same_each_time() -> None:
     assert len(kept) == 90
     assert set(np.argsort(scores)[:30]) <= set(kept)
     assert np.array_equal(kept, subset(rows, scores, 90))
-
-
-def test_a_trust_region_shrinks_as_it_fills_and_is_the_whole_space_where_dimensions_are_few() -> None:
-    many = Encoding(problem_for("gp", [a_parameter(f"x{i}") for i in range(30)]).space)
-    few = Encoding(problem_for("gp").space)
-    center, lengths = np.full(30, 0.5), np.ones(30)
-    crowd = 0.5 + 0.02 * np.random.default_rng(0).uniform(-1, 1, (60, 30))
-
-    def side(rows: FloatArray) -> float:
-        box = trust_region(many, rows, center, lengths)
-        return float((box.high - box.low).max())
-
-    assert side(crowd[:3]) > side(crowd)
-    assert trust_region(few, crowd[:, :2], center[:2], lengths[:2]).low == pytest.approx([0.0, 0.0])
 
 
 def test_a_stopped_trial_is_as_bad_as_others_that_ran_to_their_end_and_no_better_than_its_value() -> None:
