@@ -110,6 +110,17 @@ def test_the_model_learns_from_the_largest_resource_that_enough_trials_had() -> 
     assert mean_of(sorted(misleading + telling, key=lambda t: t.name)) > 0.6
 
 
+def test_a_gaussian_process_of_many_parameters_is_a_model_too() -> None:
+    """From 15 parameters on its suggestions carry labels."""
+    space = [*SPACE, *(a_parameter(f"z{i}") for i in range(15))]
+
+    def last(random_fraction: float) -> PastTrial:
+        settings = {"model": "gp", "n_startup_trials": 3, "random_fraction": random_fraction}
+        return Run(halving_problem("bohb", space, max_trial_count=10, **settings), "bohb").to_the_end().trials[-1]
+
+    assert last(0.0).assignments != last(1.0).assignments
+
+
 def test_a_model_that_is_not_there_and_a_missing_resource_are_refused() -> None:
     with served_here("bohb") as service:
         for settings, expected in (
