@@ -50,7 +50,15 @@ from suggestion_services.gp.history import HistoryReader, ModelHistory
 from suggestion_services.gp.likelihood import ThetaLayout
 from suggestion_services.gp.model import fit, subset
 from suggestion_services.gp.optimize import BoolArray, FloatArray, IntArray
-from suggestion_services.gp.regions import in_region, is_restricted, labels_of, region_words, restarts_of, trust_region
+from suggestion_services.gp.regions import (
+    in_region,
+    is_restricted,
+    labels_of,
+    nearest,
+    region_words,
+    restarts_of,
+    trust_region,
+)
 from suggestion_services.gp.search import AcquisitionSearch, is_among
 from suggestion_services.gp.steps import final_scores
 from suggestion_services.gp.transfer import (
@@ -113,7 +121,7 @@ class GaussianProcess(Algorithm):
         self._sources: dict[str, _EarlierExperiment] = {}
         self._weights: dict[str, float] = {}
         self._ignores_earlier = self._has_enough = False
-        self._may_restart = is_restricted(self._encoding) and len(problem.directions) == 1
+        self._has_region = is_restricted(self._encoding) and len(problem.directions) == 1
         self._in_region = HistoryReader(problem, self._encoding)
         self._side, self._restarts = 1.0, 0
         self._cost_share = 0.0
@@ -130,7 +138,7 @@ class GaussianProcess(Algorithm):
         own = [trial for trial in trials if not trial.is_earlier]
         history = self._reader.read(own)
         taken = history.taken
-        if self._may_restart:
+        if self._has_region:
             self._restarts = restarts_of(self._encoding, own, maximize=self.problem.maximize)
             history = self._in_region.read(in_region(own, self._restarts)) if self._restarts else history
         several = len(self.problem.directions) > 1
@@ -155,7 +163,7 @@ class GaussianProcess(Algorithm):
             taken = np.concatenate([taken, [row]])
             point = self._encoding.point(row)
             yield (
-                Proposal(self.problem.space.format(point), labels_of(k, self._restarts)) if self._may_restart else point
+                Proposal(self.problem.space.format(point), labels_of(k, self._restarts)) if self._has_region else point
             )
 
     @override
@@ -235,6 +243,8 @@ class GaussianProcess(Algorithm):
         self, history: ModelHistory, sources: Sequence[_EarlierExperiment]
     ) -> tuple[Acquisition, Acquisition | None]:
         """Return the acquisition of this experiment alone, and with its sources; None if they are uninformative."""
+        if self._has_region and not history.seeks_feasible:
+            history = history.only(nearest(self._encoding.columns(history.measured), self._order(history)[0]))
         if not history.seeks_feasible:
             columns = self._encoding.columns(history.measured)
             final = final_scores(columns, history.scores, history.steps, self._layout)

@@ -73,6 +73,20 @@ class ModelHistory:
         weighted = weights * (y - ideal) / np.where(reach > 0, reach, 1.0)
         return replace(self, values=weighted.max(axis=1) + _AUGMENTED * weighted.sum(axis=1))
 
+    def only(self, kept: IntArray) -> ModelHistory:
+        """Return the history with these of the measured trials."""
+        violations, objectives = self.violations[:, kept], self.objectives[kept]
+        measured, values, seconds, steps = (a[kept] for a in (self.measured, self.values, self.seconds, self.steps))
+        return replace(
+            self,
+            measured=measured,
+            values=values,
+            violations=violations,
+            objectives=objectives,
+            seconds=seconds,
+            steps=steps,
+        )
+
     @property
     def seeks_feasible(self) -> bool:
         """Whether no trial is feasible yet, so that violations are minimized."""

@@ -3,7 +3,8 @@
 From 15 parameters on the search is restricted to a trust region, as in [Eriksson2019] Scalable Global Optimization via
 Local Bayesian Optimization, NeurIPS 32: a box around the best row, its sides in proportion to the length scales.
 Differs from the paper: it does not shrink after failures in a row, but with the number of trials inside, whatever their
-order. As it fills without a better center it becomes smaller, and a new center has emptier surroundings.
+order. As it fills without a better center it becomes smaller, and a new center has emptier surroundings. The model is
+made of the trials nearest to the center, whose values are transformed by themselves.
 
 With one objective, after as many trials in a row without notable improvement as fill a box of each size, the search
 restarts: the next trials fill the space, and a box around the best of these follows, with a model of them alone. Each
@@ -21,7 +22,7 @@ import numpy as np
 from katib.model.wording import counted
 from suggestion_services.base.algorithm import PastTrial, TrialOutcome
 from suggestion_services.gp.encoding import Encoding
-from suggestion_services.gp.optimize import FloatArray
+from suggestion_services.gp.optimize import FloatArray, IntArray
 
 NUMBER_LABEL = "gp.suggestion.katib.kubeflow.org/number"
 RESTARTS_LABEL = "gp.suggestion.katib.kubeflow.org/restarts"
@@ -30,6 +31,7 @@ _MANY = 15
 _LARGEST_SIDE = 0.8
 _HALVINGS = 7
 _MOST_INSIDE = 20
+_NEAREST = 100  # trials in the model; more are slower and, far from the center, misleading
 _NOTABLE = 1e-4  # improvement that counts, in units of the median trial's distance to the best
 _LEAST_RELATIVE, _MOST_RELATIVE = 0.2, 5.0  # sides, in units of their geometric mean
 _ENDED = (TrialOutcome.MEASURED, TrialOutcome.BAD)
@@ -77,6 +79,17 @@ def trust_region(encoding: Encoding, rows: FloatArray, center: FloatArray, lengt
         side /= 2
     reach = 0.5 * side * relative
     return Box(np.clip(center[:n] - reach, 0.0, 1.0), np.clip(center[:n] + reach, 0.0, 1.0), side)
+
+
+def nearest(columns: FloatArray, center: int) -> IntArray:
+    """Return the indices of the trials that the model is made of, in their order.
+
+    Args:
+        columns: Columns (n, c) of the measured trials.
+        center: Index of the best of them.
+    """
+    distances = np.sum((columns - columns[center]) ** 2, axis=1)
+    return np.sort(np.argsort(distances, kind="stable")[:_NEAREST])
 
 
 def restarts_of(encoding: Encoding, trials: Sequence[PastTrial], *, maximize: bool) -> int:

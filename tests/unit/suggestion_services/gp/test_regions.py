@@ -14,7 +14,7 @@ from suggestion_services.gp.optimize import FloatArray
 from suggestion_services.gp.regions import NUMBER_LABEL, RESTARTS_LABEL, labels_of, restarts_of, trust_region
 from tests.support.golden import Golden
 from tests.support.searches import algorithm_for, problem_for, texts
-from tests.support.suggestion import a_parameter
+from tests.support.suggestion import Assignments, a_parameter
 
 PARAMETERS = [a_parameter(f"x{i}") for i in range(15)]
 ENCODING = Encoding(problem_for("gp", PARAMETERS).space)
@@ -103,3 +103,17 @@ def test_a_restarted_search_learns_from_its_own_trials_and_says_so(golden: Golde
     assert apart(after) > 0.1
     texts(algorithm, [*known, *began], first=len(known) + 6)
     golden(algorithm.explain())
+
+
+def test_values_of_trials_far_from_the_best_do_not_matter_if_a_hundred_are_near() -> None:
+    near = stuck(100)
+    rows = np.random.default_rng(5).uniform(0.6, 0.9, (10, 15))
+    assignments = [{f"x{i}": repr(float(x)) for i, x in enumerate(row)} for row in rows]
+
+    def following(trials: Sequence[PastTrial], values: FloatArray) -> list[Assignments]:
+        far = [PastTrial(f"f{k}", TrialOutcome.MEASURED, p, float(values[k])) for k, p in enumerate(assignments)]
+        return texts(algorithm_for("gp", PARAMETERS, settings=SEEDED), [*trials, *far], first=110)
+
+    values = np.linspace(20.0, 30.0, 10)
+    assert following(near, values) == following(near, values[::-1])
+    assert following(near[:50], values) != following(near[:50], values[::-1])
