@@ -115,8 +115,10 @@ def test_a_gaussian_process_of_many_parameters_is_a_model_too() -> None:
     space = [*SPACE, *(a_parameter(f"z{i}") for i in range(15))]
 
     def last(random_fraction: float) -> PastTrial:
-        settings = {"model": "gp", "n_startup_trials": 3, "random_fraction": random_fraction}
-        return Run(halving_problem("bohb", space, max_trial_count=10, **settings), "bohb").to_the_end().trials[-1]
+        problem = halving_problem(
+            "bohb", space, max_trial_count=10, model="gp", n_startup_trials=3, random_fraction=random_fraction
+        )
+        return Run(problem, "bohb").to_the_end().trials[-1]
 
     assert last(0.0).assignments != last(1.0).assignments
 
