@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
 
 from katib.doors.rest.guard import is_signed_in
 from katib.doors.rest.visits import UI_PREFIX
@@ -91,6 +92,12 @@ def _root_from(path: str) -> str:
     return above or "./" if path.startswith(f"{UI_PREFIX}/") else f"{'../' * (path.count('/') - 1)}{UI_PREFIX[1:]}/"
 
 
+def _markdown(text: str) -> Markup:
+    from katib.doors.ui.markdown import markdown  # few pages have notes
+
+    return markdown(text)
+
+
 @cache
 def _templates() -> Environment:
     made = Environment(
@@ -106,5 +113,6 @@ def _templates() -> Environment:
         "parts": progress_parts,
         "words": progress_words,
         "visible": visible,
+        "markdown": _markdown,
     }
     return made
