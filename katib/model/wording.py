@@ -137,3 +137,13 @@ def format_duration(seconds: float) -> str:
 
 def _two_units(major: int, major_unit: str, minor: int, minor_unit: str) -> str:
     return f"{major}{major_unit}{minor}{minor_unit}" if minor else f"{major}{major_unit}"
+
+
+def size_text(size_bytes: int) -> str:
+    """Return a number of bytes in words, such as 12 kB."""
+    size = float(size_bytes)
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:  # noqa: PLR2004
+            return f"{size:.0f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"

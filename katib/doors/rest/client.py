@@ -26,12 +26,14 @@ from katib.service.tuning.service import (
     Change,
     FollowChanges,
     OfDocument,
+    ReadFile,
     ReadLogs,
     Run,
     TuningService,
 )
 from katib.service.tuning.verbs import DOCUMENT, A, Verb, Way, given, read_answer, way_of
 
+_STREAMS = ReadLogs, ReadFile, FollowChanges
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 60.0
 _CLOCK_SLACK_SECONDS = 0.5
@@ -74,8 +76,8 @@ class HttpTuningService(TuningService):
         self.close()
 
     def call(self, request: Verb[A]) -> A:
-        if isinstance(request, ReadLogs | FollowChanges):
-            stream: object = self._logs(request) if isinstance(request, ReadLogs) else self._changes(request)
+        if isinstance(request, _STREAMS):
+            stream: object = self._changes(request) if isinstance(request, FollowChanges) else self._bytes(request)
             return cast("A", stream)
         answer = self._submitted(request) if isinstance(request, OfDocument) else self._send(request)
         return read_answer(type(request), answer)
@@ -97,7 +99,7 @@ class HttpTuningService(TuningService):
                 answer["ways"]["changes"] = list(map(shown, answer["ways"]["changes"]))
         return answer
 
-    def _logs(self, request: ReadLogs) -> Iterator[bytes]:
+    def _bytes(self, request: ReadLogs | ReadFile) -> Iterator[bytes]:
         with self._stream(request) as response:
             yield from response.iter_bytes()
 
@@ -125,7 +127,7 @@ class HttpTuningService(TuningService):
         elif rest.body:
             content = json.encode(body)
         media_type = {"content-type": "application/yaml" if rest.body == DOCUMENT else "application/json"}
-        has_limit = rest.has_limit and not isinstance(request, ReadLogs | FollowChanges)
+        has_limit = rest.has_limit and not isinstance(request, _STREAMS)
         return self._http.build_request(
             rest.method,
             way.path.format_map({name: _quoted(value) for name, value in _sent(request, way, "path")}),

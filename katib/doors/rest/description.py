@@ -14,6 +14,7 @@ from katib.service.tuning.service import (
     VERBS,
     FollowChanges,
     GetObject,
+    ReadFile,
     ReadLogs,
     Run,
     StoreRuntimes,
@@ -34,6 +35,7 @@ _TAGS = {
 _SEVERAL = "SubmittedExperiments"
 _STREAMS = {
     ReadLogs: {"description": "The output as it was written.", "content": {"text/plain": {}}},
+    ReadFile: {"description": "The file.", "content": {"application/octet-stream": {}}},
     FollowChanges: {
         "description": "Events named ADDED, MODIFIED and DELETED; their data is a type and an object. `problem` and "
         "`end` close the stream.",

@@ -9,7 +9,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from http import HTTPStatus
 from itertools import chain, count
+from pathlib import PurePosixPath
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from msgspec import UNSET, DecodeError, ValidationError, convert, json, structs
 from starlette.concurrency import run_in_threadpool
@@ -30,6 +32,7 @@ from katib.service.tuning.service import (
     Ask,
     FollowChanges,
     GetObject,
+    ReadFile,
     ReadLogs,
     Submit,
     SubmittedExperiment,
@@ -48,6 +51,14 @@ _LOOK_SECONDS = 1.0
 _JSON_TYPE = re.compile(r"application/(.+\+)?json")
 _LONGEST_QUOTE = 100
 """Characters of a wrong value that an error quotes."""
+_TEXT, _IMAGE = "text/plain; charset=utf-8", "image/"
+_SHOWN = {
+    **dict.fromkeys((".csv", ".json", ".log", ".md", ".tsv", ".txt", ".yaml", ".yml"), _TEXT),
+    **{f".{end}": f"{_IMAGE}{end}" for end in ("gif", "jpeg", "png", "webp")},
+    ".jpg": f"{_IMAGE}jpeg",
+    ".svg": f"{_IMAGE}svg+xml",
+}
+"""Media types of files that a browser shows."""
 _STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 Respond = Callable[[TuningService, Any, Way], Awaitable[Response]]
@@ -66,6 +77,7 @@ def verb_routes(closing: Closing, turns: Turns, prefix: str = "") -> Iterator[Ro
         Validate: _validate,
         Ask: partial(_ask, closing, turns),
         ReadLogs: partial(_logs, closing),
+        ReadFile: partial(_file, closing),
         FollowChanges: partial(_changes, closing),
     }
     for verb in VERBS:
@@ -266,6 +278,25 @@ async def _given(asked: AskedTrial | TrialForCaller, deadline: float, closing: C
 
 
 async def _logs(closing: Closing, service: TuningService, request: ReadLogs, _way: Way) -> Response:
+    return await _bytes(closing, service, request, {"content-type": "text/plain; charset=utf-8"})
+
+
+async def _file(closing: Closing, service: TuningService, request: ReadFile, _way: Way) -> Response:
+    """Answer with a file of a trial: an image or text as such, another as a download; a page in it cannot run."""
+    path = PurePosixPath(request.path)
+    kind = _SHOWN.get(path.suffix.lower(), "application/octet-stream")
+    way = "inline" if path.suffix.lower() in _SHOWN else "attachment"
+    headers = {
+        "content-type": kind,
+        "content-disposition": f"{way}; filename*=UTF-8''{quote(path.name, safe='')}",
+        "content-security-policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:",
+    }
+    return await _bytes(closing, service, request, headers)
+
+
+async def _bytes(
+    closing: Closing, service: TuningService, request: ReadLogs | ReadFile, headers: Mapping[str, str]
+) -> Response:
     def begun() -> tuple[bytes, Iterator[bytes]]:
         chunks = service.call(request)
         return next(chunks, b""), chunks  # an error can still be the answer; one comes within a second or so
@@ -273,8 +304,7 @@ async def _logs(closing: Closing, service: TuningService, request: ReadLogs, _wa
     first, chunks = await run_in_threadpool(begun)
     return StreamingResponse(
         byte_stream(lambda: chain((first,), chunks), closing),
-        media_type="text/plain",
-        headers={**_STREAM_HEADERS, "x-content-type-options": "nosniff"},
+        headers={**headers, **_STREAM_HEADERS, "x-content-type-options": "nosniff"},
     )
 
 

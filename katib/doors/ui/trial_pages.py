@@ -16,6 +16,7 @@ from katib.doors.rest.streams import Closing
 from katib.doors.ui.live import STREAM_HEADERS, Changes, event
 from katib.doors.ui.rendering import render
 from katib.doors.ui.tables import Tables, Viewer
+from katib.doors.ui.trial_files import ShownFile, shown_files
 from katib.doors.ui.trial_live import Chunk, LiveTrials
 from katib.doors.ui.trial_reading import (
     attempt,
@@ -89,7 +90,9 @@ def trial_values(service: TuningService, trial: Trial, experiment: Experiment | 
     latest = attempt(lambda: latest_values(service, trial), dict[str, str]())
     pods = attempt(lambda: service.pods("Trial", namespace, name), no_pods)
     events = attempt(lambda: service.events("Trial", namespace, name), no_events)
+    no_files: Sequence[ShownFile] = ()
     return {
+        "files": attempt(lambda: shown_files(service, namespace, name), no_files).value,
         "trial": trial_summary(trial, experiment, latest.value),
         "why": attempt(lambda: shown_diagnosis(service.why(namespace, name), trial), no_diagnosis),
         "parameters": parameter_rows(trial, experiment),

@@ -10,9 +10,10 @@ from typing import Protocol
 from katib.engine.controllers.kinds import EXPERIMENT
 from katib.engine.controllers.trial.plan import TrialEvent
 from katib.engine.runtime.objects import Key, Object, ObjectStore
+from katib.errors import NotFoundError
 from katib.model.metrics import ObservationLog, ObservationReader
 from katib.model.types import Trial
-from katib.service.tuning.service import DEFAULT_NAMESPACE, Diagnosis, RecordedEvent
+from katib.service.tuning.service import DEFAULT_NAMESPACE, Diagnosis, RecordedEvent, TrialFile
 
 
 class EventReader(Protocol):
@@ -57,6 +58,16 @@ class TrialOutput(Protocol):
     def past_pods(self, trial: Trial) -> Sequence[Object]:
         """Return the kept pods of a trial whose job is gone, oldest first; often none."""
 
+    def files(self, trial: Trial) -> Sequence[TrialFile]:
+        """Return the files in the folder of a trial, by path; none if they are not kept."""
+
+    def read_file(self, trial: Trial, path: str) -> Iterator[bytes]:
+        """Yield one of these files in chunks.
+
+        Raises:
+            NotFoundError: There is no such file.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class TimedLines:
@@ -83,6 +94,11 @@ class TimedOutput(TrialOutput, Protocol):
             InvalidError: No times are kept of this output.
             NotFoundError: As `read`.
         """
+
+
+def no_file(trial: Trial, path: str) -> NotFoundError:
+    """Return the error for a file that a trial has not left."""
+    return NotFoundError(f'trial "{trial.name}" has no file "{path}" in its folder')
 
 
 def _ignore(_trial: Trial) -> None:

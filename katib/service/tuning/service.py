@@ -49,6 +49,7 @@ LONGEST_METRIC = 255
 LONGEST_COMMAND = 16_384
 """Characters of a command that travels with a document."""
 LONGEST_NAME = 253
+LONGEST_PATH = 4_096
 LONGEST_VALUE = 65_536
 MAX_INT = 2**31 - 1
 MAX_STEP = 2**63 - 1024
@@ -258,6 +259,20 @@ class RecordedEvent(Struct, frozen=True, rename="camel"):
     reason: str
     message: str
     count: int = 1
+
+
+class TrialFile(Struct, frozen=True, rename="camel"):
+    """A file that a trial left in its folder, `KATIB_TRIAL_DIR`.
+
+    Attributes:
+        path: Below the folder, with slashes.
+        size: In bytes.
+        modified: When it was last written.
+    """
+
+    path: str
+    size: int
+    modified: Annotated[datetime, Meta(tz=True)]
 
 
 class Diagnosis(Struct, frozen=True, rename="camel"):
@@ -710,6 +725,26 @@ class ReadLogs(Named[Iterator[bytes]], frozen=True, kw_only=True):
     rest = _get(Way("read_logs", f"{_TRIAL}/logs"))
 
 
+class ListFiles(Named[tuple[TrialFile, ...]], frozen=True):
+    """List the files in the folder of a trial, `KATIB_TRIAL_DIR`, by path, without its output; at most a few hundred.
+
+    Names that begin with a dot and links are left out. None on Kubernetes, where a folder ends with its pod.
+    """
+
+    rest = _get(Way("list_files", f"{_TRIAL}/files"), holds="items", answer="TrialFileList")
+
+
+class ReadFile(Named[Iterator[bytes]], frozen=True):
+    """Return one of the files in the folder of a trial.
+
+    Raises:
+        NotFoundError: There is no such file in the list.
+    """
+
+    path: Annotated[str, _said("As in the list.", min_length=1, max_length=LONGEST_PATH)]
+    rest = _get(Way("read_file", f"{_TRIAL}/file"))
+
+
 class FollowChanges(Named[Iterator[Change]], frozen=True, kw_only=True):
     """Follow an experiment and its trials: first as they are, then every change.
 
@@ -937,6 +972,8 @@ class TuningService:
     readings = Method(ListReadings)
     pods = Method(ListPods)
     logs = Method(ReadLogs)
+    files = Method(ListFiles)
+    file = Method(ReadFile)
     events = Method(ListEvents)
     changes = Method(FollowChanges)
     why = Method(ExplainObject)

@@ -40,13 +40,16 @@ from katib.service.tuning.service import (
     ListAlgorithms,
     ListEvents,
     ListExperiments,
+    ListFiles,
     ListMetrics,
     ListPods,
     ListReadings,
     ListTrials,
     Named,
+    ReadFile,
     ReadLogs,
     RecordedEvent,
+    TrialFile,
     TrialPage,
     TuningService,
 )
@@ -178,6 +181,12 @@ class ObjectReadingService(TuningService):
         found = self.get(types.Trial, request.namespace, request.name)
         goes_on = self._goes_on(key_in(request)) if request.follow else None
         return self._output().read(found, Part(goes_on, request.tail_lines, request.replica, request.container))
+
+    def _on_files(self, request: ListFiles) -> tuple[TrialFile, ...]:
+        return tuple(self._output().files(self.get(types.Trial, request.namespace, request.name)))
+
+    def _on_file(self, request: ReadFile) -> Iterator[bytes]:
+        return self._output().read_file(self.get(types.Trial, request.namespace, request.name), request.path)
 
     def _goes_on(self, key: Key) -> Callable[[], bool]:
         def check() -> bool:

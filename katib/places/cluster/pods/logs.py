@@ -18,8 +18,9 @@ from katib.model.names import TRIAL_LABEL
 from katib.model.types import CollectorKind, Trial
 from katib.places.cluster.client import ApiConnection
 from katib.places.cluster.pods.reading import OVER
-from katib.service.tuning.ports import ALL, Part
+from katib.service.tuning.ports import ALL, Part, no_file
 from katib.service.tuning.replicas import COLLECTORS, find_replica, no_container, replica_name
+from katib.service.tuning.service import TrialFile
 from katib.service.tuning.states import is_completed
 from metrics_collector.program import LAUNCHER_DIRECTORY
 
@@ -79,6 +80,18 @@ class ClusterOutput:
     def past_pods(self, _trial: Trial) -> Sequence[Object]:
         """Return nothing: a cluster keeps no trace of a deleted pod."""
         return ()
+
+    def files(self, _trial: Trial) -> Sequence[TrialFile]:
+        """Return nothing: the folder of a pod ends with it."""
+        return ()
+
+    def read_file(self, trial: Trial, path: str) -> Iterator[bytes]:
+        """Refuse: there are no files.
+
+        Raises:
+            NotFoundError: Always.
+        """
+        raise no_file(trial, path)
 
     def tail(self, trial: Trial, pod: Object, lines: int, container: str = "") -> tuple[str, ...]:
         """Return the last lines of a pod, or of one of its containers; none if they cannot be read."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
@@ -96,6 +96,12 @@ def pulling_words(image: str) -> str:
 
 
 NOTE_FILE = "pod.json"
+
+
+def is_ours(path: Path, directory: Path, containers: Iterable[str]) -> bool:
+    """Return whether we write a file of a pod's directory: the note of the pod, its logs and their times."""
+    names = (NOTE_FILE, *(f"{container}.{end}" for container in containers for end in ("log", "times.")))
+    return path.parent == directory and path.name.startswith(names)
 
 
 def begin_note(plan: PodPlan, job_uid: str) -> None:

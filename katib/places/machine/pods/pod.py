@@ -26,7 +26,7 @@ from katib.places.machine.pods.container import Container
 from katib.places.machine.pods.log_file import LogFile
 from katib.places.machine.pods.loop import Timer
 from katib.places.machine.pods.place import AnyPod, KeptGroup, PodListener
-from katib.places.machine.pods.plans import NOTE_FILE, ContainerPlan, ContainerRole, PodPlan, note_processes
+from katib.places.machine.pods.plans import NOTE_FILE, ContainerPlan, ContainerRole, PodPlan, is_ours, note_processes
 from katib.places.machine.pods.records import ContainerExit, ContainerState, PodPhase
 from katib.places.machine.pods.requests import VISIBLE_CARDS, Lease, Request, card_words
 from katib.places.machine.pods.tools import PodTools
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.2
 
-_LOGS = ("log", "times.")
 _LARGE_BYTES = 1 << 16
 
 
@@ -127,12 +126,8 @@ class Pod(AnyPod):
             sizes = sizes_of(folders, pids, (self.plan.directory / NOTE_FILE).stat().st_mtime)
         except OSError:
             return {}
-        return {path: size for path, size in sizes.items() if not self._is_ours(path)}
-
-    def _is_ours(self, path: Path) -> bool:
-        """Return whether we write a file: the note of the pod, logs and their times."""
-        names = [NOTE_FILE, *(f"{container.command.name}.{end}" for container in self.plan.containers for end in _LOGS)]
-        return path.parent == self.plan.directory and path.name.startswith(tuple(names))
+        names = [container.command.name for container in self.plan.containers]
+        return {path: size for path, size in sizes.items() if not is_ours(path, self.plan.directory, names)}
 
     def _free(self) -> None:
         """Remove large files from its directory: it has filled the disk."""

@@ -47,7 +47,7 @@ from katib.model.names import (
 from katib.model.templates.render import compile_template
 from katib.model.trials import ACTIVE, ELIGIBLE, trial_state
 from katib.model.types import Experiment, Suggestion, Trial, TrialAssignment
-from katib.model.wording import counted, format_duration
+from katib.model.wording import counted, format_duration, size_text
 from katib.places.machine.jobs.controller import JobController
 from katib.places.machine.jobs.dependencies import Provision, TrialCheckpoint
 from katib.places.machine.jobs.prepare import trial_name, trial_owner
@@ -284,8 +284,8 @@ class CheckpointRetention:
         if removed:
             kept = [path for path in folder.iterdir() if not path.name.startswith(".")]
             message = (
-                f"Removed {_count(len(removed))} that no trial starts from any more, {_shown(freed)}; "
-                f"{_count(len(kept))} kept, {_shown(sum(map(_size, kept)))}"
+                f"Removed {_count(len(removed))} that no trial starts from any more, {size_text(freed)}; "
+                f"{_count(len(kept))} kept, {size_text(sum(map(_size, kept)))}"
             )
             self._events.record(experiment, warning=False, reason="CheckpointsRemoved", message=message)
 
@@ -310,12 +310,3 @@ def _size(folder: Path) -> int:
 
 def _count(number: int) -> str:
     return counted(number, "checkpoint")
-
-
-def _shown(size_bytes: int) -> str:
-    size = float(size_bytes)
-    for unit in ("bytes", "kB", "MB"):
-        if size < 1000:  # noqa: PLR2004
-            return f"{size:.0f} {unit}"
-        size /= 1000
-    return f"{size:.1f} GB"

@@ -24,7 +24,8 @@ from katib.model.types import Trial
 from katib.places.machine.pods.log_file import RUN_BEGINS, TIME_RECORD, log_parts, read_end, times_of
 from katib.places.machine.pods.plans import read_note, replica_of
 from katib.places.machine.trials.files import TrialFiles
-from katib.service.tuning.ports import ALL, Part, TimedLines
+from katib.places.machine.trials.left_files import left_files, read_left_file
+from katib.service.tuning.ports import ALL, Part, TimedLines, no_file
 from katib.service.tuning.replicas import (
     Json,
     find_replica,
@@ -38,6 +39,7 @@ from katib.service.tuning.replicas import (
     replica_name,
     was_stopped,
 )
+from katib.service.tuning.service import TrialFile
 from katib.service.tuning.states import failure_of, is_completed, objective_value
 
 _NOTES = ("directory", "containers", "replica", "index", "isMeasured")
@@ -120,6 +122,22 @@ class TrialOutput(TrialFiles):
             pods = [_noted_pod(path, key) for path in sorted(directories, key=lambda path: path.stat().st_ctime)]
             return [pod for pod in pods if pod is not None]
         return []
+
+    def files(self, trial: Trial) -> Sequence[TrialFile]:
+        """Return the files in the folder of the pod whose output is shown, by path."""
+        log = self.log_file(trial)
+        return () if log is None else left_files(log.parent)
+
+    def read_file(self, trial: Trial, path: str) -> Iterator[bytes]:
+        """Yield one of these files in chunks.
+
+        Raises:
+            NotFoundError: There is no such file.
+        """
+        log = self.log_file(trial)
+        if log is None or path not in {file.path for file in left_files(log.parent)}:
+            raise no_file(trial, path)
+        return read_left_file(log.parent / path, no_file(trial, path))
 
     def read(self, trial: Trial, part: Part = ALL) -> Iterator[bytes]:
         """Yield the output of one container of a trial in chunks.
