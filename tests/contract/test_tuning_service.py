@@ -263,6 +263,8 @@ def test_the_given_namespace_is_used_when_the_document_names_none(world: World) 
         pytest.param(lambda s: s.curve(NS, "ghost", points=4), id="curve"),
         pytest.param(lambda s: s.readings(NS, "ghost"), id="readings"),
         pytest.param(lambda s: list(s.logs(NS, "ghost")), id="logs"),
+        pytest.param(lambda s: s.files(NS, "ghost"), id="files"),
+        pytest.param(lambda s: list(s.file(NS, s.trials(NS, "demo").items[0].name, "ghost.png")), id="file"),
         pytest.param(lambda s: s.events("Experiment", NS, "ghost"), id="events"),
         pytest.param(lambda s: list(s.changes(NS, "ghost", timeout_seconds=1)), id="changes"),
         pytest.param(lambda s: s.why(NS, "ghost"), id="why"),

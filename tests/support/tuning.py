@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -25,9 +25,9 @@ from katib.model.types import Experiment, Suggestion, Trial
 from katib.places.machine.admission import HostCapacity
 from katib.places.machine.repeating import Repeats
 from katib.places.machine.submission import LocalHome
-from katib.service.tuning.ports import ALL, CallersLog, Part, Records
+from katib.service.tuning.ports import ALL, CallersLog, Part, Records, no_file
 from katib.service.tuning.replicas import find_replica, replica_name
-from katib.service.tuning.service import DEFAULT_NAMESPACE, Diagnosis, Json, RecordedEvent
+from katib.service.tuning.service import DEFAULT_NAMESPACE, Diagnosis, Json, RecordedEvent, TrialFile
 from katib.service.tuning.stored_service import ObjectTuningService
 from katib.service.tuning.submission import Gate, StoredObjects
 from tests.support.clock import VirtualClock
@@ -263,6 +263,7 @@ class _Kept:
         self._store = store
         self.changed = threading.Condition()
         self.logs: dict[Key, bytes] = {}
+        self.left: dict[Key, dict[str, bytes]] = {}
         self.events: list[tuple[str, RecordedEvent]] = []
         self.diagnoses: dict[Key, Diagnosis] = {}
 
@@ -289,6 +290,14 @@ class _Kept:
 
     def past_pods(self, _trial: Trial) -> Sequence[Object]:
         return ()
+
+    def files(self, trial: Trial) -> Sequence[TrialFile]:
+        return [TrialFile(path, len(data), START) for path, data in sorted(self.left.get(key_of(trial), {}).items())]
+
+    def read_file(self, trial: Trial, path: str) -> Iterator[bytes]:
+        if path not in self.left.get(key_of(trial), {}):
+            raise no_file(trial, path)
+        yield self.left[key_of(trial)][path]
 
     def events_of(self, kind: str, namespace: str, name: str) -> Sequence[RecordedEvent]:
         names = {(kind, name)}
@@ -352,6 +361,10 @@ class MemoryTuningService(ObjectTuningService):
             key = Key(namespace, trial)
             self._kept.logs[key] = self._kept.logs.get(key, b"") + data
             self._kept.changed.notify_all()
+
+    def leave_files(self, namespace: str, trial: str, files: Mapping[str, bytes]) -> None:
+        """Put files into the folder of a trial."""
+        self._kept.left.setdefault(Key(namespace, trial), {}).update(files)
 
     def store_readings(self, trial: str, *readings: MetricLog) -> None:
         """Append readings."""

@@ -47,7 +47,7 @@ def test_the_end_of_an_output_cannot_turn_the_direction_of_a_page() -> None:
         "runs": False,
         "marks": asdict(Marks()),
     }
-    values = dict.fromkeys(("parameters", "observed", "replicas", "lineage", "events"), ())
+    values = dict.fromkeys(("files", "parameters", "observed", "replicas", "lineage", "events"), ())
     problems = {"replicas_problem": "", "events_problem": ""}
     page = fragment("parts/trial_parts.html", trial=trial, why=Attempt(why), **values, **problems)
 

@@ -190,3 +190,61 @@ def test_a_comparison_with_something_wrong_is_still_a_page(client: httpx.Client)
     assert "default/ghost" in page
     assert "demo-0000" in page
     assert "is not NAMESPACE/NAME" in broken
+
+
+FILES = {
+    "plots/roc.png": b"\x89PNG",
+    "scores.csv": b"class,<b>recall</b>\n0,0.91\n",
+    "summary.txt": b"epoch 3\n<script>alert(1)</script>\n",
+    "page.html": b"<script>alert(1)</script>",
+    "empty.csv": b"",
+}
+
+
+def test_files_of_a_trial_are_images_tables_texts_and_links(client: httpx.Client, service: MemoryTuningService) -> None:
+    service.leave_files("default", NAME, FILES)
+    page = client.get(f"trials/default/{NAME}").text
+    address = f"api/v1/namespaces/default/trials/{NAME}/file?path="
+
+    assert f'<img src="{address}plots%2Froc.png"' in page
+    assert '<th scope="col">class</th><th scope="col">&lt;b&gt;recall&lt;/b&gt;</th>' in page
+    assert "<td>0</td><td>0.91</td>" in page
+    assert "epoch 3\n&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    for name in ("page.html", "empty.csv"):
+        assert f'<li><a href="{address}{name}" download>{name}</a>' in page
+    assert "<script>alert" not in page
+
+
+def test_a_long_table_is_cut_and_a_long_text_too(client: httpx.Client, service: MemoryTuningService) -> None:
+    rows = "".join(f"{i},x{i}\n" for i in range(5_000))
+    service.leave_files("default", NAME, {"t.csv": f"a,b\n{rows}".encode(), "t.log": b"line\n" * 40})
+    page = client.get(f"trials/default/{NAME}").text
+
+    assert "<td>x11</td>" in page
+    assert "<td>x12</td>" not in page
+    assert page.count("The beginning; the link above has all of it.") == 2
+
+
+def test_a_page_without_files_says_nothing_about_them(client: httpx.Client) -> None:
+    assert "files-title" not in client.get(f"trials/default/{NAME}").text
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "way"),
+    [
+        ("plots/roc.png", "image/png", "inline"),
+        ("summary.txt", "text/plain; charset=utf-8", "inline"),
+        ("page.html", "application/octet-stream", "attachment"),
+    ],
+)
+def test_a_file_cannot_run_in_a_browser(
+    client: httpx.Client, service: MemoryTuningService, path: str, kind: str, way: str
+) -> None:
+    service.leave_files("default", NAME, FILES)
+    answer = client.get(f"/api/v1/namespaces/default/trials/{NAME}/file", params={"path": path})
+
+    assert answer.content == FILES[path]
+    assert answer.headers["content-type"] == kind
+    assert answer.headers["content-disposition"].startswith(f"{way}; filename*=UTF-8''")
+    assert answer.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
+    assert answer.headers["x-content-type-options"] == "nosniff"

@@ -503,3 +503,52 @@ def test_what_is_left_of_the_run_before_is_read_when_its_begin_was_removed(files
             log.write(b"run %d line %d\n" % (run, line) if run == 0 or line == 0 else b"")
 
     assert b"".join(files.read_timed(OF_MAIN, PREVIOUS)) == b"run 0 line 2\nrun 0 line 3\n"
+
+
+def test_the_files_of_a_trial_are_those_that_its_programs_left(files: TrialOutput, tmp_path: Path) -> None:
+    folder = write(files, b"loss=1\n").parent
+    (folder / "plots" / "deep").mkdir(parents=True)
+    (tmp_path / "secret").write_text("of the user")
+    for name in ("plots/roc.png", "plots/deep/x.csv", "a.txt", ".hidden", "main.times.7", "main.log.1", "pod.json"):
+        (folder / name).write_text("{}" if name == "pod.json" else name)
+    (folder / "pod.json").write_text('{"name": "pod-0", "containers": ["main"]}')
+    (folder / "link.txt").symlink_to(tmp_path / "secret")
+    (folder / "plots" / "folder").symlink_to(tmp_path)
+    os.mkfifo(folder / "pipe")
+
+    assert [(file.path, file.size) for file in files.files(OF_MAIN)] == [
+        ("a.txt", 5),
+        ("plots/deep/x.csv", 16),
+        ("plots/roc.png", 13),
+    ]
+    assert b"".join(files.read_file(OF_MAIN, "plots/roc.png")) == b"plots/roc.png"
+
+
+@pytest.mark.parametrize("path", ["../secret", "/etc/hostname", "link.txt", "main.log", "plots/../a.txt", ""])
+def test_nothing_but_the_files_in_the_list_is_read(files: TrialOutput, tmp_path: Path, path: str) -> None:
+    folder = write(files, b"loss=1\n").parent
+    begin = {"name": "pod-0", "containers": ["main"]}
+    (folder / "pod.json").write_text(json.dumps(begin))
+    (folder / "a.txt").write_text("a")
+    (tmp_path / "secret").write_text("of the user")
+    (folder / "link.txt").symlink_to(tmp_path / "secret")
+
+    with pytest.raises(NotFoundError):
+        b"".join(files.read_file(OF_MAIN, path))
+
+
+def test_a_file_that_has_become_a_link_is_not_followed(files: TrialOutput, tmp_path: Path) -> None:
+    folder = write(files, b"loss=1\n").parent
+    (folder / "a.txt").write_text("a")
+    chunks = files.read_file(OF_MAIN, "a.txt")
+    (folder / "a.txt").unlink()
+    (folder / "a.txt").symlink_to(tmp_path / "secret")
+
+    with pytest.raises(NotFoundError):
+        next(chunks)
+
+
+def test_a_trial_that_never_ran_has_no_files(files: TrialOutput) -> None:
+    assert list(files.files(OF_MAIN)) == []
+    with pytest.raises(NotFoundError):
+        files.read_file(OF_MAIN, "a.txt")
