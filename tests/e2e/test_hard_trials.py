@@ -18,7 +18,6 @@ from tests.support.cli import (
     ServerProcess,
     a_server,
     environment,
-    katib,
     katib_here,
     katib_json,
     marked_processes,
@@ -26,7 +25,7 @@ from tests.support.cli import (
 )
 from tests.support.experiments import a_job, a_template, an_experiment
 from tests.support.processes import Launch
-from tests.support.waiting import eventually, never
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -108,34 +107,6 @@ def test_ten_million_lines_are_read_with_flat_memory(tmp_path: Path) -> None:
     assert peak_kb < 300_000
 
 
-def test_nan_and_infinity_are_kept_and_never_the_best(tmp_path: Path) -> None:
-    values = "case $((0x$(printf %s ${trialParameters.learningRate} | md5sum | cut -c1-4) % 3)) in "
-    # The first eight, which depend on the seed alone, have all three.
-    command = f"{values} 0) echo loss=nan;; 1) echo loss=-inf;; 2) echo loss=0.5;; esac"
-    raw = an_experiment(command=command, maxTrialCount=12, parallelTrialCount=4)
-    raw["spec"]["algorithm"] = {
-        "algorithmName": "tpe",
-        "algorithmSettings": [{"name": "random_state", "value": "1"}, {"name": "n_startup_trials", "value": "8"}],
-    }
-
-    code, printed = run(tmp_path, raw)
-
-    assert code == 0, printed
-    assert {v.lower() for v in readings(tmp_path)} == {"nan", "-inf", "0.5"}
-    assert len(trials(tmp_path)) == 12
-    assert katib_json("best", "demo", cwd=tmp_path)["status"]["observation"]["metrics"][0]["min"] == "0.5"
-
-
-def test_a_daemon_of_a_trial_does_not_outlive_it(tmp_path: Path) -> None:
-    command = "(setsid sh -c 'sleep 300 & echo $! > daemon; wait' >/dev/null 2>&1 &) ; sleep 0.3; echo loss=0.5"
-    marker = f"test-{os.urandom(8).hex()}"
-
-    code, printed = run(tmp_path, one_trial(command), TEST_MARKER=marker)
-
-    assert code == 0, printed
-    assert not marked_processes(f"TEST_MARKER={marker}")
-
-
 # As in Kubernetes, `$$` in a command is one `$`.
 FAILURES = {
     "exits with 3": ("echo loss=1; echo no such data; exit 3", "no such data", "(exit code 3)"),
@@ -156,39 +127,6 @@ def test_the_message_says_why_a_trial_was_lost_that(tmp_path: Path, command: str
     assert message.removeprefix("Trial has failed: ").removeprefix("Metrics are not available: ") in printed
 
 
-@pytest.mark.slow
-def test_a_failing_container_is_tried_again_as_often_as_the_job_says(tmp_path: Path) -> None:
-    command = f"echo x >> {tmp_path}/tries; test $(wc -l < {tmp_path}/tries) = 2 && echo loss=0.5"
-
-    code, printed = run(tmp_path, one_trial(command, job={"backoffLimit": 1}))
-
-    assert code == 0, printed
-    assert readings(tmp_path) == ["0.5"]
-
-
-def test_a_trial_past_its_deadline_fails_and_says_so(tmp_path: Path) -> None:
-    raw = one_trial("echo loss=1; sleep 60", job={"activeDeadlineSeconds": 1}, maxFailedTrialCount=0)
-
-    code, printed = run(tmp_path, raw)
-
-    assert code == 1, printed
-    assert "deadline of 1 s" in last_condition(trials(tmp_path)[0])["message"]
-
-
-def test_containers_run_side_by_side_after_the_init_containers(tmp_path: Path) -> None:
-    raw = containers(
-        a_container(f"cat {tmp_path}/init; until test -e {tmp_path}/side; do sleep 0.01; done; echo loss=0.5"),
-        a_container(f"touch {tmp_path}/side; echo loss=9", name="side"),
-        initContainers=[a_container(f"echo prepared > {tmp_path}/init", name="init")],
-    )
-
-    code, printed = run(tmp_path, raw)
-
-    assert code == 0, printed
-    assert readings(tmp_path) == ["0.5"]
-    assert "prepared" in katib("logs", trials(tmp_path)[0]["metadata"]["name"], cwd=tmp_path).stdout
-
-
 def test_environment_comes_from_objects_of_the_same_file_and_from_the_pod(tmp_path: Path) -> None:
     env = [
         {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "a"}}},
@@ -203,27 +141,6 @@ def test_environment_comes_from_objects_of_the_same_file_and_from_the_pod(tmp_pa
 
     assert code == 0, printed
     assert readings(tmp_path) == ["0.1234"]
-
-
-@pytest.mark.parametrize("form", ["TEXT", "JSON"])
-def test_metrics_files_of_parallel_trials_do_not_mix(tmp_path: Path, form: str) -> None:
-    line = "loss=%s\\n" if form == "TEXT" else '{"loss": "%s"}\\n'
-    command = (
-        f"for i in 1 2; do printf '{line}' ${{trialParameters.learningRate}} >> /katib-e2e/mnist.log; sleep 0.2; done"
-    )
-    collector = {
-        "collector": {"kind": "File"},
-        "source": {"fileSystemPath": {"path": "/katib-e2e/mnist.log", "kind": "File", "format": form}},
-    }
-    raw = an_experiment(command=command, maxTrialCount=2, parallelTrialCount=2, metricsCollectorSpec=collector)
-
-    code, printed = run(tmp_path, raw)
-
-    assert code == 0, printed
-    assert not Path("/katib-e2e").exists()
-    stored = rows(tmp_path / ".katib", "select trial_name, value from observation_logs")
-    expected = {t["metadata"]["name"]: t["spec"]["parameterAssignments"][0]["value"] for t in trials(tmp_path)}
-    assert sorted(stored) == sorted([*expected.items(), *expected.items()])
 
 
 def test_a_hopeless_trial_is_stopped_early_and_keeps_its_observation(tmp_path: Path) -> None:
@@ -259,13 +176,6 @@ def racing(directory: Path, slow: str) -> dict[str, Any]:
     return one_trial(command, maxTrialCount=2, parallelTrialCount=2, objective=GOAL)
 
 
-def test_reaching_the_goal_stops_what_still_runs(tmp_path: Path) -> None:
-    code, printed = run(tmp_path, racing(tmp_path, "sleep 60"))
-
-    assert code == 0, printed
-    assert sorted(last_condition(t)["type"] for t in trials(tmp_path)) == ["Killed", "Succeeded"]
-
-
 def test_what_still_runs_may_finish_when_the_experiment_says_so(tmp_path: Path) -> None:
     raw = racing(tmp_path, "sleep 1; echo loss=7")
     raw["metadata"]["annotations"] = {"katib.kubeflow.org/running-trials-on-completion": "finish"}
@@ -275,40 +185,6 @@ def test_what_still_runs_may_finish_when_the_experiment_says_so(tmp_path: Path) 
     assert code == 0, printed
     assert sorted(readings(tmp_path)) == ["0.1", "7"]
     assert {last_condition(t)["type"] for t in trials(tmp_path)} == {"Succeeded"}
-
-
-def test_requests_for_resources_limit_how_many_run_at_once(tmp_path: Path) -> None:
-    busy = f"mkdir {tmp_path}/busy || echo together >> {tmp_path}/clash; sleep 0.1; rmdir {tmp_path}/busy"
-    job = a_job(f"{busy}; echo loss=1; {LR}", backoffLimit=0)
-    cpus = len(os.sched_getaffinity(0))
-    job["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": str(cpus)}}
-
-    code, printed = run(tmp_path, an_experiment(trialTemplate=a_template(trialSpec=job), parallelTrialCount=3))
-
-    assert code == 0, printed
-    assert not (tmp_path / "clash").exists()
-
-
-@pytest.mark.slow
-def test_a_suspended_job_does_not_run(tmp_path: Path) -> None:
-    with a_server(tmp_path) as server:
-        apply(server, one_trial(f"touch {tmp_path}/ran; echo loss=1", job={"suspend": True}))
-        eventually(lambda: trials(tmp_path, "--server", server.url))
-        never((tmp_path / "ran").exists, seconds=0.5)
-        why = katib_here("why", "demo", "--server", server.url, cwd=tmp_path).stdout
-
-        assert not (tmp_path / "ran").exists()
-        assert "suspend" in why
-
-
-@pytest.mark.parametrize("retain", [True, False], ids=["retained", "not retained"])
-def test_the_job_of_an_ended_trial_stays_only_when_it_is_retained(tmp_path: Path, retain: bool) -> None:
-    template = a_template(f"echo loss=1; {LR}", retain=retain)
-
-    code, printed = run(tmp_path, one_trial("", trialTemplate=template))
-
-    assert code == 0, printed
-    assert len(rows(tmp_path / ".katib", "select name from objects where kind = 'Job'")) == (1 if retain else 0)
 
 
 @pytest.mark.slow
