@@ -43,16 +43,6 @@ def test_an_experiment_whose_trials_callers_evaluate_is_valid_and_no_run_waits_f
     assert run.stderr.startswith("error: x.yaml: spec.trialTemplate: ")
 
 
-def test_all_errors_of_a_file_come_at_once(tmp_path: Path) -> None:
-    raw = an_experiment(name="No", maxTrialCount=0, parameters=[a_double("lr", low="1", high="0")])
-    (tmp_path / "x.yaml").write_text(yaml.safe_dump(raw))
-
-    done = katib_here("run", "x.yaml", cwd=tmp_path)
-
-    paths = [line.split(": ")[2] for line in done.stderr.splitlines()]
-    assert paths == ["metadata.name", "spec.maxTrialCount", "spec.parameters[0].feasibleSpace.min"]
-
-
 def a_directory(path: Path) -> None:
     path.mkdir()
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.model.names import REMEDY
 from tests.support.cli import (
     KATIB,
     ServerProcess,
@@ -32,22 +31,10 @@ pytestmark = pytest.mark.slow
 LR = "# ${trialParameters.learningRate}"
 
 
-def one_trial(command: str, *, job: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+def one_trial(command: str, **spec: Any) -> dict[str, Any]:
     """Return an experiment of one trial that is never retried."""
-    job_spec = {"backoffLimit": 0} if job is None else job
-    template = a_template(trialSpec=a_job(f"{command}\n{LR}", **job_spec))
+    template = a_template(trialSpec=a_job(f"{command}\n{LR}", backoffLimit=0))
     return an_experiment(**{"trialTemplate": template, "maxTrialCount": 1, "parallelTrialCount": 1, **spec})
-
-
-def containers(*items: dict[str, Any], **pod_spec: Any) -> dict[str, Any]:
-    """Return an experiment of one trial with these containers."""
-    job = a_job(backoffLimit=0)
-    job["spec"]["template"]["spec"].update(containers=list(items), **pod_spec)
-    return one_trial("", trialTemplate=a_template(trialSpec=job))
-
-
-def a_container(command: str, name: str = "training", **fields: Any) -> dict[str, Any]:
-    return {"name": name, "image": "busybox", "command": ["sh", "-c", f"{command}\n{LR}"], **fields}
 
 
 def run(directory: Path, *documents: dict[str, Any], **env: str) -> tuple[int, str]:
@@ -58,20 +45,9 @@ def run(directory: Path, *documents: dict[str, Any], **env: str) -> tuple[int, s
     return done.returncode, done.stdout + done.stderr
 
 
-def trials(directory: Path, *more: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = katib_json("trials", "demo", *more, cwd=directory)["items"]
-    return found
-
-
 def readings(directory: Path) -> list[str]:
     """Return the stored values in the order in which they were stored."""
     return [value for (value,) in rows(directory / ".katib", "select value from observation_logs order by id")]
-
-
-def last_condition(trial: dict[str, Any]) -> dict[str, Any]:
-    true = [c for c in trial["status"]["conditions"] if c["status"] == "True"]
-    last: dict[str, Any] = true[-1]
-    return last
 
 
 OUTPUTS = {
@@ -107,33 +83,14 @@ def test_ten_million_lines_are_read_with_flat_memory(tmp_path: Path) -> None:
     assert peak_kb < 300_000
 
 
-# As in Kubernetes, `$$` in a command is one `$`.
-FAILURES = {
-    "exits with 3": ("echo loss=1; echo no such data; exit 3", "no such data", "(exit code 3)"),
-    "exits by a signal": ("kill -SEGV $$$$; sleep 5", "its program was killed by", "SIGSEGV"),
-    "prints another name": ("echo Loss: 0.21; seq 2", "3 lines, none matched", 'nearest: "Loss: 0.21"'),
-    "prints nothing": ("true", "Metrics are not available", "loss"),
-}
-
-
-@pytest.mark.parametrize(("command", "what", "why"), FAILURES.values(), ids=FAILURES)
-def test_the_message_says_why_a_trial_was_lost_that(tmp_path: Path, command: str, what: str, why: str) -> None:
-    code, printed = run(tmp_path, one_trial(command, maxFailedTrialCount=0))
-
-    assert code == 1, printed
-    message = last_condition(trials(tmp_path)[0])["message"].partition(REMEDY)[0]
-    assert what in message
-    assert why in message
-    assert message.removeprefix("Trial has failed: ").removeprefix("Metrics are not available: ") in printed
-
-
 def test_environment_comes_from_objects_of_the_same_file_and_from_the_pod(tmp_path: Path) -> None:
     env = [
         {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "a"}}},
         {"name": "B", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "b"}}},
         {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
     ]
-    raw = containers(a_container('test -n "$POD" && echo loss=0.$A$B', env=env))
+    raw = one_trial('test -n "$POD" && echo loss=0.$A$B')
+    raw["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"][0]["env"] = env
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"a": "12"}}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "stringData": {"b": "34"}}
 
@@ -141,50 +98,6 @@ def test_environment_comes_from_objects_of_the_same_file_and_from_the_pod(tmp_pa
 
     assert code == 0, printed
     assert readings(tmp_path) == ["0.1234"]
-
-
-def test_a_hopeless_trial_is_stopped_early_and_keeps_its_observation(tmp_path: Path) -> None:
-    # Trials are told apart by a counter: the first two are good, the third is bad and would never end.
-    command = (
-        f"mkdir {tmp_path}/1 2>/dev/null || mkdir {tmp_path}/2 2>/dev/null || bad=1; "
-        "if test $bad; then echo loss=9; echo loss=9; trap '' TERM; sleep 60; sleep 60; "
-        "else for i in 1 2 3; do echo loss=0.$i; sleep 0.02; done; fi"
-    )
-    stopping = {
-        "algorithmName": "medianstop",
-        "algorithmSettings": [{"name": "min_trials_required", "value": "2"}, {"name": "start_step", "value": "1"}],
-    }
-    raw = one_trial(command, maxTrialCount=3, earlyStopping=stopping)
-    raw["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 1
-    marker = f"test-{os.urandom(8).hex()}"
-
-    code, printed = run(tmp_path, raw, TEST_MARKER=marker)
-
-    assert code == 0, printed
-    stopped = trials(tmp_path)[-1]
-    assert last_condition(stopped)["type"] == "EarlyStopped"
-    assert stopped["status"]["observation"]["metrics"][0]["latest"] == "9"
-    assert not marked_processes(f"TEST_MARKER={marker}")
-
-
-GOAL = {"type": "minimize", "objectiveMetricName": "loss", "goal": 0.5}
-
-
-def racing(directory: Path, slow: str) -> dict[str, Any]:
-    """Return an experiment of two trials: one reaches the goal while the other runs."""
-    command = f"if mkdir {directory}/first 2>/dev/null; then {slow}; else sleep 0.3; echo loss=0.1; fi"
-    return one_trial(command, maxTrialCount=2, parallelTrialCount=2, objective=GOAL)
-
-
-def test_what_still_runs_may_finish_when_the_experiment_says_so(tmp_path: Path) -> None:
-    raw = racing(tmp_path, "sleep 1; echo loss=7")
-    raw["metadata"]["annotations"] = {"katib.kubeflow.org/running-trials-on-completion": "finish"}
-
-    code, printed = run(tmp_path, raw)
-
-    assert code == 0, printed
-    assert sorted(readings(tmp_path)) == ["0.1", "7"]
-    assert {last_condition(t)["type"] for t in trials(tmp_path)} == {"Succeeded"}
 
 
 @pytest.mark.slow

@@ -62,15 +62,3 @@ def test_a_runtime_of_the_users_own_trains_on_two_nodes_and_the_first_one_counts
     for trial in trials:
         [loss] = [m["latest"] for m in trial["status"]["observation"]["metrics"] if m["name"] == "loss"]
         assert loss == trial["spec"]["parameterAssignments"][0]["value"] + "0"  # of node 0, not of node 1
-
-
-def test_labels_that_select_no_pod_are_refused(tmp_path: Path) -> None:
-    labels = "primaryPodLabels: {jobset.sigs.k8s.io/replicatedjob-name: launcher}\n    trialSpec:"
-    (tmp_path / "experiment.yaml").write_text(EXPERIMENT.replace("trialSpec:", labels))
-
-    done = katib("validate", "experiment.yaml", cwd=tmp_path)
-
-    assert done.returncode == 2
-    label = '"jobset.sigs.k8s.io/replicatedjob-name: launcher"'
-    assert f"spec.trialTemplate.primaryPodLabels: no pod will have the label {label}" in done.stderr
-    assert "jobset.sigs.k8s.io/replicatedjob-name: node" in done.stderr

@@ -122,14 +122,6 @@ def test_a_port_in_use_is_bad_input(katib: Katib, golden: Golden) -> None:
     golden(result.err.replace(str(port), "PORT"))
 
 
-def test_listening_beyond_this_machine_needs_a_token(katib: Katib, golden: Golden) -> None:
-    result = katib("serve", "--host", "0.0.0.0")
-
-    assert result.code == 2
-    golden(result.err)
-    assert result.err.count("\n") == 1
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

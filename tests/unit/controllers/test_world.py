@@ -122,19 +122,6 @@ def test_the_best_trial_is_the_one_with_the_lowest_loss() -> None:
     assert best.observation.metrics[0].name == "loss"
 
 
-@pytest.mark.parametrize("bad", ["nan", "inf", "-inf", "unavailable"])
-def test_what_is_no_finite_number_is_never_the_best(bad: str) -> None:
-    def script(trial: Trial) -> JobEnd:
-        first = trial.spec.parameter_assignments[0].value == "0.010"
-        return JobEnd(readings=(bad,) if first else ("0.7",))
-
-    with World(script=script) as world:
-        world.submit(an_experiment(maxTrialCount=3, parallelTrialCount=1))
-        best = world.ended().status.current_optimal_trial
-
-    assert best.parameter_assignments[0].value == "0.011"
-
-
 def test_the_goal_ends_the_experiment_and_stops_what_still_runs() -> None:
     def script(trial: Trial) -> JobEnd:
         first = trial.spec.parameter_assignments[0].value == "0.010"

@@ -127,17 +127,6 @@ def test_beyond_loopback_any_name_will_do_because_the_token_guards(service: Memo
         assert httpx.get(url + LIST, headers=headers, trust_env=False).status_code == 200
 
 
-def test_a_port_in_use_is_one_line_with_a_remedy(service: MemoryTuningService, server: Server) -> None:
-    port = int(server.url.rpartition(":")[2])
-    with pytest.raises(InvalidError) as caught:
-        Server(service, host="127.0.0.1", port=port)
-
-    assert str(caught.value) == (
-        f"--port: port {port} on 127.0.0.1 is in use by another program; "
-        "stop it, or choose another port, such as --port 0 for a free one"
-    )
-
-
 @pytest.mark.parametrize(
     ("host", "expected"),
     [("localhost", True), ("127.0.0.2", True), ("::1", True), ("0.0.0.0", False), ("10.0.0.1", False), ("host", False)],

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from statistics import median
@@ -39,17 +37,6 @@ def test_the_race_against_forty_random_searches_is_won(animal: Animal) -> None:
     (ours,) = losses("gp", animal, budget=40, seeds=range(1))
 
     assert ours < min(losses("random", animal, budget=40, seeds=range(100, 140)))
-
-
-def test_a_seeded_search_repeats_in_another_process() -> None:
-    code = (
-        "from tests.support.searches import VALLEY, algorithm_for, search;"
-        "found = search(algorithm_for('gp', VALLEY.parameters, settings={'random_state': 3}), VALLEY.loss, budget=9);"
-        "print([dict(t.assignments) for t in found])"
-    )
-    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(2)]
-
-    assert runs[0].stdout == runs[1].stdout
 
 
 def test_an_object_that_saw_the_search_and_a_new_one_answer_alike() -> None:
