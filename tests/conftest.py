@@ -21,13 +21,7 @@ from tests.support.processes import Launch, launching
 from tests.support.skips import pytest_terminal_summary
 from tests.support.waiting import PATIENCE_SECONDS
 
-__all__ = [
-    "api_server",
-    "golden",
-    "pytest_collection_modifyitems",
-    "pytest_sessionfinish",
-    "pytest_terminal_summary",
-]
+__all__ = ["api_server", "golden", "pytest_collection_modifyitems", "pytest_sessionfinish", "pytest_terminal_summary"]
 
 # Tests run in two processes, and trials in more: libraries of linear algebra that take all cores each slow all down.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):

@@ -8,16 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.pod_cluster import (
-    GONE_SECONDS,
-    OURS,
-    Room,
-    condition_of,
-    experiment,
-    is_true,
-    python_job,
-    wait_for,
-)
+from tests.support.pod_cluster import GONE_SECONDS, OURS, Room, condition_of, experiment, is_true, python_job, wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 

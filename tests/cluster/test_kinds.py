@@ -46,13 +46,7 @@ LR = [{"name": "lr", "value": "${trialParameters.lr}"}]
 
 
 def container(name: str, command: list[str] | None = None) -> Json:
-    return {
-        "name": name,
-        "image": IMAGE,
-        "imagePullPolicy": "IfNotPresent",
-        "command": command or COMMAND,
-        "env": LR,
-    }
+    return {"name": name, "image": IMAGE, "imagePullPolicy": "IfNotPresent", "command": command or COMMAND, "env": LR}
 
 
 def losses_are_the_values(room: Room, name: str) -> bool:
@@ -92,16 +86,9 @@ def test_a_trial_may_be_of_a_kind_that_nobody_knows_and_the_missing_right_is_nam
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRole",
-            "metadata": {
-                "name": "katib-test-gizmos",
-                "labels": {"katib.kubeflow.org/aggregate-to-controller": "true"},
-            },
+            "metadata": {"name": "katib-test-gizmos", "labels": {"katib.kubeflow.org/aggregate-to-controller": "true"}},
             "rules": [
-                {
-                    "apiGroups": [GROUP],
-                    "resources": ["gizmos"],
-                    "verbs": ["get", "list", "watch", "create", "delete"],
-                }
+                {"apiGroups": [GROUP], "resources": ["gizmos"], "verbs": ["get", "list", "watch", "create", "delete"]}
             ],
         }
     )

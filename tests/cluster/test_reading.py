@@ -36,12 +36,7 @@ def _collect_dropped_sockets() -> Iterator[None]:
 
 
 def run_pod(room: Room, name: str, command: str, *, trial: str = "") -> None:
-    container = {
-        "name": "main",
-        "image": IMAGE,
-        "imagePullPolicy": "IfNotPresent",
-        "command": ["sh", "-c", command],
-    }
+    container = {"name": "main", "image": IMAGE, "imagePullPolicy": "IfNotPresent", "command": ["sh", "-c", command]}
     labels = {"katib.kubeflow.org/trial": trial} if trial else {}
     room.apply(
         {
@@ -98,8 +93,5 @@ def test_metrics_of_a_pod_come_through_the_api_server(room: Room) -> None:
         wait_for(lambda: answer(way).endswith(b"hello\n"), "the program to listen")
         assert answer(way).endswith(b"hello\n")
 
-    with (
-        pytest.raises(UnavailableError, match="not found"),
-        PortForward(load, Key(room.namespace, "ghost"), 6789),
-    ):
+    with pytest.raises(UnavailableError, match="not found"), PortForward(load, Key(room.namespace, "ghost"), 6789):
         pass

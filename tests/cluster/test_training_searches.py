@@ -8,16 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.pod_cluster import (
-    GONE_SECONDS,
-    IMAGE,
-    Json,
-    PodCluster,
-    Room,
-    experiment,
-    python_job,
-    wait_for,
-)
+from tests.support.pod_cluster import GONE_SECONDS, IMAGE, Json, PodCluster, Room, experiment, python_job, wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -181,13 +172,7 @@ GENOTYPE = "Genotype(normal=[[('skip_connection', 0)]], normal_concat=range(2, 4
     ],
 )
 def test_an_architecture_search_tells_the_program_byte_for_byte_what_katibs_training_images_read(
-    room: Room,
-    algorithm: str,
-    layers: int,
-    settings: dict[str, str],
-    told: dict[str, str],
-    objective: str,
-    value: str,
+    room: Room, algorithm: str, layers: int, settings: dict[str, str], told: dict[str, str], objective: str, value: str
 ) -> None:
     sizes = {"name": "filter_size", "parameterType": "categorical", "feasibleSpace": {"list": ["3"]}}
     job = python_job(SEARCH)

@@ -217,9 +217,7 @@ def test_a_secret_of_the_file_reaches_the_environment_of_trials(service: TuningS
     source = {"secretKeyRef": {"name": "token", "key": "key"}}
     job["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "KEY", "valueFrom": source}]
     submit(
-        service,
-        secret,
-        an_experiment(trialTemplate=a_template(trialSpec=job), maxTrialCount=1, parallelTrialCount=1),
+        service, secret, an_experiment(trialTemplate=a_template(trialSpec=job), maxTrialCount=1, parallelTrialCount=1)
     )
     ended(service)
     trial = service.trials(NS, "demo").items[0].name

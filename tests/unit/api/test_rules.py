@@ -256,9 +256,7 @@ REJECTED: dict[str, tuple[Any, ...]] = {
     "V11 missing": bad(f"{OBJECTIVE}.type", "objective-type", an_objective(type=None)),
     "V12 empty": bad(METRIC, "metric-missing", an_objective(objectiveMetricName="")),
     "V13 the objective": bad(
-        f"{OTHERS}[1]",
-        "metric-is-objective",
-        an_objective(additionalMetricNames=["accuracy", "loss"]),
+        f"{OTHERS}[1]", "metric-is-objective", an_objective(additionalMetricNames=["accuracy", "loss"])
     ),
     "additional metric twice": bad(f"{OTHERS}[1]", "metric-duplicate", an_objective(additionalMetricNames=["a", "a"])),
     "additional metric empty": bad(f"{OTHERS}[0]", "metric-empty", an_objective(additionalMetricNames=[""])),
@@ -276,17 +274,13 @@ REJECTED: dict[str, tuple[Any, ...]] = {
         f"{OBJECTIVE}.type", "objective-conflict", objectives(FIRST, SECOND, type="minimize")
     ),
     "objectives beside another metric": bad(
-        METRIC,
-        "objective-conflict",
-        objectives(FIRST, SECOND, objectiveMetricName="seconds"),
+        METRIC, "objective-conflict", objectives(FIRST, SECOND, objectiveMetricName="seconds")
     ),
     "objectives beside another goal": bad(
         f"{OBJECTIVE}.goal", "objective-conflict", objectives({**FIRST, "goal": 0.9}, SECOND, goal=0.8)
     ),
     "objectives listed again": bad(
-        f"{OTHERS}[0]",
-        "metric-is-objective",
-        objectives(FIRST, SECOND, additionalMetricNames=["seconds"]),
+        f"{OTHERS}[0]", "metric-is-objective", objectives(FIRST, SECOND, additionalMetricNames=["seconds"])
     ),
     "objectives for an algorithm of one": bad(
         NAME, "algorithm-without-feature", objectives(FIRST, SECOND, algorithm="tpe")

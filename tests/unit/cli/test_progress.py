@@ -57,15 +57,7 @@ def test_a_trial_is_told_once_when_it_starts_and_once_when_it_ends(progress: Run
     assert see(progress, done) == []
 
 
-@pytest.mark.parametrize(
-    "state",
-    [
-        "Failed",
-        "EarlyStopped",
-        "MetricsUnavailable",
-        "Killed",
-    ],
-)
+@pytest.mark.parametrize("state", ["Failed", "EarlyStopped", "MetricsUnavailable", "Killed"])
 def test_a_trial_that_did_not_succeed_says_why(progress: RunProgress, state: str, golden: Golden) -> None:
     golden(see(progress, make_trial("t", condition(state, message="exit code 1"), x="1")))
 

@@ -23,10 +23,7 @@ from tests.support.golden import Golden
 from tests.support.memory_store import MemoryStore
 
 EXAMPLES = Path(__file__).parents[2] / "support" / "katib_examples"
-REJECTED = {
-    "hp-tuning/simple-pbt": ["max-failed-above-max"],
-    "tekton/pipeline-run": ["template-placeholder-missing"],
-}
+REJECTED = {"hp-tuning/simple-pbt": ["max-failed-above-max"], "tekton/pipeline-run": ["template-placeholder-missing"]}
 ENDLESS = {
     f"kubeflow-training-operator/{name}"
     for name in ("mpijob-horovod", "pytorchjob-mnist", "tfjob-mnist-with-summaries", "xgboostjob-lightgbm")
@@ -224,8 +221,7 @@ def test_a_namespace_that_cannot_be_read_now_is_no_fault_of_the_experiment(world
 
 def test_algorithms_and_collectors_are_those_configured_now(world: World) -> None:
     raw = an_experiment(
-        algorithm={"algorithmName": "mine"},
-        metricsCollectorSpec={"collector": {"kind": "PrometheusMetric"}},
+        algorithm={"algorithmName": "mine"}, metricsCollectorSpec={"collector": {"kind": "PrometheusMetric"}}
     )
     assert origins(lambda: world.create(raw)) == ["algorithm-unknown", "collector-not-offered"]
 

@@ -13,13 +13,7 @@ import pytest
 
 from katib.engine.runtime.objects import Key
 from katib.errors import InvalidError, NotFoundError
-from katib.places.cluster.installation_key import (
-    SECRET_NAME,
-    InstallationTokens,
-    ensure_keys,
-    read_keys,
-    write_keys,
-)
+from katib.places.cluster.installation_key import SECRET_NAME, InstallationTokens, ensure_keys, read_keys, write_keys
 from katib.wire.rpc.tokens import CallerRole, TokenClaims, TokenSigner
 from tests.support.golden import Golden
 from tests.support.memory_store import MemoryStore

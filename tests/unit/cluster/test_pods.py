@@ -86,13 +86,7 @@ def test_why_a_pod_waits(status: dict[str, Any], waiting: str) -> None:
     assert facts_of(pod(**status)).waiting == waiting.format("demo-1-x")
 
 
-@pytest.mark.parametrize(
-    "gates",
-    [
-        ["kueue.x-k8s.io/admission"],
-        ["example.com/a", "example.com/b"],
-    ],
-)
+@pytest.mark.parametrize("gates", [["kueue.x-k8s.io/admission"], ["example.com/a", "example.com/b"]])
 def test_what_a_gated_pod_waits_for(gates: list[str], golden: Golden) -> None:
     condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "non-empty gates"}
     gated = pod(conditions=[condition], phase="Pending")

@@ -25,11 +25,7 @@ def an_experiment(store: MemoryStore, name: str, *finalizers: str, trials: int =
     for number in range(trials):
         labels = {EXPERIMENT_LABEL: name}
         trial = widget(
-            f"{name}-{number}",
-            kind=TRIAL,
-            finalizers=[TRIAL_FINALIZER],
-            labels=labels,
-            ownerReferences=owned_by(made),
+            f"{name}-{number}", kind=TRIAL, finalizers=[TRIAL_FINALIZER], labels=labels, ownerReferences=owned_by(made)
         )
         store.create(trial)
     return made

@@ -7,13 +7,7 @@ from typing import Any
 from msgspec import structs
 
 from katib.engine.controllers.suggestion.earlier import fitting
-from katib.model.types import (
-    EarlierTrialsStatus,
-    MetricStrategySpec,
-    ObjectiveSpec,
-    ParameterAssignment,
-    Trial,
-)
+from katib.model.types import EarlierTrialsStatus, MetricStrategySpec, ObjectiveSpec, ParameterAssignment, Trial
 from tests.support.controllers import World
 from tests.support.experiments import a_choice, a_double, an_experiment
 from tests.support.golden import Golden
@@ -81,9 +75,7 @@ def test_what_does_not_fit_is_counted_with_the_reason_of_the_first(golden: Golde
 
 def test_a_trial_of_another_objective_does_not_fit() -> None:
     other = ObjectiveSpec(
-        type="minimize",
-        objective_metric_name="time",
-        metric_strategies=(MetricStrategySpec(name="time", value="min"),),
+        type="minimize", objective_metric_name="time", metric_strategies=(MetricStrategySpec(name="time", value="min"),)
     )
     pairs = (ParameterAssignment(name="lr", value="0.05"),)
     a = trial("a", "Succeeded", objective_spec=other, parameter_assignments=pairs)

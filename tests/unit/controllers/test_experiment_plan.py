@@ -168,9 +168,7 @@ def test_no_trials_at_once_which_no_webhook_saw_means_one(parallel: int) -> None
 def test_an_unlimited_experiment_keeps_the_parallelism_full() -> None:
     asking = suggestion(requests=5000, suggestion_count=5000)
     planned = plan(
-        seen={"suggestion": asking, "counts": counts(succeeded=5000)},
-        maxTrialCount=None,
-        parallelTrialCount=2,
+        seen={"suggestion": asking, "counts": counts(succeeded=5000)}, maxTrialCount=None, parallelTrialCount=2
     )
 
     assert planned.requests == 5002
@@ -183,9 +181,7 @@ def test_what_was_asked_for_already_is_not_asked_for_twice() -> None:
 def test_requests_fall_when_the_parallelism_does() -> None:
     asking = suggestion(requests=9, suggestion_count=4)
     planned = plan(
-        seen={"suggestion": asking, "counts": counts(running=1, succeeded=3)},
-        maxTrialCount=20,
-        parallelTrialCount=2,
+        seen={"suggestion": asking, "counts": counts(running=1, succeeded=3)}, maxTrialCount=20, parallelTrialCount=2
     )
 
     assert planned.requests == 5
@@ -214,12 +210,7 @@ MISSING = Obstacle("Experiment waits for its trial template: ConfigMap team/x is
 
 @pytest.mark.parametrize(("trials", "status"), [({}, "False"), ({"running": 1}, "True"), ({"failed": 1}, "False")])
 def test_a_template_that_is_missing_starts_nothing_and_is_waited_for(trials: dict[str, int], status: str) -> None:
-    seen = {
-        "counts": counts(**trials),
-        "waiting": assignments("a"),
-        "obstacle": MISSING,
-        "suggestion": None,
-    }
+    seen = {"counts": counts(**trials), "waiting": assignments("a"), "obstacle": MISSING, "suggestion": None}
     planned = plan(CREATED, RUNNING, seen=dict(seen))
     again = plan(*planned.status.conditions, seen=dict(seen))
 
@@ -389,10 +380,7 @@ def test_the_end_stops_what_runs_and_closes_the_service() -> None:
 
 
 def test_what_runs_may_finish_when_the_experiment_says_so() -> None:
-    seen = {
-        "counts": counts(succeeded=1, running=2, best="0.01"),
-        "annotations": {FINISH_ANNOTATION: "finish"},
-    }
+    seen = {"counts": counts(succeeded=1, running=2, best="0.01"), "annotations": {FINISH_ANNOTATION: "finish"}}
 
     assert plan(CREATED, RUNNING, seen=seen, objective=GOAL).stop_trials == ()
 

@@ -116,12 +116,7 @@ def test_two_that_add_at_once_lose_nothing() -> None:
         world.ended()
 
 
-REFUSED = {
-    "unknown parameter": {"lrr": "0.05"},
-    "no value": {},
-    "outside": {"lr": "5"},
-    "no number": {"lr": "much"},
-}
+REFUSED = {"unknown parameter": {"lrr": "0.05"}, "no value": {}, "outside": {"lr": "5"}, "no number": {"lr": "much"}}
 
 
 @pytest.mark.parametrize("assignments", REFUSED.values(), ids=REFUSED)

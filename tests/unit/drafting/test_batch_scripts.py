@@ -70,10 +70,7 @@ def test_variables_and_the_directory_of_a_job_are_those_of_its_container(tmp_pat
 
     assert made.notes == ()
     assert container["workingDir"] == str(tmp_path / "sub")
-    assert container["env"][1:] == [
-        {"name": "LR", "value": "${trialParameters.lr}"},
-        {"name": "MODE", "value": "a"},
-    ]
+    assert container["env"][1:] == [{"name": "LR", "value": "${trialParameters.lr}"}, {"name": "MODE", "value": "a"}]
 
 
 def test_the_number_of_a_task_may_have_another_use_where_values_are_arguments() -> None:
@@ -110,16 +107,7 @@ def test_other_commands_are_none_of_slurm(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
-    [
-        "sbatch",
-        "sbatch missing.sh",
-        "sbatch -p",
-        "sbatch -y x.sh",
-        "./open.sh",
-        "sh odd.sh",
-        "sbatch array.sh",
-    ],
+    "line", ["sbatch", "sbatch missing.sh", "sbatch -p", "sbatch -y x.sh", "./open.sh", "sh odd.sh", "sbatch array.sh"]
 )
 def test_what_sbatch_would_not_take_is_refused(line: str, golden: Golden) -> None:
     with pytest.raises(InvalidError) as error:

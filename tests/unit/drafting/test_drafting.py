@@ -214,16 +214,7 @@ def test_metrics_are_read_where_the_command_writes_them(
     assert spec["metricsCollectorSpec"]["source"]["fileSystemPath"]["path"] == words[-1].removeprefix("--log=")
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        (),
-        ("cd", "src", "&&", "t"),
-        ("cd", "src"),
-        ("t", "{lrr}"),
-        ("t", "{zzz}"),
-    ],
-)
+@pytest.mark.parametrize("command", [(), ("cd", "src", "&&", "t"), ("cd", "src"), ("t", "{lrr}"), ("t", "{zzz}")])
 def test_a_wrong_command_gets_one_line(command: tuple[str, ...], golden: Golden) -> None:
     with pytest.raises(InvalidError) as refused:
         a_template(*command)

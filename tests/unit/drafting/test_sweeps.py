@@ -149,15 +149,7 @@ def test_a_whole_q_makes_whole_numbers_all_multiples_of_it() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "q",
-    [
-        0,
-        -1,
-        "ten",
-        10,
-    ],
-)
+@pytest.mark.parametrize("q", [0, -1, "ten", 10])
 def test_a_q_of_which_nothing_is_a_multiple_is_refused(q: Any, golden: Golden) -> None:
     with pytest.raises(InvalidError) as refused:
         sweep_of(parameters={"width": {"distribution": "q_uniform", "q": q, "min": 3, "max": 4}})

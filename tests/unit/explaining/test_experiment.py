@@ -116,14 +116,7 @@ def test_a_service_that_is_away_is_the_answer_and_has_not_failed(status: str, ru
     golden([remedy.partition(",")[0] for remedy in answer.remedies])
 
 
-@pytest.mark.parametrize(
-    "at_work",
-    [
-        True,
-        False,
-    ],
-    ids=["a controller works", "nobody works"],
-)
+@pytest.mark.parametrize("at_work", [True, False], ids=["a controller works", "nobody works"])
 def test_a_deletion_takes_its_trials_and_somebody_at_work(at_work: bool, golden: Golden) -> None:
     deleted = patched(
         make_experiment("demo", condition("Created")), metadata={"deletionTimestamp": "2030-01-01T12:00:00Z"}

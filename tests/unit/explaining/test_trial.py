@@ -187,14 +187,7 @@ def test_a_stopped_and_a_succeeded_trial_say_how_far_they_came(golden: Golden) -
     golden(diagnosis.findings)
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        "the goal was reached.",
-        "",
-    ],
-    ids=["reason", "no-reason"],
-)
+@pytest.mark.parametrize("message", ["the goal was reached.", ""], ids=["reason", "no-reason"])
 def test_a_killed_trial_says_why(message: str, golden: Golden) -> None:
     golden(diagnose(condition("Killed", message=message)).verdict)
 

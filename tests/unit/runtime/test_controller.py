@@ -138,9 +138,7 @@ def test_a_failure_is_logged_once_with_where_and_which(
 
 
 @pytest.mark.parametrize("end", [DONE, ConflictError("behind"), ValueError("bug")], ids=["done", "conflict", "bug"])
-def test_current_reconcile_is_known_during_it_and_unknown_after_it(
-    end: ReconcileResult | Exception,
-) -> None:
+def test_current_reconcile_is_known_during_it_and_unknown_after_it(end: ReconcileResult | Exception) -> None:
     seen = []
 
     def reconcile(_key: Key) -> ReconcileResult:

@@ -235,5 +235,5 @@ def test_a_call_that_is_not_made_before_the_end_is_refused(thread: SharedThread)
     call()
 
     assert [str(error) for error in failures] == [
-        "the controllers are being stopped; try again when they are started",
+        "the controllers are being stopped; try again when they are started"
     ] * 2

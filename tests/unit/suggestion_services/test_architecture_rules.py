@@ -35,10 +35,7 @@ def with_parameter(*, name: str = "size", kind: int = pb.CATEGORICAL, **space: o
     return {"operations": [an_operation("pool", a_parameter(name, kind, **(space or {"step": ""})))]}
 
 
-SIZES = [
-    pytest.param({"input_sizes": ()}, id="input"),
-    pytest.param({"output_sizes": ()}, id="output"),
-]
+SIZES = [pytest.param({"input_sizes": ()}, id="input"), pytest.param({"output_sizes": ()}, id="output")]
 RULES = [
     pytest.param({"layers": 0}, id="layers"),
     pytest.param({"layers": -2}, id="layers-negative"),

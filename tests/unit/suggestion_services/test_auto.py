@@ -34,9 +34,7 @@ NAMES = [entry.info.name for entry in ENTRIES if not entry.info.early_stopping]
 
 def a_double(name: str, *, step: str = "") -> ParameterSpec:
     return ParameterSpec(
-        name=name,
-        parameter_type=ParameterType.DOUBLE,
-        feasible_space=FeasibleSpace(min="0", max="1", step=step),
+        name=name, parameter_type=ParameterType.DOUBLE, feasible_space=FeasibleSpace(min="0", max="1", step=step)
     )
 
 

@@ -34,11 +34,7 @@ def problem(
 
 def measured(proposal: Proposal, number: int, *, bound: float | None = None, sign: int = 1) -> PastTrial:
     """Return the trial of a proposal: small x is good for the first objective, large x for the second."""
-    x, n, worse = (
-        float(proposal.assignments["x"]),
-        int(proposal.assignments["n"]),
-        proposal.assignments["c"] != "b",
-    )
+    x, n, worse = (float(proposal.assignments["x"]), int(proposal.assignments["n"]), proposal.assignments["c"] != "b")
     values = sign * (x + worse), sign * (1 - x + n / 10)
     violations = () if bound is None else (max(0.0, x - bound),)
     return PastTrial(

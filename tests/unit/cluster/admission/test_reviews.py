@@ -39,11 +39,7 @@ REQUEST = {
 
 def body(version: str = "v1", **request: Any) -> bytes:
     return json.dumps(
-        {
-            "apiVersion": f"admission.k8s.io/{version}",
-            "kind": "AdmissionReview",
-            "request": {**REQUEST, **request},
-        }
+        {"apiVersion": f"admission.k8s.io/{version}", "kind": "AdmissionReview", "request": {**REQUEST, **request}}
     ).encode()
 
 

@@ -153,14 +153,8 @@ def test_the_claim_of_a_volume_has_katibs_defaults() -> None:
 
     assert plain is not None
     assert own is not None
-    assert plain.claim_spec() == {
-        "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": "1Gi"}},
-    }
-    assert own.claim_spec() == {
-        "accessModes": ["ReadWriteMany"],
-        "resources": {"requests": {"storage": "5Gi"}},
-    }
+    assert plain.claim_spec() == {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    assert own.claim_spec() == {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "5Gi"}}}
     assert plain.volume_mount_path == "/opt/katib/data"
 
 
@@ -209,11 +203,7 @@ def test_an_error_names_file_field_cause_and_remedy(golden: Golden) -> None:
 
 @pytest.mark.parametrize(
     ("text", "origin"),
-    [
-        ("- a", "config-type"),
-        ("a: [", "file-syntax"),
-        ("a: 1\n---\nb: 2", "document-count"),
-    ],
+    [("- a", "config-type"), ("a: [", "file-syntax"), ("a: 1\n---\nb: 2", "document-count")],
     ids=["a-list", "no-yaml", "two-documents"],
 )
 def test_what_is_no_configuration_is_refused(text: str, origin: str) -> None:

@@ -18,16 +18,7 @@ from katib.errors import FieldError, ForbiddenError, InvalidError, UnavailableEr
 from katib.model.configuration import read_configuration
 from katib.places.cluster.configuration.models import KatibConfig
 from katib.places.cluster.services.plan import DEPLOYMENT, SERVICE, SERVICE_ACCOUNT
-from tests.support.cluster_services import (
-    CONFIG,
-    EARLY,
-    NAMESPACE,
-    QUICK,
-    Health,
-    World,
-    listening,
-    owner_of,
-)
+from tests.support.cluster_services import CONFIG, EARLY, NAMESPACE, QUICK, Health, World, listening, owner_of
 from tests.support.faulty_store import Call, FaultyStore
 from tests.support.golden import Golden
 from tests.support.services import ScriptedEarlyStopping, ScriptedSuggestion
@@ -204,9 +195,7 @@ def killed(code: int, reason: str) -> dict[str, Any]:
     """Return a container that the kernel has killed some times; the same words each time."""
     ended = {"terminated": {"exitCode": code, "reason": reason}}
     waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
-    return {
-        "containerStatuses": [{"name": "suggestion", "restartCount": 3, "state": waiting, "lastState": ended}],
-    }
+    return {"containerStatuses": [{"name": "suggestion", "restartCount": 3, "state": waiting, "lastState": ended}]}
 
 
 BROKEN: list[Any] = [
@@ -386,11 +375,7 @@ def test_an_object_of_another_owner_is_in_the_way_and_stays(quick_world: World) 
     foreign = {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {
-            "name": "demo-tpe",
-            "namespace": NAMESPACE,
-            "ownerReferences": [owner_of_another(quick_world)],
-        },
+        "metadata": {"name": "demo-tpe", "namespace": NAMESPACE, "ownerReferences": [owner_of_another(quick_world)]},
         "spec": {},
     }
     quick_world.store.create(foreign)

@@ -66,7 +66,7 @@ def test_variables_go_through_the_client_unless_it_would_obey_them() -> None:
     line, passed = run_line(RuntimeProgram.PODMAN, ALL, run, "box-1", {}, {"MINE"})
 
     assert values(list(line), "--env") == [
-        *("KEY", "DOCKER_HOST=tcp://x", "LC_ALL=C", "LD_PRELOAD=y", "MINE=1", "PATH=/x"),
+        *("KEY", "DOCKER_HOST=tcp://x", "LC_ALL=C", "LD_PRELOAD=y", "MINE=1", "PATH=/x")
     ]
     assert passed == {"KEY": "secret"}
 

@@ -37,15 +37,7 @@ def test_a_command_that_this_machine_lacks_is_refused(program: str, golden: Gold
     golden(errors_of(a_job(command=[program])))
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        "train.sh",
-        "./runs",
-        "~/train.sh",
-        "\u201c./train.sh",
-    ],
-)
+@pytest.mark.parametrize("program", ["train.sh", "./runs", "~/train.sh", "\u201c./train.sh"])
 def test_a_program_that_is_meant_otherwise_than_it_is_written_says_how_to_write_it(
     tmp_path: Path, program: str, golden: Golden
 ) -> None:
@@ -260,11 +252,7 @@ def test_an_empty_directory_may_be_one_that_every_machine_has(tmp_path: Path, go
 
 @pytest.mark.parametrize(
     "source",
-    [
-        {"persistentVolumeClaim": {"claimName": "c"}},
-        {"csi": {"driver": "d"}},
-        {"nfs": {"path": "/", "server": "s"}},
-    ],
+    [{"persistentVolumeClaim": {"claimName": "c"}}, {"csi": {"driver": "d"}}, {"nfs": {"path": "/", "server": "s"}}],
     ids=["claim", "csi", "nfs"],
 )
 def test_other_volumes_are_refused(source: dict[str, Any]) -> None:

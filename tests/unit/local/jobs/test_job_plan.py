@@ -173,14 +173,7 @@ class TestBackOff:
         assert s.unstopped
         assert s.emptied == []
 
-    @pytest.mark.parametrize(
-        "options",
-        [
-            {},
-            {"backoffLimit": 1},
-        ],
-        ids=["no other try", "a try"],
-    )
+    @pytest.mark.parametrize("options", [{}, {"backoffLimit": 1}], ids=["no other try", "a try"])
     def test_the_last_line_of_a_failed_program_is_told(self, options: dict[str, Any], golden: Golden) -> None:
         s = started(**options)
         s.pods = [replace(s.pods[0], last_output="ValueError: boom")]

@@ -102,7 +102,7 @@ def test_what_cannot_run_here_is_an_error_of_one_line(spec: dict[str, Any], gold
         (
             {
                 "runtimePatches": [
-                    {"trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [{"name": "nod"}]}}}},
+                    {"trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [{"name": "nod"}]}}}}
                 ]
             },
             "runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name",
@@ -133,12 +133,7 @@ def test_without_a_trainer_nodes_get_no_addresses_and_a_notice_says_so(golden: G
 
 @pytest.mark.parametrize(
     "policy",
-    [
-        {"torch": {}, "jax": {}},
-        {"flux": {}},
-        {"mpi": {"mpiImplementation": "Intel"}},
-        {"torch": {"nproc": 1}},
-    ],
+    [{"torch": {}, "jax": {}}, {"flux": {}}, {"mpi": {"mpiImplementation": "Intel"}}, {"torch": {"nproc": 1}}],
     ids=lambda fields: next(iter(fields)),
 )
 def test_a_runtime_of_a_users_own_is_checked_too(policy: dict[str, Any], golden: Golden) -> None:

@@ -166,9 +166,7 @@ def test_in_a_network_of_its_own_names_lead_somewhere_with_and_without_the_domai
 
 
 @pytest.mark.parametrize(
-    ("kind", "variables"),
-    [(PYTORCH, "MASTER_ADDR and MASTER_PORT"), (TF, "TF_CONFIG")],
-    ids=["pytorch", "tensorflow"],
+    ("kind", "variables"), [(PYTORCH, "MASTER_ADDR and MASTER_PORT"), (TF, "TF_CONFIG")], ids=["pytorch", "tensorflow"]
 )
 def test_ports_are_a_notice_that_says_where_a_job_listens(kind: TrainingKind, variables: str) -> None:
     template = job(kind, Worker=replica(1, container(kind, ports=[{"name": "x", "containerPort": 2222}])))

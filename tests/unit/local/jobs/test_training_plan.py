@@ -281,11 +281,7 @@ class TestOnFailure:
         t = pytorch("OnFailure")
         for _ in range(UNLIMITED_FAILURES - 1):
             t.restart("j-worker-1")
-        assert t.holding() == {
-            "Created": "PyTorchJobCreated",
-            "Running": "PyTorchJobRunning",
-            "Retrying": "PodFailed",
-        }
+        assert t.holding() == {"Created": "PyTorchJobCreated", "Running": "PyTorchJobRunning", "Retrying": "PodFailed"}
         golden(t.message("Retrying"))
 
         t.restart("j-worker-1")

@@ -316,13 +316,7 @@ def test_a_monitor_that_reads_everything_again_stores_what_is_new(bench: Bench, 
     first = opened(bench, tmp_path)
     first.feed(b"loss=0.5 acc=0.1\nloss=0.5 acc=0.2\nloss=0.4")
     bench.close(first)
-    monitors = TrialMonitors(
-        cast(Any, bench.trials),
-        bench.reporter,
-        bench.log,
-        bench.events,
-        VirtualClock(),
-    )
+    monitors = TrialMonitors(cast(Any, bench.trials), bench.reporter, bench.log, bench.events, VirtualClock())
     job = bench.job()
     monitors.resume(job)
     monitor = monitors.open(job, PRIMARY, "main", tmp_path)
