@@ -76,7 +76,6 @@ class MetricCollection:
             self._early_stopping.add(key)
 
     def end(self, trial_name: str) -> None:
-        """Close the log of an ended trial."""
         self.monitors.forget(trial_name)
         self.servers.end(trial_name)
 

@@ -18,7 +18,6 @@ class LoggedEvents:
         self._log = log
 
     def record(self, obj: Resource, *, warning: bool, reason: str, message: str) -> None:
-        """Note that something happened to an object."""
         experiment = obj.metadata.labels.get(EXPERIMENT_LABEL, "") if isinstance(obj, Trial) else obj.name
         subject = EventSubject(type(obj).__name__, obj.namespace, obj.name, experiment)
         self._log.record(subject, warning=warning, reason=reason, message=message)

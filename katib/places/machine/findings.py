@@ -134,7 +134,6 @@ class Part:
         return Part(value, path, self.findings)
 
     def __iter__(self) -> Iterator[Part]:
-        """Yield the mappings of a list."""
         yield from (item for item in self.items if isinstance(item.value, Mapping))
 
     @property

@@ -130,7 +130,6 @@ def next_step(served: ServiceProgress, deployment: Object | None, timing: Cluste
 
 
 def after_creation(served: ServiceProgress, now: float) -> ServiceProgress:
-    """Return the state after its objects were created."""
     return replace(served, blocked=NO_TROUBLE, created_at=now)
 
 

@@ -66,7 +66,6 @@ class AdmittingHome(Home):
     def check(
         self, source: Mapping[str, Any], path: str, experiment: Experiment, _find: FindObject
     ) -> tuple[Sequence[FieldError], Sequence[str]]:
-        """Return the errors and warnings for a template."""
         errors = template_errors(source, path, experiment.spec)
         warnings = template_warnings(source, path, experiment.spec)
         found, total = containers_without_command(source, path, experiment.spec)

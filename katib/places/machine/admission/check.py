@@ -73,7 +73,6 @@ def ignored(names: str, why: str) -> dict[str, FieldTreatment]:
 
 
 def refused(names: str, why: str, remedy: str) -> dict[str, FieldTreatment]:
-    """Return the entries of refused fields."""
     return dict.fromkeys(names.split(), FieldTreatment(FieldEffect.REFUSED, why, remedy))
 
 

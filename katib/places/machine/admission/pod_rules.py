@@ -48,7 +48,6 @@ _SOURCES: Final = ("configMapKeyRef", "fieldRef", "fileKeyRef", "resourceFieldRe
 
 
 def check_pod_rules(pod: Part, machine: CommandEnvironment) -> None:
-    """Check a pod's spec."""
     host = machine.capacity
     main, first = list(pod["containers"]), list(pod["initContainers"])
     if pod["containers"].value == []:

@@ -399,7 +399,6 @@ class ContainerRuntime:
         return self._is_noted(name, _OUT_OF_MEMORY)
 
     def forget(self, name: str) -> None:
-        """Remove the notes of a start."""
         if notes := self._notes(name):
             shutil.rmtree(notes, ignore_errors=True)
 

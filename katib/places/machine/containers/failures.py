@@ -73,7 +73,6 @@ def start_failure(
 
 
 def pull_failure(program: RuntimeProgram, run: ImageRun, output: str, *, is_here: bool = False) -> SpawnError:
-    """Return why an image could not be pulled."""
     lines = [line.strip() for line in output.splitlines() if line.strip()] or ["no word"]
     said = short(_PREFIXES.sub("", next((line for line in reversed(lines) if _PREFIXES.match(line)), lines[-1])))
     if _NO_DAEMON.search(said):

@@ -56,7 +56,6 @@ class _Starts(NamedTuple):
 
 
 def plan(observed: ObservedJob) -> Plan:
-    """Decide about a Job."""
     spec, moment, started_at = JobSpec.of(observed.job), observed.moment, observed.started_at
     if done := settled(observed, spec):
         return done

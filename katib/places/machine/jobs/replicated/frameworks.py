@@ -64,7 +64,6 @@ class TFJob(ReplicatedJob):
         return {"TF_CONFIG": json.dumps(config, separators=(",", ":"))}
 
     def receivers(self, template: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the container that trains, alone."""
         return tuple(name for name in container_names(template) if name == self.container)
 
     def check_spec(self, spec: Part) -> None:

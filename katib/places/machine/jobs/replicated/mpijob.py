@@ -51,7 +51,6 @@ class MPIJob(ReplicatedJob):
     fields: ClassVar[Structure] = structure(text="cleanPodPolicy mainContainer", integer="slotsPerWorker")
 
     def default_replicas(self, role: str) -> int:
-        """Return one launcher, and no worker."""
         return 1 if role == LAUNCHER else 0
 
     def primary(self, _spec: TrainingSpec) -> tuple[tuple[str, int], ...]:

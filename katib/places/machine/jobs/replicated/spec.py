@@ -40,7 +40,6 @@ class TrainingSpec:
 
     @property
     def total(self) -> int:
-        """Number of all replicas."""
         return sum(replica.count for replica in self.roles.values())
 
     @property
