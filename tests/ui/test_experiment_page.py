@@ -419,6 +419,26 @@ def test_an_experiment_is_stopped_and_goes_on(root: str, page: Page, service: Me
     page.get_by_role("button", name="Stop…").wait_for()
 
 
+def test_an_ended_experiment_is_confirmed_and_the_runs_are_shown(
+    root: str, page: Page, service: MemoryTuningService
+) -> None:
+    service.submit(document("ended"), source="ended.yaml")
+    service.play("default", "ended")
+    for name in ("ended", "ended-confirm"):
+        service.explain("default", Diagnosis("Experiment", name, "Succeeded", "It succeeded."))
+    page.goto(f"{root}experiments/default/ended?tab=yaml")
+    page.get_by_role("button", name="Confirm…").click()
+    page.get_by_label("Configurations").fill("2")
+    page.get_by_label("Runs of each").fill("4")
+
+    shown = page.locator("dialog[open] [data-command=katib]").text_content()
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.wait_for_url("**/experiments/default/ended-confirm")
+    page.locator("body[data-live]").wait_for()
+    assert shown == "katib confirm ended --top 2 --repeats 4"
+    assert service.get(Experiment, "default", "ended-confirm").spec.max_trial_count == 8
+
+
 def test_an_experiment_is_deleted_by_a_second_click_that_names_it(
     root: str, page: Page, service: MemoryTuningService, watched: Watched
 ) -> None:

@@ -15,7 +15,7 @@ from katib.doors.ui.words import experiment_sentence
 from katib.figures.trials import objectives_of
 from katib.model.marks import marks_of, views_of
 from katib.model.metrics import is_usable
-from katib.model.names import STOPPED, STOPPED_ANNOTATION
+from katib.model.names import CONFIRMS_LABEL, STOPPED, STOPPED_ANNOTATION, confirmation_name
 from katib.model.types import Experiment, ParameterSpec, ParameterType
 from katib.service.tuning.reading import (
     algorithm_of,
@@ -116,6 +116,8 @@ def experiment_head(experiment: Experiment) -> Summary:
     best: dict[str, str] = summary["best"]["parameters"]
     return {
         **summary,
+        "confirmable": summary["completed"] and best and CONFIRMS_LABEL not in experiment.metadata.labels,
+        "confirmation": confirmation_name(experiment.name),
         "sentence": experiment_sentence(experiment, summary["reason"]),
         "views": views_of(experiment.metadata.annotations),
         "pareto": pareto_words(experiment) if experiment.status.pareto_set else "",

@@ -112,7 +112,7 @@ def confirm(
             raise invalid(
                 f"experiment {own.name}",
                 cause,
-                "repeat the request with retryFailed (--retry-failed)",
+                f"repeat the request with retryFailed (--retry-failed); on a cluster, delete {own.name} first",
                 "confirm-failed",
             )
         until_written(lambda: _extend(store, own, wanted, request.repeats), own.name, "confirm it again")

@@ -325,7 +325,8 @@ class ObjectTuningService(ObjectReadingService):
 
     def _retry_failed(self, key: Key) -> None:
         if self._repeating is None:
-            cause, remedy = "failed trials of a cluster are not run again", "ask for more repeats"
+            cause = "failed trials of a cluster are not run again"
+            remedy = f"ask for more repeats, or delete {key.name} if it failed"
             raise invalid(f"experiment {key.name}", cause, remedy, "choice-of-a-cluster")
         self._repeating.get().retry_failed(self.get(types.Experiment, *key))
 

@@ -217,5 +217,9 @@ def test_an_experiment_that_was_confirmed_shows_what_was_found() -> None:
         httpx.Client(base_url=f"{server.url}/katib/", trust_env=False) as client,
     ):
         pages = [html.unescape(client.get(path).text) for path in (DEMO, f"data/{DEMO}/head")]
+        own = client.get(f"data/{DEMO}-confirm/head").text
 
     assert all(found.verdict in page and 'href="experiments/default/demo-confirm"' in page for page in pages)
+    assert all('id="open confirm"' in page for page in pages)
+    assert 'data-action="confirm"' in pages[0]
+    assert 'id="open confirm"' not in own

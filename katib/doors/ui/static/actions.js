@@ -62,6 +62,14 @@ export function actions(root, { namespace, name, done }) {
       field: (path, body) => body[Number(/\[(\d+)\]/.exec(path)?.[1] ?? -1)]?.name,
       said: "The trial runs next.",
     },
+    confirm: {
+      read: (form) => ({ top: Number(form.elements.top.value), repeats: Number(form.elements.repeats.value) }),
+      katib: (body) => `katib confirm ${name} --top ${body.top} --repeats ${body.repeats}${katib}`,
+      send: async (body) => {
+        const { confirmedBy } = await sendJson("POST", `${address}/confirmation`, body);
+        location.href = new URL(`experiments/${namespace}/${confirmedBy}`, document.baseURI);
+      },
+    },
     "pause-trial": pausing(true, "Paused: its pods end."),
     "resume-trial": pausing(false, "Resumed."),
     delete: {
