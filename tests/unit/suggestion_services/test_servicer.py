@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from katib.wire.rpc.services import calls_over
 from suggestion_services.base import Algorithm, StatelessAlgorithm
 from suggestion_services.base.servicer import ServedAlgorithm, SuggestionServicer, add_to_server
 from suggestion_services.base.sessions import LatestUsed, SearchSession, session_key
+from suggestion_services.base.shared_context import SharedContext, quiet
 from tests.support.golden import Golden
 from tests.support.refusals import INVALID, refusal
 from tests.support.searches import algorithm_for
@@ -198,3 +200,40 @@ def test_durations_come_from_the_times_of_a_trial() -> None:
     (trial,) = a_session().history(a_request([a_trial("a", {}, 1, **times)]))
 
     assert trial.seconds == 90.0
+
+
+# --- A change of the whole process, shared by threads -----------------------------------------------------------------
+
+
+def test_the_first_enters_and_the_last_leaves_in_whatever_order() -> None:
+    events: list[str] = []
+
+    @contextmanager
+    def change() -> Iterator[None]:
+        events.append("enter")
+        yield
+        events.append("leave")
+
+    shared = SharedContext(change)
+    shared.__enter__()
+    shared.__enter__()
+    shared.__exit__(None, None, None)
+
+    assert events == ["enter"]
+
+    shared.__exit__(None, None, None)
+    with shared:
+        pass
+
+    assert events == ["enter", "leave"] * 2
+
+
+def test_quiet_ignores_warnings_and_gives_them_back() -> None:
+    with quiet:
+        warnings.warn("nobody hears", UserWarning, stacklevel=1)
+
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        warnings.warn("somebody hears", UserWarning, stacklevel=1)
+
+    assert len(heard) == 1

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from katib.model.templates.job_schema import check_job_schema, job_schema
+from katib.places.machine.admission import HostCapacity
 from katib.places.machine.admission.check import FIELDS, WHOLLY_SUPPORTED, FieldEffect
-from tests.support.admission import PATH, a_job, check, errors_of, notices_of, places_of
+from katib.places.machine.admission.host import cpu_quotas, memory_limits
+from tests.support.admission import HOST, PATH, a_job, a_job_with_volume, check, errors_of, notices_of, places_of
 from tests.support.golden import Golden
 
 
@@ -179,3 +184,102 @@ def test_checks_leave_the_job_as_it_is() -> None:
     check_job_schema(job, PATH)
 
     assert job == before
+
+
+# --- What changes when containers run in their images -----------------------------------------------------------------
+
+
+IMAGES = dataclasses.replace(HOST, runs_images=True, limits=frozenset({"cpu", "memory"}))
+CONTAINER = "spec.template.spec.containers[0]"
+
+
+def notices(job: dict[str, Any], host: Any = IMAGES) -> list[str]:
+    errors, found = check(job, host)
+    assert errors == []
+    return found
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        pytest.param({"command": None}, id="only an entry point"),
+        pytest.param({"command": ["python3", "/opt/mnist/mnist.py"]}, id="a script of the image"),
+        pytest.param({"command": ["/no/such/program"]}, id="a program of the image"),
+        pytest.param({"workingDir": "/no/such/directory"}, id="a directory of the image"),
+        pytest.param({"imagePullPolicy": "Always"}, id="a pull policy"),
+        pytest.param({"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}, id="limits"),
+        pytest.param({"securityContext": {"runAsUser": 7, "runAsGroup": 7, "privileged": True}}, id="rights"),
+        pytest.param({"securityContext": {"capabilities": {"add": ["NET_RAW"], "drop": ["ALL"]}}}, id="capabilities"),
+        pytest.param({"securityContext": {"readOnlyRootFilesystem": True}}, id="files that cannot be changed"),
+        pytest.param({"securityContext": {"runAsUser": 7, "runAsNonRoot": True}}, id="not root"),
+    ],
+)
+def test_what_an_image_brings_needs_nothing_of_this_machine(container: dict[str, Any]) -> None:
+    assert notices(a_job(image="train:1", **container)) == []
+
+
+def test_a_volume_needs_no_mention_where_it_is_mounted() -> None:
+    mount = {"name": "v", "mountPath": "/data", "readOnly": True}
+
+    assert notices(a_job_with_volume({"emptyDir": {}}, [mount], {"image": "i"})) == []
+
+
+def test_an_image_is_needed(golden: Golden) -> None:
+    golden(errors_of(a_job(), IMAGES))
+
+
+@pytest.mark.parametrize(
+    ("rights", "field"),
+    [
+        ({"runAsNonRoot": True}, "runAsNonRoot"),
+        ({"runAsNonRoot": True, "runAsUser": 0}, "runAsNonRoot"),
+        ({"runAsGroup": 5}, "runAsGroup"),
+    ],
+)
+def test_a_user_that_the_runtime_cannot_take_is_refused(rights: dict[str, Any], field: str) -> None:
+    job = a_job(image="i", securityContext=rights)
+
+    assert places_of(job, IMAGES) == [(f"{CONTAINER}.securityContext.{field}", "pod-rights")]
+
+
+def test_limits_that_the_account_cannot_set_are_a_notice(golden: Golden) -> None:
+    host = dataclasses.replace(IMAGES, limits=frozenset({"memory"}))
+
+    (notice,) = notices(a_job(image="i", resources={"limits": {"cpu": "1", "memory": "1Gi"}}), host)
+
+    golden(notice)
+
+
+def test_the_machine_has_something() -> None:
+    host = HostCapacity.detect()
+
+    assert 0 < host.cpus <= (os.cpu_count() or 1)
+    assert host.memory_bytes > 2**26
+    assert host.gpus >= 0
+
+
+def test_limits_of_all_groups_above_count(tmp_path: Path) -> None:
+    group = tmp_path / "system/engine"
+    group.mkdir(parents=True)
+    (tmp_path / "system/cpu.max").write_text("150000 100000\n")
+    (group / "cpu.max").write_text("max 100000\n")
+    (tmp_path / "system/memory.max").write_text("max\n")
+    (group / "memory.max").write_text("1048576\n")
+
+    assert cpu_quotas(tmp_path, "/system/engine") == {tmp_path / "system": 1.5}
+    assert memory_limits(tmp_path, "/system/engine") == {group: 1048576}
+    assert cpu_quotas(tmp_path, "/other") == {}
+    assert memory_limits(tmp_path, "/other") == {}
+
+
+def test_the_first_version_of_control_groups_counts_too(tmp_path: Path) -> None:
+    for file, text in (
+        ("cpu/cpu.cfs_quota_us", "50000"),
+        ("cpu/cpu.cfs_period_us", "100000"),
+        ("memory/memory.limit_in_bytes", "9223372036854771712"),
+    ):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(text)
+
+    assert cpu_quotas(tmp_path, "/") == {tmp_path / "cpu": 0.5}
+    assert memory_limits(tmp_path, "/") == {}

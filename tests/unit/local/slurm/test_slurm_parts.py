@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Mapping
 from decimal import Decimal
@@ -10,12 +11,15 @@ from typing import Any
 
 import pytest
 
+from katib.engine.runtime.objects import Kind
 from katib.errors import Backoff, InvalidError
+from katib.model.types import ExperimentSpec
 from katib.places.machine.pods.environment import ContainerCommand
 from katib.places.machine.pods.plans import ContainerPlan, ContainerRole, PodPlan
 from katib.places.machine.pods.records import Delays
 from katib.places.machine.pods.requests import Request
-from katib.places.machine.slurm.commands import JobState, clean_environment, error_text, is_passing, parse_jobs
+from katib.places.machine.slurm.admission import SlurmGate
+from katib.places.machine.slurm.commands import JobState, Slurm, clean_environment, error_text, is_passing, parse_jobs
 from katib.places.machine.slurm.script import (
     GeneralOptions,
     annotated_options,
@@ -27,6 +31,7 @@ from katib.places.machine.slurm.script import (
     pod_script,
     requested_options,
 )
+from tests.support.experiments import an_experiment, load_experiment
 
 FOLLOWED = "state"
 DELAYS = Delays(restart=Backoff(0.01, 0.02))
@@ -187,3 +192,39 @@ def test_a_job_does_not_inherit_what_slurm_says_of_another() -> None:
         "SBATCH_ACCOUNT": "a",
         "PATH": "/bin",
     }
+
+
+# --- What is refused before Slurm is asked ----------------------------------------------------------------------------
+
+
+JOB, TORCH, MPI = (
+    Kind("batch/v1", "Job"),
+    Kind("kubeflow.org/v1", "PyTorchJob"),
+    Kind("kubeflow.org/v2beta1", "MPIJob"),
+)
+
+
+def spec(collector: str) -> ExperimentSpec:
+    raw = an_experiment(metricsCollectorSpec={"collector": {"kind": collector}})
+    return load_experiment(json.dumps(raw), "x", "default").experiment.spec
+
+
+@pytest.mark.parametrize(
+    ("kind", "collector", "allocation", "origins"),
+    [
+        (JOB, "StdOut", "7", []),
+        (JOB, "Push", "", ["slurm-collector"]),
+        (JOB, "Custom", "7", ["slurm-collector"]),
+        (MPI, "StdOut", "7", []),
+        (TORCH, "StdOut", "7", []),
+    ],
+)
+def test_what_cannot_run_in_slurm_is_refused(
+    kind: Kind, collector: str, allocation: str, origins: list[str], tmp_path: Path
+) -> None:
+    gate = SlurmGate(Slurm({"PATH": str(tmp_path)}), GeneralOptions(), allocation)
+    (program := tmp_path / "srun").write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    errors, _ = gate.check(kind, [({"spec": {}}, 1)], "spec.trialTemplate.trialSpec", spec(collector))
+
+    assert [error.origin for error in errors] == origins

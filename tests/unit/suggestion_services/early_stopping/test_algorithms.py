@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from katib.errors import InvalidError
 from katib.model.trials import stopped_at
-from suggestion_services.early_stopping import CostCurve
+from suggestion_services.early_stopping import CostCurve, CurvePoint, replay
 from suggestion_services.early_stopping.algorithm import StaticRule
 from suggestion_services.early_stopping.hyperband import BracketScheme
+from suggestion_services.early_stopping.replay import Recording
+from suggestion_services.early_stopping.wilcoxon import p_value
 from tests.support.golden import Golden
 from tests.support.stopping_algorithms import NAMES, an_algorithm, names, running, stopped, succeeded
 
@@ -335,3 +340,93 @@ def test_medianstop_judges_by_those_that_have_succeeded_now(golden: Golden) -> N
     assert names(algorithm, hopeless, *done[:2], stopped("gone", 0.5, 0.5)) == []
     assert names(algorithm, hopeless, running("young", 0.9), running("good", 0.9, 0.45), *done) == ["hopeless"]
     golden(reason("medianstop", hopeless, *done, start_step=2))
+
+
+# --- The signed-rank test ---------------------------------------------------------------------------------------------
+
+
+def by_enumeration(differences: list[int]) -> float:
+    """Return the p-value by trying every assignment of signs."""
+    ordered = sorted(abs(d) for d in differences)
+    rank = {size: (2 * ordered.index(size) + ordered.count(size) + 1) / 2 for size in ordered}
+    left = [d for d in differences if d]
+    observed = sum(rank[abs(d)] for d in left if d > 0)
+    sums = [
+        sum(rank[abs(d)] for d, sign in zip(left, signs, strict=True) if sign)
+        for signs in product((0, 1), repeat=len(left))
+    ]
+    return sum(total >= observed for total in sums) / len(sums)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(-4, 4), min_size=1, max_size=9))
+def test_it_is_exact_with_ties_and_zeros(differences: list[int]) -> None:
+    assert p_value([float(d) for d in differences]) == pytest.approx(by_enumeration(differences))
+
+
+def test_the_table_of_the_paper_is_met() -> None:
+    """All of n differences of one sign: 1 / 2^n."""
+    assert [p_value([1.0 + i for i in range(n)]) for n in (3, 5, 8)] == [1 / 8, 1 / 32, 1 / 256]
+    assert p_value([0.0, 0.0]) == 1.0
+    assert p_value([]) == 1.0
+
+
+def test_many_differences_are_close_to_the_exact_value() -> None:
+    some = [(-1.0) ** (i % 3 == 0) * (1 + i * 37 % 61) for i in range(25)]
+
+    exact, normal = p_value(some), p_value([*some, 0.5])
+
+    assert normal == pytest.approx(exact, rel=0.1)
+
+
+# --- What an algorithm would have done --------------------------------------------------------------------------------
+
+
+def recorded(name: str, *costs: float, start: int = 0, succeeded: bool = True) -> Recording:
+    """Return a trial that reports every ten microseconds."""
+    points = [(start + 10 * i, CurvePoint(i, cost)) for i, cost in enumerate(costs, 1)]
+    return Recording(name, points, succeeded=succeeded, by_number=True)
+
+
+def test_only_what_was_known_then_counts() -> None:
+    early = recorded("early", 0.9, 0.8, 0.7)
+    late = recorded("late", 0.1, 0.1, start=25)
+
+    assert replay(an_algorithm("asha"), [early, late]) == []
+
+
+def test_a_trial_is_stopped_when_another_ones_reading_decides() -> None:
+    early = recorded("early", 0.9, 0.8, 0.7)
+    late = recorded("late", 0.1, 0.1, start=15)
+
+    (found,) = replay(an_algorithm("asha"), [early, late])
+
+    assert (found.verdict.trial_name, found.time_micros, found.readings) == ("early", 25, 2)
+
+
+def test_what_comes_after_the_stop_counts_no_more() -> None:
+    """The other one would be judged by 0.05, which came only after the stop."""
+    turned = recorded("turned", 0.9, 0.8, 0.01, 0.01, 0.01)
+    steady = recorded("steady", 0.5, 0.5, 0.5, 0.5, start=1)
+
+    assert [one.verdict.trial_name for one in replay(an_algorithm("asha"), [turned, steady])] == ["turned"]
+
+
+def test_a_trial_counts_as_succeeded_from_its_last_reading_on() -> None:
+    done = [recorded(f"t{i}", 0.1, 0.1) for i in range(3)]
+    failed = [recorded(f"t{i}", 0.1, 0.1, succeeded=False) for i in range(3)]
+    bad = recorded("bad", *[0.9] * 5, start=5)
+
+    found = replay(an_algorithm("medianstop", start_step=1), [*done, bad])
+
+    assert [(one.verdict.trial_name, one.time_micros) for one in found] == [("bad", 20)]
+    assert replay(an_algorithm("medianstop", start_step=1), [*failed, bad]) == []
+
+
+def test_a_long_experiment_is_judged_at_so_many_moments_only() -> None:
+    long = [recorded(f"t{i}", *[i + 1.0] * 4000, start=i) for i in range(3)]
+
+    found = replay(an_algorithm("asha"), long)
+
+    assert [one.verdict.trial_name for one in found] == ["t1", "t2"]
+    assert all(one.readings < 10 for one in found)

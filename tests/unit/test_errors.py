@@ -1,4 +1,4 @@
-"""Errors that pass by themselves, told from those that do not."""
+"""Errors: those that pass by themselves, pauses before another attempt, and the words of a wrong one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import os
 
 import pytest
 
-from katib.errors import ConflictError, InternalError, code_of, shortage_in, shortage_of
+from katib.errors import Backoff, ConflictError, InternalError, code_of, shortage_in, shortage_of
+from katib.model.wording import closest
 from katib.places.machine.processes.handle import Command, spawn_error
 
 
@@ -83,3 +84,45 @@ def test_a_program_that_cannot_be_started_for_want_of_processes_may_be_started_l
 
     assert shortage_of(error) is error
     assert str(error).startswith('cannot start "train" now: no more processes or threads can be started: ')
+
+
+# --- Pauses between attempts: a pure function of how many failed ------------------------------------------------------
+
+
+def test_pauses_double_up_to_their_bound() -> None:
+    backoff = Backoff(0.05, 15.0)
+
+    assert [backoff.pause_seconds(failures) for failures in (0, 1, 2, 3, 9, 10, 2000)] == [
+        0.0,
+        0.05,
+        0.1,
+        0.2,
+        12.8,
+        15.0,
+        15.0,
+    ]
+
+
+def test_the_factor_can_be_another() -> None:
+    assert [Backoff(1, 100, factor=4).pause_seconds(failures) for failures in (1, 2, 3, 4, 5)] == [1, 4, 16, 64, 100]
+
+
+@pytest.mark.parametrize(("chance", "seconds"), [(0.0, 8.0), (0.5, 6.0), (1.0, 4.0)])
+def test_chance_takes_away_at_most_the_jitter(chance: float, seconds: float) -> None:
+    assert Backoff(8, 8, jitter=0.5).pause_seconds(3, chance) == seconds
+
+
+def test_the_first_pause_is_bounded_too() -> None:
+    assert Backoff(60, 10).pause_seconds(1) == 10
+
+
+# --- Words of errors --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("word", "choice"),
+    [("bayes", "bayesianoptimization"), ("cmaess", "cmaes"), ("optimization", "bayesianoptimization"), ("gp", "")],
+    ids=["begins so", "spelled almost so", "holds it", "too short"],
+)
+def test_the_closest_choice_begins_so_before_it_is_spelled_so(word: str, choice: str) -> None:
+    assert closest(word, ["cmaes", "bayesianoptimization", "random"]) == choice
