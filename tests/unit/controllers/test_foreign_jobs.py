@@ -6,11 +6,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
-from katib.engine.controllers.assembly import Ports, Queues, assemble
 from katib.engine.controllers.caches import Caches
 from katib.engine.controllers.kinds import EXPERIMENT, TRIAL
 from katib.engine.controllers.ports import PodUpdate
@@ -18,13 +17,11 @@ from katib.engine.controllers.settings import ControllerSettings
 from katib.engine.controllers.trial.jobs import check_job_kind
 from katib.engine.controllers.trial.observing import TrialLogs
 from katib.engine.controllers.trial.plan import killed
-from katib.engine.runtime.clock import SystemClock
 from katib.engine.runtime.objects import Key, Kind, Object
 from katib.errors import FieldError, ForbiddenError, InvalidError, KindNotInstalledError, UnavailableError
-from katib.model.defaults import with_defaults
 from katib.model.metrics import ZERO_TIME, MetricLog
-from katib.model.types import Experiment, Trial
-from tests.support.controllers import NAMESPACE, FakeServices, RecordedEvents, World, new_store
+from katib.model.types import Trial
+from tests.support.controllers import NAMESPACE, World, new_store
 from tests.support.experiments import an_experiment
 from tests.support.faulty_store import Call, FaultyStore
 from tests.support.golden import Golden
@@ -72,33 +69,26 @@ class Logs(TrialLogs):
         self.ended.append(trial.name)
 
 
-class Cluster:
-    """Controllers over a store in memory that follow any kind of job, as on a cluster. No job ends by itself."""
+class Cluster(World):
+    """Controllers that follow any kind of job, as on a cluster. No job ends by itself."""
 
     def __init__(self, fail_on: Callable[[Call], BaseException | None] = lambda _call: None, **settings: Any) -> None:
-        self.store = new_store()
-        self.faulty = FaultyStore(self.store, fail_on)
-        self.events = RecordedEvents()
-        self.observations = MemoryObservationLog()
-        self.logs = Logs(self.observations)
-        self.pods = Pods()
-        self.caches = Caches.of(self.faulty, [], SystemClock(), follows_new_jobs=True)
-        self.queues = Queues.of(SystemClock())
-        self.manager = assemble(
-            self.faulty,
-            self.caches,
-            self.queues,
-            Ports(services=FakeServices(), logs=self.logs, events=self.events, pods=self.pods),
-            SystemClock(),
+        store, log = new_store(), MemoryObservationLog()
+        self.faulty, self.logs, self.pods = FaultyStore(store, fail_on), Logs(log), Pods()
+        super().__init__(
+            store,
+            observations=log,
+            trial_logs=self.logs,
             settings=ControllerSettings(**settings),
+            through=lambda _store: self.faulty,
+            caches_of=lambda _store, clock: Caches.of(self.faulty, [], clock, follows_new_jobs=True),
+            pods=self.pods,
         )
 
-    def __enter__(self) -> Self:
-        self.manager.start()
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.manager.stop()
+    def run(self) -> None:
+        """Submit an experiment and wait for its only trial to run."""
+        self.submit(of_gadgets())
+        eventually(lambda: self.has_trial_with("Running", "True", "TrialRunning"))
 
     def trial(self) -> Trial:
         (trial,) = self.store.list(TRIAL).items
@@ -112,7 +102,7 @@ class Cluster:
         conditions = Trial.decode(trials[0]).status.conditions if trials else ()
         return any((c.type, c.status, c.reason) == (type_, status, reason) for c in conditions)
 
-    def end_job(self, type_: str = "Done", message: str = "") -> None:
+    def end(self, type_: str = "Done", message: str = "") -> None:
         condition = {"type": type_, "status": "True", "reason": "Because", "message": message}
         self.store.update({**self.job(), "status": {"conditions": [condition]}})
 
@@ -123,10 +113,9 @@ def denied(kind: Kind, error: BaseException) -> Callable[[Call], BaseException |
 
 def test_a_kind_that_nobody_knew_is_created_watched_and_judged() -> None:
     with Cluster() as cluster:
-        cluster.store.create(an_experiment_with_defaults(of_gadgets()))
-        eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
+        cluster.run()
         cluster.observations.report(cluster.trial().name, [reading("0.25")])
-        cluster.end_job()
+        cluster.end()
         eventually(lambda: cluster.has_trial_with("Succeeded", "True", "TrialSucceeded"))
 
         eventually(lambda: not cluster.store.list(GADGET).items)
@@ -136,11 +125,11 @@ def test_a_kind_that_is_installed_later_is_picked_up(golden: Golden) -> None:
     missing = KindNotInstalledError("Gadget of example.org/v1 is not installed; install its definition")
 
     with Cluster(denied(GADGET, missing)) as cluster:
-        cluster.store.create(an_experiment_with_defaults(of_gadgets()))
+        cluster.submit(of_gadgets())
         eventually(lambda: cluster.has_trial_with("Running", "False", "JobKindNotInstalled"))
         message = cluster.trial().status.conditions[-1].message
         cluster.faulty.fail_on = lambda _call: None
-        cluster.queues.trials.add(Key(NAMESPACE, cluster.trial().name))
+        cluster.wake_trial(cluster.trial().name)
 
         eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
         golden(message)
@@ -151,11 +140,11 @@ def test_a_missing_right_stands_in_a_condition_and_is_tried_again() -> None:
     missing = ForbiddenError("create of gadgets.example.org is not allowed; add a rule")
 
     with Cluster(denied(GADGET, missing)) as cluster:
-        cluster.store.create(an_experiment_with_defaults(of_gadgets()))
+        cluster.submit(of_gadgets())
         eventually(lambda: cluster.has_trial_with("Running", "False", "JobForbidden"))
         reasons = cluster.events.reasons()
         cluster.faulty.fail_on = lambda _call: None
-        cluster.queues.trials.add(Key(NAMESPACE, cluster.trial().name))
+        cluster.wake_trial(cluster.trial().name)
 
         eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
         eventually(lambda: "JobRunning" in cluster.events.reasons())
@@ -169,7 +158,7 @@ class _QuotaError(ForbiddenError):
 
 def test_any_error_of_a_missing_right_counts_as_one() -> None:
     with Cluster(denied(GADGET, _QuotaError("the quota allows no more gadgets"))) as cluster:
-        cluster.store.create(an_experiment_with_defaults(of_gadgets()))
+        cluster.submit(of_gadgets())
 
         eventually(lambda: cluster.has_trial_with("Running", "False", "JobForbidden"))
 
@@ -183,7 +172,7 @@ def test_any_error_of_a_missing_right_counts_as_one() -> None:
 )
 def test_a_trial_whose_job_cannot_be_seen_can_be_deleted(error: Exception, reason: str) -> None:
     with Cluster(denied(GADGET, error)) as cluster:
-        cluster.store.create(an_experiment_with_defaults(of_gadgets()))
+        cluster.submit(of_gadgets())
         eventually(lambda: cluster.has_trial_with("Running", "False", reason))
         trial = cluster.trial()
         (experiment,) = cluster.store.list(EXPERIMENT).items
@@ -195,8 +184,7 @@ def test_a_trial_whose_job_cannot_be_seen_can_be_deleted(error: Exception, reaso
 
 def test_a_deleted_trial_goes_after_the_pods_of_its_job() -> None:
     with Cluster() as cluster:
-        cluster.store.create(an_experiment_with_defaults(of_gadgets()))
-        eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
+        cluster.run()
         cluster.pods.run = True
         cluster.store.delete(TRIAL, Key(NAMESPACE, cluster.trial().name))
         eventually(lambda: not cluster.store.list(GADGET).items)
@@ -209,8 +197,7 @@ def test_a_deleted_trial_goes_after_the_pods_of_its_job() -> None:
 
 def test_the_log_of_a_killed_trial_takes_readings_until_its_pods_have_ended() -> None:
     with Cluster() as cluster:
-        cluster.store.create(an_experiment_with_defaults(of_gadgets()))
-        eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
+        cluster.run()
         cluster.pods.run = True
         trial = cluster.trial()
         status = killed(trial.status, "the goal is reached", datetime.now(UTC), 1.0)
@@ -218,7 +205,7 @@ def test_the_log_of_a_killed_trial_takes_readings_until_its_pods_have_ended() ->
         eventually(lambda: not cluster.store.list(GADGET).items)
         never(lambda: cluster.logs.ended, seconds=0.5)
         cluster.pods.run = False
-        cluster.queues.trials.add(Key(NAMESPACE, trial.name))
+        cluster.wake_trial(trial.name)
 
         assert eventually(lambda: cluster.logs.ended) == [trial.name]
 
@@ -233,8 +220,7 @@ def test_a_job_that_waits_for_its_pods_is_deleted_again_where_its_operator_would
         return None
 
     with Cluster(see) as cluster:
-        cluster.store.create(an_experiment_with_defaults(of_gadgets()))
-        eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
+        cluster.run()
         job = cluster.job()
         cluster.store.update({**job, "metadata": {**job["metadata"], "finalizers": ["foregroundDeletion"]}})
         cluster.store.delete(GADGET, Key.of(job))
@@ -250,7 +236,7 @@ def test_a_job_that_the_store_refuses_fails_its_trial(golden: Golden) -> None:
         return refusal if call.before and call.kind == GADGET and call.verb == "create" else None
 
     with Cluster(refuse) as cluster:
-        cluster.store.create(an_experiment_with_defaults(of_gadgets()))
+        cluster.submit(of_gadgets())
 
         eventually(lambda: cluster.has_trial_with("Failed", "True", "TrialFailed"))
         golden(cluster.trial().status.conditions[-1].message)
@@ -260,11 +246,11 @@ def test_a_job_that_the_store_refuses_fails_its_trial(golden: Golden) -> None:
 def test_what_pods_say_stands_in_the_running_condition_until_a_pod_runs(golden: Golden) -> None:
     with Cluster() as cluster:
         cluster.pods.update = PodUpdate(waiting='image "nowhere:1" cannot be pulled')
-        cluster.store.create(an_experiment_with_defaults(of_gadgets()))
+        cluster.submit(of_gadgets())
         eventually(lambda: cluster.has_trial_with("Running", "False", "TrialWaiting"))
         message = cluster.trial().status.conditions[-1].message
         cluster.pods.update = PodUpdate()
-        cluster.queues.trials.add(Key(NAMESPACE, cluster.trial().name))
+        cluster.wake_trial(cluster.trial().name)
 
         eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
         golden(message)
@@ -272,10 +258,9 @@ def test_what_pods_say_stands_in_the_running_condition_until_a_pod_runs(golden: 
 
 def test_how_a_pod_failed_is_part_of_how_the_trial_failed(golden: Golden) -> None:
     with Cluster() as cluster:
-        cluster.store.create(an_experiment_with_defaults(of_gadgets()))
-        eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
+        cluster.run()
         cluster.pods.update = PodUpdate(last_failure="Container main was killed: out of memory")
-        cluster.end_job("Broken", "too many failures")
+        cluster.end("Broken", "too many failures")
 
         eventually(lambda: cluster.has_trial_with("Failed", "True", "TrialFailed"))
         golden(cluster.trial().status.conditions[-1].message)
@@ -283,10 +268,9 @@ def test_how_a_pod_failed_is_part_of_how_the_trial_failed(golden: Golden) -> Non
 
 def test_what_the_collector_said_explains_missing_metrics(golden: Golden) -> None:
     with Cluster() as cluster:
-        cluster.store.create(an_experiment_with_defaults(of_gadgets()))
-        eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
+        cluster.run()
         cluster.pods.update = PodUpdate(metrics_report='4 lines, none matched "loss"')
-        cluster.end_job()
+        cluster.end()
 
         eventually(lambda: cluster.has_trial_with("MetricsUnavailable", "True", "MetricsUnavailable"))
         golden(cluster.trial().status.conditions[-1].message)
@@ -294,8 +278,7 @@ def test_what_the_collector_said_explains_missing_metrics(golden: Golden) -> Non
 
 def test_readings_of_an_earlier_trial_of_that_name_are_removed_before_the_job_starts() -> None:
     with Cluster(discards_before_start=True) as cluster:
-        cluster.store.create(an_experiment_with_defaults(of_gadgets()))
-        eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
+        cluster.run()
         name = cluster.trial().name
         cluster.observations.report(name, [reading("0.1")])
         cluster.store.delete(GADGET, Key(NAMESPACE, name))  # by hand: it is created anew
@@ -373,10 +356,10 @@ def test_a_job_that_somebody_put_in_the_place_of_the_trials_own_is_not_deleted()
     with Cluster(replace_first) as cluster:
         cluster.store.create(a_trial("mine", a_gadget()))
         eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
-        cluster.end_job("Broken")
+        cluster.end("Broken")
         eventually(lambda: cluster.has_trial_with("Failed", "True", "TrialFailed"))
         eventually(replaced.is_set)
-        cluster.manager.stop()
+        cluster._manager.stop()
 
         assert "ownerReferences" not in cluster.job()["metadata"]
 
@@ -424,10 +407,6 @@ def test_a_deleted_trial_waits_a_while_for_an_absent_log() -> None:
         eventually(lambda: not world.trials())
         assert "MetricsNotDeleted" not in world.events.reasons()
         assert log.read(key.name) == []
-
-
-def an_experiment_with_defaults(raw: dict[str, Any]) -> dict[str, Any]:
-    return with_defaults(Experiment.decode(raw)).encode()
 
 
 def reading(value: str) -> MetricLog:

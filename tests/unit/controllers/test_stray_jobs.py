@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 import pytest
 
-from katib.engine.controllers.assembly import Ports, Queues, assemble
 from katib.engine.controllers.caches import Caches
 from katib.engine.controllers.kinds import TRIAL
 from katib.engine.controllers.trial import plan, reconciler
-from katib.engine.controllers.trial.observing import TrialLogs
 from katib.engine.controllers.trial.reconciler import stray_poll_seconds
-from katib.engine.runtime.clock import SystemClock
 from katib.engine.runtime.objects import EventType, Key, Kind, Object, ObjectList, ObjectStore, Watch, WatchEvent
 from katib.errors import ExpiredError, UnavailableError
 from katib.model.metrics import ZERO_TIME, MetricLog
@@ -23,10 +19,9 @@ from katib.model.names import JOB_LABEL
 from katib.model.types import Trial
 from katib.places.cluster.leader.leading import judged_part
 from katib.places.cluster.leader.stray_jobs import StrayJobs
-from tests.support.controllers import NAMESPACE, FakeServices, RecordedEvents, new_store
+from tests.support.controllers import NAMESPACE, World, new_store
 from tests.support.faulty_store import Call, FaultyStore
 from tests.support.memory_store import MemoryStore
-from tests.support.observations import MemoryObservationLog
 from tests.support.stores import with_metadata
 from tests.support.waiting import eventually
 
@@ -79,43 +74,44 @@ class LabelledWatch:
         self.close()
 
 
-class Cluster:
-    """Controllers that follow only labelled jobs, over a store in memory."""
+class Cluster(World):
+    """Controllers that follow only labelled jobs; `fail` may fail a look for the others."""
 
-    def __init__(self, store: MemoryStore) -> None:
-        self.store = store
-        self.jobs = LabelledStore(store)
+    def __init__(self, store: MemoryStore, fail: Callable[[], None] = lambda: None) -> None:
         self.direct = FaultyStore(store)
-        self.observations = MemoryObservationLog()
-        clock = SystemClock()
-        self.caches = Caches.of(
-            self.direct,
-            [],
-            clock,
-            decode_job=judged_part,
-            follows_new_jobs=True,
-            job_store=self.jobs,
-            shows_labelled_jobs=True,
+        self.surveys, self._fail = 0, fail
+        super().__init__(
+            store,
+            through=lambda _store: self.direct,
+            caches_of=lambda _store, clock: Caches.of(
+                self.direct,
+                [],
+                clock,
+                decode_job=judged_part,
+                follows_new_jobs=True,
+                job_store=LabelledStore(store),
+                shows_labelled_jobs=True,
+            ),
         )
-        self.surveys = 0
-        self.fail: Callable[[], None] = lambda: None
-        self.strays = StrayJobs(self._unlabelled, self.caches.jobs, clock)
-        queues = Queues.of(clock)
-        self.manager = assemble(
-            self.direct,
-            self.caches,
-            queues,
-            Ports(services=FakeServices(), logs=TrialLogs(self.observations), events=RecordedEvents()),
-            clock,
-        )
-        self.strays.on_found(queues.trials.add)
+        self.strays = StrayJobs(self._unlabelled, self.caches.jobs, self.clock)
+        self.strays.on_found(lambda key: self.wake_trial(key.name))
 
     def _unlabelled(self, kind: Kind) -> Iterator[ObjectList]:
         self.surveys += 1
         for page in self.store.pages(kind):
-            self.fail()
+            self._fail()
             items = [{"metadata": obj["metadata"]} for obj in page.items if not is_labelled(obj)]
             yield ObjectList(tuple(items), page.resource_version)
+
+    def __enter__(self) -> Self:
+        self.strays.start()
+        self.caches.jobs.follow(GADGET)
+        eventually(lambda: self.caches.jobs.synced(GADGET))  # so that nobody asks by name for want of a cache
+        return super().__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        super().__exit__(*exc)
+        self.strays.stop()
 
     def trial(self) -> Trial:
         return Trial.decode(self.store.get(TRIAL, KEY))
@@ -123,20 +119,11 @@ class Cluster:
     def state(self) -> str:
         return self.trial().status.conditions[-1].type if self.trial().status.conditions else ""
 
-
-@contextmanager
-def running(store: MemoryStore, fail: Callable[[], None] = lambda: None) -> Iterator[Cluster]:
-    cluster = Cluster(store)
-    cluster.fail = fail
-    cluster.strays.start()
-    cluster.caches.jobs.follow(GADGET)
-    eventually(lambda: cluster.caches.jobs.synced(GADGET))  # so that nobody asks by name for want of a cache
-    cluster.manager.start()
-    try:
-        yield cluster
-    finally:
-        cluster.manager.stop()
-        cluster.strays.stop()
+    def end(self) -> None:
+        """End the job well, with a reading."""
+        self.observations.report(KEY.name, [MetricLog(ZERO_TIME, "loss", "0.25")])
+        conditions = [{"type": "Done", "status": "True", "reason": "", "message": ""}]
+        self.store.update({**self.store.get(GADGET, KEY), "status": {"conditions": conditions}})
 
 
 @pytest.fixture
@@ -180,12 +167,6 @@ def a_gadget(store: ObjectStore, owner: Object, name: str = KEY.name) -> Object:
     return store.create({"apiVersion": GADGET.api_version, "kind": GADGET.kind, "metadata": metadata})
 
 
-def end_job(cluster: Cluster) -> None:
-    cluster.observations.report(KEY.name, [MetricLog(ZERO_TIME, "loss", "0.25")])
-    conditions = [{"type": "Done", "status": "True", "reason": "", "message": ""}]
-    cluster.store.update({**cluster.store.get(GADGET, KEY), "status": {"conditions": conditions}})
-
-
 def exists(store: ObjectStore) -> bool:
     return bool(store.list(GADGET).items)
 
@@ -193,11 +174,11 @@ def exists(store: ObjectStore) -> bool:
 def test_what_the_controller_creates_bears_the_label(store: MemoryStore) -> None:
     a_trial(store)
 
-    with running(store) as cluster:
+    with Cluster(store) as cluster:
         eventually(lambda: cluster.state() == "Running")
         assert store.get(GADGET, KEY)["metadata"]["labels"] == {JOB_LABEL: "mine"}
         eventually(lambda: cluster.caches.jobs.synced(GADGET))
-        end_job(cluster)
+        cluster.end()
         eventually(lambda: cluster.state() == "Succeeded")
 
         assert (GADGET, KEY) not in cluster.caches.jobs.strays
@@ -206,10 +187,10 @@ def test_what_the_controller_creates_bears_the_label(store: MemoryStore) -> None
 def test_a_job_from_before_the_label_is_judged_and_not_created_again(store: MemoryStore) -> None:
     uid = a_gadget(store, a_trial(store, said("Created"), said("Running")))["metadata"]["uid"]
 
-    with running(store) as cluster:
+    with Cluster(store) as cluster:
         eventually(lambda: (GADGET, KEY) in cluster.caches.jobs.strays)
         assert store.get(GADGET, KEY)["metadata"]["uid"] == uid
-        end_job(cluster)
+        cluster.end()
 
         eventually(lambda: cluster.state() == "Succeeded")
         eventually(lambda: not exists(store))
@@ -219,18 +200,18 @@ def test_a_job_from_before_the_label_that_still_runs_for_a_killed_trial_is_remov
     """The earlier controller ended between the end of the trial and the deletion of its job."""
     a_gadget(store, a_trial(store, said("Created"), said("Running", "False"), said("Killed")))
 
-    with running(store):
+    with Cluster(store):
         eventually(lambda: not exists(store))
 
 
 def test_a_job_whose_label_somebody_removed_is_still_judged(store: MemoryStore) -> None:
     a_trial(store)
 
-    with running(store) as cluster:
+    with Cluster(store) as cluster:
         eventually(lambda: (cache := cluster.caches.jobs.synced(GADGET)) and cache.get(KEY))
         store.update(with_metadata(store.get(GADGET, KEY), labels={}))
         eventually(lambda: (GADGET, KEY) in cluster.caches.jobs.strays)
-        end_job(cluster)
+        cluster.end()
 
         eventually(lambda: cluster.state() == "Succeeded")
         eventually(lambda: not exists(store))
@@ -247,11 +228,11 @@ def test_a_new_job_that_loses_its_label_on_its_way_is_asked_for(
         return create(with_metadata(obj, labels={}) if Kind.of(obj) == GADGET else obj)
 
     monkeypatch.setattr(store, "create", without_label)
-    with running(store) as cluster:
+    with Cluster(store) as cluster:
         a_trial(store)
         eventually(lambda: cluster.state() == "Running")
         assert (GADGET, KEY) in cluster.caches.jobs.strays
-        end_job(cluster)
+        cluster.end()
 
         eventually(lambda: cluster.state() == "Succeeded")
         eventually(lambda: not exists(store))
@@ -260,7 +241,7 @@ def test_a_new_job_that_loses_its_label_on_its_way_is_asked_for(
 def test_a_job_that_is_really_gone_is_created_again_as_it_was(store: MemoryStore) -> None:
     a_trial(store)
 
-    with running(store) as cluster:
+    with Cluster(store) as cluster:
         eventually(lambda: (cache := cluster.caches.jobs.synced(GADGET)) and cache.get(KEY))
         first = store.get(GADGET, KEY)
         store.delete(GADGET, KEY)
@@ -275,7 +256,7 @@ def test_the_trial_of_a_stray_is_gone_only_after_it(store: MemoryStore) -> None:
     job = a_gadget(store, a_trial(store, said("Created"), said("Succeeded")))
     job = store.update(with_metadata(job, finalizers=["test/hold"]))
 
-    with running(store) as cluster:
+    with Cluster(store) as cluster:
         eventually(lambda: "deletionTimestamp" in store.get(GADGET, KEY)["metadata"])
         store.delete(TRIAL, KEY)
         eventually(lambda: cluster.trial().metadata.deletion_timestamp is not None)
@@ -294,7 +275,7 @@ def test_a_look_for_strays_that_fails_is_repeated(store: MemoryStore, error: Exc
         if failures:
             raise failures.pop()
 
-    with running(store, fail) as cluster:
+    with Cluster(store, fail) as cluster:
         eventually(lambda: not exists(store))
 
         eventually(lambda: cluster.surveys == 2)
@@ -310,7 +291,7 @@ def test_jobs_of_others_are_neither_followed_nor_noted_nor_asked_for(store: Memo
     owner = store.create({"apiVersion": "v1", "kind": "Note", "metadata": {"name": "other", "namespace": NAMESPACE}})
     a_gadget(store, owner, "foreign")
     a_trial(store)
-    with running(store) as cluster:
+    with Cluster(store) as cluster:
         cluster.direct.fail_on = note
         eventually(lambda: cluster.surveys == 1 and (cache := cluster.caches.jobs.synced(GADGET)) and cache.get(KEY))
 
