@@ -131,7 +131,7 @@ def test_every_request_gets_an_answer(
 # --- Parameters of routes in any digits that people write: refused as wrong, never a bug of the server ----------------
 
 
-FREE_TEXT = {"namespace", "metric", "source", "last-event-id", "replica", "container", "command"}
+FREE_TEXT = {"namespace", "metric", "source", "last-event-id", "replica", "container", "command", "path"}
 """Any text is right there, or no number is meant."""
 
 
