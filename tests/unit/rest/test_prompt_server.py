@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from katib.doors.rest.server import Server
-from katib.wire.serving import bounded
+from katib.wire.serving import prompt_server
 from katib.wire.serving.listening import Message, Receive, Send, ServerThread, listen
 from tests.support.tuning import MemoryTuningService
 from tests.support.waiting import eventually
@@ -31,7 +31,7 @@ SERVER = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
 from katib.wire.serving.listening import ServerThread, listen
-from tests.unit.rest.test_bounded import answer
+from tests.unit.rest.test_prompt_server import answer
 sockets = [listen("127.0.0.1", 0), listen("127.0.0.1", 0)]
 servers = [ServerThread(answer, [one], "test", tls=tls) for one, tls in zip(sockets, (None, lambda: None))]
 print(*(one.getsockname()[1] for one in sockets), flush=True)
@@ -65,7 +65,7 @@ def serving() -> Iterator[int]:
 )
 def test_a_request_that_does_not_end_is_cut(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     for name in ("HEADER_SECONDS", "BODY_SECONDS"):
-        monkeypatch.setattr(bounded, name, 0.2)
+        monkeypatch.setattr(prompt_server, name, 0.2)
     with serving() as port, socket.create_connection(("127.0.0.1", port), timeout=60) as client:
         client.sendall(sent)
         got = b""
@@ -84,7 +84,7 @@ def test_a_connection_that_is_kept_is_not_cut(monkeypatch: pytest.MonkeyPatch) -
 
     with serving() as port, socket.create_connection(("127.0.0.1", port), timeout=60) as kept:
         assert ask(kept) == (200, b"ok")
-        monkeypatch.setattr(bounded, "HEADER_SECONDS", 0.2)
+        monkeypatch.setattr(prompt_server, "HEADER_SECONDS", 0.2)
         with socket.create_connection(("127.0.0.1", port), timeout=60) as other:
             assert ask(other, HEADER) == (408, b"")  # the limit has passed
 
