@@ -15,8 +15,9 @@ Does not belong here: sending of readings; anything that more than one library n
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from katib.model.loadable import lazy_names
 
 if TYPE_CHECKING:
     from katib.callbacks.for_keras import KerasCallback
@@ -27,17 +28,14 @@ if TYPE_CHECKING:
 
 __all__ = ["KerasCallback", "LightningCallback", "TransformersCallback", "XGBoostCallback", "lightgbm_callback"]
 
-_MODULES = {
-    "KerasCallback": "for_keras",
-    "LightningCallback": "for_lightning",
-    "TransformersCallback": "for_transformers",
-    "XGBoostCallback": "for_xgboost",
-    "lightgbm_callback": "for_lightgbm",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import the library of a callback on access."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"katib.callbacks.{_MODULES[name]}"), name)
+if not TYPE_CHECKING:  # which knows all names
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "for_keras": "KerasCallback",
+            "for_lightgbm": "lightgbm_callback",
+            "for_lightning": "LightningCallback",
+            "for_transformers": "TransformersCallback",
+            "for_xgboost": "XGBoostCallback",
+        },
+    )

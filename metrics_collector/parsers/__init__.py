@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from metrics_collector.parsers.lines import MAX_LINE_BYTES, LineParser, ParserNotes
 from metrics_collector.parsers.text import TextParser
 
-__all__ = ["MAX_LINE_BYTES", "LineParser", "ParserNotes", "TextParser", "parser_for"]
-
 
 def parser_for(file_format: str, names: Sequence[str], filters: Sequence[str] = ()) -> LineParser:
     """Return the parser of a `fileSystemPath.format`; an empty format is TEXT.

@@ -9,12 +9,3 @@ from __future__ import annotations
 
 from metrics_collector.sources.output import FileSource, ProgramOutput
 from metrics_collector.sources.source import MetricSource, ReadPosition, SourceEvidence, counted
-
-__all__ = [
-    "FileSource",
-    "MetricSource",
-    "ProgramOutput",
-    "ReadPosition",
-    "SourceEvidence",
-    "counted",
-]

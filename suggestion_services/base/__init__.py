@@ -6,5 +6,3 @@ one algorithm needs.
 
 from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem, StatelessAlgorithm, TrialOutcome
 from suggestion_services.base.settings import Settings
-
-__all__ = ["Algorithm", "PastTrial", "Problem", "Settings", "StatelessAlgorithm", "TrialOutcome"]

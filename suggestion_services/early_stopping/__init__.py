@@ -8,13 +8,3 @@ controllers), and parsing the output of a program (`metrics_collector`).
 from suggestion_services.early_stopping.algorithm import StoppingAlgorithm, StoppingProblem, StoppingVerdict
 from suggestion_services.early_stopping.curves import CostCurve, CurvePoint, CurveState
 from suggestion_services.early_stopping.replay import replay
-
-__all__ = [
-    "CostCurve",
-    "CurvePoint",
-    "CurveState",
-    "StoppingAlgorithm",
-    "StoppingProblem",
-    "StoppingVerdict",
-    "replay",
-]

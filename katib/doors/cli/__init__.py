@@ -9,5 +9,3 @@ Start-up time is a feature: modules import only cheap modules at their top, and 
 from __future__ import annotations
 
 from katib.doors.cli.app import main
-
-__all__ = ["main"]

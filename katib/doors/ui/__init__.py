@@ -30,8 +30,6 @@ from katib.doors.ui.tables import Tables
 from katib.doors.ui.trial_pages import trial_data_routes, trial_pages
 from katib.doors.ui.trial_table_routes import trial_table_routes
 
-__all__ = ["ui_routes"]
-
 
 def ui_routes(closing: Closing, optuna_line: Callable[[], str] = str) -> PageRouter:
     """Return the routes of the pages, of the data for their scripts, and of their files.

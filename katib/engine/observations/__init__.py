@@ -6,22 +6,13 @@ wire (`katib.wire.rpc.db_manager`), or any decision about a trial.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from katib.engine.observations.quick import QuickObservationLog, observation_log
+from katib.model.loadable import lazy_names
 
 if TYPE_CHECKING:
     from katib.engine.observations.sql import SqlObservationLog
 
-__all__ = ["QuickObservationLog", "SqlObservationLog", "observation_log"]
-
-
 if not TYPE_CHECKING:  # which knows all names
-
-    def __getattr__(name: str) -> Any:
-        """Import the log on SQLAlchemy on demand."""
-        if name != "SqlObservationLog":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from katib.engine.observations.sql import SqlObservationLog
-
-        return SqlObservationLog
+    __getattr__ = lazy_names(__name__, {"sql": "SqlObservationLog"})  # which needs SQLAlchemy

@@ -7,8 +7,9 @@ imported when a name is first used: an engine needs no search space for paramete
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from katib.model.loadable import lazy_names
 
 if TYPE_CHECKING:
     from katib.model.space.assignments import check_assignments, default_assignments, first_trials, has_defaults
@@ -17,36 +18,14 @@ if TYPE_CHECKING:
     from katib.model.space.parameters import Grid, Interval, Parameter, Value, ValueList
     from katib.model.space.search_space import Point, SearchSpace
 
-__all__ = [
-    "Grid",
-    "Interval",
-    "Parameter",
-    "ParentCondition",
-    "Point",
-    "SearchSpace",
-    "Value",
-    "ValueList",
-    "check_assignments",
-    "check_constraints",
-    "default_assignments",
-    "first_trials",
-    "has_defaults",
-]
-
-_MODULES = {
-    "ParentCondition": "conditions",
-    "Point": "search_space",
-    "SearchSpace": "search_space",
-    "check_assignments": "assignments",
-    "check_constraints": "constraint_rules",
-    "default_assignments": "assignments",
-    "first_trials": "assignments",
-    "has_defaults": "assignments",
-}
-
 if not TYPE_CHECKING:  # which knows all names
-
-    def __getattr__(name: str) -> Any:
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'parameters')}"), name)
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "assignments": "check_assignments default_assignments first_trials has_defaults",
+            "conditions": "ParentCondition",
+            "constraint_rules": "check_constraints",
+            "parameters": "Grid Interval Parameter Value ValueList",
+            "search_space": "Point SearchSpace",
+        },
+    )

@@ -11,17 +11,3 @@ from katib.model.templates.condition_path import ConditionPath, SatisfiedConditi
 from katib.model.templates.placeholders import find_placeholders, has_placeholder
 from katib.model.templates.render import CompiledTemplate, compile_template, render
 from katib.model.templates.source import template_text
-
-__all__ = [
-    "CompiledTemplate",
-    "ConditionPath",
-    "SatisfiedCondition",
-    "check_condition",
-    "check_template",
-    "compile_template",
-    "find_placeholders",
-    "has_placeholder",
-    "parse",
-    "render",
-    "template_text",
-]

@@ -99,92 +99,13 @@ if TYPE_CHECKING:
         TrialStatus,
     )
 
-__all__ = [
-    "API_VERSION",
-    "CAMEL_CASE",
-    "GROUP",
-    "UNAVAILABLE",
-    "VERSION",
-    "AlgorithmSetting",
-    "AlgorithmSpec",
-    "BudgetUsage",
-    "CollectorKind",
-    "CollectorSpec",
-    "ComparisonType",
-    "Condition",
-    "ConditionStatus",
-    "ConfigMapSource",
-    "DecimalText",
-    "DefaultTrial",
-    "Distribution",
-    "EarlierTrial",
-    "EarlierTrialsStatus",
-    "EarlyStoppingRule",
-    "Experiment",
-    "ExperimentCondition",
-    "ExperimentSpec",
-    "ExperimentStatus",
-    "FeasibleSpace",
-    "FileFormat",
-    "FileSystemKind",
-    "FileSystemPath",
-    "FilterSpec",
-    "Flag",
-    "GraphConfig",
-    "InitialTrial",
-    "Int32",
-    "Metric",
-    "MetricConstraint",
-    "MetricStrategy",
-    "MetricStrategySpec",
-    "MetricValue",
-    "MetricsCollectorSpec",
-    "Model",
-    "NasConfig",
-    "Number",
-    "ObjectMeta",
-    "ObjectiveSpec",
-    "ObjectiveTerm",
-    "ObjectiveType",
-    "Observation",
-    "Operation",
-    "OptimalTrial",
-    "OwnerReference",
-    "ParameterAssignment",
-    "ParameterCondition",
-    "ParameterPrior",
-    "ParameterSpec",
-    "ParameterType",
-    "ParetoSet",
-    "PlainText",
-    "Resource",
-    "ResumePolicy",
-    "SourceSpec",
-    "Suggestion",
-    "SuggestionCondition",
-    "SuggestionSpec",
-    "SuggestionStatus",
-    "Time",
-    "Trial",
-    "TrialAssignment",
-    "TrialCondition",
-    "TrialParameterSpec",
-    "TrialSpec",
-    "TrialState",
-    "TrialStatus",
-    "TrialTemplate",
-    "WarmStartSpec",
-    "format_time",
-]
-
 _MODELS = ("resources", "blocks", "model")
 
 
 def __getattr__(name: str) -> Any:
     """Import the models on first use: a command that shows objects needs only the words, and no struct."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    for module in _MODELS:
-        found = vars(import_module(f"{__name__}.{module}"))
-        globals().update({exported: found[exported] for exported in __all__ if exported in found})
-    return globals()[name]
+    if name[0].isupper() or name == "format_time":
+        for module in _MODELS:
+            if name in (found := vars(import_module(f"{__name__}.{module}"))):
+                return globals().setdefault(name, found[name])
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

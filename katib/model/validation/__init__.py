@@ -10,11 +10,3 @@ from __future__ import annotations
 
 from katib.model.validation.admission import admit, admit_update
 from katib.model.validation.experiment import TemplateCheck, find_warnings, validate_experiment
-
-__all__ = [
-    "TemplateCheck",
-    "admit",
-    "admit_update",
-    "find_warnings",
-    "validate_experiment",
-]

@@ -6,9 +6,10 @@ files). Does not belong here: anything that a cluster needs too. Other wings imp
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from katib.model.loadable import lazy_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,30 +21,6 @@ if TYPE_CHECKING:
     from katib.places.machine.layout import Layout
     from katib.places.machine.processes.remains import RECORD_FILE, is_engine_at_work
     from katib.service.tuning.service import Document, TuningService
-
-__all__ = [
-    "RECORD_FILE",
-    "Engine",
-    "HeldError",
-    "Layout",
-    "holder_of",
-    "in_turn",
-    "is_engine_at_work",
-    "open_catalog",
-    "open_engine",
-    "open_offline",
-    "validate_document",
-]
-
-_MODULES = {
-    "HeldError": "claims",
-    "holder_of": "claims",
-    "in_turn": "claims",
-    "Engine": "engine",
-    "Layout": "layout",
-    "RECORD_FILE": "processes.remains",
-    "is_engine_at_work": "processes.remains",
-}
 
 
 def open_engine(
@@ -148,9 +125,12 @@ def validate_document(
 
 
 if not TYPE_CHECKING:  # which knows all names
-
-    def __getattr__(name: str) -> Any:
-        """Import the module of a name when the name is asked for, so that a plain run loads no other."""
-        if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "claims": "HeldError holder_of in_turn",
+            "engine": "Engine",
+            "layout": "Layout",
+            "processes.remains": "RECORD_FILE is_engine_at_work",
+        },
+    )

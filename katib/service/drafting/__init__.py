@@ -6,8 +6,9 @@ or two.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from katib.model.loadable import lazy_names
 
 if TYPE_CHECKING:
     from katib.service.drafting.argument_words import in_arguments, in_options, option_for, python_words
@@ -30,50 +31,18 @@ if TYPE_CHECKING:
     from katib.service.drafting.script_options import direction_of, metrics_of_output
     from katib.service.drafting.sweeps import experiment_of_sweep
 
-__all__ = [
-    "SET_BY_US",
-    "Metrics",
-    "Program",
-    "Search",
-    "direction_of",
-    "draft",
-    "experiment_of_sweep",
-    "experiments_of_v1alpha3",
-    "few_combinations",
-    "for_file",
-    "found_command",
-    "in_arguments",
-    "in_options",
-    "latest",
-    "metrics_of_output",
-    "missing_attribute",
-    "next_name",
-    "option_for",
-    "parse_metrics",
-    "parse_parameter",
-    "program_of",
-    "python_words",
-    "same_here",
-    "slug",
-    "takes_its_arguments",
-    "typed_command",
-]
-
-_MODULES = {
-    "argument_words": "in_arguments in_options option_for python_words",
-    "batch_scripts": "SET_BY_US",
-    "experiments": "Metrics Search draft few_combinations for_file latest next_name parse_metrics parse_parameter slug",
-    "foreign_words": "missing_attribute same_here takes_its_arguments",
-    "old_experiments": "experiments_of_v1alpha3",
-    "programs": "Program found_command program_of typed_command",
-    "script_options": "direction_of metrics_of_output",
-    "sweeps": "experiment_of_sweep",
-}
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        module = next((module for module, names in _MODULES.items() if name in names.split()), None)
-        if module is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{module}"), name)
+if not TYPE_CHECKING:  # which knows all names
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "argument_words": "in_arguments in_options option_for python_words",
+            "batch_scripts": "SET_BY_US",
+            "experiments": "Metrics Search draft few_combinations for_file latest next_name parse_metrics "
+            "parse_parameter slug",
+            "foreign_words": "missing_attribute same_here takes_its_arguments",
+            "old_experiments": "experiments_of_v1alpha3",
+            "programs": "Program found_command program_of typed_command",
+            "script_options": "direction_of metrics_of_output",
+            "sweeps": "experiment_of_sweep",
+        },
+    )

@@ -11,7 +11,6 @@ import pytest
 
 from katib.errors import InvalidError
 from katib.model.types import Experiment, ObjectMeta
-from katib.service import drafting
 from katib.service.drafting.experiments import (
     CommandTemplate,
     Metrics,
@@ -42,10 +41,6 @@ from tests.support.refusals import refused
 LR = parse_parameter("lr=1e-5..1e-1:log")
 OPTIMIZER = parse_parameter("optimizer=adam,sgd")
 STDOUT = Metrics()
-
-
-def test_every_name_of_the_front_page_has_its_module() -> None:
-    assert all(callable(getattr(drafting, name)) for name in drafting.__all__ if name.islower())
 
 
 @pytest.mark.parametrize(

@@ -211,7 +211,7 @@ def test_with_a_resource_trials_pause_at_its_rungs(golden: Golden) -> None:
 def test_what_is_not_chosen_is_not_imported() -> None:
     code = """
 import sys
-from katib.model.types import *
+from katib.model.types import AlgorithmSpec, ExperimentSpec, FeasibleSpace, ParameterSpec
 from suggestion_services.algorithms import find_entry
 from suggestion_services.base.algorithm import Problem
 values = ParameterSpec(name="c", parameter_type="categorical", feasible_space=FeasibleSpace(list=("a", "b")))

@@ -5,5 +5,3 @@ connections and locks (`katib.engine.databases.sqlite`).
 """
 
 from katib.engine.stores.sql.store import SqlStore
-
-__all__ = ["SqlStore"]

@@ -15,13 +15,3 @@ from katib.model.templates.job_schema.check import (
     job_schema,
 )
 from katib.model.templates.job_schema.descriptions import DESCRIPTIONS
-
-__all__ = [
-    "DESCRIPTIONS",
-    "POD_TEMPLATE",
-    "JobSchema",
-    "SchemaModel",
-    "check_job_schema",
-    "check_value",
-    "job_schema",
-]

@@ -10,23 +10,3 @@ from katib.places.cluster.client.guarded import GuardedConnection, OpenStreams
 from katib.places.cluster.client.requests import RequestInfo, request_info
 from katib.places.cluster.client.reviews import KEPT_SECONDS, AccessReviews, NotPermittedError, RbacSubject
 from katib.places.cluster.client.stream import ResponseStream
-
-__all__ = [
-    "KEPT_SECONDS",
-    "AccessReviews",
-    "ApiConnection",
-    "ApiResource",
-    "Discovery",
-    "GuardedConnection",
-    "NamespaceGoneError",
-    "NotPermittedError",
-    "NotServedError",
-    "NotThisObjectError",
-    "OpenStreams",
-    "RbacSubject",
-    "RequestInfo",
-    "ResponseStream",
-    "open_connection",
-    "request_info",
-    "watch_error_of",
-]

@@ -7,5 +7,3 @@ containers need it.
 from __future__ import annotations
 
 from katib.places.cluster.images.commands import REMEDY, ImageCommands
-
-__all__ = ["REMEDY", "ImageCommands"]

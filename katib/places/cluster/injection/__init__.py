@@ -8,5 +8,3 @@ from __future__ import annotations
 
 from katib.places.cluster.injection.inject import container_to_complete, inject, missing_primary_container
 from katib.places.cluster.injection.settings import InjectionSettings, VolumeClaim
-
-__all__ = ["InjectionSettings", "VolumeClaim", "container_to_complete", "inject", "missing_primary_container"]

@@ -6,5 +6,3 @@ meaning of any kind.
 
 from katib.places.cluster.store.events import KubernetesEvents
 from katib.places.cluster.store.store import KubernetesStore
-
-__all__ = ["KubernetesEvents", "KubernetesStore"]

@@ -8,5 +8,3 @@ from __future__ import annotations
 
 from katib.places.machine.admission.check import check_job
 from katib.places.machine.admission.host import HostCapacity
-
-__all__ = ["HostCapacity", "check_job"]

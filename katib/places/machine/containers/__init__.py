@@ -7,5 +7,3 @@ Belongs here: the interfaces and output of these programs. Does not belong here:
 from __future__ import annotations
 
 from katib.places.machine.containers.choice import RuntimeChoice, choose, chosen, keep_clean, runs_images
-
-__all__ = ["RuntimeChoice", "choose", "chosen", "keep_clean", "runs_images"]
