@@ -15,7 +15,7 @@ from katib.sdk.asking import LEASE_SECONDS, Experiment
 from katib.sdk.homes import ExperimentPlace, open_home
 from katib.sdk.python_words import check_arguments
 from katib.sdk.search import Parameter
-from katib.sdk.spec import Bounds, document_of, search_spec, without_none
+from katib.sdk.spec import Bounds, document_of, search_arguments, search_spec, without_none
 from katib.service.drafting import in_arguments, python_words, takes_its_arguments
 from katib.service.tuning.service import DEFAULT_NAMESPACE, Json, TuningService
 
@@ -85,24 +85,7 @@ def create(
             name has another search.
         TerminalError: Another program that is not a server works in the data directory.
     """
-    search: dict[str, Any] = {
-        "objective": objective,
-        "direction": direction,
-        "goal": goal,
-        "objectives": objectives,
-        "goals": goals,
-        "constraints": constraints,
-        "max_failed": max_failed,
-        "algorithm": algorithm,
-        "settings": settings,
-        "early_stopping": early_stopping,
-        "early_stopping_settings": early_stopping_settings,
-        "additional_metrics": additional_metrics,
-        "strategy": strategy,
-        "where": where,
-        "initial_trials": initial_trials,
-        "warm_start": warm_start,
-    }
+    search = search_arguments(locals())
     arguments = {**search, "parameters": parameters, "max_trials": max_trials, "parallel": parallel, "restart": restart}
     check_arguments(parameters, {**arguments, "data_dir": data_dir}, takes_constants=False)
     place = ExperimentPlace(data_dir, server, namespace)

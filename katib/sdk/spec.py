@@ -61,6 +61,12 @@ def search_spec(
     }
 
 
+def search_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of a function's arguments that `search_spec` takes."""
+    code = search_spec.__code__
+    return {name: given[name] for name in code.co_varnames[1 : 1 + code.co_kwonlyargcount]}
+
+
 def document_of(experiment: Json) -> str:
     """Return an experiment as text; numbers of NumPy are converted, and other unsupported values are refused."""
     return json.dumps(experiment, default=lambda value: value.item() if hasattr(value, "item") else str(value))

@@ -33,7 +33,7 @@ from katib.sdk.payload import Payload, check_defaults, takes_mapping
 from katib.sdk.python_words import check_arguments, shortened
 from katib.sdk.results import TuneError, TuneResult, last_words, read_result
 from katib.sdk.search import Parameter
-from katib.sdk.spec import document_of, search_spec
+from katib.sdk.spec import document_of, search_arguments, search_spec
 from katib.sdk.warm import warm_slots
 from katib.service.drafting import in_arguments, python_words, takes_its_arguments
 from katib.service.explaining.lines import EventLines
@@ -140,24 +140,7 @@ def tune(
         TypeError: The function can be called neither with the names nor with a mapping, or lacks the default of a
             conditional parameter.
     """
-    search: dict[str, Any] = {
-        "objective": objective,
-        "direction": direction,
-        "goal": goal,
-        "objectives": objectives,
-        "goals": goals,
-        "constraints": constraints,
-        "max_failed": max_failed,
-        "algorithm": algorithm,
-        "settings": settings,
-        "early_stopping": early_stopping,
-        "early_stopping_settings": early_stopping_settings,
-        "additional_metrics": additional_metrics,
-        "strategy": strategy,
-        "where": where,
-        "initial_trials": initial_trials,
-        "warm_start": warm_start,
-    }
+    search = search_arguments(locals())
     arguments = {**search, "max_trials": max_trials, "repeats": repeats, "parallel": parallel, "restart": restart}
     check_arguments(parameters, {**arguments, "preload": preload, "data_dir": data_dir})
     space = {key: value for key, value in parameters.items() if isinstance(value, Parameter)}
