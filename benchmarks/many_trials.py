@@ -18,6 +18,7 @@ from katib.model.names import EXPERIMENT_FINALIZER
 from katib.places.machine.data import STATUS_KINDS
 from katib.places.machine.layout import Layout
 from katib.service.tuning.trial_pages import TRIAL_FACTS
+from tests.support.experiments import a_choice, a_double, a_job, a_template, an_experiment, an_int
 
 NAME = "many"
 API = "kubeflow.org/v1beta1"
@@ -30,14 +31,10 @@ _OBJECTIVE = {
     "metricStrategies": [{"name": "loss", "value": "min"}],
 }
 _PARAMETERS = [
-    {
-        "name": "lr",
-        "parameterType": "double",
-        "feasibleSpace": {"min": "0.0001", "max": "1", "distribution": "logUniform"},
-    },
-    {"name": "units", "parameterType": "int", "feasibleSpace": {"min": "8", "max": "512"}},
-    {"name": "dropout", "parameterType": "double", "feasibleSpace": {"min": "0", "max": "0.5"}},
-    {"name": "optimizer", "parameterType": "categorical", "feasibleSpace": {"list": ["sgd", "adam", "ftrl"]}},
+    a_double("lr", low="0.0001", high="1", distribution="logUniform"),
+    an_int("units", low="8", high="512"),
+    a_double("dropout", low="0", high="0.5"),
+    a_choice("optimizer", ["sgd", "adam", "ftrl"]),
 ]
 _NAMES = [parameter["name"] for parameter in _PARAMETERS]
 _ENDS = {"Succeeded": 0.9, "EarlyStopped": 0.07, "Failed": 0.03}
@@ -108,28 +105,17 @@ def values(directory: Path) -> list[tuple[dict[str, str], float | None, str]]:
 
 def _experiment(limit: int, command: str, parallel: int) -> dict[str, Any]:
     used = " ".join(f"${{trialParameters.{name}}}" for name in _NAMES)
-    container = {"name": "main", "image": "python", "command": ["sh", "-c", f"{command} # {used}"]}
-    spec = {
-        "objective": _OBJECTIVE,
-        "algorithm": {"algorithmName": "random"},
-        "parallelTrialCount": parallel,
-        "maxTrialCount": limit,
-        "maxFailedTrialCount": limit,
-        "parameters": _PARAMETERS,
-        "trialTemplate": {
-            "primaryContainerName": "main",
-            "trialParameters": [{"name": name, "reference": name} for name in _NAMES],
-            "trialSpec": _job(container),
-        },
-    }
-    metadata = {"name": NAME, "namespace": "default", "finalizers": [EXPERIMENT_FINALIZER]}
-    raw = {"apiVersion": API, "kind": "Experiment", "metadata": metadata, "spec": spec}
+    raw = an_experiment(
+        name=NAME,
+        objective=_OBJECTIVE,
+        parallelTrialCount=parallel,
+        maxTrialCount=limit,
+        maxFailedTrialCount=limit,
+        parameters=_PARAMETERS,
+        trialTemplate=a_template(f"{command} # {used}", {name: name for name in _NAMES}),
+    )
+    raw["metadata"]["finalizers"] = [EXPERIMENT_FINALIZER]
     return with_defaults(decode_stored(raw)).encode()
-
-
-def _job(container: dict[str, Any]) -> dict[str, Any]:
-    pod = {"restartPolicy": "Never", "containers": [container]}
-    return {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"spec": pod}}}
 
 
 def _make_suggestion(store: SqlStore, owner: dict[str, Any], count: int) -> None:
@@ -178,8 +164,8 @@ def _trial(number: int, owner: dict[str, Any], random: Random) -> dict[str, Any]
                 {"name": name, "value": text}
                 for name, text in zip(_NAMES, (repr(lr), str(units), repr(dropout), optimizer), strict=True)
             ],
-            "runSpec": _job({"name": "main", "image": "python", "command": ["sh", "-c", "echo loss=1"]}),
-            "primaryContainerName": "main",
+            "runSpec": a_job("echo loss=1"),
+            "primaryContainerName": "training",
             "metricsCollector": {"collector": {"kind": "StdOut"}},
         },
         "status": status,

@@ -22,15 +22,16 @@ from katib.model.metrics import MetricLog
 from katib.model.pareto import REFERENCE_TRIALS, hypervolume, reference_point
 from katib.model.types import Experiment
 from katib.service.tuning.service import Diagnosis, Json, RecordedEvent
+from tests.support.experiments import a_choice, a_double, a_template, an_experiment, an_int
 from tests.support.tuning import MemoryTuningService
 
 Values = Mapping[str, Any]
-_LR = {"name": "lr", "parameterType": "double"}
-_LR |= {"feasibleSpace": {"min": "0.0001", "max": "0.5", "distribution": "logUniform"}}
-_HIDDEN = {"name": "hidden", "parameterType": "int", "feasibleSpace": {"min": "16", "max": "256", "step": "16"}}
-_DROPOUT = {"name": "dropout", "parameterType": "double", "feasibleSpace": {"min": "0", "max": "0.5"}}
-_OPTIMIZER = {"name": "optimizer", "parameterType": "categorical", "feasibleSpace": {"list": ["adam", "sgd", "lion"]}}
-_PARAMETERS = [_LR, _HIDDEN, _DROPOUT, _OPTIMIZER]
+_PARAMETERS = [
+    a_double("lr", low="0.0001", high="0.5", distribution="logUniform"),
+    an_int("hidden", low="16", high="256", step="16"),
+    a_double("dropout", low="0", high="0.5"),
+    a_choice("optimizer", ["adam", "sgd", "lion"]),
+]
 _ENDS = ("Succeeded", "EarlyStopped", "Failed")
 
 
@@ -122,33 +123,18 @@ def _put(service: MemoryTuningService, shown: Shown, start: datetime | None) -> 
 
 def _document(shown: Shown) -> Json:
     names = [parameter["name"] for parameter in _PARAMETERS]
-    command = ["python", "train.py", *(f"--{name}=${{trialParameters.{name}}}" for name in names)]
-    container = {"name": "training", "image": "python:3.11-slim", "command": command}
-    spec: Json = {
-        "objective": shown.objective,
-        "algorithm": {"algorithmName": shown.algorithm},
-        "maxTrialCount": shown.limit,
-        "parallelTrialCount": 2,
-        "maxFailedTrialCount": shown.limit,
-        "parameters": _PARAMETERS,
-        "trialTemplate": {
-            "primaryContainerName": "training",
-            "trialParameters": [{"name": name, "reference": name} for name in names],
-            "trialSpec": {
-                "apiVersion": "batch/v1",
-                "kind": "Job",
-                "spec": {"template": {"spec": {"containers": [container], "restartPolicy": "Never"}}},
-            },
-        },
-    }
-    if shown.stops:
-        spec["earlyStopping"] = {"algorithmName": "asha"}
-    return {
-        "apiVersion": "kubeflow.org/v1beta1",
-        "kind": "Experiment",
-        "metadata": {"name": shown.name, "namespace": "default"},
-        "spec": spec,
-    }
+    command = " ".join(["python train.py", *(f"--{name}=${{trialParameters.{name}}}" for name in names)])
+    return an_experiment(
+        name=shown.name,
+        objective=shown.objective,
+        algorithm={"algorithmName": shown.algorithm},
+        earlyStopping={"algorithmName": "asha"} if shown.stops else None,
+        maxTrialCount=shown.limit,
+        parallelTrialCount=2,
+        maxFailedTrialCount=shown.limit,
+        parameters=_PARAMETERS,
+        trialTemplate=a_template(command, {name: name for name in names}),
+    )
 
 
 def _trial(service: MemoryTuningService, shown: Shown, index: int, start: datetime, draw: Random) -> Json:
