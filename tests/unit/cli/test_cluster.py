@@ -179,7 +179,7 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(
     def without_kubernetes(_name: str) -> ModuleType:
         raise ModuleNotFoundError("No module named 'kubernetes'", name="kubernetes")
 
-    monkeypatch.setattr("katib.places.cluster.import_module", without_kubernetes)
+    monkeypatch.setattr("katib.places.cluster.__getattr__", without_kubernetes)
     result = katib("get", "--context", "c")
 
     assert result.code == 2
