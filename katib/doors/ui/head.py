@@ -15,6 +15,7 @@ from katib.figures.style import places, spaced
 from katib.figures.trials import Floats, Rows, TrialTable, objectives_of, strategy_words
 from katib.model.types import Experiment
 from katib.model.wording import format_duration
+from katib.service.explaining.edges import edge_sentences
 from katib.service.explaining.progress import RunProgress
 from katib.service.tuning.reading import constraint_words, seconds_run, used_words
 from katib.service.tuning.states import completed_count, is_at_rest, is_completed, lost_count, stops_early
@@ -40,17 +41,19 @@ def head_figures(experiment: Experiment, trials: TrialTable | None, now: datetim
     """
     measure = None if trials is None else measure_of(trials)
     front = experiment.status.pareto_set
-    spark, change = "", ""
+    spark, change, start = "", "", ""
     if trials is not None and front is not None:
         spark, change = _growth(trials)
     elif measure is not None and measure.best is not None:
-        spark, change = _line_of(measure), _change(measure)
+        spark, change, start = _line_of(measure), _change(measure), _over_the_start(measure)
     status, seconds = experiment.status, elapsed_seconds(experiment, trials, now)
     measured = status.trials_succeeded + status.trials_early_stopped
     return {
         "strategy": strategy_words(experiment, objectives_of(experiment)[0].name),
         "spark": spark,
         "change": change,
+        "start": start,
+        "next": next_steps(experiment, change),
         "front": None if front is None else {"count": front.trial_count, "volume": front.hypervolume or 0.0},
         "constraints": constraint_words(experiment),
         "measured": measured,
@@ -113,6 +116,31 @@ def _change(measure: Measure) -> str:
     if before == after:
         return "no better over the last tenth of the trials"
     return f"{'+' if measure.maximize else '-'}{four_digits(float(before - after))} over the last tenth of the trials"
+
+
+def _over_the_start(measure: Measure) -> str:
+    """Return by how much the best value is better than that of the first measured trial; empty if it is the first."""
+    costs = measure.costs[places(measure.drawn)]
+    gained = float(costs[0] - costs.min()) if len(costs) else 0.0
+    if not np.isfinite(gained) or gained <= 0:
+        return ""
+    first = four_digits(float(-costs[0] if measure.maximize else costs[0]))
+    return f"{four_digits(gained)} better than the first trial ({first})"
+
+
+def next_steps(experiment: Experiment, change: str) -> list[str]:
+    """Return what to try next, in sentences: of an experiment that has ended, or is near its end.
+
+    Args:
+        experiment: The Experiment.
+        change: That of the best value over the last tenth of the trials, as `head_figures` has it.
+    """
+    found = edge_sentences(experiment)
+    if not is_completed(experiment) or not change:
+        return found
+    if change.startswith(("no better", "no more")):
+        return [*found, "The last tenth of the trials brought nothing: more of the same will hardly help."]
+    return [*found, "The best value was still improving: more trials may help."]
 
 
 def elapsed_seconds(experiment: Experiment, trials: TrialTable | None, now: datetime) -> float | None:

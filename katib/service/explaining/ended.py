@@ -13,6 +13,7 @@ from katib.model.names import COMMAND_ANNOTATION, METRICS_INCOMPLETE
 from katib.model.types import Condition, Experiment, Trial
 from katib.model.wording import counted, number_text
 from katib.service.explaining.answer import DiagnosisDraft, best_sentences, condition_words, progress_sentence
+from katib.service.explaining.edges import edge_sentences
 from katib.service.explaining.evidence import Evidence, JobFacts
 from katib.service.explaining.trial import PODS_REFUSED, diagnose_trial, failure_cause, metrics_loss
 from katib.service.tuning.reading import algorithm_of, metric_of, objective_words
@@ -44,6 +45,7 @@ def explain_ended(experiment: Experiment, evidence: Evidence) -> DiagnosisDraft:
         _add_lost(answer, experiment, evidence)
     answer.findings.insert(0, progress_sentence(experiment))
     answer.findings.extend(best_sentences(experiment, evidence))
+    answer.findings.extend(edge_sentences(experiment))
     return answer
 
 

@@ -308,3 +308,19 @@ def test_values_without_a_number_in_json_are_null_or_text() -> None:
     assert made is not None
     assert next(column["values"] for column in made["columns"] if column["key"] == "loss") == ["inf", None]
     assert made["best"] is None
+
+
+@pytest.mark.parametrize(
+    ("values", "start", "step"),
+    [
+        pytest.param([2.0, *[3.0] * 18, 1.0], "1 better than the first trial (2)", "still improving", id="improving"),
+        pytest.param([2.0, 0.5, *[3.0] * 18], "1.5 better than the first trial (2)", "brought nothing", id="flat"),
+        pytest.param([1.0] * 20, "", "brought nothing", id="the-first-is-the-best"),
+        pytest.param([1.0] * 5, "", "", id="few"),
+    ],
+)
+def test_an_ended_experiment_says_what_it_won_and_what_comes_next(values: list[float], start: str, step: str) -> None:
+    found = head_figures(make_experiment("demo", condition("Succeeded")), make_table(values), NOW)
+
+    assert found["start"] == start
+    assert [step in sentence for sentence in found["next"]] == [True] * bool(step)
