@@ -55,7 +55,6 @@ def fill(
         count: Number of ended trials.
         goes_on: Whether a server that opens it runs trials.
         is_taken_up: Whether its controllers process it anyway, because additions of theirs are missing.
-        parallel: Number of parallel trials.
     """
     layout = Layout(directory)
     layout.create()

@@ -98,7 +98,6 @@ def search(
 
     Args:
         function: Is minimized over the unit cube.
-        count: How many trials.
         cost: How many seconds a trial takes; NaN where that is unknown.
         settings: Of the algorithm, beside the seed.
     """

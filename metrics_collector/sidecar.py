@@ -77,7 +77,6 @@ def select(arguments: Arguments, pod: PodSettings, on_data: Callable[[bytes], No
     """Return the source of a sidecar.
 
     Args:
-        arguments: The command line.
         on_data: Called with every chunk of a followed file.
 
     Raises:

@@ -372,7 +372,6 @@ def hovered(axis: str, values: npt.NDArray[np.floating[Any]]) -> str:
 
     Args:
         axis: `x`, `y` or `z`.
-        values: Values of the trace on this axis.
     """
     return f"%{{{axis}:{hover_format(values)}}}"
 

@@ -85,7 +85,6 @@ def spread_out(axis: Axis, values: Floats, rows: Rows, seed: int) -> Floats:
     """Return coordinates on an axis, with the marks of a choice beside each other.
 
     Args:
-        values: Values of the drawn trials.
         rows: The drawn trials: each keeps its offset.
         seed: Different for the other axis of the same plane.
     """
@@ -130,10 +129,7 @@ def add_best(
     """Add the star of the best trial.
 
     Args:
-        x: Its horizontal coordinate.
-        y: Its vertical coordinate.
         text: Text beside it; empty: none.
-        legend: Whether it has a legend entry.
         place: `row` and `col` of a figure with several parts.
     """
     figure.add_scatter(

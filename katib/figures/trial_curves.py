@@ -76,7 +76,6 @@ def draw_trial_curves(
     Args:
         metric: Title of the vertical axis.
         curves: By the name of the trial, 14 at most; one without readings is listed below.
-        look: Display options.
         groups: Indices of trials by the name of a group, whose mean is drawn in place of its trials; None: no groups.
     """
     axis = _axis([curve for curve in curves.values() if len(curve.values)], look.by)

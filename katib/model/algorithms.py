@@ -151,7 +151,6 @@ def check_settings(
 
     Args:
         info: The algorithm. Undeclared settings are left to its service.
-        settings: As given by the user.
         path: Path of the list, such as `spec.algorithm.algorithmSettings`.
         others: Returns all algorithms, to name those that have an unknown setting.
     """

@@ -85,7 +85,6 @@ class CheckpointVolume:
         Does nothing while a suggestion has not become a trial: its parent is unknown here.
 
         Args:
-            trials: All trials so far.
             first: Number of suggestions given before.
         """
         own = [trial for trial in trials if not trial.is_earlier]

@@ -33,7 +33,6 @@ def evidence_at(amount: float, by_amount: Mapping[float, Sequence[PastTrial]], r
     Args:
         amount: b.
         by_amount: Trials that ended with a value or failed, by their amounts, which include b.
-        resource: Name of the parameter that is the resource.
     """
     known = {at: {configuration_of(trial, resource): trial for trial in trials} for at, trials in by_amount.items()}
     found = dict(known[amount])

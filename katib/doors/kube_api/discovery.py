@@ -76,7 +76,6 @@ def aggregated(resources: Resources, *, core: bool) -> Json:
     """Return all groups with their resources.
 
     Args:
-        resources: The served kinds.
         core: Whether to return the groups below `/api`, or those below `/apis`.
     """
     items = [

@@ -113,7 +113,6 @@ def new_ticket(link_key: str, now: float) -> str:
     """Return the ticket of a new link.
 
     Args:
-        link_key: Of the running server.
         now: Seconds since 1970.
     """
     signed = f"{int(now * 1000)}.{secrets.token_hex(8)}"

@@ -120,7 +120,6 @@ async def pump(make: Callable[[Callable[[], bool]], Iterator[T]], closing: Closi
 
     Args:
         make: Called on the stream's own thread with a function that returns whether the reader is gone.
-        closing: Ends the stream.
     """
     source = _Source(make, closing)
     try:

@@ -215,7 +215,6 @@ class Part:
 
         Args:
             own: The controller whose work this machine does.
-            kind: What the object is.
         """
         manager, suspend = self["managedBy"], self["suspend"]
         if manager.text not in {"", own}:

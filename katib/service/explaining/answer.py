@@ -163,8 +163,6 @@ def known_remedy(cause: str, facts: JobFacts, place: HomeTerms, workspace: str =
     """Return the remedy for a failure as a sentence; empty if its cause is not a common one.
 
     Args:
-        facts: State of the job, for its program.
-        place: Terms and remedies of the place of the run.
         workspace: Directory of its relative paths; empty if unknown.
     """
     if _MODULE_MISSING.search(cause):

@@ -45,7 +45,6 @@ class OfferedTemplates:
         """Store a template.
 
         Args:
-            namespace: Of the ConfigMap.
             name: Of the ConfigMap; on a cluster it is made if there is none.
             instead_of: Another key, which goes.
 

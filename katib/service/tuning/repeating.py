@@ -65,7 +65,6 @@ class Repeats(Protocol):
         """Let an experiment that has ended continue; return it.
 
         Args:
-            program: The files of its program now.
             failed: Whether the trials that failed, or were stopped with it, run again with their assignments.
             more: How many trials to add to its budget.
 

@@ -63,8 +63,6 @@ class LazyChannel:
         """Send a request; the future holds the value of `result` for the response, or a KatibError.
 
         Args:
-            method: Full path of the method.
-            request: The serialized message.
             result: Converts the serialized response and the trailing metadata.
             on_error: Converts a status, or raises; by default `fail`.
             timeout_seconds: Overrides the default deadline.

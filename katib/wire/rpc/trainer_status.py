@@ -27,7 +27,6 @@ def readings_of(body: bytes, names: Collection[str], now: datetime) -> list[Metr
     Args:
         body: The posted JSON text.
         names: Metrics to store; values that are not numbers are skipped.
-        now: Time stamp of the readings.
 
     Raises:
         InvalidError: It is not a status.

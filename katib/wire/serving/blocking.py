@@ -29,7 +29,6 @@ def answered_by(answer: Callable[[str, bytes], Answer], method: str) -> App:
 
     Args:
         answer: Takes the path, without the query, and the body of a request.
-        method: The only accepted method.
     """
     threads = ThreadPoolExecutor(_THREADS, "katib-requests")
 

@@ -13,7 +13,6 @@ def interrupted_line(
     """Return the line for an interrupted run, with the command that continues it.
 
     Args:
-        experiment: Its current state.
         done: Number of ended trials.
         slurm: Number of running Slurm trials that were ended with their checkpoints kept, and of those that continue.
         is_cut_off: Whether the latter end with the surrounding allocation.

@@ -141,8 +141,6 @@ def next_step(seen: Seen, settings: ControllerSettings, *, now: datetime, moment
     """Return the next step.
 
     Args:
-        seen: The observed state.
-        settings: Limits of patience.
         now: Time of new conditions.
         moment: Monotonic time, for patience.
 

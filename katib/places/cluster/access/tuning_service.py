@@ -118,7 +118,6 @@ def service_on(
     """Return the tuning service over the objects that a connection may read and change.
 
     Args:
-        clock: Measures timeouts.
         scoped: Returns the store of a namespace, or of all for None; by default a plain store over the connection.
         core_store: Store with the rights of Katib's own components; by default the user's.
     """

@@ -171,8 +171,6 @@ def _collect(pod: Pod, primary: Pod, where: str, trial: Trial, settings: Injecti
     """Add the collector, unless it is present.
 
     Args:
-        primary: Its container with the program.
-        where: Path of that container.
         shared: Directory made readable for all users after the program ended; empty for none.
     """
     path = metrics_path(trial)

@@ -83,7 +83,6 @@ class LeaderStores:
         """Return the stores of a connection.
 
         Args:
-            leads: Whether this replica leads.
             waits_for_pods: Whether an object of a kind stays until its pods are gone.
         """
         selectors = {POD: TRIAL_LABEL, **SERVICE_SELECTORS}

@@ -57,7 +57,6 @@ def manifests(
 
     Args:
         suggestion: Owner of them all except a cluster-wide volume.
-        plan: The services to run.
         grpc_probes: Whether containers get gRPC probes.
         reader_variables: Credentials of the early stopping service for the DB manager, as environment variables.
     """

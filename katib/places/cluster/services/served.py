@@ -115,7 +115,6 @@ def next_step(served: ServiceProgress, deployment: Object | None, timing: Cluste
     """Return the next step.
 
     Args:
-        timing: Timeouts and intervals.
         now: Monotonic time.
     """
     if served.failure:

@@ -60,7 +60,6 @@ def run_line(
     """Return the arguments that run a container, attached, and remove it at its end; and the client's environment.
 
     Args:
-        labels: Labels beside those of the run.
         taken: Names of the client's own variables, which must not change.
         pid_file: File for the process id of the first process once it has started; None for none.
     """

@@ -122,7 +122,6 @@ def with_suspension(
         subject: Begins the messages, as `jobset is`.
         reasons: Of a job that is suspended, and of one that is resumed.
         now: The time.
-        suspended: Whether the job is suspended now.
     """
     type_ = JobCondition.SUSPENDED
     if not suspended and true_condition(conditions, type_) is None:

@@ -43,7 +43,6 @@ class ImageRuntime(Protocol):
         """Return why an image could not be fetched.
 
         Args:
-            output: The end of the output of the command.
             is_here: Whether the image is on this machine all the same, of an earlier fetch.
         """
 

@@ -231,7 +231,6 @@ class LeaseTable:
 
         Args:
             holder: For whom, for people.
-            request: How much.
             free: Cards that this engine has not leased.
             since: When it was asked for.
         """
