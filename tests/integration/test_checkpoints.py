@@ -178,38 +178,18 @@ def test_a_template_that_does_not_mention_the_directory_is_told_of_the_variable(
     assert [notice for notice in submitted.notices if "KATIB_CHECKPOINT_DIR" in notice]
 
 
-SETTINGS_PATH = "spec.algorithm.algorithmSettings"
 MISTAKES = {
-    "no-place": (
-        {"suggestion_trial_dir": None},
-        f"{SETTINGS_PATH}: pbt needs suggestion_trial_dir; add suggestion_trial_dir: path at which each trial finds",
-    ),
-    "relative-place": (
-        {"suggestion_trial_dir": "checkpoints"},
-        f'{SETTINGS_PATH}[0].value: "checkpoints" is neither an absolute path nor a URL; give suggestion_trial_dir a',
-    ),
-    "small-population": (
-        {"n_population": 4},
-        f'{SETTINGS_PATH}[1].value: "4" is out of range; choose n_population at least 5 and at most 10000',
-    ),
-    "threshold": (
-        {"truncation_threshold": 1.5},
-        f'{SETTINGS_PATH}[3].value: "1.5" is out of range; choose truncation_threshold at least 0 and at most 1',
-    ),
-    "resampling": (
-        {"resample_probability": "often"},
-        f'{SETTINGS_PATH}[3].value: "often" is not a number; give resample_probability a number',
-    ),
-    "of-another-algorithm": (
-        {"n_populatoin": 6},
-        f'{SETTINGS_PATH}[3].name: "n_populatoin" is not a setting of pbt; did you mean n_population',
-    ),
+    "no-place": {"suggestion_trial_dir": None},
+    "relative-place": {"suggestion_trial_dir": "checkpoints"},
+    "small-population": {"n_population": 4},
+    "threshold": {"truncation_threshold": 1.5},
+    "resampling": {"resample_probability": "often"},
+    "of-another-algorithm": {"n_populatoin": 6},
 }
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_wrong_setting_is_refused_at_submission(mistake: str, tmp_path: Path) -> None:
-    changed, message = MISTAKES[mistake]
+@pytest.mark.parametrize("changed", MISTAKES.values(), ids=MISTAKES)
+def test_a_wrong_setting_is_refused_at_submission(changed: dict[str, Any], tmp_path: Path, golden: Golden) -> None:
     raw = a_training()
     raw["spec"]["algorithm"] = an_algorithm(**changed)  # type: ignore[arg-type]  # by name
     settings = raw["spec"]["algorithm"]["algorithmSettings"]
@@ -219,7 +199,7 @@ def test_a_wrong_setting_is_refused_at_submission(mistake: str, tmp_path: Path) 
     refused = katib_here("validate", "demo.yaml", cwd=tmp_path)
 
     assert refused.returncode == 2
-    assert message in refused.stdout + refused.stderr
+    golden(refused.stdout + refused.stderr)
 
 
 FILES = 4000

@@ -45,6 +45,11 @@ def a_search(
     )
 
 
+def with_setting(algorithm: str, **setting: str) -> dict[str, Any]:
+    pairs = [{"name": name, "value": value} for name, value in setting.items()]
+    return {"algorithmName": algorithm, "algorithmSettings": pairs}
+
+
 def without(field: str) -> dict[str, Any]:
     return {name: value for name, value in FULL_GRAPH.items() if name != field}
 
@@ -61,21 +66,8 @@ def a_parameter(kind: str, **space: Any) -> dict[str, Any]:
         pytest.param(a_search("darts", graph={"numLayers": 2}), id="darts-without-sizes"),
         pytest.param(a_search(parameter=a_parameter("int", min="1", max="3")), id="int"),
         pytest.param(a_search(parameter=a_parameter("double", min="0.1", max="0.3", step="0.1")), id="double"),
-        pytest.param(
-            a_search(
-                "darts", algorithm={"algorithmName": "darts", "algorithmSettings": [{"name": "my_own", "value": "7"}]}
-            ),
-            id="settings-of-the-training",
-        ),
-        pytest.param(
-            a_search(
-                algorithm={
-                    "algorithmName": "enas",
-                    "algorithmSettings": [{"name": "controller_temperature", "value": "None"}],
-                }
-            ),
-            id="none",
-        ),
+        pytest.param(a_search("darts", algorithm=with_setting("darts", my_own="7")), id="settings-of-the-training"),
+        pytest.param(a_search(algorithm=with_setting("enas", controller_temperature="None")), id="none"),
     ],
 )
 def test_an_architecture_search_is_accepted(raw: dict[str, Any]) -> None:
@@ -123,12 +115,7 @@ def test_an_architecture_search_is_accepted(raw: dict[str, Any]) -> None:
             id="name",
         ),
         pytest.param(
-            a_search(
-                algorithm={
-                    "algorithmName": "enas",
-                    "algorithmSettings": [{"name": "controller_temperature", "value": "0"}],
-                }
-            ),
+            a_search(algorithm=with_setting("enas", controller_temperature="0")),
             "spec.algorithm.algorithmSettings[0].value",
             "setting-range",
             id="setting",

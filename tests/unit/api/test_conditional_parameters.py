@@ -67,46 +67,13 @@ def test_a_value_that_the_parent_never_has_is_an_error(parent: str, value: str, 
 
 
 @pytest.mark.parametrize(
-    ("parameters", "expected"),
+    "parameters",
     [
-        pytest.param(
-            [parameter("x", "")],
-            [
-                "spec.parameters[0].when.parameter: it is missing; name the parameter that decides",
-                "spec.parameters[0].when.values: it is empty; list the values with which x is wanted",
-            ],
-            id="empty",
-        ),
-        pytest.param(
-            [parameter("optimizer"), parameter("x", "optimiser", "sgd")],
-            [
-                (
-                    'spec.parameters[1].when.parameter: "optimiser" is not a parameter of the search space; '
-                    "did you mean optimizer? use optimizer"
-                )
-            ],
-            id="unknown",
-        ),
-        pytest.param(
-            [parameter("x", "free", "0.5"), parameter("free")],
-            [
-                (
-                    "spec.parameters[0].when.parameter: free can have any value between its bounds, so its values "
-                    "cannot be listed; give it a feasibleSpace.step, or name a discrete, categorical or int parameter"
-                )
-            ],
-            id="continuous",
-        ),
-        pytest.param(
-            [parameter("units"), parameter("x", "units", "8", "8.0")],
-            ['spec.parameters[1].when.values[1]: "8.0" is listed twice; keep one of them'],
-            id="twice",
-        ),
-        pytest.param(
-            [parameter("optimizer", "optimizer", "sgd")],
-            ["spec.parameters[0].when.parameter: optimizer depends on itself; remove one of the conditions"],
-            id="itself",
-        ),
+        pytest.param([parameter("x", "")], id="empty"),
+        pytest.param([parameter("optimizer"), parameter("x", "optimiser", "sgd")], id="unknown"),
+        pytest.param([parameter("x", "free", "0.5"), parameter("free")], id="continuous"),
+        pytest.param([parameter("units"), parameter("x", "units", "8", "8.0")], id="twice"),
+        pytest.param([parameter("optimizer", "optimizer", "sgd")], id="itself"),
         pytest.param(
             [
                 parameter("x", "units", "8"),
@@ -114,18 +81,12 @@ def test_a_value_that_the_parent_never_has_is_an_error(parent: str, value: str, 
                 parameter("layers", "optimizer", "sgd"),
                 parameter("optimizer", "units", "8"),
             ],
-            [
-                (
-                    "spec.parameters[1].when.parameter: units depends on layers depends on optimizer depends on units, "
-                    "so none of them could have a value; remove one of the conditions"
-                )
-            ],
             id="cycle-told-once",
         ),
     ],
 )
-def test_a_condition_that_cannot_hold_is_named(parameters: list[ParameterSpec], expected: list[str]) -> None:
-    assert errors_of(*parameters) == expected
+def test_a_condition_that_cannot_hold_is_named(parameters: list[ParameterSpec], golden: Golden) -> None:
+    golden(errors_of(*parameters))
 
 
 def test_numbers_of_any_size_are_compared_and_operations_have_no_conditions(golden: Golden) -> None:
