@@ -129,34 +129,22 @@ def test_a_manager_that_waits_ends_when_it_is_told_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "env", "code", "said"),
+    ("arguments", "env", "code"),
     [
-        pytest.param([], {}, 2, "error: DB_NAME: not set; set it to mysql or postgres, or give --url", id="nothing"),
-        pytest.param(["--url", "mysql://u:hunter2@db"], {}, 2, "error: --url: names no database", id="no database"),
-        pytest.param(["--listen-address", "6789"], {"DB_NAME": "mysql"}, 2, "error: --listen-address: ", id="address"),
-        pytest.param(["--connect-timeout", "soon"], {}, 2, "error: invalid value for '--connect-timeout'", id="time"),
-        pytest.param(
-            ["--url", "mysql://u:hunter2@127.0.0.1:1/d", "--connect-timeout", "0s"],
-            {},
-            1,
-            "error: mysql://u@127.0.0.1:1/d: connection refused; check that the server runs and can be reached",
-            id="nobody there",
-        ),
-        pytest.param(
-            ["--url", "sqlite:///katib.db"],
-            {"SKIP_DB_INITIALIZATION": "true"},
-            1,
-            "there is no table observation_logs; make it, or let it be made",
-            id="no table",
-        ),
+        pytest.param([], {}, 2, id="nothing"),
+        pytest.param(["--url", "mysql://u:hunter2@db"], {}, 2, id="no database"),
+        pytest.param(["--listen-address", "6789"], {"DB_NAME": "mysql"}, 2, id="address"),
+        pytest.param(["--connect-timeout", "soon"], {}, 2, id="time"),
+        pytest.param(["--url", "mysql://u:hunter2@127.0.0.1:1/d", "--connect-timeout", "0s"], {}, 1, id="nobody there"),
+        pytest.param(["--url", "sqlite:///katib.db"], {"SKIP_DB_INITIALIZATION": "true"}, 1, id="no table"),
     ],
 )
 def test_bad_settings_are_one_line(
-    tmp_path: Path, arguments: list[str], env: dict[str, str], code: int, said: str
+    tmp_path: Path, arguments: list[str], env: dict[str, str], code: int, golden: Golden
 ) -> None:
     done = katib_here("db-manager", *arguments, cwd=tmp_path, **env)
 
-    assert said in done.stderr
+    golden(done.stderr)
     assert (done.returncode, done.stderr.count("\n")) == (code, 1)
     assert "hunter2" not in done.stderr
 
