@@ -281,17 +281,18 @@ class ValueAxis:
         count = self.beyond
         return f"{count:,} {'values lie' if count != 1 else 'value lies'} beyond the axis" if count else ""
 
-    def meta(self, *axes: str) -> dict[str, Any]:
+    def meta(self, *axes: str, name: str = "") -> dict[str, Any]:
         """Return the possible views for the page, an entry of `values` in `layout.meta`.
 
         Args:
             axes: Plotly's names of the axes: `yaxis`.
+            name: Name for a reader, if the figure has more axes than two.
         """
         views = {
-            scale: {"beyond": view.beyond, "range": self.range_of(scale) if view.beyond else None}
+            scale: {"beyond": view.beyond, "range": self.range_of(scale) if view.beyond or name else None}
             for scale, view in self.views.items()
         }
-        return {"axes": list(axes), "scale": self.scale, "views": views}
+        return {"axes": list(axes), "scale": self.scale, "views": views, **({"name": name} if name else {})}
 
 
 class TimeUnit(NamedTuple):
@@ -324,6 +325,32 @@ def value_axis(
         low, high, _ = views[LINEAR]
         scale = LOG if high / low >= _WIDE else LINEAR
     return ValueAxis(scale, views)
+
+
+def scales_of(axis: Axis, values: Floats) -> ValueAxis:
+    """Return the scales that a parameter's axis can have; none for choices, and beside a place for absent values."""
+    if axis.scale == CATEGORICAL or axis.absent is not None:
+        return ValueAxis(axis.scale, {})
+    finite = values[np.isfinite(values)]
+    views = {scale: Ordinary(*_ends(finite, scale), 0) for scale in value_axis(finite).views}
+    return ValueAxis(axis.scale, views)
+
+
+def _ends(values: Floats, scale: str) -> tuple[float, float]:
+    places = np.log10(values) if scale == LOG else values
+    return float(places.min()), float(places.max())
+
+
+def below_diagonal(side: int) -> list[list[dict[str, Any] | None]]:
+    """Return the parts of a figure of each pair of `side + 1` quantities, as Plotly's `specs` of subplots."""
+    return [[{} if column <= line else None for column in range(side)] for line in range(side)]
+
+
+def axes_of(place: int, side: int) -> list[str]:
+    """Return Plotly's names of the axes of a quantity in such a figure: of its column, and of its row."""
+    cells = [("x", line, place) for line in range(place, side)] + [("y", place - 1, i) for i in range(place)]
+    numbers = [(letter, line * (line + 1) // 2 + column + 1) for letter, line, column in cells]
+    return [f"{letter}axis{number if number > 1 else ''}" for letter, number in numbers]
 
 
 def _ordinary(places: Floats, maximize: bool | None, total: int) -> Ordinary:

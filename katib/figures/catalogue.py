@@ -19,7 +19,7 @@ from katib.figures.intermediate import curves_are_missing, draw_intermediate
 from katib.figures.parallel import draw_parallel
 from katib.figures.pareto import draw_hypervolume, draw_pareto, hypervolume_obstacle, pareto_obstacle
 from katib.figures.rank import draw_rank
-from katib.figures.scatter import draw_scatter, scatter_columns, scatter_obstacle
+from katib.figures.scatter import draw_matrix, draw_scatter, scatter_columns, scatter_obstacle
 from katib.figures.slices import draw_slices
 from katib.figures.stopping import draw_stopping, nothing_was_stopped
 from katib.figures.timeline import draw_timeline, nothing_has_started
@@ -128,8 +128,8 @@ FIGURES: tuple[FigureKind, ...] = (
         "importances",
         "Importances",
         "Which share of the variance of the objective each parameter explains (fANOVA): alone, and in lighter colour "
-        "with others. Search on along those on top; fix those at the bottom. Believe it as far as the sentence below "
-        "says.",
+        "with others. On the right whether larger values come with larger ones of the objective. Search on along those "
+        "on top; fix those at the bottom. Believe it as far as the sentence below says.",
         draw_importances,
         importance_obstacle,
         chooses=("metric",),
@@ -150,6 +150,15 @@ FIGURES: tuple[FigureKind, ...] = (
         "Any two of parameters, metrics and the duration against each other, with a third as colour. A metric against "
         "the duration shows the cost of a good value.",
         draw_scatter,
+        scatter_obstacle,
+        chooses=("axes",),
+    ),
+    FigureKind(
+        "matrix",
+        "Matrix",
+        "Each pair of up to six parameters, metrics and the duration, coloured by the objective. Pairs that lie along "
+        "a line measure the same.",
+        draw_matrix,
         scatter_obstacle,
         chooses=("axes",),
     ),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from katib.figures.axes import CATEGORICAL, Axis, parameter_axis
+from katib.figures.axes import CATEGORICAL, Axis, parameter_axis, scales_of
 from katib.figures.data import ExperimentData, FigureOptions
 from katib.figures.marks import add_best, add_groups, add_legend, mark_groups, spread_out, texts_of
 from katib.figures.style import add_note, html_safe, new_figure
@@ -48,7 +48,13 @@ def draw_contour(data: ExperimentData, choice: FigureOptions) -> go.Figure:
         yaxis=y.layout() | {"showgrid": False, "nticks": 7},
         coloraxis=shades.axis(),
         legend_traceorder="reversed",
-        meta=shades.meta,
+        meta=shades.meta
+        | {
+            "values": [
+                scales_of(axis, trials.values[axis.name][known]).meta(place)
+                for axis, place in ((x, "xaxis"), (y, "yaxis"))
+            ]
+        },
     )
     if len(rows) < len(target.rows):
         add_note(

@@ -124,6 +124,8 @@ def draw_importances(data: ExperimentData, choice: FigureOptions) -> go.Figure:
     Raises:
         InvalidError: Too few trials have a value of the chosen metric.
     """
+    from plotly.subplots import make_subplots
+
     target = target_of(data.trials, choice.metric)
     if obstacle := _obstacle(data.trials, target):
         cause = f"for {target.name}, {obstacle[:1].lower()}{obstacle[1:].removesuffix('.')}"
@@ -134,8 +136,12 @@ def draw_importances(data: ExperimentData, choice: FigureOptions) -> go.Figure:
     names = found.names[:_MOST_BARS][::-1]
     shares, alone, errors = (column[:_MOST_BARS][::-1] for column in (found.shares, found.alone, found.errors))
     longest = max(share + error for share, error in zip(shares, errors, strict=True))
-    figure = new_figure(
-        title=f"{html_safe([data.name])[0]}: importances for {html_safe([target.name])[0]}", x="share of the variance"
+    figure = make_subplots(
+        cols=2,
+        shared_yaxes=True,
+        column_widths=[0.7, 0.3],
+        horizontal_spacing=0.08,
+        figure=new_figure(title=f"{html_safe([data.name])[0]}: importances for {html_safe([target.name])[0]}"),
     )
     common: dict[str, Any] = {
         "y": list(range(len(names))),
@@ -143,7 +149,9 @@ def draw_importances(data: ExperimentData, choice: FigureOptions) -> go.Figure:
         "customdata": html_safe(names),
         "marker": {"color": BLUE if found.is_telling else GREY},
     }
-    figure.add_bar(x=alone, name="alone", hovertemplate="%{customdata} alone: %{x:.1%}<extra></extra>", **common)
+    figure.add_bar(
+        x=alone, name="alone", hovertemplate="%{customdata} alone: %{x:.1%}<extra></extra>", **common, **_LEFT
+    )
     together = [share - own for share, own in zip(shares, alone, strict=True)]
     figure.add_bar(
         x=together,
@@ -152,6 +160,16 @@ def draw_importances(data: ExperimentData, choice: FigureOptions) -> go.Figure:
         error_x={"type": "data", "array": errors, "thickness": 1.2, "color": GREY},
         hovertemplate="%{customdata} with others: %{x:.1%}<extra></extra>",
         **common,
+        **_LEFT,
+    )
+    figure.add_bar(
+        x=[rank_correlation(data.trials, name, target) for name in names],
+        name="rank correlation",
+        showlegend=False,
+        hovertemplate=f"%{{customdata}} with {html_safe([target.name])[0]}: %{{x:.2f}}<extra></extra>",
+        **common | {"marker": {"color": GREY}},
+        row=1,
+        col=2,
     )
     labels = [
         f"{label}  <b>{share:.0%}</b>" for label, share in zip(html_safe(list(map(shown, names))), shares, strict=True)
@@ -159,7 +177,20 @@ def draw_importances(data: ExperimentData, choice: FigureOptions) -> go.Figure:
     figure.update_layout(
         barmode="stack",
         legend_traceorder="normal",
-        xaxis={"tickformat": ".0%", "range": [0, 1.05 * longest or 1.0]},
+        xaxis={
+            "title": {"text": "share of variance", "font": {"size": 12}},
+            "tickformat": ".0%",
+            "nticks": 4,
+            "tickangle": 0,
+            "range": [0, 1.05 * longest or 1.0],
+        },
+        xaxis2={
+            "title": {"text": "correlation", "font": {"size": 12}},
+            "range": [-1, 1],
+            "tickvals": [-1, 0, 1],
+            "tickangle": 0,
+            "zeroline": True,
+        },
         yaxis={
             "tickvals": list(range(len(names))),
             "ticktext": labels,
@@ -174,6 +205,22 @@ def draw_importances(data: ExperimentData, choice: FigureOptions) -> go.Figure:
 
 
 _LEAST_HEIGHT, _BAR_HEIGHT = 320, 26
+_LEFT = {"row": 1, "col": 1}
+
+
+def rank_correlation(trials: TrialTable, name: str, target: RankingMetric) -> float | None:
+    """Return Spearman's rank correlation of a parameter with the metric; None for choices, and a constant.
+
+    Trials without the parameter are left out. Source: [Spearman1904] The proof and measurement of association between
+    two things, American Journal of Psychology 15.
+    """
+    column = trials.values[name][target.rows]
+    known = np.isfinite(column)
+    ranks = [_ranks(values[known]) for values in (column, target.values[target.rows])]
+    if trials.parameter(name).is_categorical or not known.any() or min(map(np.ptp, ranks)) == 0:
+        return None
+    one, other = (values - values.mean() for values in ranks)
+    return float(one @ other / np.sqrt((one @ one) * (other @ other)))
 
 
 def basis_of(found: Importances) -> str:

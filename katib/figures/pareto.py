@@ -40,13 +40,16 @@ class _Front:
     """The data of the picture.
 
     Attributes:
-        costs: Shape (n trials, m); infinity for trials that may not be in the front.
+        costs: In the axes, shape (n trials, m); infinity for trials that may not be in the front.
+        outline: Trials of the front of the axes.
+        rows: Trials of the front of all objectives.
         beaten: Measured trials that another dominates.
         infeasible: Measured infeasible trials.
     """
 
     objectives: tuple[Objective, ...]
     costs: Floats
+    outline: Rows
     rows: Rows
     beaten: Rows
     infeasible: Rows
@@ -72,7 +75,11 @@ def hypervolume_obstacle(data: ExperimentData) -> str:
 
 
 def draw_pareto(data: ExperimentData, choice: FigureOptions) -> go.Figure:
-    """Draw the front of two or three objectives: its trials, dominated ones, and infeasible ones."""
+    """Draw the front over two or three objectives: its trials, dominated ones, and infeasible ones.
+
+    If the experiment has more objectives than axes, marks distinguish the front of all of them, and the line is the
+    front of the axes alone: a trial away from the line is better in another objective.
+    """
     trials = data.trials
     objectives = chosen_objectives(trials, choice)
     front = _front_of(trials, objectives)
@@ -108,7 +115,8 @@ def draw_pareto(data: ExperimentData, choice: FigureOptions) -> go.Figure:
     total = len(front.rows) + len(front.beaten) + len(front.infeasible)
     notes = [f"{drawn:,} of {total:,} trials drawn"] if drawn < total else []
     if len(objectives) < len(trials.objectives):
-        notes.append(f"front of {len(objectives)} of {len(trials.objectives)} objectives")
+        line = ", the line of these two" if len(objectives) < _SPACE else ""
+        notes.append(f"the front is of all {len(trials.objectives)} objectives{line}")
     add_note(
         figure,
         "; ".join(notes),
@@ -257,10 +265,10 @@ def _columns(trials: TrialTable, objectives: tuple[Objective, ...]) -> Floats:
 
 def _front_of(trials: TrialTable, objectives: tuple[Objective, ...]) -> _Front:
     costs = costs_of(trials, objectives)
-    rows = front_rows(costs)
-    measured = _all_finite(_columns(trials, objectives)) & trials.in_states("Succeeded", "EarlyStopped")
+    rows = front_of(trials)
+    measured = _all_finite(_columns(trials, trials.objectives)) & trials.in_states("Succeeded", "EarlyStopped")
     beaten = np.setdiff1d(places(measured & trials.feasible), rows)
-    return _Front(objectives, costs, rows, beaten, places(measured & ~trials.feasible))
+    return _Front(objectives, costs, front_rows(costs), rows, beaten, places(measured & ~trials.feasible))
 
 
 def _by_lot(rows: Rows) -> Rows:
@@ -303,7 +311,7 @@ def _add_marks(
 
 def _add_outline(figure: go.Figure, front: _Front, columns: Floats) -> None:
     """Add the border of the dominated region, as steps."""
-    rows = _along(front.costs, front.rows)
+    rows = _along(front.costs, front.outline)
     if len(rows):
         figure.add_scatter(
             x=columns[rows, 0],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from katib.figures.axes import Axis, number, parameter_axis
+from katib.figures.axes import Axis, axes_of, below_diagonal, number, parameter_axis, scales_of
 from katib.figures.data import ExperimentData, FigureOptions
 from katib.figures.marks import add_best, add_groups, add_legend, mark_groups, spread_out
 from katib.figures.style import add_note, html_safe, new_figure
@@ -44,6 +44,7 @@ def draw_rank(data: ExperimentData, choice: FigureOptions) -> go.Figure:
         cols=side,
         shared_xaxes=True,
         shared_yaxes=True,
+        specs=below_diagonal(side),
         horizontal_spacing=0.02,
         vertical_spacing=0.03,
         figure=new_figure(title=f"{html_safe([data.name])[0]}: rank of {html_safe([target.name])[0]}"),
@@ -58,7 +59,11 @@ def draw_rank(data: ExperimentData, choice: FigureOptions) -> go.Figure:
     _lay_out(figure, axes, side)
     add_legend(figure, mark_groups(trials, rows))
     height = _ALONE_HEIGHT if side == 1 else _PART_HEIGHT * side + 130
-    meta = shades.meta | {"least_width": _PART_WIDTH * side}
+    scales = [
+        scales_of(axis, trials.values[name][rows]).meta(*axes_of(place, side), name=name)
+        for place, (name, axis) in enumerate(axes.items())
+    ]
+    meta = shades.meta | {"least_width": _PART_WIDTH * side, "values": scales}
     figure.update_layout(height=height, coloraxis=shades.axis(), legend_traceorder="reversed", meta=meta)
     note = f"{len(rows):,} of {len(target.rows):,} measured trials drawn" if len(rows) < len(target.rows) else ""
     if len(names) < len(trials.values):
@@ -127,9 +132,8 @@ def _lay_out(figure: go.Figure, axes: dict[str, Axis], side: int) -> None:
     """Place the axes of rows and columns; the titles are at the left and at the bottom."""
     names = list(axes)
     for line in range(1, side + 1):
-        for column in range(1, side + 1):
+        for column in range(1, line + 1):
             x, y = axes[names[column - 1]].layout(_TICKS), axes[names[line]].layout(_TICKS)
             x["title"], y["title"] = (x["title"] if line == side else None), (y["title"] if column == 1 else None)
-            visible = column <= line
-            figure.update_xaxes({**x, "visible": visible}, row=line, col=column)
-            figure.update_yaxes({**y, "visible": visible}, row=line, col=column)
+            figure.update_xaxes(x, row=line, col=column)
+            figure.update_yaxes(y, row=line, col=column)

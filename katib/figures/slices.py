@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from katib.figures.axes import Axis, parameter_axis, value_axis
+from katib.figures.axes import Axis, parameter_axis, scales_of, value_axis
 from katib.figures.data import ExperimentData, FigureOptions
 from katib.figures.marks import add_best, add_groups, add_legend, mark_groups, spread_out
 from katib.figures.style import add_note, html_safe, new_figure
@@ -44,9 +44,12 @@ def draw_slices(data: ExperimentData, choice: FigureOptions) -> go.Figure:
         figure=figure,
     )
     y = value_axis(target.values[rows], maximize=target.maximize, total=len(target.rows))
+    metas = []
     for place, name in enumerate(names):
         row, column = divmod(place, columns)
-        _add_part(figure, trials, target, rows, parameter_axis(trials, name, rows), row + 1, column + 1)
+        axis = parameter_axis(trials, name, rows)
+        _add_part(figure, trials, target, rows, axis, row + 1, column + 1)
+        metas.append(scales_of(axis, trials.values[name][rows]).meta(f"xaxis{place + 1 if place else ''}", name=name))
     [title] = html_safe([target.name])
     for column in range(1, columns + 1):
         figure.update_yaxes({"zeroline": False, "title": {"text": "" if column > 1 else title}} | y.layout, col=column)
@@ -57,7 +60,7 @@ def draw_slices(data: ExperimentData, choice: FigureOptions) -> go.Figure:
         coloraxis={"cmin": 1, "cmax": max(len(trials), 2), "colorbar": bar, "colorscale": scale_of(GOOD_DARK)},
         meta={
             "least_width": _PART_WIDTH * columns,
-            "values": [y.meta(*axes)],
+            "values": [y.meta(*axes, name=target.name), *metas],
             "dark": {"coloraxis": {"colorscale": scale_of(GOOD_BRIGHT)}},
         },
         height=_PART_HEIGHT * lines + 130,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import combinations
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from katib.model.types import Experiment
 from katib.service.tuning.service import Diagnosis
 from tests.support.browser import WIDTHS, serious_violations, sideways_scroll
 from tests.support.experiments import a_choice, a_double, a_template, an_experiment
-from tests.support.tuning import MemoryTuningService, condition, make_trial, patched
+from tests.support.tuning import MemoryTuningService, condition, make_pareto_experiment, make_trial, patched
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -111,6 +112,57 @@ def test_any_two_quantities_are_shown_against_each_other(root: str, page: Page) 
     )
     scatter.get_by_role("button", name="log y").click()
     page.wait_for_function("() => document.querySelector('[data-figure=scatter]').layout.yaxis.type === 'log'")
+
+
+def test_axes_of_a_matrix_are_chosen_and_switched_by_keys(root: str, page: Page) -> None:
+    page.goto(f"{root}{PAGE}?tab=analysis&matrix.axis=momentum&matrix.axis=loss&matrix.axis=duration")
+    matrix = page.locator("#figure-matrix")
+    matrix.scroll_into_view_if_needed()
+    matrix.locator(".tools summary").wait_for()
+    matrix.locator(".tools summary").focus()
+    for key in ("Enter", "Tab", "Tab", "Space"):
+        page.keyboard.press(key)
+
+    page.wait_for_function("() => document.querySelector('[data-figure=matrix]').layout.yaxis.type === 'log'")
+    page.wait_for_function("() => document.activeElement.ariaLabel === 'loss logarithmic'")
+    assert matrix.locator(".subplot").count() == 3
+    assert serious_violations(page) == []
+    assert "matrix.look=1-log" in page.url
+
+
+def test_three_objectives_are_drawn_two_by_two_without_plotly(
+    root: str, page: Page, service: MemoryTuningService
+) -> None:
+    names = ("accuracy", "seconds", "memory")
+    objectives = [{"name": name, "type": "minimize"} for name in names]
+    spec = {"objective": {"objectives": objectives}}
+    experiment = patched(make_pareto_experiment("three", trials=9), spec=spec)
+    service.put(experiment)
+    for index in range(9):
+        trial = make_trial(f"three-{index}", condition("Succeeded"), index=index, experiment="three")
+        metrics = [
+            {"name": name, **dict.fromkeys(("min", "max", "latest"), str((index * k) % 7 + 1))}
+            for k, name in enumerate(names, 2)
+        ]
+        service.put(
+            patched(
+                trial,
+                spec={"objective": experiment.encode()["spec"]["objective"]},
+                status={"observation": {"metrics": metrics}},
+            )
+        )
+    service.explain("default", Diagnosis("Experiment", "three", "Running", "It runs."))
+    page.goto(f"{root}experiments/default/three")
+
+    fronts = page.locator(".fronts .figure canvas[data-drawn]")
+    fronts.nth(2).wait_for()
+    assert [one.get_attribute("aria-label") for one in fronts.all()] == [
+        f"{up} (minimize) by {across} (minimize): 9 trials" for across, up in combinations(names, 2)
+    ]
+    assert page.evaluate("typeof Plotly") == "undefined"
+    assert serious_violations(page) == []
+    page.set_viewport_size({"width": 360, "height": 780})
+    assert sideways_scroll(page) == 0
 
 
 @pytest.mark.parametrize("width", [1440, 1024])

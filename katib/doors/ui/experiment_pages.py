@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import combinations
 from typing import Annotated, Any
 
 import msgspec
@@ -27,7 +28,7 @@ from katib.figures.catalogue import FIGURES, FigureKind, figure_named
 from katib.figures.data import ExperimentData
 from katib.figures.parallel import is_broad
 from katib.figures.scatter import DURATION, scatter_columns
-from katib.figures.trials import STATES, TrialTable
+from katib.figures.trials import STATES, TrialTable, objectives_of
 from katib.model.types import Experiment, Suggestion
 from katib.model.yaml_text import dump_yaml
 from katib.service.tuning.service import Confirmation, RecordedEvent
@@ -78,6 +79,7 @@ def experiment_pages(tables: Tables) -> APIRouter:
             "confirmed": _confirmation(service, experiment),
             "analysis": _figures_of(experiment),
             "overview": _overview_of(experiment),
+            "fronts": _pairs_of(experiment),
             "wide": is_broad(len(experiment.spec.parameters) + 1),
         }
         if tab in ("overview", "trials"):
@@ -164,6 +166,12 @@ def _overview_of(experiment: Experiment) -> tuple[FigureKind, ...]:
     """Return the figures of the overview: with several objectives the front and its history come first."""
     names = (*_OF_SEVERAL_OBJECTIVES, "parallel") if has_several_objectives(experiment) else _OVERVIEW
     return tuple(map(figure_named, names))
+
+
+def _pairs_of(experiment: Experiment) -> list[tuple[str, str]]:
+    """Return the pairs of the first three objectives, if there are more than two: a front of each is drawn."""
+    names = [objective.name for objective in objectives_of(experiment)][:3]
+    return list(combinations(names, 2)) if len(names) > 2 else []  # noqa: PLR2004 - two are one picture
 
 
 def _first_table(

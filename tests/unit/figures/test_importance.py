@@ -10,12 +10,13 @@ import pytest
 from katib.errors import InvalidError
 from katib.figures.catalogue import draw, figure_named
 from katib.figures.data import FigureOptions, measure_of
-from katib.figures.importance import importances_of
-from katib.figures.targets import by_telling
+from katib.figures.importance import importances_of, rank_correlation
+from katib.figures.targets import by_telling, target_of
 from katib.figures.trials import ParameterInfo, TrialTable
 from tests.support.figure_tables import LR, MOMENTUM, OPTIMIZER, a_table, data_of, many_trials
 from tests.support.golden import Golden
 from tests.support.refusals import refused
+from tests.support.tables import trace
 
 NAN = float("nan")
 
@@ -130,3 +131,18 @@ def test_names_are_never_html() -> None:
     values = {evil: np.random.default_rng(0).random(50), OPTIMIZER: table.values["optimizer"]}
 
     assert "<script>" not in figure_of(a_table(values, {"loss": np.random.default_rng(1).random(50)})).to_json()
+
+
+def test_the_correlation_of_ranks_stands_beside_importance_with_its_sign() -> None:
+    random = np.random.default_rng(3)
+    up, down = random.random((2, 200))
+    choice = ParameterInfo("choice", "categorical", choices=("a", "b"))
+    values = {noise(200, "up")[0]: up, noise(200, "down")[0]: down, choice: random.integers(0, 2, 200)}
+    table = a_table(values, {"loss": np.exp(9 * up) + 0 * down})
+    target = target_of(table)
+
+    assert rank_correlation(table, "up", target) == pytest.approx(1)  # whatever the scale
+    assert abs(rank_correlation(table, "down", target) or 0) < 0.2
+    assert rank_correlation(table, "choice", target) is None
+    bars = trace(draw(figure_named("importances"), data_of(table), FigureOptions()), "rank correlation")
+    assert dict(zip(bars.customdata, bars.x, strict=True))["up"] == pytest.approx(1)

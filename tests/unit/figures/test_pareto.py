@@ -91,6 +91,18 @@ def test_three_objectives_are_drawn_in_space_and_two_of_four_in_the_plane(golden
     golden(plane.layout.annotations[0].text.lower())
 
 
+def test_over_two_of_three_objectives_marks_are_of_the_whole_front_and_the_line_of_the_two() -> None:
+    table = a_table(
+        {LR: [1e-3] * 3},
+        {"loss": [1.0, 2.0, 3.0], "seconds": [1.0, 2.0, 3.0], "size": [9.0, 1.0, 5.0]},
+        objectives=(LOSS, SECONDS, SIZE),
+    )
+    found = {trace.name: trace for trace in figure_of("pareto", table, "loss", "seconds").data}
+
+    assert list(found["not beaten (2)"].customdata) == ["demo-00000", "demo-00001"]
+    assert list(found["front"].x) == [1]
+
+
 @pytest.mark.parametrize("objectives", [("loss",), ("loss", "seconds", "size", "heat")], ids=["one", "four"])
 def test_other_numbers_of_objectives_are_refused(objectives: tuple[str, ...]) -> None:
     with pytest.raises(InvalidError, match="choose two or three"):

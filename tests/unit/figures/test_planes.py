@@ -17,9 +17,10 @@ from katib.figures.rank import rank_shares
 from katib.figures.targets import shades_of, target_of
 from katib.figures.trials import ParameterInfo, TrialTable
 from tests.support.figure_tables import LR, MOMENTUM, OPTIMIZER, a_table, data_of, many_trials
+from tests.support.golden import Golden
 
 NAN = float("nan")
-PLANES = ("slice", "contour", "rank")
+PLANES = ("slice", "contour", "rank")  # of parameters
 
 
 def figure_of(name: str, table: TrialTable, *parameters: str) -> Any:
@@ -188,3 +189,35 @@ def test_a_scatter_plot_shows_any_two_quantities_with_a_third_as_colour() -> Non
     with pytest.raises(InvalidError) as caught:
         draw(figure_named("scatter"), data_of(table), FigureOptions(axes=("depth",)))
     assert caught.value.errors[0].origin == "figure-scatter-axis"
+
+
+def test_a_matrix_has_a_part_for_each_pair_of_up_to_six_quantities(golden: Golden) -> None:
+    data = data_of(many_trials(3_000))
+    names = ("lr", "momentum", "optimizer", "loss", "duration", "trial")
+    figure = draw(figure_named("matrix"), data, FigureOptions(axes=(*names, "layers")))
+    parts = {(trace.xaxis, trace.yaxis) for trace in figure.data if trace.name == "best"}
+
+    assert len(parts) == 15
+    assert {meta["name"] for meta in figure.layout.meta["values"]} >= {"lr", "loss", "duration"}
+    assert len(figure.to_json()) < 400_000
+    golden(figure.layout.annotations[0].text)
+
+    pair = draw(figure_named("matrix"), data, FigureOptions(axes=("momentum", "loss")))
+    marks = next(trace for trace in pair.data if trace.customdata is not None)
+    row = int(marks.customdata[7].rpartition("-")[2])
+    assert marks.x[7] == pytest.approx(data.trials.values["momentum"][row])
+    assert marks.y[7] == pytest.approx(data.trials.metrics["loss"][row])
+
+
+@pytest.mark.parametrize("name", ["matrix", "rank", "slice", "contour"])
+def test_the_scales_of_all_axes_of_numbers_can_be_switched(name: str) -> None:
+    values = {LR: np.geomspace(1e-4, 1e-1, 20), MOMENTUM: np.linspace(0.1, 0.9, 20), OPTIMIZER: [0, 1] * 10}
+    table = a_table(values, {"loss": np.linspace(1, 5, 20)})
+    figure = draw(figure_named(name), data_of(table), FigureOptions(axes=("lr", "momentum", "optimizer", "loss")))
+    layout = figure.layout.to_plotly_json()
+    switched = [axis for meta in layout["meta"]["values"] if "log" in meta["views"] for axis in meta["axes"]]
+    numbers = [key for key, axis in layout.items() if key[1:5] == "axis" and "ticktext" not in axis]
+
+    assert sorted(switched) == sorted(numbers)
+    for meta in layout["meta"]["values"]:
+        assert {layout[axis].get("type", "linear") for axis in meta["axes"]} == {meta["scale"]} or not meta["views"]

@@ -86,7 +86,7 @@ async function draw(element) {
   const figure = element.dataset.figure;
   const asked = element.version === undefined ? null : version; // the first answer may have been fetched with the page
   element.drawing = true;
-  const drawn = await drawFigure(element, `${data}/figures/${figure}?${chosen(figure)}`);
+  const drawn = await drawFigure(element, `${data}/figures/${figure}?${element.dataset.question ?? chosen(figure)}`);
   element.drawing = false;
   if (complete && version !== asked && version > element.version) drawSoon(); // changed since
   if (drawn) linked?.drawn(element, drawn);

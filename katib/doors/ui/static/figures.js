@@ -175,16 +175,37 @@ function showTools(element, figure) {
   if (hidden) bar.append(tool(`${words} · show`, "Values far from most others are beyond the axis", () => again({ all: true })));
   else if (count) bar.append(tool("all shown · hide outliers", `${words} the axis otherwise`, () => again({ all: false })));
   const values = [...(layout.meta?.values ?? []).entries()].filter(([, { views }]) => "log" in views);
-  for (const [i, { axes, scale }] of values) {
+  if (values.length > 2) bar.append(scaleMenu(element, values, again));
+  else for (const [i, { axes, scale }] of values) {
     const other = (look.scales?.[i] ?? scale) === "log" ? "linear" : "log";
     const words = other === "log" ? "a logarithmic" : "a linear";
     bar.append(tool(values.length > 1 ? `${other} ${axes[0][0]}` : other, `Show the values on ${words} axis`, () => again({ scales: { ...look.scales, [i]: other } })));
   }
   bar.append(tool("PNG", "Save the figure as an image", () => savePicture(element, figure)));
-  const focused = element.querySelector(":scope > .tools :focus")?.textContent;
+  const nameOf = (control) => control.ariaLabel || control.textContent;
+  const focused = element.querySelector(":scope > .tools :focus");
   element.querySelector(":scope > .tools")?.remove();
   element.append(bar);
-  if (focused) bar.querySelector("button").focus();
+  if (focused) ([...bar.querySelectorAll("button, input, summary")].find((one) => nameOf(one) === nameOf(focused)) ?? bar.querySelector("button")).focus();
+}
+
+/** A menu of the axes that can be logarithmic, of a figure with several. */
+function scaleMenu(element, values, again) {
+  const menu = Object.assign(document.createElement("details"), { className: "menu", open: element.querySelector(":scope > .tools details")?.open ?? false });
+  const fields = document.createElement("fieldset");
+  fields.append(Object.assign(document.createElement("legend"), { className: "hidden", textContent: "Logarithmic axes" }));
+  for (const [i, { name, scale }] of values) {
+    const label = document.createElement("label");
+    const box = Object.assign(document.createElement("input"), { type: "checkbox", checked: (element.look.scales?.[i] ?? scale) === "log", ariaLabel: `${name} logarithmic` });
+    box.addEventListener("change", (event) => {
+      event.stopPropagation();
+      again({ scales: { ...element.look.scales, [i]: box.checked ? "log" : "linear" } });
+    });
+    label.append(box, ` log ${name}`);
+    fields.append(label);
+  }
+  menu.append(Object.assign(document.createElement("summary"), { textContent: "Scales" }), fields);
+  return menu;
 }
 
 /** Save an image of a figure, as it is shown. */

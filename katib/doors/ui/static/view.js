@@ -41,7 +41,7 @@ export function viewing(root) {
 /** Have the scales of figures follow the address, and the address follow them. */
 export function lookingAt(elements) {
   for (const element of elements) {
-    const key = `${element.dataset.figure}.look`;
+    const key = `${element.dataset.key ?? element.dataset.figure}.look`;
     const words = remembered(key);
     const scales = words.filter((word) => word.includes("-")).map((word) => word.split("-"));
     if (words.length) element.look = { all: words.includes("all"), scales: Object.fromEntries(scales) };
