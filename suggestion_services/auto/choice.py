@@ -33,7 +33,7 @@ _MODEL_TRIALS = 1_000
 _MODEL_PARAMETERS = 100
 """Parameters up to which the priors of its length scales have been tested."""
 _MODEL_OBJECTIVES = 4
-"""Objectives up to which it is used; beyond, nearly every trial is Pareto-optimal, and random weights too sparse."""
+"""Objectives up to which it is used; beyond, nearly every trial is Pareto-optimal, and the hypervolume too complex."""
 _JOINT_PARAMETERS = 30
 """Parameters up to which they are estimated jointly; beyond, trials are too few to show interactions."""
 _TIMED_TRIALS = 20

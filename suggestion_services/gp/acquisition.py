@@ -16,11 +16,14 @@ the quantile 1/2. It trusts the model, which may take a narrow valley for noise;
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from scipy.special import erfcx, log_ndtr, ndtr
+from typing_extensions import override
 
 from suggestion_services.gp.beliefs import BeliefTerm
 from suggestion_services.gp.cost import Cost
@@ -32,7 +35,7 @@ _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 _HALF_LOG_HALF_PI = 0.5 * math.log(0.5 * math.pi)
 _SAME = 1e-12  # squared distances below it are rounding errors
 _CAUTION = 2.0  # power of the probability of a constraint; with 1, two of three trials at a bound break it
-_NOISY = 0.01  # variance of noise from which it is the problem's; below, it is what the kernel cannot express
+NOISY = 0.01  # variance of noise from which it is the problem's; below, it is what the kernel cannot express
 _CROWD = 4  # running trials that may be close to each other; further ones are moved away
 _NEAR, _FAR = -1.0, -1e3  # between them the middle piece, below _FAR its limit
 
@@ -82,42 +85,49 @@ class CrowdingPenalty:
         return np.sum(np.log(left), axis=1), np.einsum("qm,qmc->qc", inside / left, apart) / self.reach
 
 
-@dataclass(frozen=True)
-class Acquisition:
-    """The acquisition values of points, higher is better.
+@dataclass(frozen=True, kw_only=True)
+class Acquisition(ABC):
+    """The acquisition values of points, higher is better: the log gain of a point, and terms that weigh it.
 
     Attributes:
-        objective: Model of the scores.
-        best: The score to improve on.
         constraints: Models of the constraints, below 0 if met.
         cost: The log cost of points; None if it does not count.
         crowded: Running trials with a penalty around them; None if there are none.
-        noise: Variance of the noise of scores; 0 if they are taken for exact.
         beliefs: Priors of the user; None if there are none.
     """
 
-    objective: Posterior
-    best: float
     constraints: Sequence[GaussianModel] = ()
     cost: Cost | None = None
     crowded: CrowdingPenalty | None = None
-    noise: float = 0.0
     beliefs: BeliefTerm | None = None
 
-    def of_means(self) -> Acquisition:
-        """Return the acquisition that improves on the least mean at a feasible trial; the same without noise."""
-        model = self.objective
-        if isinstance(model, GuidedModel) or model.noise < _NOISY:
-            return self
-        means = model.means[self._feasible(model.x)]
-        return replace(self, best=float(np.min(means)), noise=model.noise) if len(means) else self
+    @property
+    @abstractmethod
+    def thetas(self) -> FloatArray:
+        """Hyperparameters (o, t) of the models of the objectives."""
 
-    def _feasible(self, x: FloatArray) -> BoolArray:
-        """Return whether the constraints are expected to be met, (q,) at columns (q, c)."""
-        kept = [model.predict(x)[0] < 0 for model in self.constraints]
-        return np.all(kept, axis=0) if kept else np.ones(len(x), dtype=bool)
+    @abstractmethod
+    def of_means(self) -> Self:
+        """Return the acquisition that improves on means at feasible trials; the same without noise."""
 
-    def believing(self, x: FloatArray, reach: FloatArray) -> Acquisition:
+    @abstractmethod
+    def gain(self, x: FloatArray) -> FloatArray:
+        """Return the logs (q,) of the expected gain at columns (q, c)."""
+
+    @abstractmethod
+    def gain_with_slopes(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the logs (q,) of the gain and their gradients (q, c)."""
+
+    @abstractmethod
+    def _reaching(self, x: FloatArray, feasible: BoolArray) -> Self:
+        """Return the acquisition if trials at columns (m, c) end as the objectives' models predict.
+
+        Args:
+            x: The columns.
+            feasible: Whether their values have to be improved on, (m,).
+        """
+
+    def believing(self, x: FloatArray, reach: FloatArray) -> Self:
         """Return the acquisition if trials at columns (m, c) end as the models predict; see `Model.believing`.
 
         Their predicted values also have to be improved on: otherwise the next point would be beside the last. Without
@@ -126,22 +136,18 @@ class Acquisition:
         """
         if not len(x):
             return self
-        reached = self.objective.predict(x)[0][self._feasible(x)]
-        best = min([self.best, *reached.tolist()])
         constraints = [model.believing(x) for model in self.constraints]
-        return replace(
-            self,
-            objective=self.objective.believing(x),
-            best=best,
-            constraints=constraints,
-            crowded=CrowdingPenalty.of(x, reach),
-        )
+        crowded = CrowdingPenalty.of(x, reach)
+        return replace(self._reaching(x, self._feasible(x)), constraints=constraints, crowded=crowded)
+
+    def _feasible(self, x: FloatArray) -> BoolArray:
+        """Return whether the constraints are expected to be met, (q,) at columns (q, c)."""
+        kept = [model.predict(x)[0] < 0 for model in self.constraints]
+        return np.all(kept, axis=0) if kept else np.ones(len(x), dtype=bool)
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """Return the values (q,) of columns (q, c)."""
-        mean, variance = self.objective.predict(x)
-        deviation: FloatArray = np.sqrt(variance) * np.sqrt(variance / (variance + self.noise))
-        total = log_h((self.best - mean) / deviation)[0] + np.log(deviation)
+        total = self.gain(x)
         for model in self.constraints:
             mean, variance = model.predict(x)
             total += _CAUTION * log_ndtr(-mean / np.sqrt(variance))
@@ -151,10 +157,7 @@ class Acquisition:
 
     def with_slopes(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the values (q,) and their gradients (q, c) by the columns."""
-        u, deviation, by_u, by_deviation = _standardized(self.objective, x, self.best, self.noise)
-        values, slope = log_h(u)
-        total = values + np.log(deviation)
-        slopes = slope[:, None] * by_u + by_deviation / deviation[:, None]
+        total, slopes = self.gain_with_slopes(x)
         for model in self.constraints:
             u, _, by_u, _ = _standardized(model, x, 0.0, 0.0)
             values = _CAUTION * log_ndtr(u)
@@ -168,6 +171,51 @@ class Acquisition:
                 values, slope = term(x)
                 total, slopes = total + values, slopes + slope
         return total, slopes
+
+
+@dataclass(frozen=True)
+class ExpectedImprovement(Acquisition):
+    """The acquisition whose gain is the improvement on the best score.
+
+    Attributes:
+        objective: Model of the scores.
+        best: The score to improve on.
+        noise: Variance of the noise of scores; 0 if they are taken for exact.
+    """
+
+    objective: Posterior
+    best: float
+    noise: float = 0.0
+
+    @property
+    @override
+    def thetas(self) -> FloatArray:
+        return self.objective.theta[None]
+
+    @override
+    def of_means(self) -> Self:
+        model = self.objective
+        if isinstance(model, GuidedModel) or model.noise < NOISY:
+            return self
+        means = model.means[self._feasible(model.x)]
+        return replace(self, best=float(np.min(means)), noise=model.noise) if len(means) else self
+
+    @override
+    def _reaching(self, x: FloatArray, feasible: BoolArray) -> Self:
+        reached = self.objective.predict(x)[0][feasible]
+        return replace(self, objective=self.objective.believing(x), best=min([self.best, *reached.tolist()]))
+
+    @override
+    def gain(self, x: FloatArray) -> FloatArray:
+        mean, variance = self.objective.predict(x)
+        deviation: FloatArray = np.sqrt(variance) * np.sqrt(variance / (variance + self.noise))
+        return log_h((self.best - mean) / deviation)[0] + np.log(deviation)
+
+    @override
+    def gain_with_slopes(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        u, deviation, by_u, by_deviation = _standardized(self.objective, x, self.best, self.noise)
+        values, slope = log_h(u)
+        return values + np.log(deviation), slope[:, None] * by_u + by_deviation / deviation[:, None]
 
 
 def truncated_mean(mean: FloatArray, deviation: FloatArray, least: float) -> FloatArray:

@@ -17,12 +17,11 @@ Each suggestion is computed from scratch from all known trials, so it depends on
    noise, every second suggestion improves on the best mean, since the best score is a lucky one; not before there are
    more trials than the trend has effects, which look like noise till then.
 
-With several objectives each suggestion weighs them at random and minimizes one combined value (`History.scalarized`);
-it is a model of this experiment alone, without earlier ones.
+With several objectives each has a model, and the row is searched that is expected to add most hypervolume to the front
+(`front`), without earlier experiments. While no trial meets the constraints, their violation is the only objective.
 
 Sources: [Jones1998] Efficient Global Optimization of Expensive Black-Box Functions, Journal of Global Optimization 13;
 [Ginsbourger2010] Kriging Is Well-Suited to Parallelize Optimization, section 5 (believing running trials);
-[Knowles2006] ParEGO, IEEE Transactions on Evolutionary Computation 10 (several objectives);
 [Cowen-Rivers2022] HEBO, JAIR 74 (transformed outcomes, warped inputs, a linear beside the Matern kernel). Each module
 cites those of its own part. With many trials, the model uses a subset: see `subset`.
 """
@@ -32,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from typing_extensions import override
@@ -41,11 +41,12 @@ from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem, Pr
 from suggestion_services.base.allowed import anchors_of
 from suggestion_services.base.priors import PriorGuide
 from suggestion_services.base.shared_context import one_thread
-from suggestion_services.gp.acquisition import Acquisition
+from suggestion_services.gp.acquisition import Acquisition, ExpectedImprovement
 from suggestion_services.gp.beliefs import BeliefTerm, believed_row
 from suggestion_services.gp.cost import Cost, fit_cost, share_of_cost
 from suggestion_services.gp.design import design_point
 from suggestion_services.gp.encoding import Encoding
+from suggestion_services.gp.front import fit_front
 from suggestion_services.gp.history import HistoryReader, ModelHistory
 from suggestion_services.gp.likelihood import ThetaLayout
 from suggestion_services.gp.model import fit, subset
@@ -75,7 +76,6 @@ _LEAST_MEASURED = 2  # values that the model needs
 _MOST_TRIALS = 400  # in the model; beyond, a subset
 _MOST_RUNNING = 100  # running trials that the model believes
 _MOST_AT_ONCE = 100  # suggestions of one request from the model; further ones fill the space
-_MOST_FITS = 20  # the same with several objectives, each of which has a separate model
 _ENUMERATED = 2000  # a space of at most this size is enumerated
 _WARPED_LEVELS = 4  # a number with fewer levels has nothing to warp
 _WARPED_DIMENSIONS = 40  # in more dimensions, trials are too few to learn warps
@@ -85,6 +85,9 @@ _MOST_OF_SOURCE = 200  # trials in the model of one
 _REACH = 0.05  # of running trials, in length scales: nearer points are redundant
 _BOLD = 2  # with noise, one suggestion of this many improves on the best score, the others on the best mean
 _DRAWS = 100  # random rows tried before the design repeats a point
+
+
+_Acquisition = TypeVar("_Acquisition", bound=Acquisition)
 
 
 class _EarlierExperiment:
@@ -151,13 +154,12 @@ class GaussianProcess(Algorithm):
         for k in range(first, first + count):
             n_known = len(history.known) + len(believed)
             is_early = n_known < self._n_startup or len(history.measured) < _LEAST_MEASURED
-            fits = k - first < (_MOST_FITS if several else _MOST_AT_ONCE) and self._encoding.count > 0
+            fits = k - first < _MOST_AT_ONCE and self._encoding.count > 0
             row: FloatArray | None = None if self._encoding.count else np.empty(0)
             if fits and (not is_early or (sources and len(history.measured) >= LEAST_OWN)):
                 with one_thread:
-                    seen = history.scalarized(self._weights_of(k)) if several else history
-                    promises = self._fitted(seen, sources) if promises is None or several else promises
-                    row = self._chosen(seen, promises, believed, taken, k, is_early=is_early)
+                    promises = self._fitted(history, sources) if promises is None else promises
+                    row = self._chosen(history, promises, believed, taken, k, is_early=is_early)
             row = self._designed(k, taken) if row is None else row
             believed.append(row)
             taken = np.concatenate([taken, [row]])
@@ -197,11 +199,6 @@ class GaussianProcess(Algorithm):
             self._sources[name] = known
         enough = [s for s in self._sources.values() if len(s.history.measured) >= LEAST_TRIALS and self._encoding.count]
         return sorted(enough, key=lambda source: (-len(source.history.measured), source.name))[:_MOST_SOURCES]
-
-    def _weights_of(self, k: int) -> FloatArray:
-        """Return the weights of the objectives in the k-th suggestion, uniform over all weights that add up to 1."""
-        random = np.random.default_rng(self.problem.seed_of(k))
-        return np.asarray(random.dirichlet(np.ones(len(self.problem.directions))))
 
     def _designed(self, k: int, taken: FloatArray) -> FloatArray:
         """Return the row of the design with this number, or a random one if that is taken."""
@@ -243,6 +240,8 @@ class GaussianProcess(Algorithm):
         self, history: ModelHistory, sources: Sequence[_EarlierExperiment]
     ) -> tuple[Acquisition, Acquisition | None]:
         """Return the acquisition of this experiment alone, and with its sources; None if they are uninformative."""
+        if len(self.problem.directions) > 1 and not history.seeks_feasible:
+            return self._weighed(fit_front(history, self._encoding, self._layout, _MOST_TRIALS), history), None
         if self._has_region and not history.seeks_feasible:
             history = history.only(nearest(self._encoding.columns(history.measured), self._order(history)[0]))
         if not history.seeks_feasible:
@@ -256,6 +255,13 @@ class GaussianProcess(Algorithm):
         learned = fit_guided(columns, minimized[kept], history.transform, self._layout, known)
         self._weights = {source.name: weight for source, weight in zip(sources, learned.weights, strict=True)}
         best = self._order(history)[:1]
+        own = self._weighed(ExpectedImprovement(learned.own, float(scores[best[0]])), history)
+        if learned.guided is None:
+            return own, None
+        return own, replace(own, objective=learned.guided, best=float(learned.transform(minimized[best])[0]))
+
+    def _weighed(self, promise: _Acquisition, history: ModelHistory) -> _Acquisition:
+        """Return the acquisition with the terms of constraints, failures, costs and priors."""
         constraints = []
         for i in [] if history.seeks_feasible else range(len(self.problem.constraints)):
             read, said = history.constraint_scores(i)
@@ -267,13 +273,8 @@ class GaussianProcess(Algorithm):
             labels = history.failure_labels
             kept = subset(history.known, labels, _MOST_TRIALS)
             constraints.append(fit(self._encoding.columns(history.known[kept]), labels[kept], self._layout))
-        beliefs = self._beliefs_of(history)
-        own = Acquisition(
-            learned.own, float(scores[best[0]]), tuple(constraints), self._cost_of(history), beliefs=beliefs
-        )
-        if learned.guided is None:
-            return own, None
-        return own, replace(own, objective=learned.guided, best=float(learned.transform(minimized[best])[0]))
+        cost, beliefs = self._cost_of(history), self._beliefs_of(history)
+        return replace(promise, constraints=tuple(constraints), cost=cost, beliefs=beliefs)
 
     def _beliefs_of(self, history: ModelHistory) -> BeliefTerm | None:
         """Return the term of the priors, with trust in those that the best trials support."""
@@ -295,9 +296,10 @@ class GaussianProcess(Algorithm):
         return cost
 
     @staticmethod
-    def _order(history: ModelHistory) -> IntArray:
-        """Return the indices of the measured trials, best first; feasible ones before all others."""
-        return np.lexsort((history.scores, np.logical_not(history.feasible)))
+    def _order(history: ModelHistory, random: np.random.Generator | None = None) -> IntArray:
+        """Return the indices of the measured trials, best first, feasible ones before all others; ties shuffled."""
+        ties = np.zeros(len(history.scores)) if random is None else random.random(len(history.scores))
+        return np.lexsort((ties, history.scores, np.logical_not(history.feasible)))
 
     def _promising(
         self, history: ModelHistory, promise: Acquisition, believed: Sequence[FloatArray], taken: FloatArray, k: int
@@ -306,8 +308,8 @@ class GaussianProcess(Algorithm):
         promise = promise.of_means() if self._has_enough and k % _BOLD else promise
         running = np.reshape(believed, (len(believed), encoding.count))[-_MOST_RUNNING:]
         random = np.random.default_rng(self.problem.seed_of(k))
-        centers = history.measured[self._order(history)]
-        lengths = np.exp(self._layout.lengths(promise.objective.theta))
+        centers = history.measured[self._order(history, random if len(self.problem.directions) > 1 else None)]
+        lengths = np.exp(np.mean(self._layout.lengths(promise.thetas), axis=0))
         box = trust_region(encoding, np.concatenate([history.known, running]), centers[0], lengths)
         self._side = box.side
         reach = _REACH * lengths[self._layout.groups]

@@ -14,7 +14,7 @@ from suggestion_services.gp.optimize import BoolArray, FloatArray, IntArray
 from suggestion_services.gp.warping import OutcomeTransform, fit_transform
 
 _LARGEST = 1e100  # squares of values must stay finite
-_AUGMENTED = 0.05
+_BLOCK = 500  # trials compared with all others at once
 _BROKEN_MOST = 2.0  # limit of a scaled violation: larger ones are no more informative
 
 
@@ -24,7 +24,7 @@ class ModelHistory:
 
     Attributes:
         measured: Rows (n, d) of the trials with a value.
-        values: Their values (n,), lower is better.
+        values: Their values (n,), lower is better. With several objectives: by how many others each is dominated.
         bad: Rows (b, d) of those that failed or diverged.
         pending: Rows (q, d) of those without a result yet.
         silent: Rows of those that ended without information; they are only not repeated.
@@ -54,24 +54,6 @@ class ModelHistory:
     def known(self) -> FloatArray:
         """The rows (n + b, d) with a score."""
         return np.concatenate([self.measured, self.bad])
-
-    def scalarized(self, weights: FloatArray) -> ModelHistory:
-        """Return the history with one objective combined from all, by weights (o,) that add up to 1.
-
-        The augmented Chebyshev norm of [Knowles2006] ParEGO, IEEE Transactions on Evolutionary Computation 10, of
-        values in units of the found front: each weight has its minimum at another of its points. With units over all
-        trials, as in the paper, the first bad ones would dominate.
-        """
-        if not len(self.values):
-            return self
-        y = self.objectives
-        kept = y[self.feasible] if np.any(self.feasible) else y
-        beaten = np.all(kept[:, None] >= kept, axis=2) & np.any(kept[:, None] > kept, axis=2)
-        front = kept[~np.any(beaten, axis=1)]
-        ideal, reach = front.min(axis=0), np.ptp(front, axis=0)
-        reach = np.where(reach > 0, reach, np.ptp(y, axis=0))
-        weighted = weights * (y - ideal) / np.where(reach > 0, reach, 1.0)
-        return replace(self, values=weighted.max(axis=1) + _AUGMENTED * weighted.sum(axis=1))
 
     def only(self, kept: IntArray) -> ModelHistory:
         """Return the history with these of the measured trials."""
@@ -146,6 +128,15 @@ class ModelHistory:
         return read, scores
 
 
+def beaten_by(y: FloatArray) -> FloatArray:
+    """Return the number of points that dominate each of the points (n, m), shape (n,); lower is better."""
+    counts = [
+        np.sum(np.all(y <= part[:, None], axis=2) & np.any(y < part[:, None], axis=2), axis=1)
+        for part in np.array_split(y, len(y) // _BLOCK + 1)
+    ]
+    return np.concatenate(counts).astype(np.float64)
+
+
 class HistoryReader:
     """Converts trials to a history, encoding only new or changed ones."""
 
@@ -157,6 +148,7 @@ class HistoryReader:
     def read(self, trials: Sequence[PastTrial]) -> ModelHistory:
         """Return the history of one experiment's trials."""
         old, self._known = self._known, {}
+        several = len(self._directions) > 1
         rows: dict[TrialOutcome, list[FloatArray]] = {outcome: [] for outcome in TrialOutcome}
         values, violations, objectives, seconds, steps = [], [], [], [], []
         for trial in trials:
@@ -173,7 +165,7 @@ class HistoryReader:
                     for value, up in zip(trial.values, self._directions, strict=False)
                 ]
                 values.append(lower[0])
-                objectives.append(lower if len(self._directions) > 1 else [])
+                objectives.append(lower if several else [])
                 violations.append(trial.violations)
                 seconds.append(trial.seconds)
                 steps.append(np.nan if trial.stopped_at is None else trial.stopped_at)
@@ -182,7 +174,7 @@ class HistoryReader:
         stacked = {outcome: np.reshape(some, (len(some), self._encoding.count)) for outcome, some in rows.items()}
         return ModelHistory(
             stacked[TrialOutcome.MEASURED],
-            np.array(values, dtype=np.float64),
+            beaten_by(np.array(objectives)) if several and objectives else np.array(values, dtype=np.float64),
             stacked[TrialOutcome.BAD],
             stacked[TrialOutcome.PENDING],
             stacked[TrialOutcome.SILENT],

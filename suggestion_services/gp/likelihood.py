@@ -116,12 +116,12 @@ class Likelihood:
 
     Args:
         x: Columns (n, c).
-        y: Scores (n,).
+        y: Scores (n,), or those (o, n) of several objectives: start i of a minimization is for objective i modulo o.
         layout: Of columns and theta.
     """
 
     def __init__(self, x: FloatArray, y: FloatArray, layout: ThetaLayout) -> None:
-        self._x, self._y, self._layout = x, y, layout
+        self._x, self._y, self._layout = x, np.atleast_2d(y), layout
         self._bases = [basis @ basis.T for basis in trend_bases(x, layout)]
         self._of_parameter = (layout.groups[:, None] == np.arange(layout.n_scales)).astype(np.float64)  # sums columns
         grown = 0.5 * math.log(layout.n_scales)
@@ -137,8 +137,7 @@ class Likelihood:
         )
 
     def __call__(self, theta: FloatArray, rows: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return values (s,) and gradients (s, t); infinite values if K is not positive definite."""
-        del rows
+        """Return values (s,) and gradients (s, t) of these starts; infinite values if K is not positive definite."""
         layout, d = self._layout, self._layout.n_scales
         values, gradients = self._prior(theta)
         weights = np.exp(-layout.lengths(theta)[:, layout.groups])[:, None, :]
@@ -152,7 +151,7 @@ class Likelihood:
         variances = layout.variances(theta)
         pull = np.zeros_like(k)  # derivative of a value by its K
         for i in range(len(theta)):
-            found = self._data_term(k[i], variances[i])
+            found = self._data_term(k[i], variances[i], self._y[rows[i] % len(self._y)])
             if found is None:
                 values[i] = np.inf
             else:
@@ -181,8 +180,8 @@ class Likelihood:
         gradients[:, n:] *= 2.0 / (1.0 + squared[:, n:])
         return values, gradients
 
-    def _data_term(self, k: FloatArray, variances: FloatArray) -> tuple[float, FloatArray] | None:
-        """Return the data's part of a value and its derivative by K, for kernel values k (n, n)."""
+    def _data_term(self, k: FloatArray, variances: FloatArray, y: FloatArray) -> tuple[float, FloatArray] | None:
+        """Return the data's part of a value and its derivative by K, for kernel values k (n, n) and scores y (n,)."""
         covariance = variances[0] * k
         for variance, basis in zip(variances[2:], self._bases, strict=True):
             covariance += variance * basis
@@ -191,5 +190,5 @@ class Likelihood:
             inverse, half_determinant = inverse_of(covariance)
         except np.linalg.LinAlgError:
             return None
-        alpha = inverse @ self._y
-        return 0.5 * float(self._y @ alpha) + half_determinant, 0.5 * (inverse - np.outer(alpha, alpha))
+        alpha = inverse @ y
+        return 0.5 * float(y @ alpha) + half_determinant, 0.5 * (inverse - np.outer(alpha, alpha))

@@ -18,6 +18,7 @@ from suggestion_services.gp.optimize import FloatArray, IntArray, minimize
 from suggestion_services.gp.warping import kumaraswamy
 
 _ITERATIONS = 30
+_FEWER_ITERATIONS = 15  # with several objectives, whose models share the time
 _TOLERANCE = 3e-3  # of a log density
 _ROUGH = 80  # trials from which all starts are optimized; the best is then refined
 _FINE = 200  # trials of the refinement
@@ -140,18 +141,35 @@ def fit(x: FloatArray, y: FloatArray, layout: ThetaLayout, starts: FloatArray | 
 
     With many trials, the starts (s, t) are optimized on a few of them, and the best is refined on more.
     """
-    rough = subset(x, y, _ROUGH)
-    likelihood = Likelihood(x[rough], y[rough], layout)
+    return fit_each(x, y[None], y, layout, starts)[0]
+
+
+def fit_each(
+    x: FloatArray, y: FloatArray, order: FloatArray, layout: ThetaLayout, starts: FloatArray | None = None
+) -> list[GaussianModel]:
+    """Fit a model for each of several scores (o, n) at the same columns (n, c), together, which is faster; see `fit`.
+
+    Args:
+        x: The columns.
+        y: The scores.
+        order: Numbers (n,), lower for trials that matter more.
+        layout: Of columns and theta.
+        starts: Hyperparameters (s, t) to start from.
+    """
+    rough, count = subset(x, order, _ROUGH), len(y)
+    likelihood = Likelihood(x[rough], y[:, rough], layout)
     limits = likelihood.low, likelihood.high
-    starts = likelihood.starts if starts is None else starts
-    thetas, values = minimize(likelihood, starts, *limits, iterations=_ITERATIONS, tolerance=_TOLERANCE)
-    theta, loss = thetas[int(np.argmin(values))], float(np.min(values))
+    starts = np.repeat(likelihood.starts if starts is None else starts, count, axis=0)
+    iterations = _ITERATIONS if count == 1 else _FEWER_ITERATIONS
+    thetas, values = minimize(likelihood, starts, *limits, iterations=iterations, tolerance=_TOLERANCE)
+    best = np.argmin(values.reshape(-1, count), axis=0) * count + np.arange(count)
+    thetas, losses = thetas[best], values[best]
     if len(x) > _ROUGH:
-        fine = subset(x, y, _FINE)
-        likelihood = Likelihood(x[fine], y[fine], layout)
-        theta = minimize(likelihood, theta[None], *limits, iterations=_REFINEMENTS, tolerance=_TOLERANCE)[0][0]
-        loss = math.nan  # of a part only
-    return GaussianModel(x, y, layout, theta, loss)
+        fine = subset(x, order, _FINE)
+        likelihood = Likelihood(x[fine], y[:, fine], layout)
+        thetas = minimize(likelihood, thetas, *limits, iterations=_REFINEMENTS, tolerance=_TOLERANCE)[0]
+        losses = np.full(count, math.nan)  # of a part only
+    return [GaussianModel(x, *one) for one in zip(y, [layout] * count, thetas, losses.tolist(), strict=True)]
 
 
 def subset(rows: FloatArray, scores: FloatArray, most: int) -> IntArray:

@@ -16,11 +16,11 @@ from suggestion_services.gp.encoding import Encoding
 from suggestion_services.gp.optimize import BoolArray, FloatArray, IntArray, minimize
 from suggestion_services.gp.regions import Box
 
-_SPREAD = 1024  # candidates all over the space
+_SPREAD = 1024  # candidates all over the space; the models of several objectives share them
 _NEAR = 512  # candidates near the best rows
 _CENTERS = 5  # best rows with candidates near them
 _CLIMBERS = 8
-_ITERATIONS = 30
+_ITERATIONS = 30  # and these, too
 _ROUNDS = 4  # of climbing and trying neighbors in turn
 _ALL_LEVELS = 12  # a grid with more values tries the next ones only
 _STEPS = (-2, -1, 1, 2)
@@ -86,7 +86,7 @@ class AcquisitionSearch:
         return promises if self._allowed is None else np.where(self._allowed(rows), promises, -np.inf)
 
     def _all_over(self) -> FloatArray:
-        units = self._random.random((_SPREAD, self._encoding.count))
+        units = self._random.random((_SPREAD // len(self._promise.thetas), self._encoding.count))
         n, box = self._encoding.n_numbers, self._box
         units[:, :n] = box.low + units[:, :n] * (box.high - box.low)
         return self._encoding.from_units(units)
@@ -121,8 +121,9 @@ class AcquisitionSearch:
             values, slopes = self._promise.with_slopes(full)
             return -values, -slopes[:, :n]
 
+        iterations = _ITERATIONS // len(self._promise.thetas)
         moved = rows.copy()
-        moved[:, :n] = minimize(loss, rows[:, :n], low, high, iterations=_ITERATIONS, tolerance=1e-4)[0]
+        moved[:, :n] = minimize(loss, rows[:, :n], low, high, iterations=iterations, tolerance=1e-4)[0]
         moved = encoding.snap(moved)
         for _ in range(_HALVINGS if self._allowed is not None else 0):
             beyond = np.isneginf(self._score(moved))

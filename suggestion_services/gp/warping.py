@@ -63,14 +63,16 @@ class OutcomeTransform:
         return (self.power - 1.0) * np.sign(z) * np.log1p(np.abs(z)) - math.log(self.deviation)
 
 
-def yeo_johnson(z: FloatArray, power: float) -> FloatArray:
-    """Return the transformed values."""
+def yeo_johnson(z: FloatArray, power: float | FloatArray) -> FloatArray:
+    """Return the transformed values; both arguments broadcast."""
     with np.errstate(over="ignore"):
         up, down = np.log1p(np.maximum(z, 0.0)), np.log1p(np.maximum(-z, 0.0))
-        positive = up if abs(power) < _ZERO else np.expm1(power * up) / power
-        rest = 2.0 - power
-        negative = down if abs(rest) < _ZERO else np.expm1(rest * down) / rest
-    return np.where(z >= 0, positive, -negative)
+        return np.where(z >= 0, _powered(up, np.asarray(power)), -_powered(down, 2.0 - np.asarray(power)))
+
+
+def _powered(logs: FloatArray, power: FloatArray) -> FloatArray:
+    limit = np.abs(power) < _ZERO
+    return np.where(limit, logs, np.expm1(power * logs) / np.where(limit, 1.0, power))
 
 
 def fit_transform(values: FloatArray) -> OutcomeTransform:
@@ -80,14 +82,9 @@ def fit_transform(values: FloatArray) -> OutcomeTransform:
         return OutcomeTransform(center, max(1.0, abs(center)), 1.0, 0.0, 1.0)  # the mean of huge values is not exact
     z = (values - center) / scale
     jacobian = np.sum(np.sign(z) * np.log1p(np.abs(z)))
-    best, best_score = 1.0, -np.inf
-    for power in _POWERS:
-        t = yeo_johnson(z, float(power))
-        variance = np.var(t)
-        if not variance > _NO_VARIANCE:
-            continue
-        score = -0.5 * len(z) * np.log(variance) + (power - 1.0) * jacobian
-        if score > best_score:
-            best, best_score = float(power), float(score)
+    variances = np.var(yeo_johnson(z, _POWERS[:, None]), axis=1)
+    usable = variances > _NO_VARIANCE
+    scores = -0.5 * len(z) * np.log(np.where(usable, variances, np.inf)) + (_POWERS - 1.0) * jacobian
+    best = float(_POWERS[np.argmax(scores)]) if np.any(usable) else 1.0
     t = yeo_johnson(z, best)
     return OutcomeTransform(center, scale, best, float(np.mean(t)), float(np.std(t)))

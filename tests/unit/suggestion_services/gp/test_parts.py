@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from katib.model.space import Point
 from katib.wire.rpc._generated import api_pb2 as pb
-from suggestion_services.gp.acquisition import Acquisition, log_h
+from suggestion_services.gp.acquisition import ExpectedImprovement, log_h
 from suggestion_services.gp.cost import Cost, share_of_cost
 from suggestion_services.gp.design import design_point
 from suggestion_services.gp.encoding import Encoding
@@ -99,15 +99,15 @@ def test_log_h_stays_finite_and_its_derivative_exact_far_out() -> None:
     assert slopes == pytest.approx((log_h(u + step)[0] - log_h(u - step)[0]) / (2 * step), rel=1e-3)
 
 
-def promise_of(*, constrained: bool, noise: float = -9.0) -> Acquisition:
+def promise_of(*, constrained: bool, noise: float = -9.0) -> ExpectedImprovement:
     random = np.random.default_rng(0)
     layout = ThetaLayout(groups=np.arange(2), warped=np.arange(2), numbers=np.arange(2))
     x = random.random((8, 2))
     theta = layout.expand(-0.5, 0.0, noise, -2.0, 0.1)
     models = [GaussianModel(x, random.normal(size=8), layout, theta) for _ in range(3)]
     if not constrained:
-        return Acquisition(models[0], -0.5)
-    return Acquisition(models[0], -0.5, models[1:2], Cost(models[2], 0.7))
+        return ExpectedImprovement(models[0], -0.5)
+    return ExpectedImprovement(models[0], -0.5, constraints=models[1:2], cost=Cost(models[2], 0.7))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def promise_of(*, constrained: bool, noise: float = -9.0) -> Acquisition:
         pytest.param(promise_of(constrained=True, noise=-1.0).of_means(), id="noisy"),
     ],
 )
-def test_the_slope_of_the_promise_is_exact(promise: Acquisition) -> None:
+def test_the_slope_of_the_promise_is_exact(promise: ExpectedImprovement) -> None:
     x = 0.1 + 0.8 * np.random.default_rng(1).random((6, 2))
 
     values, slopes = promise.with_slopes(x)
