@@ -105,8 +105,8 @@ def fit_front(history: ModelHistory, encoding: Encoding, layout: ThetaLayout, mo
     kept = subset(history.measured, history.values, most)
     columns = encoding.columns(history.measured[kept])
     models = fit_each(columns, scores[kept].T, history.values[kept], layout)
-    usable = history.feasible if np.any(history.feasible) else np.ones(len(scores), dtype=bool)
-    best = np.flatnonzero(usable)[beaten_by(scores[usable]) == 0]
+    usable = np.flatnonzero(history.feasible) if np.any(history.feasible) else np.arange(len(scores))
+    best = usable[(history.values if len(usable) == len(scores) else beaten_by(scores[usable])) == 0]
     front = front_of(scores[best])
     probed = encoding.columns(swept(history.measured[best[:_SWEPT]], encoding))
     probes = [model.predict(probed) for model in models]

@@ -130,10 +130,13 @@ class ModelHistory:
 
 def beaten_by(y: FloatArray) -> FloatArray:
     """Return the number of points that dominate each of the points (n, m), shape (n,); lower is better."""
-    counts = [
-        np.sum(np.all(y <= part[:, None], axis=2) & np.any(y < part[:, None], axis=2), axis=1)
-        for part in np.array_split(y, len(y) // _BLOCK + 1)
-    ]
+    counts = []
+    for part in np.array_split(y, len(y) // _BLOCK + 1):
+        no_worse, better = np.ones((len(part), len(y)), dtype=bool), np.zeros((len(part), len(y)), dtype=bool)
+        for all_values, values in zip(y.T, part.T[:, :, None], strict=True):
+            no_worse &= all_values <= values
+            better |= all_values < values
+        counts.append(np.count_nonzero(no_worse & better, axis=1))
     return np.concatenate(counts).astype(np.float64)
 
 
