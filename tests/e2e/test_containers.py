@@ -170,16 +170,3 @@ def test_nothing_is_left_when_the_engine_is_killed_and_the_next_one_finishes_the
     assert runtime.networks(_mine(tmp_path)) == []
     trials = katib_json("trials", "sleeping", "--data-dir", ".katib", cwd=tmp_path)
     assert len(trials["items"] if isinstance(trials, dict) else trials) == 2
-
-
-def test_a_runtime_that_does_not_answer_is_said_in_one_line(tmp_path: Path, runtime: Installed) -> None:
-    file = example("hp-tuning/random.yaml", tmp_path)
-    said = "Cannot connect to the Docker daemon at unix:///x. Is it?"
-    (tmp_path / "docker").write_text(f"#!/bin/sh\necho '{said}' >&2; exit 1")
-    (tmp_path / "docker").chmod(0o755)
-
-    done = katib("run", file, "--containers", "docker", cwd=tmp_path, PATH=f"{tmp_path}:/usr/bin:/bin")
-
-    assert done.returncode != 0
-    assert "docker does not answer: " in done.stderr
-    assert "systemctl start docker" in done.stderr

@@ -404,17 +404,6 @@ def test_the_events_of_a_trial_tell_what_becomes_of_its_job_as_in_katib(retain: 
         eventually(lambda: told() == sorted([*story, f"JobSucceeded: {job} has succeeded"]))
 
 
-def test_a_template_that_cannot_be_rendered_fails_the_experiment_with_the_path() -> None:
-    raw = an_experiment()
-    raw["spec"]["trialTemplate"]["trialParameters"][0]["reference"] = "nothing"
-    with World() as world:
-        world.submit(raw)
-        experiment = world.ended()
-
-    assert "spec.trialTemplate" in experiment.status.conditions[-1].message
-    assert not world.trials()
-
-
 def test_raising_the_budget_of_a_long_running_experiment_goes_on() -> None:
     with World() as world:
         world.submit(an_experiment(maxTrialCount=2, resumePolicy="LongRunning"))
