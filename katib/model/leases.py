@@ -17,12 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from katib.model.metrics import format_timestamp, parse_time
 from katib.model.names import (
-    AHEAD_ANNOTATION,
     ASK_AGAIN,
-    ASKED_ANNOTATION,
-    BY_CALLER,
-    CHOSEN_BY_LABEL,
-    EVALUATED_BY_LABEL,
     FAIL,
     LEASE_ANNOTATION,
     LOST_LEASES_ANNOTATION,
@@ -30,7 +25,7 @@ from katib.model.names import (
 )
 
 if TYPE_CHECKING:
-    from katib.model.types import Experiment, Trial
+    from katib.model.types import Trial
 
 LOST_LEASES = (ASK_AGAIN, FAIL)
 """Effects of an expired lease: the trial is leased to another caller, or fails."""
@@ -91,35 +86,6 @@ class Outcome:
         written |= {"stopped": True} if self.stopped else {}
         written |= {"began": format_timestamp(self.began)} if self.began is not None else {}
         return json.dumps(written)
-
-
-def is_asked(experiment: Experiment) -> bool:
-    """Return whether callers, not jobs, evaluate the trials of an experiment."""
-    return experiment.spec.trial_template is None
-
-
-def is_callers(trial: Trial) -> bool:
-    return trial.metadata.labels.get(EVALUATED_BY_LABEL) == BY_CALLER
-
-
-def is_chosen(resource: Experiment | Trial) -> bool:
-    """Return whether callers, not an algorithm, choose the parameters of a trial, or of an experiment's trials."""
-    return resource.metadata.labels.get(CHOSEN_BY_LABEL) == BY_CALLER
-
-
-def asked_count(experiment: Experiment) -> int:
-    """Return the number of trials that callers have requested since an experiment began."""
-    return _count(experiment, ASKED_ANNOTATION)
-
-
-def ahead_count(experiment: Experiment) -> int:
-    """Return the number of assignments kept ready for callers, 0 if each is made on request."""
-    return _count(experiment, AHEAD_ANNOTATION)
-
-
-def _count(experiment: Experiment, annotation: str) -> int:
-    text = experiment.metadata.annotations.get(annotation, "")
-    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def fails_when_lost(trial: Trial) -> bool:

@@ -24,11 +24,12 @@ from typing import TYPE_CHECKING, Any
 
 from katib.model.conditions import find_condition
 from katib.model.metrics import is_usable
+from katib.model.names import AHEAD_ANNOTATION, ASKED_ANNOTATION, BY_CALLER, CHOSEN_BY_LABEL, EVALUATED_BY_LABEL
 from katib.model.types import UNAVAILABLE, MetricStrategy, ObjectiveType, TrialCondition, TrialState
 from katib.model.types.words import TRIAL_RANKS, TRIAL_STATES, mean_count
 
 if TYPE_CHECKING:
-    from katib.model.types import ObjectiveSpec, ObjectiveTerm, Observation, Trial
+    from katib.model.types import Experiment, ObjectiveSpec, ObjectiveTerm, Observation, Trial
 
 
 ACTIVE = (TrialState.RUNNING, TrialState.PENDING)
@@ -176,3 +177,35 @@ def reaches_goals(objective: ObjectiveSpec | None, costs: Sequence[float]) -> bo
     if all(map(math.isinf, goals)):
         return False
     return all(value <= goal for value, goal in zip(costs, goals, strict=True))
+
+
+# --- trials that callers evaluate -------------------------------------------------------------------------------------
+
+
+def is_asked(experiment: Experiment) -> bool:
+    """Return whether callers, not jobs, evaluate the trials of an experiment."""
+    return experiment.spec.trial_template is None
+
+
+def is_callers(trial: Trial) -> bool:
+    return trial.metadata.labels.get(EVALUATED_BY_LABEL) == BY_CALLER
+
+
+def is_chosen(resource: Experiment | Trial) -> bool:
+    """Return whether callers, not an algorithm, choose the parameters of a trial, or of an experiment's trials."""
+    return resource.metadata.labels.get(CHOSEN_BY_LABEL) == BY_CALLER
+
+
+def asked_count(experiment: Experiment) -> int:
+    """Return the number of trials that callers have requested since an experiment began."""
+    return _count(experiment, ASKED_ANNOTATION)
+
+
+def ahead_count(experiment: Experiment) -> int:
+    """Return the number of assignments kept ready for callers, 0 if each is made on request."""
+    return _count(experiment, AHEAD_ANNOTATION)
+
+
+def _count(experiment: Experiment, annotation: str) -> int:
+    text = experiment.metadata.annotations.get(annotation, "")
+    return int(text) if text.isascii() and text.isdigit() else 0

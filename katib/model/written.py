@@ -16,12 +16,9 @@ from msgspec import inspect
 
 from katib.model.types import Experiment, Model, Suggestion, Trial
 from katib.model.types.fitting import part_type, type_of
-from katib.model.types.optimization import OptimizationJob
 from katib.model.yaml_text import Plain, YamlDocument, as_written, parse_one, parse_yaml, plain_value
 
-_MODELS: Final[Mapping[str, type[Model]]] = {
-    model.__name__: model for model in (Experiment, OptimizationJob, Suggestion, Trial)
-}
+_MODELS: Final[Mapping[str, type[Model]]] = {model.__name__: model for model in (Experiment, Suggestion, Trial)}
 
 TEXT_FIELDS: Final = frozenset(
     {"args", "command", "image", "key", "name", "namespace", "path", "subPath", "workingDir"}
@@ -66,8 +63,16 @@ def in_place(data: Any, leaf: Leaf = value_in_place, *, is_text: bool = False) -
     items = data.get("items") if isinstance(data, dict) else None
     if isinstance(items, list):  # a List has objects of any kind
         data = {**data, "items": [in_place(item, leaf) for item in items]}
-    model = _MODELS.get(str(data.get("kind"))) if isinstance(data, dict) else None
+    model = _model_of(str(data.get("kind"))) if isinstance(data, dict) else None
     return _settled(data, None if model is None else type_of(model), leaf, "", is_text)
+
+
+def _model_of(kind: str) -> type[Model] | None:
+    if kind != "OptimizationJob":
+        return _MODELS.get(kind)
+    from katib.model.types.optimization import OptimizationJob
+
+    return OptimizationJob
 
 
 def _settled(node: Any, kind: inspect.Type | None, leaf: Leaf, field: str, is_text: bool) -> Any:

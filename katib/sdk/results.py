@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from katib.errors import KatibError
-from katib.model.leases import is_asked
 from katib.model.metrics import parse_value
+from katib.model.trials import is_asked
 from katib.model.types import Experiment, Trial
 from katib.model.wording import number_text
 from katib.sdk.homes import ExperimentPlace

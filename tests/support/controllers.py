@@ -206,7 +206,7 @@ class World:
                 logs=trial_logs or TrialLogs(self.observations),
                 log_pool=observation_pool,
                 events=self.events,
-                given_rules=given_rules,
+                given_rules=lambda: given_rules,
                 pods=pods,
             ),
             self.clock,

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
-from katib.doors.cli import failures
 from katib.wire.rpc import keep_connections_quiet
 
 INTERRUPTED = 130
@@ -216,6 +215,8 @@ def _run(typed: list[str]) -> int:
         result: Any = cli.main(args=typed, prog_name="katib", standalone_mode=False, obj=typed)
         sys.stdout.flush()
     except click.UsageError as error:
+        from katib.doors.cli import failures
+
         return failures.show_usage(error)
     except click.ClickException as error:
         error.show()
@@ -227,5 +228,7 @@ def _run(typed: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
     except Exception as error:  # noqa: BLE001 - the last wall: everything ends in an exit code and a readable line
+        from katib.doors.cli import failures
+
         return failures.show(error)
     return result if isinstance(result, int) else 0

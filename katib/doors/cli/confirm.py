@@ -14,8 +14,8 @@ from katib.doors.cli import options
 from katib.doors.cli.printing import NOTHING, aligned, print_data
 from katib.doors.cli.run import again
 from katib.errors import NotFoundError
-from katib.model.leases import is_asked
 from katib.model.loading import FileText
+from katib.model.trials import is_asked
 from katib.model.types import Experiment
 from katib.service.tuning.reading import short
 from katib.service.tuning.service import INTERVAL_LEVEL, NO_CHOICE, Confirmation, SubmittedExperiment, TuningService

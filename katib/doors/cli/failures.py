@@ -15,9 +15,8 @@ from pathlib import Path
 
 import click
 
+from katib.doors.cli import options
 from katib.errors import InvalidError, KatibError, code_of, one_line, shortage_of
-
-BAD_INPUT = 2
 
 _SENSITIVE = r"token|secret|passw|credential|api[-_]?key|access[-_]?key"
 _SECRET_OPTION = re.compile(rf"-[^=]*(?:{_SENSITIVE})[^=]*", re.IGNORECASE)
@@ -71,14 +70,14 @@ def show_usage(error: click.UsageError) -> int:
         command = error.ctx.command_path
         step = experiment_files.next_step(Path(), command) or f"write `{command} FILE` with its path"
         click.echo(f"error: no experiment file was named; {step}", err=True)
-        return BAD_INPUT
+        return options.BAD_INPUT
     message = error.format_message().rstrip(".")
     hint = f"; see `{error.ctx.command_path} --help`" if error.ctx is not None and ";" not in message else ""
     if missing is not None and error.ctx is not None and (examples := error.ctx.command.epilog):
         first = re.sub(r" \\\n +", " ", examples).splitlines()[2]  # after the mark and the heading
         hint += f"; for example: {first.strip()}"
     click.echo(f"error: {message[:1].lower()}{message[1:]}{hint}", err=True)
-    return BAD_INPUT
+    return options.BAD_INPUT
 
 
 def _write_traceback(error: Exception) -> str:

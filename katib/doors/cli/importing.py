@@ -125,7 +125,7 @@ def _parameters(texts: Sequence[str]) -> list[Json]:
 def _earlier(service: TuningService, namespace: str, name: str) -> Experiment | None:
     """Return the experiment of that name; None if there is none."""
     from katib.errors import NotFoundError, invalid
-    from katib.model.leases import is_asked
+    from katib.model.trials import is_asked
     from katib.model.types import Experiment
 
     try:

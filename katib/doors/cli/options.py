@@ -25,6 +25,9 @@ from katib.service.tuning.sentences import SENTENCE, OnceEach, sentence_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+BAD_INPUT = 2
+"""Exit code."""
+
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8765
 DEFAULT_SERVER = f"http://{DEFAULT_HOST}:{DEFAULT_PORT}"

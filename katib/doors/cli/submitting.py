@@ -77,7 +77,7 @@ def _report(error: InvalidError, title: str) -> int:
     """Print the errors of a file; return the exit code."""
     for line in failures.error_lines(error, title):
         click.echo(line, err=True)
-    return failures.BAD_INPUT
+    return options.BAD_INPUT
 
 
 @contextmanager

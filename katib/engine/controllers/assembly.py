@@ -85,7 +85,7 @@ class Ports:
         log_pool: Runs calls to a remote log, so that no worker waits for it. None if the log is local.
         check: Validates an experiment that was stored without validation.
         pods: State of the jobs' pods; None if the jobs' status suffices.
-        given_rules: Evaluates early stopping rules of trials without a built-in collector.
+        given_rules: Returns an evaluator of early stopping rules of trials without a built-in collector.
         shipped_template: Finds ConfigMaps that come with the installation.
         admit: Returns the new Experiment of an OptimizationJob as stored; raises InvalidError if it is not admitted.
         suspend: Suspends or resumes an Experiment with its trials.
@@ -100,7 +100,7 @@ class Ports:
     log_pool: Executor | None = None
     check: ExperimentCheck = accept_all
     pods: PodWatcher | None = None
-    given_rules: GivenRules | None = None
+    given_rules: Callable[[], GivenRules | None] = lambda: None
     shipped_template: Callable[[Key], Object | None] = lambda _key: None
     admit: Callable[[Object], Object] = identity
     suspend: Callable[[Key, bool], None] = lambda _experiment, _suspended: None
@@ -152,7 +152,14 @@ def assemble(
     trial = TrialReconciler(store, caches, observations, events, clock, settings, verdicts, times, ports.pods)
     early_stopping = Deferred(
         lambda: _EARLY_STOPPING.load()(
-            caches, ports.services, ports.given_rules, verdicts, events, clock, wake=stopping.add, wake_trial=trials.add
+            caches,
+            ports.services,
+            ports.given_rules(),
+            verdicts,
+            events,
+            clock,
+            wake=stopping.add,
+            wake_trial=trials.add,
         )
     )
     workers = settings.workers

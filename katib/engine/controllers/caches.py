@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from katib.engine.controllers.cached_trial import TrialDecoder
 from katib.engine.controllers.job_caches import JobCaches, identity
@@ -19,7 +19,15 @@ from katib.engine.runtime.shared_thread import SharedThread
 from katib.model.features.feature import Feature, Part, Progress, Tally
 from katib.model.features.listed import FEATURES
 from katib.model.types import Experiment, Suggestion, Trial
-from katib.model.types.optimization import OptimizationJob
+
+if TYPE_CHECKING:
+    from katib.model.types.optimization import OptimizationJob
+
+
+def _optimization_job(obj: Object) -> OptimizationJob:
+    from katib.model.types.optimization import OptimizationJob
+
+    return OptimizationJob.read(obj)
 
 
 class FeatureTallies:
@@ -120,7 +128,7 @@ class Caches:
             ledger=ledger,
             tallies=tallies,
             config_maps=Informer(offered or store, CONFIG_MAP, identity, clock=clock, thread=thread),
-            optimization_jobs=Informer(store, OPTIMIZATION_JOB, OptimizationJob.read, clock=clock, thread=thread)
+            optimization_jobs=Informer(store, OPTIMIZATION_JOB, _optimization_job, clock=clock, thread=thread)
             if has_optimization_jobs
             else None,
         )

@@ -19,11 +19,6 @@ from katib.model.names import EXPERIMENT_LABEL
 from katib.model.trials import ACTIVE, trial_state
 from katib.model.types import Experiment, ExperimentStatus, Trial
 
-PERIOD_SECONDS = 60.0
-
-COMPLAINT = "Old logs or checkpoints of trials not removed"
-"""Start of the error message of `katib.engine.runtime.periodic.PeriodicTasks`; the cause follows."""
-
 
 def expired(trials: Iterable[Trial], best: frozenset[Key], policy: RetentionPolicy, now: datetime) -> list[Trial]:
     """Return the trials whose logs may be removed."""

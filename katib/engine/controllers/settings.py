@@ -46,3 +46,10 @@ class ControllerSettings:
     discards_before_start: bool = False
     summary_interval_seconds: float = 0.1
     workers: int = 2
+
+
+RETENTION_SECONDS = 60.0
+"""Between two removals of old logs and checkpoints."""
+
+RETENTION_COMPLAINT = "Old logs or checkpoints of trials not removed"
+"""Start of the error message of `katib.engine.runtime.periodic.PeriodicTasks`; the cause follows."""

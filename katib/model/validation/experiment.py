@@ -10,9 +10,9 @@ from katib.model.algorithms import MOST_PARALLEL, AlgorithmCatalog, find_cut_amo
 from katib.model.checkpoints import checkpoint_directory
 from katib.model.features.listed import FEATURES
 from katib.model.job_kinds import misspelt_kind
-from katib.model.leases import LOST_LEASES, is_asked
 from katib.model.names import FIRST_FAILURES_ANNOTATION, LOST_LEASES_ANNOTATION, MAX_EXPERIMENT_NAME
 from katib.model.search_space import check_search_space, find_odd_values
+from katib.model.trials import is_asked
 from katib.model.types import CollectorKind, Experiment, ExperimentSpec, ObjectMeta, ParameterSpec, TrialTemplate
 from katib.model.validation.algorithm import (
     check_algorithm,
@@ -178,6 +178,8 @@ def _check_callers(experiment: Experiment) -> Iterator[FieldError]:
     """Check that nothing requires a job if callers evaluate the trials."""
     if not is_asked(experiment):
         return
+    from katib.model.leases import LOST_LEASES
+
     spec, policy = experiment.spec, experiment.metadata.annotations.get(LOST_LEASES_ANNOTATION)
     collector = spec.metrics_collector_spec
     if collector is not None and collector.kind in tuple(CollectorKind) and collector.kind not in _WITHOUT_JOB:

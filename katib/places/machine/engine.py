@@ -33,7 +33,7 @@ from katib.places.machine.jobs.controller import JobController
 from katib.places.machine.jobs.kinds import JobKinds
 from katib.places.machine.layout import Layout
 from katib.places.machine.life import EngineLife, EngineParts
-from katib.places.machine.on_demand import READ_SETTINGS, SUSPEND
+from katib.places.machine.on_demand import GIVEN_RULES, READ_SETTINGS, SUSPEND
 from katib.places.machine.processes.client import Processes
 from katib.places.machine.requests import CallersEnds, Requests
 from katib.places.machine.services.host import ServiceHost
@@ -43,7 +43,6 @@ from katib.places.machine.trials.jobs import TrialJobs, TrialPods
 from katib.places.machine.upkeep import Upkeep
 from katib.service.tuning.service import DEFAULT_NAMESPACE, Document
 from katib.service.tuning.submission import Admitted, Gate, StoredObjects
-from metrics_collector.uncollected import UncollectedTrials
 
 if TYPE_CHECKING:
     from katib.engine.controllers.metrics import ControllerMetrics
@@ -164,7 +163,7 @@ class Engine(EngineLife):
             services=services,
             logs=logs,
             events=data.recorder,
-            given_rules=UncollectedTrials(data.observations),
+            given_rules=lambda: GIVEN_RULES.load()(data.observations),
             pods=TrialPods(jobs, trial_jobs),
             shipped_template=shipped_config_map,
             admit=lambda experiment: requests.admission.get().new(dict(experiment)).obj,

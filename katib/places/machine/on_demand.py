@@ -11,20 +11,28 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from katib.engine.algorithm_services.catalog import MachineSettings
+    from katib.engine.controllers.retention import Retention
     from katib.engine.stores.sql.attributes import SqlAttributes
     from katib.places.machine.pods.leases import LeaseTable
     from katib.places.machine.repeating import Repeats
+    from katib.places.machine.trials.checkpoints import CheckpointRetention
     from katib.places.machine.trials.facts import LocalFacts
     from katib.places.machine.trials.output import TrialOutput
     from katib.service.explaining.diagnostician import Diagnostician
     from katib.service.tuning.chosen_trials import ChosenTrials
     from katib.service.tuning.object_home import ObjectAdmission, ObjectHome
     from katib.service.tuning.offered_templates import OfferedTemplates
+    from metrics_collector.uncollected import UncollectedTrials
 
 LEASES: Final[Loadable[type[LeaseTable]]] = Loadable("katib.places.machine.pods.leases:LeaseTable")
 READ_SETTINGS: Final[Loadable[Callable[[Path], MachineSettings]]] = Loadable(
     "katib.engine.algorithm_services.config:read_settings"
 )
+GIVEN_RULES: Final[Loadable[type[UncollectedTrials]]] = Loadable("metrics_collector.uncollected:UncollectedTrials")
+CHECKPOINT_RETENTION: Final[Loadable[type[CheckpointRetention]]] = Loadable(
+    "katib.places.machine.trials.checkpoints:CheckpointRetention"
+)
+RETENTION: Final[Loadable[type[Retention]]] = Loadable("katib.engine.controllers.retention:Retention")
 OUTPUT: Final[Loadable[type[TrialOutput]]] = Loadable("katib.places.machine.trials.output:TrialOutput")
 REPEATS: Final[Loadable[Callable[..., Repeats]]] = Loadable("katib.places.machine.repeating:Repeats")
 EXPLAINING: Final[Loadable[type[Diagnostician]]] = Loadable("katib.service.explaining.diagnostician:Diagnostician")

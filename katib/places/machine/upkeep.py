@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from katib.engine.controllers.assembly import Queues
 from katib.engine.controllers.caches import Caches
 from katib.engine.controllers.kinds import key_of
-from katib.engine.controllers.retention import COMPLAINT, PERIOD_SECONDS, Retention
+from katib.engine.controllers.settings import RETENTION_COMPLAINT, RETENTION_SECONDS
 from katib.engine.controllers.trial.observing import TrialLogs
 from katib.engine.runtime.periodic import PeriodicTasks
 from katib.model.conditions import has_ended
 from katib.model.files.disks import keep_reserve
+from katib.model.loadable import Deferred
 from katib.model.metrics import RetentionPolicy
 from katib.model.trials import ACTIVE, trial_state
 from katib.places.machine.data import EngineData
 from katib.places.machine.jobs.controller import JobController
+from katib.places.machine.on_demand import CHECKPOINT_RETENTION, RETENTION
 from katib.places.machine.requests import Requests
-from katib.places.machine.trials.jobs import CheckpointRetention
 from katib.places.machine.trials.run_time_note import PERIOD_SECONDS as NOTE_SECONDS
+
+if TYPE_CHECKING:
+    from katib.places.machine.trials.checkpoints import CheckpointRetention
 
 FLUSH_SECONDS = 0.5
 """How long the parameters of a trial that a caller evaluates may be missing in its object."""
@@ -54,10 +60,15 @@ class Upkeep:
         self._jobs = jobs
         self._chosen_trials = requests.chosen_trials
         self.removes_logs = policy is not None
-        retention = Retention(caches.experiments.all, caches.trials.all, logs, lambda: policy, data.clock)
-        checkpoints = CheckpointRetention(data.layout, data.store, data.recorder)
-        looks = [retention.look, checkpoints.look, data.database.give_back]
-        self._removal = PeriodicTasks("retention", looks, PERIOD_SECONDS, data.clock, complaint=COMPLAINT)
+        self._checkpoints: Deferred[CheckpointRetention] = Deferred(
+            lambda: CHECKPOINT_RETENTION.load()(data.layout, data.store, data.recorder)
+        )
+        looks = [self._remove_checkpoints, data.database.give_back]
+        if policy is not None:
+            looks[:0] = [
+                RETENTION.load()(caches.experiments.all, caches.trials.all, logs, lambda: policy, data.clock).look
+            ]
+        self._removal = PeriodicTasks("retention", looks, RETENTION_SECONDS, data.clock, complaint=RETENTION_COMPLAINT)
         measures = [self._note_run_times, self._look_at_disk]
         self._threads = (
             PeriodicTasks("chosen-trials", [self._flush_chosen_trials], FLUSH_SECONDS, data.clock, complaint=_FLUSH),
@@ -81,6 +92,10 @@ class Upkeep:
     def remove_old(self) -> None:
         """Remove old logs and checkpoints now: an experiment has often ended just before the engine stops."""
         self._removal.look()
+
+    def _remove_checkpoints(self) -> None:
+        if any(self._data.layout.checkpoints.iterdir()):
+            self._checkpoints.get().look()
 
     def _flush_chosen_trials(self) -> None:
         if (chosen := self._chosen_trials.made) is not None:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from msgspec import structs
 
 from katib.model.job_kinds import is_suspended
-from katib.model.leases import asked_count, is_asked, is_chosen
 from katib.model.names import EXPERIMENT_INTERRUPTED, EXPERIMENT_STOPPED, SERVICE_UNAVAILABLE, TEMPLATE_MISSING
+from katib.model.trials import asked_count, is_asked, is_chosen
 from katib.model.types import Condition, Experiment, Trial
 from katib.model.wording import counted
 from katib.service.explaining.answer import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from katib.model.failure_text import EXIT_WITHOUT_OUTPUT, OUT_OF_MEMORY, trial_failure
 from katib.model.job_kinds import IN_QUEUE, is_suspended, suspend_field
-from katib.model.leases import is_callers, is_chosen, lease_of
+from katib.model.leases import lease_of
 from katib.model.metrics import ZERO_TIME
 from katib.model.names import (
     METRICS_INCOMPLETE,
@@ -13,7 +13,7 @@ from katib.model.names import (
     RETRYING_REASON,
     WORKSPACE_ANNOTATION,
 )
-from katib.model.trials import waiting_words
+from katib.model.trials import is_callers, is_chosen, waiting_words
 from katib.model.types import CollectorKind, Condition, Trial
 from katib.model.wording import counted, format_duration
 from katib.service.explaining.answer import (

@@ -27,19 +27,9 @@ from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.objects import Key, Object, ObjectStore, WholeWrites
 from katib.errors import AlreadyExistsError, ConflictError, NotFoundError, invalid
 from katib.model.conditions import has_ended
-from katib.model.leases import (
-    Lease,
-    ahead_count,
-    asked_count,
-    fails_when_lost,
-    is_asked,
-    is_callers,
-    is_chosen,
-    lease_of,
-    outcome_of,
-)
+from katib.model.leases import Lease, fails_when_lost, lease_of, outcome_of
 from katib.model.names import AHEAD_ANNOTATION, ASK_LABEL, ASKED_ANNOTATION, EXPERIMENT_LABEL, LEASE_ANNOTATION
-from katib.model.trials import trial_state
+from katib.model.trials import ahead_count, asked_count, is_asked, is_callers, is_chosen, trial_state
 from katib.model.types import Experiment, Trial, TrialState
 from katib.service.tuning.asked_view import AskedView
 from katib.service.tuning.service import TrialForCaller

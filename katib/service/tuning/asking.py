@@ -31,10 +31,10 @@ from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.objects import Key, Object, ObjectStore, WholeWrites
 from katib.errors import Backoff, FieldError, InvalidError, TerminalError, invalid
 from katib.model.algorithms import AlgorithmCatalog
-from katib.model.leases import Outcome, is_callers, lease_of, outcome_of
+from katib.model.leases import Outcome, lease_of, outcome_of
 from katib.model.metrics import BatchId, MetricLog, parse_value
 from katib.model.names import LEASE_ANNOTATION, OUTCOME_ANNOTATION
-from katib.model.trials import ACTIVE, objective_names, trial_state
+from katib.model.trials import ACTIVE, is_callers, objective_names, trial_state
 from katib.model.types import CollectorKind, Experiment, Trial
 from katib.model.wording import shown
 from katib.service.tuning.ask_queues import AskQueue, AskQueues, AskRequest, Giving

@@ -34,7 +34,7 @@ from katib.engine.runtime.objects import Key, Object, ObjectStore, WholeWrites
 from katib.errors import AlreadyExistsError, NotFoundError, TerminalError, invalid
 from katib.model.conditions import has_ended
 from katib.model.defaults import with_defaults
-from katib.model.leases import ENDLESS_SECONDS, Lease, Outcome, is_chosen, lease_of, outcome_of
+from katib.model.leases import ENDLESS_SECONDS, Lease, Outcome, lease_of, outcome_of
 from katib.model.metrics import MetricLog
 from katib.model.names import (
     BY_CALLER,
@@ -50,7 +50,7 @@ from katib.model.names import (
     name_of_title,
 )
 from katib.model.summary import observation_of
-from katib.model.trials import ACTIVE, trial_state
+from katib.model.trials import ACTIVE, is_chosen, trial_state
 from katib.model.types import (
     AlgorithmSpec,
     Experiment,

@@ -23,7 +23,6 @@ from katib.model.decoding import decode_stored
 from katib.model.defaults import with_defaults
 from katib.model.features.repeats.feature import REPEATS
 from katib.model.features.repeats.runs import ranked
-from katib.model.leases import is_chosen
 from katib.model.names import (
     CHECKPOINTS_ANNOTATION,
     COMMAND_ANNOTATION,
@@ -36,7 +35,7 @@ from katib.model.names import (
     WORKSPACE_ANNOTATION,
     confirmation_name,
 )
-from katib.model.trials import cost, is_feasible
+from katib.model.trials import cost, is_chosen, is_feasible
 from katib.model.types import (
     AlgorithmSpec,
     Experiment,

@@ -17,10 +17,10 @@ from katib.errors import AlreadyExistsError, FieldError, InvalidError, TerminalE
 from katib.model.conditions import COMPLETED_EXPERIMENT, true_types
 from katib.model.decoding import decode_stored
 from katib.model.defaults import with_defaults
-from katib.model.leases import Outcome, asked_count, is_asked
+from katib.model.leases import Outcome
 from katib.model.metrics import BatchId, MetricLog, parse_value
 from katib.model.names import ASKED_ANNOTATION, BY_USER, CHOSEN_BY_LABEL, OUTCOME_ANNOTATION, trial_name
-from katib.model.trials import objective_names
+from katib.model.trials import asked_count, is_asked, objective_names
 from katib.model.types import Experiment, ParameterAssignment, TrialAssignment
 from katib.model.wording import shown
 from katib.service.tuning.adding import point_errors

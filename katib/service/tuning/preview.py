@@ -7,9 +7,9 @@ from random import Random
 from typing import Any
 
 from katib.errors import invalid
-from katib.model.leases import is_asked
 from katib.model.space import SearchSpace, first_trials
 from katib.model.templates import compile_template, template_text
+from katib.model.trials import is_asked
 from katib.model.types import Experiment, ParameterAssignment, TrialTemplate
 from katib.service.tuning.service import Preview
 

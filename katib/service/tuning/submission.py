@@ -18,7 +18,6 @@ from katib.model.algorithms import AlgorithmCatalog
 from katib.model.defaults import default_algorithm, holds, with_defaults
 from katib.model.job_kinds import known_kind
 from katib.model.learned_experiments import found_experiments, looks_for_experiments
-from katib.model.leases import is_asked
 from katib.model.loadable import Loadable
 from katib.model.loading import FileText, Submission, are_runtimes, experiment_of, file_of, runtimes_of
 from katib.model.names import LEARNS_FROM_ANNOTATION, NOTHING, WORKSPACE_ANNOTATION
@@ -30,6 +29,7 @@ from katib.model.templates.devices import device_errors
 from katib.model.templates.job_schema import check_job_schema
 from katib.model.templates.render import prepare
 from katib.model.templates.source import template_path, template_text, usable_data
+from katib.model.trials import is_asked
 from katib.model.types import CollectorKind, Experiment, ExperimentSpec, ParameterSpec, TrialTemplate
 from katib.model.validation import admit, admit_update, find_warnings
 from katib.model.wording import shown

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from katib.engine.controllers.trial.callers import CallersTrial, comes_to_its_end, plan_callers_trial, silence_of
 from katib.engine.controllers.trial.plan import TrialPlan
-from katib.model.leases import Lease, Outcome, is_callers, lease_of, outcome_of
+from katib.model.leases import Lease, Outcome, lease_of, outcome_of
 from katib.model.names import (
     BY_CALLER,
     EVALUATED_BY_LABEL,
@@ -18,7 +18,7 @@ from katib.model.names import (
     LOST_LEASES_ANNOTATION,
     OUTCOME_ANNOTATION,
 )
-from katib.model.trials import trial_state
+from katib.model.trials import is_callers, trial_state
 from katib.model.types import (
     CollectorSpec,
     Metric,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 import click
 from msgspec import structs
 
-from katib.doors.cli import failures, options
+from katib.doors.cli import options
 from katib.errors import InvalidError
 from katib.model.loading import FileText
 from katib.model.types import Experiment
@@ -253,6 +253,8 @@ def wrong(error: InvalidError, source: str) -> int:
 
         texts = click.get_current_context().params["parameters"]
         error, source = in_options(error, [text.partition("=")[0] for text in texts]), ""
-    for line in failures.error_lines(error, source):
+    from katib.doors.cli.failures import error_lines
+
+    for line in error_lines(error, source):
         click.echo(f"error: {line}", err=True)
-    return failures.BAD_INPUT
+    return options.BAD_INPUT

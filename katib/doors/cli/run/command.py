@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from katib.doors.cli import failures, options
+from katib.doors.cli import options
 from katib.doors.cli.app import INTERRUPTED
 from katib.doors.cli.run import again
 from katib.doors.cli.run.summary import (
@@ -177,7 +177,7 @@ def run(file: str, config: Path | None, containers: str | None, shared: RunOptio
         here = again.Here(shared.data_dir, config, containers, shared.slurm, detach=shared.detach)
         ended = run_anywhere(wanted, target, here)
         code = code or ended
-        if ended in (INTERRUPTED, failures.BAD_INPUT):
+        if ended in (INTERRUPTED, options.BAD_INPUT):
             return ended
     return code
 

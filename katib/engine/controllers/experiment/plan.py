@@ -40,7 +40,6 @@ from katib.model.conditions import (
 from katib.model.failure_text import TRIAL_HAS_FAILED
 from katib.model.features.feature import Part
 from katib.model.features.listed import ENDINGS
-from katib.model.leases import ahead_count, asked_count, is_asked, is_chosen
 from katib.model.loadable import Loadable
 from katib.model.names import (
     EXPERIMENT_INTERRUPTED,
@@ -53,7 +52,18 @@ from katib.model.names import (
     TEMPLATE_MISSING,
 )
 from katib.model.restarts import MAX_TRIALS_REACHED, awaits_restart
-from katib.model.trials import ACTIVE, ELIGIBLE, cost, objective_costs, reaches_goals, trial_state
+from katib.model.trials import (
+    ACTIVE,
+    ELIGIBLE,
+    ahead_count,
+    asked_count,
+    cost,
+    is_asked,
+    is_chosen,
+    objective_costs,
+    reaches_goals,
+    trial_state,
+)
 from katib.model.types import (
     CollectorKind,
     ConditionStatus,

@@ -36,7 +36,6 @@ from katib.errors import AlreadyExistsError, ConflictError, FieldError, InvalidE
 from katib.model.conditions import find_condition, has_ended
 from katib.model.features.feature import Progress
 from katib.model.features.listed import is_cut
-from katib.model.leases import is_asked
 from katib.model.loadable import Deferred, Loadable
 from katib.model.names import (
     CHECKPOINTS_ANNOTATION,
@@ -48,7 +47,7 @@ from katib.model.names import (
 )
 from katib.model.space.assignments import first_trials
 from katib.model.templates.source import is_not_there
-from katib.model.trials import ACTIVE, trial_state
+from katib.model.trials import ACTIVE, is_asked, trial_state
 from katib.model.types import (
     Experiment,
     ExperimentCondition,

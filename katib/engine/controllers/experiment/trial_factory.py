@@ -14,7 +14,6 @@ from katib.engine.controllers.experiment.config_maps import TemplateConfigMaps
 from katib.engine.controllers.kinds import owned_by
 from katib.engine.runtime.objects import Key
 from katib.model.features.listed import FEATURES
-from katib.model.leases import is_asked
 from katib.model.names import (
     BY_CALLER,
     EVALUATED_BY_LABEL,
@@ -25,6 +24,7 @@ from katib.model.names import (
 )
 from katib.model.templates.render import CompiledTemplate, compile_template
 from katib.model.templates.source import template_text, usable_data
+from katib.model.trials import is_asked
 from katib.model.types import (
     Experiment,
     MetricsCollectorSpec,

@@ -57,8 +57,6 @@ class EarlierTrialsReader:
 
     def read(self, key: Key, experiment: Experiment) -> EarlierTrials:
         start, names = experiment.spec.warm_start, learned_experiments(experiment)
-        if start is None and not names:
-            return EarlierTrials()
         sources = [self._trials_of(Key(key.namespace, name)) for name in names]
         versions = (experiment.metadata.uid, *((uid, version) for s in sources for uid, version, _ in s.versions()))
         known = self._known.get(key)

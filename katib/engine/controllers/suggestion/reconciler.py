@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import structs
 
@@ -19,7 +19,6 @@ from katib.engine.controllers.kinds import is_owned_by, key_of, with_status
 from katib.engine.controllers.ports import EventRecorder, ServiceDirectory, SuggestionService, SuggestionsReply
 from katib.engine.controllers.settings import ControllerSettings
 from katib.engine.controllers.suggestion import states
-from katib.engine.controllers.suggestion.earlier import EarlierTrialsReader
 from katib.engine.controllers.suggestion.plan import Purpose, Seen, Step, Streak, Wait, next_step
 from katib.engine.controllers.suggestion.replies import (
     Question,
@@ -32,7 +31,16 @@ from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.controller import ReconcileResult
 from katib.engine.runtime.objects import Key, ObjectStore
 from katib.errors import NotFoundError, TerminalError
+from katib.model.learned_experiments import learned_experiments
+from katib.model.loadable import Deferred, Loadable
 from katib.model.types import EarlyStoppingRule, Experiment, SuggestionStatus, Trial
+
+if TYPE_CHECKING:
+    from katib.engine.controllers.suggestion.earlier import EarlierTrialsReader
+
+_EARLIER: Final[Loadable[type[EarlierTrialsReader]]] = Loadable(
+    "katib.engine.controllers.suggestion.earlier:EarlierTrialsReader"
+)
 
 LONG_HISTORY = 1_000
 """Number of trials from which a question is prepared on a thread of its own: encoding tens of thousands for the first
@@ -63,7 +71,7 @@ class SuggestionReconciler:
         self._pool = ThreadPoolExecutor(PREPARED_AT_ONCE, thread_name_prefix="questions")  # no threads until used
         self._calls: PendingCalls[Purpose] = PendingCalls(wake)
         self._patience: dict[Key, tuple[Streak | None, Wait | None]] = {}
-        self._earlier = EarlierTrialsReader(caches.trials_of)
+        self._earlier = Deferred(lambda: _EARLIER.load()(caches.trials_of))
         self._fresh = Freshness()
         self._served: dict[Key, Experiment] = {}
 
@@ -93,7 +101,8 @@ class SuggestionReconciler:
             failure = str(error)
         if client is None and not failure:
             waiting_for = self._services.waiting_for(experiment)
-        earlier = self._earlier.read(key, experiment)
+        learns = experiment.spec.warm_start is not None or learned_experiments(experiment)
+        earlier = self._earlier.get().read(key, experiment) if learns else None
         streak, wait = self._patience.get(key, (None, None))
         ended, active = self._caches.ledger.ended_and_active(key)
         seen = Seen(
@@ -105,7 +114,7 @@ class SuggestionReconciler:
             call=self._calls.find(key),
             streak=streak,
             taken=TakenNames(self._caches.trials, key.namespace),
-            earlier=earlier.status,
+            earlier=None if earlier is None else earlier.status,
             ended=ended,
             active=active,
             wait=wait,
@@ -115,7 +124,7 @@ class SuggestionReconciler:
         except Exception:
             self._calls.finish(key)  # the next attempt asks again instead of failing on the same answer
             raise
-        return self._take(key, seen, step, client, earlier.trials)
+        return self._take(key, seen, step, client, () if earlier is None else earlier.trials)
 
     def _close(self, key: Key, experiment: Experiment | None = None) -> None:
         """End the conversation: discard any answer and let the service go idle.
@@ -127,7 +136,8 @@ class SuggestionReconciler:
         to_release = self._served.get(key, experiment)
         if to_release is not None:
             self._services.release(to_release)
-        self._earlier.forget(key)
+        if self._earlier.made is not None:
+            self._earlier.made.forget(key)
         self._served.pop(key, None)  # after the release, which is retried if it fails
 
     def _take(

@@ -18,7 +18,6 @@ from katib.engine.controllers.ports import TrialReport
 from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.objects import Key
 from katib.model.at_best import POINTS, with_at_best
-from katib.model.leases import outcome_of
 from katib.model.metrics import BatchId, MetricLog, ObservationLog
 from katib.model.summary import observation_of, with_means
 from katib.model.types import Trial
@@ -91,6 +90,8 @@ class TrialLogs:
         Args:
             is_empty: Whether its log is known to be empty.
         """
+        from katib.model.leases import outcome_of
+
         outcome, log = outcome_of(trial), self._log.within(trial.namespace)
         if outcome is None or not outcome.values:
             return TrialReport() if is_empty else self.summarize(trial)

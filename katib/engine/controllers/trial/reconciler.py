@@ -44,9 +44,8 @@ from katib.errors import (
 )
 from katib.model.conditions import find_condition
 from katib.model.job_kinds import queue_of, status_readings, with_suspension
-from katib.model.leases import is_callers
 from katib.model.names import TRIAL_FINALIZER
-from katib.model.trials import ACTIVE, trial_state
+from katib.model.trials import ACTIVE, is_callers, trial_state
 from katib.model.types import Trial, TrialCondition, TrialState, TrialStatus
 
 FOREGROUND = "foregroundDeletion"

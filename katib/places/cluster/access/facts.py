@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from katib.engine.controllers.kinds import POD, key_of
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.errors import ForbiddenError, KatibError, KindNotInstalledError, NotFoundError, UnavailableError
-from katib.model.leases import is_callers
 from katib.model.names import RETRYING_REASON, TRIAL_LABEL
 from katib.model.quantities import parse_quantity
+from katib.model.trials import is_callers
 from katib.model.types import Experiment, Suggestion, Trial
 from katib.places.cluster.pods.logs import ClusterOutput, most_telling_first
 from katib.places.cluster.pods.reading import CREATE_FAILURES, PULL_FAILURES, container_statuses, facts_of

@@ -13,14 +13,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from katib.engine.controllers import retention
 from katib.engine.controllers.assembly import Ports, Queues, assemble
 from katib.engine.controllers.caches import Caches
 from katib.engine.controllers.ledger import creation_second
 from katib.engine.controllers.metrics import ControllerMetrics
 from katib.engine.controllers.ports import EventRecorder, PodUpdate
 from katib.engine.controllers.retention import Retention
-from katib.engine.controllers.settings import ControllerSettings
+from katib.engine.controllers.settings import RETENTION_COMPLAINT, RETENTION_SECONDS, ControllerSettings
 from katib.engine.controllers.trial.jobs import Jobs
 from katib.engine.controllers.trial.observing import TrialLogs
 from katib.engine.runtime.clock import Clock
@@ -177,7 +176,7 @@ def leading(dependencies: Dependencies) -> Iterator[None]:
             Ports(
                 services=services,
                 logs=logs,
-                given_rules=UncollectedTrials(dependencies.db_manager),
+                given_rules=lambda: UncollectedTrials(dependencies.db_manager),
                 log_pool=log_pool,
                 events=dependencies.events,
                 check=dependencies.check,
@@ -216,7 +215,7 @@ def _keep_logs(stack: ExitStack, dependencies: Dependencies, caches: Caches, log
     look = Retention(
         caches.experiments.all, caches.trials.all, logs, lambda: config().runtime.metrics_retention, clock
     ).look
-    _run(stack, PeriodicTasks("retention", [look], retention.PERIOD_SECONDS, clock, complaint=retention.COMPLAINT))
+    _run(stack, PeriodicTasks("retention", [look], RETENTION_SECONDS, clock, complaint=RETENTION_COMPLAINT))
 
 
 def _run(stack: ExitStack, part: Startable) -> None:
