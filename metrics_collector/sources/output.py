@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from katib.model.metrics import MetricLog
 from metrics_collector.explanation import OutputSample, nearest, quote
 from metrics_collector.parsers import LineParser
-from metrics_collector.sources.file_tail import FileTail
 from metrics_collector.sources.source import MetricSource, ReadPosition, SourceEvidence, counted
+
+if TYPE_CHECKING:
+    from metrics_collector.sources.file_tail import FileTail
 
 
 class ProgramOutput(SourceEvidence):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 import click
 from msgspec import structs
 
-from katib.doors.cli import options
+from katib.doors.cli import run_options as options
 from katib.errors import InvalidError
 from katib.model.loading import FileText
 from katib.model.types import Experiment

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from katib.doors.cli import options
+from katib.doors.cli import run_options as options
 from katib.doors.cli.app import INTERRUPTED
 from katib.doors.cli.run import again
 from katib.doors.cli.run.summary import (

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 
 import click
 
-from katib.doors.cli import options
+from katib.doors.cli import run_options as options
 from katib.doors.cli.app import INTERRUPTED
 from katib.doors.cli.signals import stop_on_signal
 from katib.errors import ExpiredError, KatibError, UnavailableError

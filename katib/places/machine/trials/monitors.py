@@ -4,36 +4,33 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import partial, wraps
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, TypeVarTuple
 
 from katib.engine.algorithm_services.plan import free_port
 from katib.engine.controllers.ports import EventRecorder
 from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.informer import Informer
 from katib.engine.runtime.objects import Key, Object
-from katib.errors import KatibError, UnavailableError
+from katib.errors import UnavailableError
+from katib.model.loadable import Loadable
 from katib.model.metrics import NEW_TRY, ZERO_TIME, MetricLog, log_of_try
 from katib.model.types import CollectorKind, FileSystemKind, ObjectiveSpec, Trial
 from katib.places.machine.jobs.dependencies import Collection as PodCollection
 from katib.places.machine.jobs.networks import PUSHES_NOTHING
 from katib.places.machine.jobs.prepare import trial_owner
 from katib.places.machine.pods.output import Monitor
-from katib.places.machine.pods.plans import read_note
 from metrics_collector.collector import Collector, output_parser, wanted_names
 from metrics_collector.reporter import Reporter
-from metrics_collector.sources import FileSource, MetricSource, ProgramOutput, SourceEvidence
-from metrics_collector.sources.file_tail import FileTail
+from metrics_collector.sources import MetricSource, ProgramOutput, SourceEvidence
 
 if TYPE_CHECKING:
-    from metrics_collector.sources.scraping import MetricsEndpoint, ScrapeResponse
+    from katib.places.machine.trials.earlier_runs import Rewind, StoredReadings
 
 METRICS_PORT_VARIABLE = "KATIB_METRICS_PORT"
 """Port for a trial's program to expose its metrics on: trials run side by side, each with its own port."""
@@ -44,6 +41,7 @@ _IN_FILES = frozenset({CollectorKind.FILE, CollectorKind.TENSORFLOW_EVENT, Colle
 _READ_AGAIN = frozenset({CollectorKind.STDOUT, CollectorKind.FILE, CollectorKind.TENSORFLOW_EVENT})
 _NEW_TRY = MetricLog(ZERO_TIME, NEW_TRY, "")
 _LEFT_TO_OTHERS = frozenset({CollectorKind.PUSH, CollectorKind.CUSTOM})
+_NOT_READ = _LEFT_TO_OTHERS | {CollectorKind.NONE}
 _LASTING = _READ_AGAIN | {CollectorKind.NONE}
 
 _STORE_SECONDS = 10.0
@@ -51,8 +49,20 @@ _STORE_SECONDS = 10.0
 METRICS_DIRECTORY = "metrics"
 """Subdirectory of a pod's directory, in place of the template's absolute directory of metrics."""
 
+_SOURCE_MONITOR: Final[Loadable[type[TrialMonitor[MetricSource]]]] = Loadable(
+    "katib.places.machine.trials.sources:SourceMonitor"
+)
+_SOURCE_OF: Final[Loadable[Callable[..., MetricSource | None]]] = Loadable(
+    "katib.places.machine.trials.sources:source_of"
+)
+_REST_OF: Final[Loadable[Callable[..., MetricSource | None]]] = Loadable("katib.places.machine.trials.sources:rest_of")
+_STORED_READINGS: Final[Loadable[type[StoredReadings]]] = Loadable(
+    "katib.places.machine.trials.earlier_runs:StoredReadings"
+)
+_REWIND: Final[Loadable[type[Rewind]]] = Loadable("katib.places.machine.trials.earlier_runs:Rewind")
+
 S = TypeVar("S", ProgramOutput, MetricSource)
-M = TypeVar("M", bound="_TrialMonitor[Any]")
+M = TypeVar("M", bound="TrialMonitor[Any]")
 Ts = TypeVarTuple("Ts")
 
 _log = logging.getLogger(__name__)
@@ -148,7 +158,7 @@ class TrialMonitors:
             return PodCollection(variables, {})
         rewrites = {directory: METRICS_DIRECTORY} if (directory := _directory(trial)) else {}
         collector = trial.spec.metrics_collector.collector
-        if kind != CollectorKind.CUSTOM or collector is None or not _is_primary(trial, pod_labels):
+        if kind != CollectorKind.CUSTOM or collector is None or not is_primary(trial, pod_labels):
             return PodCollection(variables, rewrites)
         own = collector.custom_collector
         where = "spec.metricsCollectorSpec.collector.customCollector"
@@ -164,48 +174,27 @@ class TrialMonitors:
         trial = self._trial_of(job)
         if trial is None or trial.spec.objective is None or container != trial.spec.primary_container_name:
             return None
-        if not _is_primary(trial, pod_labels):
+        if not is_primary(trial, pod_labels):
             return None
         self.followed[trial.name] = trial
         if trial.spec.metrics_collector.kind == CollectorKind.STDOUT:
             output = ProgramOutput(output_parser(trial.spec, trial.spec.objective))
             return self._monitor(OutputMonitor, output, job, trial, trial.spec.objective)
-        source = self._source(trial, trial.spec.objective, directory / METRICS_DIRECTORY)
-        return None if source is None else self._monitor(SourceMonitor, source, job, trial, trial.spec.objective)
-
-    def _source(self, trial: Trial, objective: ObjectiveSpec, directory: Path) -> MetricSource | None:
-        """Return the source to poll beside the output; None for kinds that the monitor leaves to others."""
-        spec = trial.spec.metrics_collector
-        names = wanted_names(objective.metric_names, trial.spec.early_stopping_rules)
-        if spec.kind == CollectorKind.FILE:
-            directory.mkdir(exist_ok=True)
-            path = directory / Path(_path(trial)).name
-            return FileSource(FileTail(path), output_parser(trial.spec, objective), path.name)
-        if spec.kind == CollectorKind.TENSORFLOW_EVENT:
-            # Imported late, as below: few trials need them, and every start of the engine would be slower.
-            from metrics_collector.sources.event_directory import EventDirectory
-
-            return EventDirectory(directory, names, _path(trial))
-        if spec.kind == CollectorKind.PROMETHEUS_METRIC:
-            from metrics_collector.sources.prometheus import PrometheusEndpoint
-            from metrics_collector.sources.scraping import MetricsEndpoint
-
-            http_get = (spec.source and spec.source.http_get) or {}
-            ports = [port] if (port := self._ports.get(trial.name)) else []
-            endpoints = [*(MetricsEndpoint.of(http_get, port) for port in ports), MetricsEndpoint.of(http_get)]
-            if self._host_file:
-                return PrometheusEndpoint(
-                    endpoints, names, scrape=partial(_scrape_at, directory.parent / self._host_file)
-                )
-            return PrometheusEndpoint(endpoints, names)
-        return None
+        if trial.spec.metrics_collector.kind in _NOT_READ:
+            return None
+        source = _SOURCE_OF.load()(
+            trial, trial.spec.objective, directory / METRICS_DIRECTORY, self._ports.get(trial.name), self._host_file
+        )
+        if source is None:
+            return None
+        return self._monitor(_SOURCE_MONITOR.load(), source, job, trial, trial.spec.objective)
 
     def try_again(self, job: Object, failed: Sequence[Mapping[str, str]], others: Sequence[Mapping[str, str]]) -> None:
         """Let the next monitor set aside the earlier attempts' readings, if all primary pods have failed."""
         trial = self._trial_of(job)
         if trial is None or trial.name in self._reached or trial.spec.objective is None:
             return
-        if not any(_is_primary(trial, labels) for labels in failed) or any(_is_primary(trial, o) for o in others):
+        if not any(is_primary(trial, labels) for labels in failed) or any(is_primary(trial, o) for o in others):
             return
         if trial.spec.metrics_collector.kind in _LEFT_TO_OTHERS:
             if not self.keeps_checkpoint(job):
@@ -227,7 +216,7 @@ class TrialMonitors:
     def resume(self, job: Object) -> None:
         """Read the stored readings of a trial: its monitors find all of them again."""
         if (trial := self._trial_of(job)) is not None:
-            self._stored[trial.name] = StoredReadings(self._all_tries(trial.name))
+            self._stored[trial.name] = _STORED_READINGS.load()(self._all_tries(trial.name))
 
     def _all_tries(self, trial_name: str) -> Iterator[MetricLog]:
         """Yield the readings of a trial and of its earlier attempts: its output has them all."""
@@ -255,17 +244,13 @@ class TrialMonitors:
 
         An incomplete last line is left out.
         """
-        pod = _last_primary_pod(trial, directory)
-        if pod is None or trial.spec.metrics_collector.kind not in _READ_AGAIN:
+        if trial.spec.metrics_collector.kind not in _READ_AGAIN:
             return
-        log = FileTail(pod / f"{trial.spec.primary_container_name}.log")
-        is_printed = trial.spec.metrics_collector.kind == CollectorKind.STDOUT
-        source: MetricSource | None = FileSource(log, output_parser(trial.spec, objective)) if is_printed else None
-        source = source or self._source(trial, objective, pod / METRICS_DIRECTORY)
+        source = _REST_OF.load()(trial, objective, directory)
         if source is None:
             return
-        self._stored[trial.name] = StoredReadings(self._all_tries(trial.name))
-        monitor, stored = self._monitor(SourceMonitor, source, job, trial, objective), threading.Event()
+        self._stored[trial.name] = _STORED_READINGS.load()(self._all_tries(trial.name))
+        monitor, stored = self._monitor(_SOURCE_MONITOR.load(), source, job, trial, objective), threading.Event()
         with closing(source):
             for found in source.poll():
                 monitor.report(found)
@@ -335,43 +320,12 @@ class TrialMonitors:
             events=self._events,
             stored=self._stored.get(trial.name),
             current=self._next_try(job, trial.name),
-            rewind=None if reached is None else Rewind(reached, partial(self._log.rewind, trial.name)),
+            rewind=None if reached is None else _REWIND.load()(reached, partial(self._log.rewind, trial.name)),
         )
 
 
-def _scrape_at(host_file: Path, endpoint: MetricsEndpoint) -> ScrapeResponse:
-    """Scrape an endpoint of the machine named in a file.
-
-    Raises:
-        ScrapeError: There is no response, or the program's machine is not known yet.
-    """
-    from metrics_collector.sources.scraping import LOCAL_HOST, ScrapeError, scrape
-
-    try:
-        host = host_file.read_text().strip()
-    except OSError as error:
-        raise ScrapeError("is on a machine that is not known yet", is_unreachable=True) from error
-    return scrape(replace(endpoint, host=host) if endpoint.host == LOCAL_HOST else endpoint)
-
-
-def _is_primary(trial: Trial, pod_labels: Mapping[str, str]) -> bool:
+def is_primary(trial: Trial, pod_labels: Mapping[str, str]) -> bool:
     return trial.spec.primary_pod_labels.items() <= pod_labels.items()
-
-
-def _last_primary_pod(trial: Trial, directory: Path) -> Path | None:
-    """Return the directory of the newest primary pod of a job; None if there was none."""
-    found = []
-    for pod in directory.glob("*/"):
-        with suppress(OSError, ValueError):
-            if _is_primary(trial, read_note(pod).get("labels") or {}):
-                found.append((pod.stat().st_ctime, pod))
-    return max(found)[1] if found else None
-
-
-def _path(trial: Trial) -> str:
-    """Return the path of the collector's source; empty if it has none."""
-    source = trial.spec.metrics_collector.source
-    return source.file_system_path.path if source is not None and source.file_system_path is not None else ""
 
 
 def _directory(trial: Trial) -> str:
@@ -381,33 +335,6 @@ def _directory(trial: Trial) -> str:
     if place is None or not place.path:
         return ""
     return place.path if place.kind == FileSystemKind.DIRECTORY else str(Path(place.path).parent)
-
-
-@dataclass(slots=True)
-class Rewind:
-    """Replaces the steps that a resumed run reports again.
-
-    Attributes:
-        reached: The last stored step.
-        remove: Removes readings from a step on from the log.
-        is_over: Whether the first step of the resumed run is known.
-    """
-
-    reached: int
-    remove: Callable[[int], None]
-    is_over: bool = False
-
-    def before(self, readings: Sequence[MetricLog]) -> None:
-        """Remove the readings that these, the first of the run with a step, replace."""
-        steps = [reading.step for reading in readings if reading.step is not None]
-        if self.is_over or not steps:
-            return
-        self.is_over = True
-        if min(steps) <= self.reached:
-            try:
-                self.remove(min(steps))
-            except KatibError as error:
-                _log.warning("Steps that are reported again stay in the log twice", extra={"cause": str(error)})
 
 
 @dataclass(slots=True)
@@ -457,22 +384,22 @@ class TrialAttempt:
         return [_NEW_TRY, *readings]
 
 
-def _shielded(method: Callable[[M, *Ts], None]) -> Callable[[M, *Ts], None]:
+def shielded(method: Callable[[M, *Ts], None]) -> Callable[[M, *Ts], None]:
     """Make a method of a monitor do nothing once one of them has raised."""
 
     @wraps(method)
-    def shielded(monitor: M, *arguments: *Ts) -> None:
+    def guarded(monitor: M, *arguments: *Ts) -> None:
         if not monitor.failure:
             try:
                 method(monitor, *arguments)
             except Exception as error:  # noqa: BLE001 - whatever it is, the log and the report get it
                 monitor.fail(error)
 
-    return shielded
+    return guarded
 
 
 @dataclass(kw_only=True, slots=True)
-class _TrialMonitor(Generic[S]):
+class TrialMonitor(Generic[S]):
     """Counts the readings of a trial and has them stored.
 
     Attributes:
@@ -506,6 +433,15 @@ class _TrialMonitor(Generic[S]):
     def verdict(self) -> str:
         """Why the trial is to be stopped early."""
         return "" if self.failure else self.collector.verdict
+
+    def feed(self, data: bytes) -> None:
+        """Take in output of the program."""
+
+    def poll(self) -> None:
+        """Read new data of another source, unless storing is behind: others wait on this thread."""
+
+    def hasten(self) -> None:
+        """Read data that disappears with the program."""
 
     def report(self, readings: list[MetricLog]) -> None:
         """Count readings, and store those that are not stored yet."""
@@ -550,93 +486,9 @@ class _TrialMonitor(Generic[S]):
         _log.error("Monitor failed", exc_info=error, extra={"trial": self.trial.name})
 
 
-class OutputMonitor(_TrialMonitor[ProgramOutput]):
+class OutputMonitor(TrialMonitor[ProgramOutput]):
     """Reads the output of a container."""
 
-    @_shielded
+    @shielded
     def feed(self, data: bytes) -> None:
         self.report(self.source.feed(data))
-
-    def poll(self) -> None:
-        """Do nothing: output is fed."""
-
-    def hasten(self) -> None:
-        """Do nothing: output outlives its program."""
-
-
-class SourceMonitor(_TrialMonitor[MetricSource]):
-    """Reads a source beside the output of a container."""
-
-    def feed(self, data: bytes) -> None:
-        """Ignore the output."""
-
-    @_shielded
-    def poll(self) -> None:
-        """Read new data, unless storing is behind: others wait on this thread."""
-        for readings in self.source.poll():
-            self.report(readings)
-            if self.backlogged:
-                return
-
-    @_shielded
-    def hasten(self) -> None:
-        """Read data that disappears with the program."""
-        self.source.hasten()
-
-    def close(self, done: Callable[[str], None]) -> None:
-        """Read the rest and call back when all is stored.
-
-        A pending response of the program is part of the rest: it may have ended right after sending it.
-        """
-        self._read_all()
-        self.source.settle(partial(super().close, done))
-
-    @_shielded
-    def _read_all(self) -> None:
-        for readings in self.source.poll():
-            self.report(readings)
-
-    def _read_end(self) -> str:
-        super()._read_end()
-        self.source.close()
-        return self.source.problem
-
-
-class StoredReadings:
-    """Readings that the log of a trial already contains. Shared by all monitors of the trial; used by one thread.
-
-    A monitor reads everything from the beginning, in the order of writing, so the first readings with a name, a value
-    and a step are the stored ones. A reading with a time of its own matches the stored one with this time.
-    """
-
-    def __init__(self, readings: Iterable[MetricLog]) -> None:
-        self._times: dict[tuple[str, str, int | None], deque[datetime]] = defaultdict(deque)
-        for reading in readings:
-            self._times[reading.name, reading.value, reading.step].append(reading.time)
-
-    def without(self, found: list[MetricLog], taken: list[MetricLog]) -> list[MetricLog]:
-        """Return the readings that are not stored yet.
-
-        Args:
-            found: Readings as found.
-            taken: The same ones, or some of them in the same order, with times.
-        """
-        if not self._times:
-            return taken
-        untimed = any(reading.time is ZERO_TIME for reading in found)
-        return [reading for reading in taken if not self._is_stored(reading, untimed=untimed)]
-
-    def _is_stored(self, reading: MetricLog, *, untimed: bool) -> bool:
-        key = (reading.name, reading.value, reading.step)
-        times = self._times.get(key)
-        if not times:
-            return False
-        if untimed:
-            times.popleft()
-        elif reading.time in times:
-            times.remove(reading.time)
-        else:
-            return False
-        if not times:
-            del self._times[key]
-        return True

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from katib.model.metrics import ZERO_TIME, MetricLog
-from katib.places.machine.trials.monitors import StoredReadings
+from katib.places.machine.trials.earlier_runs import StoredReadings
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
