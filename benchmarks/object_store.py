@@ -25,9 +25,8 @@ from typing import Any
 
 from benchmarks.support import options
 from katib.engine.databases.sqlite import open_database
-from katib.engine.runtime.controller import DONE, Controller, ReconcileResult
+from katib.engine.runtime.controller import DONE, Controller, Manager, ReconcileResult
 from katib.engine.runtime.informer import Informer
-from katib.engine.runtime.manager import Manager
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.engine.stores.sql import SqlStore
 

@@ -13,8 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
-from metrics_collector.parsers.lines import without_control_sequences
-from metrics_collector.parsers.names import printed_metrics
+from metrics_collector.parsers.lines import printed_metrics, without_control_sequences
 
 SAMPLE_BYTES = 32 << 10
 """Bytes kept of the beginning, and of the end."""

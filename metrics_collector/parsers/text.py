@@ -40,8 +40,13 @@ from katib.model.metrics import (
     parse_value,
 )
 from katib.model.types import UNAVAILABLE
-from metrics_collector.parsers.lines import MAX_LINE_BYTES, CandidateLine, LineParser, without_control_sequences
-from metrics_collector.parsers.names import qualifier
+from metrics_collector.parsers.lines import (
+    MAX_LINE_BYTES,
+    CandidateLine,
+    LineParser,
+    qualifier,
+    without_control_sequences,
+)
 
 # The text after a name: a sign, the wrapping of a number by NumPy and PyTorch, and the number or a part of none.
 _SIGN_AND_VALUE = (

@@ -25,7 +25,7 @@ from katib.engine.runtime.objects import Key, Object
 from katib.engine.stores.sql import SqlStore
 from katib.errors import Backoff
 from katib.model.configuration import read_configuration
-from katib.model.files.disks import has_room
+from katib.model.files.directories import has_room
 from katib.model.names import METRICS_REPORT_ANNOTATION
 from katib.places.machine.jobs.batch.job import JOB, BatchJob
 from katib.places.machine.jobs.conditions import end_of

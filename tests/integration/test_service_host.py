@@ -19,7 +19,7 @@ import pytest
 from katib.engine.algorithm_services.catalog import Catalog
 from katib.engine.algorithm_services.config import ServicesConfig
 from katib.engine.algorithm_services.plan import ServiceId, ServicePlan, own_plan
-from katib.engine.algorithm_services.states import ServiceTiming
+from katib.engine.algorithm_services.readiness import ServiceTiming
 from katib.errors import Backoff, InvalidError, TerminalError, UnavailableError
 from katib.model.configuration import read_configuration
 from katib.model.types import Experiment

@@ -11,7 +11,7 @@ from typing import Any
 
 from katib.engine.controllers.job_caches import JobCaches
 from katib.engine.runtime.clock import SystemClock
-from katib.engine.runtime.manager import Manager
+from katib.engine.runtime.controller import Manager
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.engine.runtime.shared_thread import SharedThread
 from katib.errors import Backoff

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 
-from katib.model.files.nearby import folders_near
+from katib.model.files.directories import folders_near
 
 SUFFIXES = (".yaml", ".yml", ".json")
 _LOOKED_AT_FILES, _LOOKED_AT_BYTES = 200, 65_536

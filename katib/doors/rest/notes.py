@@ -27,7 +27,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from katib.errors import TerminalError
-from katib.model.files.private_directories import make_private
+from katib.model.files.directories import make_private
 
 TOKEN_FILE = "token"  # noqa: S105 - the name of a file
 SIGNED_OUT_FILE = "signed-out"

@@ -34,9 +34,8 @@ from katib.engine.controllers.suggestion.states import is_closed
 from katib.engine.controllers.trial.observing import ObservationCalls, TrialLogs
 from katib.engine.controllers.trial.reconciler import TrialReconciler
 from katib.engine.runtime.clock import Clock
-from katib.engine.runtime.controller import DONE, Controller, Reconcile, ReconcileResult
+from katib.engine.runtime.controller import DONE, Controller, Manager, Reconcile, ReconcileResult, Startable, Syncing
 from katib.engine.runtime.informer import Informer, InformerEvent
-from katib.engine.runtime.manager import Manager, Startable, Syncing
 from katib.engine.runtime.objects import Key, Object, ObjectStore
 from katib.engine.runtime.shared_thread import SharedThread
 from katib.engine.runtime.work_queue import WorkQueue

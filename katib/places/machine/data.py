@@ -19,8 +19,8 @@ from katib.model.loadable import Deferred
 from katib.places.machine.claims import HeldDirectory
 from katib.places.machine.ended import EndedExperiments
 from katib.places.machine.events import LoggedEvents
-from katib.places.machine.jobs.batch.defaults import with_defaults as with_job_defaults
 from katib.places.machine.jobs.batch.job import JOB
+from katib.places.machine.jobs.batch.job import with_defaults as with_job_defaults
 from katib.places.machine.jobs.dependencies import JobSettings
 from katib.places.machine.jobs.kinds import JobKinds
 from katib.places.machine.layout import Layout

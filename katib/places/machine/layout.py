@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 
 from katib.errors import ForbiddenError, TerminalError
-from katib.model.files.disks import has_room
-from katib.model.files.private_directories import make_private
+from katib.model.files.directories import has_room, make_private
 from katib.places.machine.processes.remains import RECORD_FILE, may_have_programs
 
 _LEAST_BYTES = 1 << 16

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from katib.model.files.nearby import SHELL_SUFFIXES
+from katib.model.files.directories import SHELL_SUFFIXES
 from katib.model.names import PROGRAM_ANNOTATION
 from katib.model.types import Experiment
 from katib.service.tuning.submission import workspace_of

@@ -11,7 +11,7 @@ from katib.engine.controllers.settings import RETENTION_COMPLAINT, RETENTION_SEC
 from katib.engine.controllers.trial.observing import TrialLogs
 from katib.engine.runtime.periodic import PeriodicTasks
 from katib.model.conditions import has_ended
-from katib.model.files.disks import keep_reserve
+from katib.model.files.directories import keep_reserve
 from katib.model.loadable import Deferred
 from katib.model.metrics import RetentionPolicy
 from katib.model.trials import ACTIVE, trial_state

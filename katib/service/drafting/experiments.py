@@ -17,7 +17,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from katib.errors import invalid
-from katib.model.files.nearby import SHELL_SUFFIXES
+from katib.model.files.directories import SHELL_SUFFIXES
 from katib.model.names import DRAFTED_IMAGE, MAX_EXPERIMENT_NAME, SLURM_OPTIONS_ANNOTATION, WORKSPACE_ANNOTATION
 from katib.model.types import API_VERSION, Experiment
 from katib.model.wording import shown

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final
 
-from katib.model.files.nearby import SHELL_SUFFIXES
+from katib.model.files.directories import SHELL_SUFFIXES
 
 _SHELL_LINE = re.compile(r"#!.*\b(?:ba|da|k|z)?sh\b")
 _DECLARATIONS = ("add_argument", "option")
@@ -179,8 +179,7 @@ def _position(name: str, text: str, *, is_only: bool) -> int:
 def metrics_of_output(text: str, parameters: Iterable[str] = ()) -> list[str]:
     """Return the names that a program prints as name=value or name: value, the likeliest objective first."""
     from metrics_collector.parsers import TextParser  # imported late: a compiled library that most commands do not need
-    from metrics_collector.parsers.lines import without_control_sequences
-    from metrics_collector.parsers.names import printed_metrics
+    from metrics_collector.parsers.lines import printed_metrics, without_control_sequences
 
     plain = without_control_sequences(text.encode(errors="replace")).decode(errors="replace")
     given = {name.replace("-", "_").lower() for name in parameters}

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from urllib.parse import quote, urlencode
 
 TOKEN_VARIABLE = "KATIB_DB_MANAGER_TOKEN"  # noqa: S105 - the name of a variable, not a token
 """Passes a program its token."""
@@ -79,3 +80,16 @@ class TokenSigner:
 
 def _signature(key: bytes, text: str) -> str:
     return hmac.new(key, _PURPOSE + text.encode(errors="replace"), hashlib.sha256).hexdigest()
+
+
+# The address to which a program posts its status, and the variables in which it finds it.
+
+URL_VARIABLE = "KUBEFLOW_TRAINER_SERVER_URL"
+TOKEN_FILE_VARIABLE = "KUBEFLOW_TRAINER_SERVER_TOKEN"  # noqa: S105 - the name of a variable, not a token
+AUTHORITIES_VARIABLE = "KUBEFLOW_TRAINER_SERVER_CA_CERT"
+PATH, END, METRIC = "/trials/", "/status", "metric"
+
+
+def path_of(trial_name: str, metrics: Collection[str]) -> str:
+    """Return the path, with a query, for a trial's status; these metrics are stored."""
+    return f"{PATH}{quote(trial_name)}{END}?{urlencode({METRIC: sorted(metrics)}, doseq=True)}"

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote
 from katib.errors import invalid
 from katib.model.metrics import PROGRESS, MetricLog, ObservationLog, parse_time, trainer_readings
 from katib.wire.rpc.log_guard import LogCaller, LogGuard
-from katib.wire.rpc.trainer_route import END, METRIC, PATH, URL_VARIABLE
+from katib.wire.rpc.tokens import END, METRIC, PATH, URL_VARIABLE
 
 _MOST_METRICS = 256
 

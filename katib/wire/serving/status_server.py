@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from katib.errors import KatibError, code_of, invalid, one_line
 from katib.model.loadable import Deferred
-from katib.wire.rpc.trainer_route import path_of
+from katib.wire.rpc.tokens import path_of
 from katib.wire.serving.listening import Message, Receive, Send, ServerThread, listen, tls_of_files
 
 if TYPE_CHECKING:

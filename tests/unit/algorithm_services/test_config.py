@@ -7,7 +7,7 @@ import pytest
 from katib.engine.algorithm_services.catalog import Catalog, MachineSettings
 from katib.engine.algorithm_services.config import ServicesConfig, read_config, settings_of
 from katib.engine.algorithm_services.plan import SUGGESTION_HEALTH, ServiceId
-from katib.engine.algorithm_services.states import ServiceTiming
+from katib.engine.algorithm_services.readiness import ServiceTiming
 from katib.errors import FieldError, InvalidError
 from katib.model.configuration import read_configuration
 from tests.support.golden import Golden

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from katib.model.at_best import reading_at, with_at_best
 from katib.model.metrics import ZERO_TIME, MetricLog
-from katib.model.summary import observation_of
+from katib.model.summary import observation_of, reading_at, with_at_best
 from katib.model.types import MetricConstraint, MetricStrategySpec, MetricValue, ObjectiveSpec, ObjectiveTerm
 
 START = datetime(2024, 5, 1, tzinfo=UTC)

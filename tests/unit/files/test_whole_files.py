@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from katib.model.files.private_directories import make_private
+from katib.model.files.directories import make_private
 from katib.model.files.whole_files import write_named, write_whole
 
 

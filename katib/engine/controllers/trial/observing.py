@@ -17,9 +17,8 @@ from katib.engine.controllers.kinds import key_of
 from katib.engine.controllers.ports import TrialReport
 from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.objects import Key
-from katib.model.at_best import POINTS, with_at_best
 from katib.model.metrics import BatchId, MetricLog, ObservationLog
-from katib.model.summary import observation_of, with_means
+from katib.model.summary import POINTS, observation_of, with_at_best, with_means
 from katib.model.types import Trial
 
 T = TypeVar("T")

@@ -28,7 +28,7 @@ from katib.places.cluster.injection.settings import (
     metrics_path,
 )
 from katib.service.tuning.replicas import COLLECTORS, is_primary
-from katib.wire.rpc.trainer_route import AUTHORITIES_VARIABLE, TOKEN_FILE_VARIABLE, URL_VARIABLE, path_of
+from katib.wire.rpc.tokens import AUTHORITIES_VARIABLE, TOKEN_FILE_VARIABLE, URL_VARIABLE, path_of
 from metrics_collector.program import LAUNCHER_DIRECTORY
 
 METRICS_PORT_VARIABLE = "KATIB_METRICS_PORT"

@@ -23,7 +23,7 @@ from katib.engine.controllers.settings import RETENTION_COMPLAINT, RETENTION_SEC
 from katib.engine.controllers.trial.jobs import Jobs
 from katib.engine.controllers.trial.observing import TrialLogs
 from katib.engine.runtime.clock import Clock
-from katib.engine.runtime.manager import Startable
+from katib.engine.runtime.controller import Startable
 from katib.engine.runtime.objects import Kind, Object
 from katib.engine.runtime.periodic import PeriodicTasks
 from katib.errors import FieldError

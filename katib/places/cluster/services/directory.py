@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from katib.engine.algorithm_services.states import Listener, ServiceState, User
+from katib.engine.algorithm_services.readiness import Listener, ServiceState, User
 from katib.engine.controllers.job_caches import identity
 from katib.engine.controllers.kinds import is_owned_by
 from katib.engine.runtime.clock import Clock, SystemClock

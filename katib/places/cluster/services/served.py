@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from katib.engine.algorithm_services.states import User
+from katib.engine.algorithm_services.readiness import User
 from katib.engine.runtime.objects import Key, Object
 from katib.errors import Backoff
 from katib.places.cluster.services.plan import ClusterPlan

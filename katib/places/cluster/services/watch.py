@@ -8,8 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 
-from katib.engine.algorithm_services.readiness import ask_health
-from katib.engine.algorithm_services.states import User
+from katib.engine.algorithm_services.readiness import User, ask_health
 from katib.engine.runtime.clock import Clock
 from katib.errors import ForbiddenError, KatibError, UnavailableError
 from katib.places.cluster.services.objects import ServiceObjects

@@ -16,7 +16,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
-from katib.model.files.nearby import folders_near
+from katib.model.files.directories import folders_near
 from katib.model.quantities import parse_quantity
 from katib.model.templates import has_placeholder
 from katib.model.templates.claims import MAPPED_TYPE

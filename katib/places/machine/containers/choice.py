@@ -28,7 +28,7 @@ from typing import Any
 
 from katib.engine.algorithm_services.config import ServicesConfig
 from katib.errors import TerminalError
-from katib.model.files.private_directories import make_below
+from katib.model.files.directories import make_below
 from katib.places.machine.containers.arguments import (
     Abilities,
     RuntimeProgram,

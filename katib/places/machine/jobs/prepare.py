@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from katib.engine.runtime.objects import Key, Object, ObjectStore
 from katib.errors import FieldError, InvalidError, UnavailableError, invalid
 from katib.model.checkpoints import DIRECTORY_VARIABLE
-from katib.model.files.private_directories import make_below
+from katib.model.files.directories import make_below
 from katib.model.names import SEED_VARIABLE, SUFFIX_ALPHABET, trial_seed
 from katib.places.machine.jobs.dependencies import (
     JobOwner,

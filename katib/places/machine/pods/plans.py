@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from katib.errors import UnavailableError
-from katib.model.files.private_directories import make_below
+from katib.model.files.directories import make_below
 from katib.places.machine.pods.environment import ContainerCommand
 from katib.places.machine.pods.image_runs import ImageRun
 from katib.places.machine.pods.requests import Request

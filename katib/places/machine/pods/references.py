@@ -18,7 +18,7 @@ from typing import Any
 
 from katib.engine.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.errors import InvalidError, NotFoundError, UnavailableError, invalid
-from katib.model.files.private_directories import make_below
+from katib.model.files.directories import make_below
 from katib.model.quantities import parse_quantity
 from katib.places.machine.pods.requests import Capacity
 

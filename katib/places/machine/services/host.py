@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from katib.engine.algorithm_services.plan import ServiceId, ServicePlan, own_plan
-from katib.engine.algorithm_services.states import Listener, ServiceState, ServiceTiming, User
+from katib.engine.algorithm_services.readiness import Listener, ServiceState, ServiceTiming, User
 from katib.engine.runtime.clock import Clock, SystemClock
 from katib.errors import TerminalError
 from katib.places.machine.services.files import ServiceLog, SocketDirectory

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from katib.engine.algorithm_services.plan import ServicePlan, resolve_command
-from katib.engine.algorithm_services.states import ServicePhase, ServiceState, ServiceTiming, User
+from katib.engine.algorithm_services.readiness import ServicePhase, ServiceState, ServiceTiming, User
 from katib.engine.runtime.clock import Clock
 from katib.errors import Backoff, ShortageError, TerminalError, UnavailableError, shortage_in, shortage_of
 from katib.places.machine.processes.handle import Command

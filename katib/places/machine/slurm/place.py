@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from katib.engine.runtime.clock import Clock, SteadyTime
 from katib.errors import InvalidError, TerminalError, UnavailableError
-from katib.model.files.private_directories import make_below
+from katib.model.files.directories import make_below
 from katib.model.files.whole_files import write_whole
 from katib.places.machine.pods.loop import Loop
 from katib.places.machine.pods.place import KeptGroup, PodListener

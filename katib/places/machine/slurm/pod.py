@@ -31,7 +31,7 @@ from katib.engine.runtime.clock import Clock, SteadyTime
 from katib.errors import KatibError
 from katib.model.checkpoints import DIRECTORY_VARIABLE
 from katib.model.failure_text import OUT_OF_MEMORY, last_line
-from katib.model.files.disks import has_room
+from katib.model.files.directories import has_room
 from katib.places.machine.pods.log_file import TAIL_BYTES, LogFile, LogLimits, names_address_in_use, read_end
 from katib.places.machine.pods.loop import Loop
 from katib.places.machine.pods.output import Monitor

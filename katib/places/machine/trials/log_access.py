@@ -80,7 +80,7 @@ class LogServers:
             return found
         import certifi
 
-        from katib.wire.rpc.trainer_route import AUTHORITIES_VARIABLE, TOKEN_FILE_VARIABLE, URL_VARIABLE
+        from katib.wire.rpc.tokens import AUTHORITIES_VARIABLE, TOKEN_FILE_VARIABLE, URL_VARIABLE
         from katib.wire.serving.status_server import StatusServer
 
         with self._lock:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from katib.engine.algorithm_services.plan import ServiceId, ServicePlan
-from katib.engine.algorithm_services.states import ServicePhase, ServiceTiming
+from katib.engine.algorithm_services.readiness import ServicePhase, ServiceTiming
 from katib.errors import Backoff
 from katib.places.machine.services.files import ServiceLog
 from katib.places.machine.services.supervisor import ServiceLifecycle
