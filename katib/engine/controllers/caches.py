@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from katib.engine.controllers.cached_trial import TrialDecoder
 from katib.engine.controllers.job_caches import JobCaches, identity
 from katib.engine.controllers.kinds import CONFIG_MAP, EXPERIMENT, OPTIMIZATION_JOB, SUGGESTION, TRIAL
-from katib.engine.controllers.ledger import FeatureTallies, OrderOf, TrialLedger, experiment_of
+from katib.engine.controllers.ledger import OrderOf, TrialLedger, experiment_of
 from katib.engine.runtime.cache import CacheSnapshot
 from katib.engine.runtime.clock import Clock
 from katib.engine.runtime.informer import Informer

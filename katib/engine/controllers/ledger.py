@@ -19,8 +19,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from katib.engine.runtime.objects import Key
-from katib.model.features.feature import Feature, Part, Progress, Tally
-from katib.model.features.listed import FEATURES
 from katib.model.loadable import Loadable
 from katib.model.metrics import parse_value
 from katib.model.names import BY_DEFAULT, CHOSEN_BY_LABEL, EXPERIMENT_LABEL, HELD_WORDS, PAUSED_ANNOTATION
@@ -34,12 +32,11 @@ from katib.model.trials import (
     trial_state,
     waiting_words,
 )
-from katib.model.types import Experiment, Trial, TrialState
+from katib.model.types import Trial, TrialState
 
 if TYPE_CHECKING:
     from katib.engine.controllers.pareto_set import ParetoSet, ParetoSummary
     from katib.model.pareto import Point
-
 
 _PARETO_SET: Final[Loadable[type[ParetoSet]]] = Loadable("katib.engine.controllers.pareto_set:ParetoSet")
 
@@ -322,29 +319,3 @@ def experiment_of(trial: Trial) -> Key:
 def _is_held(trial: Trial) -> bool:
     """Return whether a trial waits because its experiment is stopped."""
     return trial_state(trial) is TrialState.PENDING and waiting_words(trial).endswith(HELD_WORDS)
-
-
-# Tallies of features by experiment: a view of the trial cache, like the ledger.
-
-
-class FeatureTallies:
-    """Tallies of all features. `apply` runs under the lock of the trial cache; hold it to call `parts`."""
-
-    def __init__(self) -> None:
-        self._tallies: dict[tuple[Feature, Key], Tally] = {}
-
-    def apply(self, old: Trial | None, new: Trial | None) -> None:
-        """Apply one change of a trial: added (old is None), modified, or deleted (new is None)."""
-        for feature in FEATURES:
-            if old is not None and feature.counts(old):
-                self._tallies[feature, experiment_of(old)].remove(old.name)
-            if new is not None and feature.counts(new):
-                place = feature, experiment_of(new)
-                if place not in self._tallies:
-                    self._tallies[place] = feature.tally()
-                self._tallies[place].add(new)
-
-    def parts(self, key: Key, experiment: Experiment, progress: Progress) -> tuple[Part, ...]:
-        """Return the features' additions to an experiment's plan."""
-        found = (feature.part(experiment, self._tallies.get((feature, key)), progress) for feature in FEATURES)
-        return tuple(part for part in found if part is not None)
