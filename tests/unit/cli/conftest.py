@@ -74,6 +74,7 @@ def katib(
     # Nothing of ours listens on port 1, whatever runs on this machine.
     monkeypatch.setattr("katib.doors.cli.connection.DEFAULT_SERVER", "http://127.0.0.1:1")
     monkeypatch.setattr("katib.doors.cli.options.DEFAULT_SERVER", "http://127.0.0.1:1")
+    monkeypatch.setattr("katib.doors.cli.run_options.DEFAULT_SERVER", "http://127.0.0.1:1")
     (tmp_path / ".katib").mkdir()
 
     def run(*args: str) -> Result:

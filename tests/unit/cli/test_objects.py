@@ -343,7 +343,7 @@ def test_a_server_that_works_elsewhere_is_reported_where_experiments_are_kept_he
         Server(MemoryTuningService(), host="127.0.0.1", port=0) as elsewhere,
         noted(elsewhere.url, None, tmp_path / "state" / "katib"),
     ):
-        for module in ("connection", "options"):
+        for module in ("connection", "options", "run_options"):
             monkeypatch.setattr(f"katib.doors.cli.{module}.DEFAULT_SERVER", elsewhere.url)
         asked, ran = katib("get"), katib("run", "mine.yaml")
         here = katib("get", "--data-dir", ".katib")
