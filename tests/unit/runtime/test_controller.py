@@ -5,9 +5,8 @@ import threading
 
 import pytest
 
-from katib.engine.runtime.controller import DONE, Controller, ReconcileResult, current_reconcile
+from katib.engine.runtime.controller import DONE, Controller, Manager, ReconcileResult, current_reconcile
 from katib.engine.runtime.informer import Informer
-from katib.engine.runtime.manager import Manager
 from katib.engine.runtime.objects import Key, Object
 from katib.engine.runtime.work_queue import WorkQueue
 from katib.errors import ConflictError, FieldError, InvalidError, TerminalError, UnavailableError
