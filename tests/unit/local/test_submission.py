@@ -207,6 +207,12 @@ def refused(spec: dict[str, Any], catalog: AlgorithmCatalog | None = None) -> se
     return set()
 
 
+def test_labels_that_no_pod_will_have_are_refused() -> None:
+    template = a_template(primaryPodLabels={"foo": "bar"})
+
+    assert refused({"trialTemplate": template}) == {("spec.trialTemplate.primaryPodLabels", "primary-pod-labels")}
+
+
 def test_half_a_card_is_refused_before_the_launcher_takes_it_over() -> None:
     """Two workers that only wait would make one whole card of it."""
     worker = {"name": "mpi", "image": "none", "resources": {"limits": {"nvidia.com/gpu": "0.5"}}}
