@@ -366,12 +366,8 @@ def bare_writes(plane: ControlPlane, namespace: str, threads: int = 8, each: int
             took.append(time.perf_counter() - began)
 
     plane.stand_ins.outcome = lambda _job: None
-    workers = [threading.Thread(target=work) for _ in range(threads)]
     began = time.perf_counter()
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    in_threads(range(threads), lambda _number: work(), threads)
     rate = threads * each * 2 / (time.perf_counter() - began)
     print(f"bare write                  {statistics.median(took) * 1000:.1f} ms median, {threads} threads")
     plane.stand_ins.outcome = lambda _job: "0.5"
