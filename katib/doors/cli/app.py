@@ -63,7 +63,7 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
         "trial": _Entry("katib.doors.cli.editing", "Add a trial by hand."),
         "budget": _Entry("katib.doors.cli.editing", "Change the number of trials, at once and in all."),
         "stop": _Entry("katib.doors.cli.editing", "Start no further trials of an experiment."),
-        "tag": _Entry("katib.doors.cli.tag", "Set tags and notes of an experiment or a trial."),
+        "tag": _Entry("katib.doors.cli.editing", "Set tags and notes of an experiment or a trial."),
         "pause": _Entry("katib.doors.cli.editing", "Pause a trial or an experiment: programs end, and continue later."),
         "resume": _Entry("katib.doors.cli.editing", "Resume a stopped or paused experiment or trial."),
         "delete": _Entry("katib.doors.cli.submitting", "Delete experiments with all their data."),
