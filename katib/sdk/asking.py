@@ -19,7 +19,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, SupportsFloat, SupportsIndex, TypeVar
+from typing import Any, Self, SupportsFloat, SupportsIndex, TypeVar
 
 from katib.errors import KatibError
 from katib.model.names import trial_seed
@@ -27,7 +27,7 @@ from katib.model.types import Experiment as StoredExperiment
 from katib.model.types import Trial
 from katib.sdk.homes import PATIENCE_SECONDS, ExperimentHome, ExperimentPlace
 from katib.sdk.reporting import metric_texts, step_number
-from katib.sdk.results import TuneResult, read_result
+from katib.sdk.results import NearestNames, TuneResult, read_result
 from katib.service.drafting import takes_its_arguments
 from katib.service.tuning.reading import assignments_of
 from katib.service.tuning.service import CallerAnswer, TrialForCaller, TuningService
@@ -55,7 +55,7 @@ class StopTrial(Exception):  # noqa: N818 - not an error: the trial ends here
     """The trial should stop, by early stopping or because it is no longer needed. It has already been ended."""
 
 
-class AskedTrial:
+class AskedTrial(NearestNames):
     """A trial that this program evaluates.
 
     Leave it by `tell` or `fail`. As a context manager it fails with the exception that leaves the block, and is ended
@@ -165,13 +165,6 @@ class AskedTrial:
     def __repr__(self) -> str:
         return f"AskedTrial({self.name}, {self.parameters})"
 
-    if not TYPE_CHECKING:  # type checkers report unknown attributes
-
-        def __getattr__(self, name: str) -> Any:
-            from katib.service.drafting import missing_attribute
-
-            raise missing_attribute("AskedTrial", name, self)
-
     def renew(self) -> None:
         """Renew the lease. The experiment's thread does so by itself."""
         answer = self._experiment.call(
@@ -208,7 +201,7 @@ class AskedTrial:
         return answer.stop
 
 
-class Experiment:
+class Experiment(NearestNames):
     """An experiment whose trials this program evaluates. Thread-safe; close it after its last use.
 
     Created by `katib.create`, or by `katib.open(name).resume()`.
@@ -345,13 +338,6 @@ class Experiment:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    if not TYPE_CHECKING:  # type checkers report unknown attributes
-
-        def __getattr__(self, name: str) -> Any:
-            from katib.service.drafting import missing_attribute
-
-            raise missing_attribute("Experiment", name, self)
 
     def call(self, request: Callable[[TuningService, str], R], *, patience_seconds: float = PATIENCE_SECONDS) -> R:
         """Return the answer to a request, which is repeated if it may be lost."""

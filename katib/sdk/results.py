@@ -43,8 +43,21 @@ class TuneError(KatibError):
     """The experiment failed, or no trial has a value."""
 
 
+class NearestNames:
+    """An object whose error for an unknown attribute names the nearest one."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # type checkers report unknown attributes
+
+        def __getattr__(self, name: str) -> Any:
+            from katib.service.drafting import missing_attribute
+
+            raise missing_attribute(type(self).__name__, name, self)
+
+
 @dataclass(frozen=True, slots=True)
-class TrialResult:
+class TrialResult(NearestNames):
     """The result of a trial.
 
     Attributes:
@@ -63,16 +76,9 @@ class TrialResult:
     values: dict[str, float | None] = field(default_factory=dict)
     metrics: dict[str, float | None] = field(default_factory=dict)
 
-    if not TYPE_CHECKING:  # type checkers report unknown attributes
-
-        def __getattr__(self, name: str) -> Any:
-            from katib.service.drafting import missing_attribute
-
-            raise missing_attribute("TrialResult", name, self)
-
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TuneResult:
+class TuneResult(NearestNames):
     """The result of an experiment. Printed, it is a small table; a notebook shows its history as well.
 
     Attributes:
@@ -216,13 +222,6 @@ class TuneResult:
         sign = -1 if next(iter(self.objectives.values())) == "maximize" else 1
         valued = [trial for trial in self.trials if trial.value is not None and trial != self._best]
         return [self.best, *sorted(valued, key=lambda trial: sign * (trial.value or 0.0))]
-
-    if not TYPE_CHECKING:  # type checkers report unknown attributes
-
-        def __getattr__(self, name: str) -> Any:
-            from katib.service.drafting import missing_attribute
-
-            raise missing_attribute("TuneResult", name, self)
 
 
 def read_result(
