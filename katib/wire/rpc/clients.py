@@ -69,9 +69,9 @@ class ServiceClient:
     @cached_property
     def _encoders(self) -> tuple[TrialEncoder, TrialEncoder]:
         """Encoders of the experiment's own trials and of earlier ones."""
-        from katib.wire.rpc.trial_messages import EARLIER_TRIALS_TAG, UNMEASURED_TRIALS_TAG, TrialEncoder
+        from katib.wire.rpc.trial_messages import TrialEncoder
 
-        return TrialEncoder(unmeasured_tag=UNMEASURED_TRIALS_TAG), TrialEncoder(EARLIER_TRIALS_TAG)
+        return TrialEncoder(unmeasured=True), TrialEncoder("earlier_trials")
 
     def validate(self, experiment: Experiment) -> Future[None]:
         """Validate with the service; the future raises all errors."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Protocol, runtime_checkable
-
-from google.protobuf.message import Message
+from typing import Literal, Protocol, runtime_checkable
 
 from katib.model.conditions import current_type, find_condition, is_true
 from katib.model.failure_text import has_outside_cause
@@ -31,16 +29,7 @@ _CONDITIONS: dict[str, pb.TrialStatus.TrialConditionType] = {
 _JUDGED_BY_OBJECTIVE = frozenset({pb.TrialStatus.SUCCEEDED, pb.TrialStatus.EARLYSTOPPED})
 
 
-TRIALS_TAG = b"\x12"
-"""Field 2, length-delimited: `trials` of both GetSuggestionsRequest and GetEarlyStoppingRulesRequest."""
-
-
-EARLIER_TRIALS_TAG = b"\xca\x3e"
-"""Field 1001, length-delimited: `earlier_trials` of GetSuggestionsRequest."""
-
-
-UNMEASURED_TRIALS_TAG = b"\xd2\x3e"
-"""Field 1002, length-delimited: `unmeasured_trials` of GetSuggestionsRequest."""
+_Field = Literal["trials", "earlier_trials", "unmeasured_trials"]
 
 
 def is_sent(trial: Trial) -> bool:
@@ -138,13 +127,13 @@ class TrialEncoder:
     experiment followed by cached bytes. Caches only the trials of the last call. Thread-safe.
 
     Args:
-        tag: Tag of the field for the trials.
-        unmeasured_tag: Tag of the field for trials without metrics; if empty, they are left out.
+        name: The field for the trials. `trials` has one number in all requests.
+        unmeasured: Whether trials without metrics are sent, in a field of their own.
     """
 
-    def __init__(self, tag: bytes = TRIALS_TAG, unmeasured_tag: bytes = b"") -> None:
-        self._tag = tag
-        self._unmeasured_tag = unmeasured_tag
+    def __init__(self, name: _Field = "trials", *, unmeasured: bool = False) -> None:
+        self._name = name
+        self._unmeasured = unmeasured
         self._known: dict[str, tuple[str, bytes]] = {}
 
     def encode(self, trials: Iterable[Trial]) -> bytes:
@@ -163,19 +152,12 @@ class TrialEncoder:
 
     def _encoded(self, trial: Trial) -> bytes:
         if is_sent(trial):
-            return _field(self._tag, trial_message(trial))
-        return _field(self._unmeasured_tag, unmeasured_message(trial)) if self._unmeasured_tag else b""
+            return _request(self._name, trial_message(trial))
+        return _request("unmeasured_trials", unmeasured_message(trial)) if self._unmeasured else b""
 
 
-def _field(tag: bytes, message: Message) -> bytes:
-    data = message.SerializeToString()
-    return tag + _varint(len(data)) + data
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:  # noqa: PLR2004 - seven bits per byte is what a varint is
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+def _request(name: _Field, trial: pb.Trial) -> bytes:
+    """Return the part of a request with one trial."""
+    request = pb.GetSuggestionsRequest()
+    getattr(request, name).append(trial)
+    return request.SerializeToString()

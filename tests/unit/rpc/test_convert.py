@@ -348,9 +348,7 @@ def test_the_encoder_forgets_trials_that_are_no_longer_sent() -> None:
 
 def test_earlier_trials_are_a_field_of_their_own() -> None:
     data = trial_messages.TrialEncoder().encode([a_trial(name="a")])
-    earlier = trial_messages.TrialEncoder(trial_messages.EARLIER_TRIALS_TAG).encode(
-        [a_trial(name="b"), a_trial(name="c")]
-    )
+    earlier = trial_messages.TrialEncoder("earlier_trials").encode([a_trial(name="b"), a_trial(name="c")])
 
     request = pb.GetSuggestionsRequest.FromString(data + earlier)
 
@@ -359,7 +357,7 @@ def test_earlier_trials_are_a_field_of_their_own() -> None:
 
 
 def test_trials_without_a_value_that_katib_leaves_out_are_a_field_of_their_own() -> None:
-    encoder = trial_messages.TrialEncoder(unmeasured_tag=trial_messages.UNMEASURED_TRIALS_TAG)
+    encoder = trial_messages.TrialEncoder(unmeasured=True)
 
     request = pb.GetSuggestionsRequest.FromString(
         encoder.encode(
