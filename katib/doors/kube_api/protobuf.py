@@ -12,13 +12,17 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
+
 from katib.doors.kube_api.statuses import StatusError, bad_request
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 
 _KINDS = frozenset({"ConfigMap", "DeleteOptions", "Event", "Job", "Lease", "Namespace", "Secret"})
 _MAGIC = b"k8s\x00"
-_VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
+_GROUP = 3
 _DEEPEST = 20
 
 Fields = Mapping[int, tuple[str, str]]
@@ -78,40 +82,16 @@ def read_protobuf(body: bytes) -> dict[str, Any]:
         if kind not in _KINDS:
             raise StatusError(415, f"a {kind} in protobuf is not understood; send application/json")
         return {"apiVersion": header[1].decode(), "kind": kind, **_message(envelope.get(2, b""), kind, _DEEPEST)}
-    except (IndexError, KeyError, ValueError, AttributeError, TypeError, OverflowError, OSError) as error:
+    except (IndexError, KeyError, ValueError, AttributeError, TypeError, OverflowError, OSError, DecodeError) as error:
         raise bad_request(f"the body is not protobuf of Kubernetes: {error}") from error
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
     """Yield number and value of each field: a number, or bytes."""
-    place = 0
-    while place < len(data):
-        key, place = _varint(data, place)
-        if key & 7 == _VARINT:
-            value, place = _varint(data, place)
-            yield key >> 3, value
-            continue
-        size = {_EIGHT: 8, _FOUR: 4}.get(key & 7)
-        if size is None:
-            if key & 7 != _BYTES:
-                raise ValueError(f"wire type {key & 7}")
-            size, place = _varint(data, place)
-        if place + size > len(data):
-            raise ValueError("it ends in the middle")
-        yield key >> 3, data[place : place + size]
-        place += size
-
-
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    number = shift = 0
-    while shift < 70:  # noqa: PLR2004 - ten bytes of seven bits
-        byte = data[place]
-        number |= (byte & 0x7F) << shift
-        place += 1
-        if byte < 0x80:  # noqa: PLR2004 - the last one
-            return number, place
-        shift += 7
-    raise ValueError("a number has too many bytes")
+    for field in UnknownFieldSet(Empty.FromString(data)):  # type: ignore[attr-defined]  # the stub does not know it
+        if field.wire_type == _GROUP:
+            raise ValueError(f"wire type {_GROUP}")
+        yield field.field_number, field.data
 
 
 def _message(data: bytes, name: str, depth: int) -> dict[str, Any]:
@@ -141,7 +121,7 @@ def _is_empty(value: Any) -> bool:
         return not value
     try:
         return all(_is_empty(inner) for _, inner in _fields(value))
-    except (ValueError, IndexError):
+    except (ValueError, DecodeError):
         return False
 
 
