@@ -18,6 +18,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from katib.model.features.repeats.feature import are_repeated
+from katib.model.features.repeats.runs import first_run
 from katib.model.marks import Marks, has_marks, marks_of
 from katib.model.metrics import is_usable
 from katib.model.search_space import LOGARITHMIC
@@ -105,6 +107,7 @@ class TrialTable:
         marks: Marks of trials, by the names of those that have any.
         strategies: Strategy of each metric's column, in a word or two by its name: `max`, `at the best`.
         failures: Causes of the failures of trials, by their names.
+        first_runs: First run of each repeated trial's configuration, by name of the trial; empty without repeats.
     """
 
     names: npt.NDArray[np.object_]
@@ -121,6 +124,7 @@ class TrialTable:
     strategies: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     marks: Mapping[str, Marks] = field(default_factory=lambda: MappingProxyType({}))
     failures: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    first_runs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -133,6 +137,16 @@ class TrialTable:
     def objective_values(self) -> Floats:
         """The column of the objective; also values of trials that cannot be the best."""
         return self.metrics[self.objective.name]
+
+    @property
+    def run_counts_and_means(self) -> tuple[Floats, Floats]:
+        """Number and mean of the runs with a value of each trial's configuration; NaN if it has none."""
+        _, places = np.unique([self.first_runs.get(name, name) for name in self.names], return_inverse=True)
+        has_value = self.in_states("Succeeded") & np.isfinite(self.objective_values)
+        counts = np.bincount(places, has_value, minlength=len(self)).astype(np.float64)
+        counts[counts == 0] = _NAN
+        sums = np.bincount(places, np.where(has_value, self.objective_values, 0.0), minlength=len(self))
+        return counts[places], (sums / counts)[places]
 
     def in_states(self, *states: str) -> npt.NDArray[np.bool_]:
         return np.isin(self.states, [STATES.index(state) for state in states])
@@ -207,6 +221,7 @@ class TrialRows:
     _choices: dict[str, dict[str, int]] = field(default_factory=dict)
     _marks: dict[str, Marks] = field(default_factory=dict)
     _failures: dict[str, str] = field(default_factory=dict)
+    _first_runs: dict[str, str] = field(default_factory=dict)
     _capacity: int = _FIRST_CAPACITY
     _end: int = 0
 
@@ -252,6 +267,7 @@ class TrialRows:
         self._failures.pop(name, None)
         if failure := failure_of(trial):
             self._failures[name] = sys.intern(failure)  # many fail for one reason
+        self._first_runs |= {name: first_run(trial)} if are_repeated(trial.metadata.annotations) else {}
         for parameter, text in assignments_of(trial).items():
             self._put_value(parameter, text, row)
         for metric in observation.metrics if observation is not None else ():
@@ -262,6 +278,7 @@ class TrialRows:
         self._rows.pop(name, None)
         self._marks.pop(name, None)
         self._failures.pop(name, None)
+        self._first_runs.pop(name, None)
 
     def table(self) -> TrialTable:
         """Return the present table, which no later call changes."""
@@ -286,6 +303,7 @@ class TrialRows:
             {name: strategy_words(self.experiment, name) for name in self._metrics},
             dict(self._marks),
             dict(self._failures),
+            dict(self._first_runs),
         )
 
     def _add_axis(self, parameter: ParameterInfo) -> None:

@@ -82,12 +82,15 @@ class TableCell:
 
 NAME, STATE, NUMBER, FEASIBLE = "trial", "state", "number", "feasible"
 FRONT = "front"
+MEAN, RUNS = "mean", "runs"
 CREATED, STARTED, ENDED, DURATION = "created", "started", "ended", "duration"
 
 _TITLES = {
     NAME: "Trial",
     NUMBER: "#",
     STATE: "State",
+    MEAN: "Mean of runs",
+    RUNS: "Runs",
     DURATION: "Duration",
     CREATED: "Created",
     STARTED: "Started",
@@ -99,6 +102,8 @@ _KINDS = {
     NAME: ColumnKind.TEXT,
     NUMBER: ColumnKind.NUMBER,
     STATE: ColumnKind.CHOICE,
+    MEAN: ColumnKind.NUMBER,
+    RUNS: ColumnKind.NUMBER,
     DURATION: ColumnKind.DURATION,
     CREATED: ColumnKind.TIME,
     STARTED: ColumnKind.TIME,
@@ -141,12 +146,12 @@ def columns_of(table: TrialTable) -> dict[str, TableColumn]:
             kind,
             ColumnGroup.TRIAL,
             _CHOICES.get(name, ()),
-            whole=name == NUMBER,
+            whole=name in (NUMBER, RUNS),
         )
         for name, kind in _KINDS.items()
-        if name != FRONT or len(table.objectives) > 1
+        if (name != FRONT or len(table.objectives) > 1) and (name not in (MEAN, RUNS) or table.first_runs)
     }
-    first = [fixed.pop(name) for name in (NAME, NUMBER, STATE)]
+    first = [fixed.pop(name) for name in (NAME, NUMBER, STATE, MEAN, RUNS) if name in fixed]
     return {column.key: column for column in (*first, *metrics, *parameters.values(), *fixed.values())}
 
 
@@ -156,7 +161,7 @@ def first_columns(columns: Mapping[str, TableColumn]) -> tuple[str, ...]:
     chosen = []
     for column in columns.values():
         if column.group is ColumnGroup.TRIAL:
-            if column.name in (NUMBER, STATE, DURATION):
+            if column.name in (NUMBER, STATE, MEAN, RUNS, DURATION):
                 chosen.append(column.key)
         elif room[column.group]:
             room[column.group] -= 1
@@ -242,4 +247,6 @@ _FIXED: dict[str, Callable[[TrialTable], Floats]] = {
     STARTED: lambda table: table.started,
     ENDED: lambda table: table.ended,
     DURATION: lambda table: table.durations,
+    RUNS: lambda table: table.run_counts_and_means[0],
+    MEAN: lambda table: table.run_counts_and_means[1],
 }
