@@ -116,6 +116,9 @@ class Measure:
 def measure_of(trials: TrialTable, metric: str = "") -> Measure:
     """Return a metric of some trials, by default that of the first objective.
 
+    The objective of repeated trials is the mean of their configuration, and only first runs of those with the most runs
+    may be the best.
+
     Raises:
         KeyError: The trials have no metric of that name.
     """
@@ -123,8 +126,15 @@ def measure_of(trials: TrialTable, metric: str = "") -> Measure:
     values = trials.metrics[name]
     objective = next((objective for objective in trials.objectives if objective.name == name), None)
     drawn = np.isfinite(values) & trials.in_states("Succeeded", "EarlyStopped")
+    eligible = drawn & trials.may_be_best
+    if trials.first_runs and name == trials.objective.name:
+        counts, means = trials.run_counts_and_means
+        values = np.where(np.isfinite(means) & trials.in_states("Succeeded"), means, values)
+        whole = np.minimum(np.nan_to_num(counts), trials.repeats)
+        is_first = [trials.first_runs.get(one, one) == one for one in trials.names]
+        eligible &= np.array(is_first, bool) & (whole == whole.max(initial=0.0))
     maximize, goal = (objective.maximize, objective.goal) if objective else (None, None)
-    return Measure(name, values, drawn, drawn & trials.may_be_best, maximize, goal)
+    return Measure(name, values, drawn, eligible, maximize, goal)
 
 
 def improvements(costs: Floats) -> Rows:

@@ -18,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from katib.model.features.repeats.feature import are_repeated
+from katib.model.features.repeats.feature import REPEATS, are_repeated
 from katib.model.features.repeats.runs import first_run
 from katib.model.marks import Marks, has_marks, marks_of
 from katib.model.metrics import is_usable
@@ -108,6 +108,7 @@ class TrialTable:
         strategies: Strategy of each metric's column, in a word or two by its name: `max`, `at the best`.
         failures: Causes of the failures of trials, by their names.
         first_runs: First run of each repeated trial's configuration, by name of the trial; empty without repeats.
+        repeats: Number of runs of a whole configuration.
     """
 
     names: npt.NDArray[np.object_]
@@ -125,6 +126,7 @@ class TrialTable:
     marks: Mapping[str, Marks] = field(default_factory=lambda: MappingProxyType({}))
     failures: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     first_runs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    repeats: int = 1
 
     def __len__(self) -> int:
         return len(self.names)
@@ -304,6 +306,7 @@ class TrialRows:
             dict(self._marks),
             dict(self._failures),
             dict(self._first_runs),
+            REPEATS.read(self.experiment.metadata.annotations),
         )
 
     def _add_axis(self, parameter: ParameterInfo) -> None:
