@@ -18,7 +18,7 @@ from suggestion_services.gp.optimize import FloatArray, IntArray, minimize
 from suggestion_services.gp.warping import kumaraswamy
 
 _ITERATIONS = 30
-_FEWER_ITERATIONS = 15  # with several objectives, whose models share the time
+_FEWER_ITERATIONS, _MOST_STARTS = 15, 6  # with several objectives, whose models share the time
 _TOLERANCE = 3e-3  # of a log density
 _ROUGH = 80  # trials from which all starts are optimized; the best is then refined
 _FINE = 200  # trials of the refinement
@@ -159,12 +159,13 @@ def fit_each(
     rough, count = subset(x, order, _ROUGH), len(y)
     likelihood = Likelihood(x[rough], y[:, rough], layout)
     limits = likelihood.low, likelihood.high
-    starts = np.repeat(likelihood.starts if starts is None else starts, count, axis=0)
+    starts = likelihood.starts[-max(_MOST_STARTS // count, 1) :] if starts is None else starts
+    starts = np.repeat(starts, count, axis=0)
     iterations = _ITERATIONS if count == 1 else _FEWER_ITERATIONS
     thetas, values = minimize(likelihood, starts, *limits, iterations=iterations, tolerance=_TOLERANCE)
     best = np.argmin(values.reshape(-1, count), axis=0) * count + np.arange(count)
     thetas, losses = thetas[best], values[best]
-    if len(x) > _ROUGH:
+    if len(x) > _ROUGH * max(count - 1, 1):
         fine = subset(x, order, _FINE)
         likelihood = Likelihood(x[fine], y[:, fine], layout)
         thetas = minimize(likelihood, thetas, *limits, iterations=_REFINEMENTS, tolerance=_TOLERANCE)[0]
