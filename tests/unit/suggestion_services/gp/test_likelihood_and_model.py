@@ -92,6 +92,15 @@ def test_several_candidates_at_once_are_the_same_as_one_by_one() -> None:
         assert together[1][i] == pytest.approx(gradients[0])
 
 
+def test_the_starts_of_several_objectives_take_turns() -> None:
+    y, theta = np.random.default_rng(2).normal(size=(2, 12)), np.stack([hyperparameters(seed) for seed in range(4)])
+
+    values = Likelihood(columns(12), y, LAYOUT)(theta, np.arange(4))[0]
+
+    alone = [Likelihood(columns(12), y[i % 2], LAYOUT)(theta[i : i + 1], np.array([0]))[0][0] for i in range(4)]
+    assert values == pytest.approx(alone)
+
+
 def test_the_posterior_is_that_of_the_direct_formulas() -> None:
     x, q, theta = columns(10), columns(5, seed=9), hyperparameters()
     y = np.random.default_rng(2).normal(size=10)
