@@ -14,14 +14,17 @@ from katib.doors.cli.run import following
 from katib.engine.algorithm_services import refusals
 from katib.engine.controllers import assembly, ledger
 from katib.engine.controllers.experiment import reconciler
+from katib.engine.controllers.suggestion import reconciler as suggestion_reconciler
+from katib.engine.observations import quick, sqlite_tables
 from katib.model import loading
 from katib.model.loadable import Loadable
 from katib.places.machine import on_demand, sites
 from katib.places.machine.jobs import kinds
+from katib.places.machine.trials import monitors
 from katib.service.tuning import stored_service, submission
 from tests.support.experiments import an_experiment
 
-MOST_MODULES, MOST_LINES = 253, 41_700
+MOST_MODULES, MOST_LINES = 253, 41_500
 
 COUNTED = """
 import json, sys
@@ -32,10 +35,20 @@ finally:
     ours = ("katib", "metrics_collector", "suggestion_services")
     found = [module.__file__ for name, module in list(sys.modules.items()) if name.partition(".")[0] in ours]
     lines = [len(open(path).read().splitlines()) for path in found if path]
-    print(json.dumps([len(lines), sum(lines), sorted(name for name in sys.modules if name.partition(".")[0] in ours)]))
+    names = sorted(name for name in sys.modules if name.partition(".")[0] in (*ours, "sqlalchemy"))
+    print(json.dumps([len(lines), sum(lines), names]))
 """
 
-RARE = ("containers.choice", "explaining.diagnostician", "jobset", "optimization_job", "replicated", "slurm", "asking")
+RARE = (
+    "containers.choice",
+    "explaining.diagnostician",
+    "jobset",
+    "optimization_job",
+    "replicated",
+    "slurm",
+    "asking",
+    "sqlalchemy",
+)
 """Parts of names of modules that a plain run has no use for."""
 
 
@@ -64,12 +77,16 @@ def loadables() -> Iterator[Loadable[object]]:
         kinds,
         ledger,
         loading,
+        monitors,
         on_demand,
+        quick,
         reconciler,
         refusals,
         sites,
+        sqlite_tables,
         stored_service,
         submission,
+        suggestion_reconciler,
     ):
         yield from (value for value in vars(module).values() if isinstance(value, Loadable))
     yield from (part for _, part in (*kinds._LISTED, *sites.SITES))
