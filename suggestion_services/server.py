@@ -21,16 +21,11 @@ import grpc
 
 from katib.errors import KatibError, TerminalError, code_of, shortage_of
 from katib.wire.rpc._generated import api_pb2, early_stopping_pb2, health_pb2
-from katib.wire.rpc.services import add_servicer
+from katib.wire.rpc.services import SERVER_OPTIONS, add_servicer
 from suggestion_services.algorithms import ENTRIES, ListedAlgorithm, find_entry
 from suggestion_services.base.servicer import ServedAlgorithm, SuggestionServicer, add_to_server, shortages
 
 _THREADS = 10  # as in Katib's own services; further experiments wait
-_OPTIONS = (
-    ("grpc.max_receive_message_length", -1),  # ten thousand trials are more than the default of 4 MiB
-    ("grpc.max_send_message_length", -1),
-    ("grpc.so_reuseport", 0),  # a port in use is an error, not a second server that gets half of the requests
-)
 _HEALTHY = frozenset({"", "manager.v1beta1.Suggestion"})  # the second is the service that Katib's probes name
 _STOP_SECONDS = 0.2
 _LOOK_SECONDS = (
@@ -63,7 +58,7 @@ def start_server(entries: Sequence[ListedAlgorithm], address: str) -> tuple[grpc
     """
     for entry in entries:
         entry.check_installed()
-    server = grpc.server(ThreadPoolExecutor(_THREADS, thread_name_prefix="request"), options=_OPTIONS)
+    server = grpc.server(ThreadPoolExecutor(_THREADS, thread_name_prefix="request"), options=SERVER_OPTIONS)
     if entries[0].info.early_stopping:
         from suggestion_services.early_stopping.servicer import ManyStoppingServicer
 

@@ -28,14 +28,13 @@ from katib.wire.rpc._generated import observations_pb2 as ours
 from katib.wire.rpc.errors import status_of
 from katib.wire.rpc.log_guard import LogCaller, LogGuard
 from katib.wire.rpc.readings import message_of, our_message_of, time_error
-from katib.wire.rpc.services import add_servicer
+from katib.wire.rpc.services import SERVER_OPTIONS, add_servicer
 
 DEFAULT_PORT = 6789
 
 HEALTH_SERVICES = frozenset({"", "grpc.health.v1.Health"})
 
 _WORKERS = 10
-_UNLIMITED = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
 
 
 OnCall = Callable[[Exception | None], None]
@@ -300,9 +299,7 @@ def serve_db_manager(
     Raises:
         UnavailableError: The address cannot be listened on.
     """
-    # Without so_reuseport=0 two servers would share a port and take calls in turn.
-    options = (*_UNLIMITED, ("grpc.so_reuseport", 0))
-    server = grpc.server(ThreadPoolExecutor(_WORKERS, thread_name_prefix="db-manager"), options=options)
+    server = grpc.server(ThreadPoolExecutor(_WORKERS, thread_name_prefix="db-manager"), options=SERVER_OPTIONS)
     add_servicer(server, DbManagerServicer(log, guard, on_call, on_report), pb, ours, health_pb2)
     bound = _listen(server, address, credentials)
     plain = _listen(server, plain_address, None) if plain_address else ""

@@ -10,6 +10,12 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
+SERVER_OPTIONS = (
+    ("grpc.max_receive_message_length", -1),  # ten thousand trials are more than the default of 4 MiB
+    ("grpc.max_send_message_length", -1),
+    ("grpc.so_reuseport", 0),  # a port in use is an error, not a second server that takes calls in turn
+)
+
 
 def calls_over(channel: grpc.Channel, *modules: ModuleType) -> SimpleNamespace:
     """Return the calls of the services of some generated modules, by the names of their methods."""
