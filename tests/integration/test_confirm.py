@@ -202,7 +202,7 @@ def test_a_confirmed_experiment_shows_the_mean_everywhere_and_takes_its_confirma
     deleted = katib_here("delete", "train", cwd=searched)
 
     assert json.loads(newest.stdout)["experiment"] == "train"  # not its confirmation, which is newer
-    assert values == pytest.approx([mean] * 3)
+    assert values == pytest.approx([mean] * 3, rel=1e-6)
     assert deleted.stdout.count("deleted") == 2
     assert katib_here("get", "-o", "name", cwd=searched).stdout == ""
 
@@ -221,7 +221,7 @@ def test_a_search_repeats_its_trials_and_tells_how_sure_the_best_is(searched: Pa
     assert done.returncode == 0
     assert len(runs) == 3
     assert len({seeds[run["metadata"]["name"]] for run in runs}) == 3
-    assert float(found["status"]["observation"]["metrics"][0]["latest"]) == pytest.approx(sum(values) / 3)
+    assert float(found["status"]["observation"]["metrics"][0]["latest"]) == pytest.approx(sum(values) / 3, rel=1e-6)
     assert f"{found['metadata']['name']} has the best mean" in done.stdout
     assert "katib confirm repeated" in done.stdout
     assert "(3)" in table.stdout

@@ -140,7 +140,7 @@ def repeated_by(store: ObjectStore, experiment: Experiment) -> Confirmation | No
     )
     shown = sorted(ranked[: _SHOWN - 1], key=lambda found: found[1])
     chosen = [first, *(runs.configurations[name] for _, _, name in shown)]
-    costs = [[run.cost for run in one.runs.values() if run.cost is not None] for one in chosen]
+    costs = [[run.cost for run in one.counted() if run.cost is not None] for one in chosen]
     rows = []
     for one, mean, own_costs in zip(chosen, estimates(costs), costs, strict=True):
         own = next((run.cost for name, run in one.runs.items() if name == one.name), None)

@@ -130,6 +130,15 @@ def test_the_best_mean_of_all_runs_is_the_best_one_and_a_lucky_run_is_not() -> N
     assert [trial.name for _, trial in ranked(trials, 3)] == ["b", "a"]
 
 
+def test_a_run_that_was_stopped_early_counts_only_without_others() -> None:
+    stopped = a_run("a", 2, "9", STOPPED)
+    alone, beside = (added(*trials).configurations["a"] for trials in ([stopped], [*runs("a", "1"), stopped]))
+
+    assert [run.cost for run in alone.counted()] == [9.0]
+    assert [run.cost for run in beside.counted()] == [1.0]
+    assert beside.summary().sample == (1.0, 1, 0.0)
+
+
 def test_the_algorithm_sees_a_pending_trial_until_no_run_is_to_come() -> None:
     tally = added(*runs("a", "1", "2", "6"), *runs("b", "1.5"), *runs("c", None))
     shown = {trial.name: trial for trial in history(tally, standing_of(tally.configurations, 3))}

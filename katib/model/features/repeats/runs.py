@@ -101,16 +101,23 @@ class Configuration:
         del self.runs[name]
         self._summary = None
 
+    def counted(self) -> list[Run]:
+        """Return the runs whose mean is its value: those that succeeded, else those stopped early, in order."""
+        valued = [run for run in self._ordered() if run.cost is not None and run.state in ELIGIBLE]
+        return [run for run in valued if run.state is TrialState.SUCCEEDED] or valued
+
     def summary(self) -> Summary:
         """Return its runs, added up; computed once for each change."""
         if self._summary is None:
             self._summary = self._added_up()
         return self._summary
 
+    def _ordered(self) -> list[Run]:
+        return [self.runs[name] for name in sorted(self.runs, key=lambda name: (len(name), name))]
+
     def _added_up(self) -> Summary:
-        runs = [self.runs[name] for name in sorted(self.runs, key=lambda name: (len(name), name))]
-        done = [run for run in runs if run.state is TrialState.SUCCEEDED and run.cost is not None]
-        valued = done or [run for run in runs if run.state in ELIGIBLE and run.cost is not None]
+        runs, valued = self._ordered(), self.counted()
+        done = [run for run in valued if run.state is TrialState.SUCCEEDED]
         stopped = any(run.state is TrialState.EARLY_STOPPED for run in runs)
         active = sum(run.state in ACTIVE for run in runs)
         shown = (valued or runs)[0].status
@@ -164,7 +171,7 @@ def mean_observation(observations: Sequence[Observation | None]) -> Observation:
 def _mean(metrics: Sequence[Metric | None], name: str) -> Metric:
     def of(field: str) -> str:
         texts = [UNAVAILABLE if metric is None else str(getattr(metric, field)) for metric in metrics]
-        return f"{fmean(map(float, texts)):.12g}" if all(map(is_usable, texts)) else UNAVAILABLE
+        return f"{fmean(map(float, texts)):.9g}" if all(map(is_usable, texts)) else UNAVAILABLE
 
     mean = of("mean") if any(metric is not None and metric.mean for metric in metrics) else ""
     return Metric(name=name, min=of("min"), max=of("max"), latest=of("latest"), mean=mean)
