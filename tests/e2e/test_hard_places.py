@@ -207,7 +207,7 @@ def test_a_run_whose_data_directory_is_moved_ends_and_goes_on_where_it_is(
 
     assert done.returncode == 0, done.stderr
     assert stored_counts(new.parent, new.name) == [3] * 8
-    assert [log.read_text().count("\n") for log in [*(new / "trials").rglob("*.log")]] == [4] * 8
+    assert [log.read_text().count("\n") for log in (new / "trials").rglob("*.log")] == [4] * 8
     assert not (here / ".katib").exists()
 
 
