@@ -20,6 +20,7 @@ _WRITES = os.environ.get("GOLDEN") == "write"
 _SECTION = re.compile(r"^# (test_\w+(?:\[.*\])?)$", re.MULTILINE)
 _TIME = re.compile(r"\b\d\d:\d\d:\d\d\b|(?<=\()(\d+[dhms] ?)+(?=\)$)", re.MULTILINE)  # of day, or how long a run took
 _written: dict[Path, dict[str, str]] = {}
+_collected: dict[Path, set[str]] = {}
 
 
 Message = str | FieldError | BaseException
@@ -83,17 +84,19 @@ def golden(request: pytest.FixtureRequest) -> Iterator[Golden]:
         assert golden.shown == golden.expected, "see the difference of `make golden`"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """When golden files are written, leave out tests that show no message."""
     if _WRITES:
+        for item in items:
+            _collected.setdefault(item.path.with_suffix(".golden"), set()).add(item.name)
         shown = [item for item in items if "golden" in getattr(item, "fixturenames", ())]
         config.hook.pytest_deselected(items=[item for item in items if item not in shown])
         items[:] = shown
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the golden files; what tests showed that were skipped now stays."""
+def pytest_sessionfinish() -> None:
+    """Write the golden files; what tests showed that were skipped or not chosen now stays."""
     for path, sections in _written.items():
-        names = {item.name for item in session.items if item.path.with_suffix(".golden") == path}
-        kept = {name: text for name, text in sections_of(path).items() if name in names} | sections
+        kept = {name: text for name, text in sections_of(path).items() if name in _collected[path]} | sections
         path.write_text("\n\n".join(f"# {name}\n{kept[name]}" for name in sorted(kept)) + "\n")
