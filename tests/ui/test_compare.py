@@ -99,7 +99,7 @@ def test_what_to_compare_is_searched_and_ticked_by_keys(root: str, two: MemoryTu
     page.goto(f"{root}compare")
     page.wait_for_function(FOCUS)
     page.keyboard.type("tag:first")
-    page.locator("[data-found] label").filter(has_text="second").wait_for(state="detached")
+    page.wait_for_function("() => document.querySelector('[data-tally]').textContent === '1 found'")
     page.get_by_role("button", name="Tick all found").click()
     page.get_by_label("Search").fill("second-0")
     page.locator("[data-found] legend", has_text="Trials").wait_for()
