@@ -29,7 +29,7 @@ _POINTS = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Confirmed:
     """One confirmation.
 
     Attributes:
@@ -58,7 +58,7 @@ def range_of(task: Task) -> float:
     return tenths[-1] - tenths[0]
 
 
-def confirmed(task: Task, algorithm: str, noise: float, seed: int, top: int, repeats: int, budget: int) -> Outcome:
+def confirmed(task: Task, algorithm: str, noise: float, seed: int, top: int, repeats: int, budget: int) -> Confirmed:
     """Search a problem with noise, run the best configurations again, and compare with the truth."""
     search, random = searches.build(algorithm, task, Setting(seed, budget, 1)), Random(f"{task.name} {noise} {seed}")
     scale = range_of(task)
@@ -77,7 +77,7 @@ def confirmed(task: Task, algorithm: str, noise: float, seed: int, top: int, rep
     winner = min(range(top), key=lambda i: means[i].mean)
     inside = sum((one.low or 0) <= true <= (one.high or 0) for one, true in zip(means, truths, strict=True))
     value, true = best[0]
-    return Outcome(
+    return Confirmed(
         means[winner].probability or 0.0,
         truths[winner] == min(truths),
         inside / top,
@@ -86,7 +86,7 @@ def confirmed(task: Task, algorithm: str, noise: float, seed: int, top: int, rep
     )
 
 
-def lines_of(noise: float, outcomes: Sequence[Outcome]) -> Iterator[str]:
+def lines_of(noise: float, outcomes: Sequence[Confirmed]) -> Iterator[str]:
     mean = statistics.fmean
     yield (
         f"noise {noise:.0%}: stated {mean(o.stated for o in outcomes):.3f}, "

@@ -24,7 +24,7 @@ WAYS = ("one run", "all runs", "race")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SearchedValue:
     """One search.
 
     Attributes:
@@ -40,7 +40,7 @@ class Outcome:
     wrong: float = 0.0
 
 
-def searched(task: Task, algorithm: str, way: str, noise: float, seed: int, repeats: int, budget: int) -> Outcome:
+def searched(task: Task, algorithm: str, way: str, noise: float, seed: int, repeats: int, budget: int) -> SearchedValue:
     """Search a problem with noise, one run at a time."""
     random, scale = Random(f"{task.name} {noise} {seed}"), range_of(task)
     each = 1 if way == "one run" else repeats
@@ -62,7 +62,7 @@ def searched(task: Task, algorithm: str, way: str, noise: float, seed: int, repe
         done.append((len(values) == each, sample_of(values), true))
         search.tell(asked[0], done[-1][1].mean)
     found = best_of(done) or (done[0][1], done[0][2])
-    return Outcome(found[1], found[0].mean, len(done), wrong / ended if ended else 0.0)
+    return SearchedValue(found[1], found[0].mean, len(done), wrong / ended if ended else 0.0)
 
 
 def best_of(done: Sequence[tuple[bool, Sample, float]]) -> tuple[Sample, float] | None:
@@ -80,7 +80,7 @@ def main() -> None:
     given = parser.parse_args()
     mean = statistics.fmean
     for noise in NOISES:
-        found: dict[str, list[tuple[float, Outcome]]] = {way: [] for way in WAYS}
+        found: dict[str, list[tuple[float, SearchedValue]]] = {way: [] for way in WAYS}
         for task in problems():
             for seed in range(given.seeds):
                 outcomes = [

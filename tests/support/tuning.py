@@ -23,7 +23,7 @@ from katib.model.metrics import MetricLog
 from katib.model.names import EXPERIMENT_LABEL, TRIAL_LABEL
 from katib.model.types import Experiment, Suggestion, Trial
 from katib.places.machine.admission import HostCapacity
-from katib.places.machine.repeating import Repeats
+from katib.places.machine.repeating import Reruns
 from katib.places.machine.submission import LocalHome
 from katib.service.tuning.ports import ALL, CallersLog, Part, Records, no_file
 from katib.service.tuning.replicas import find_replica, replica_name
@@ -332,7 +332,7 @@ class MemoryTuningService(ObjectTuningService):
             Gate(Catalog(), LocalHome(HostCapacity.detect()), StoredObjects(self.store, knows_experiments=False)),
             self._kept.explain,
             SystemClock(),
-            repeats=lambda: Repeats(self.store, lambda _trial: None, lambda *_names: None, SystemClock()),
+            repeats=lambda: Reruns(self.store, lambda _trial: None, lambda *_names: None, SystemClock()),
         )
 
     def put(self, made: Experiment | Suggestion | Trial | Json) -> None:

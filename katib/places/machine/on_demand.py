@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from katib.engine.controllers.retention import Retention
     from katib.engine.stores.sql.attributes import SqlAttributes
     from katib.places.machine.pods.leases import LeaseTable
-    from katib.places.machine.repeating import Repeats
+    from katib.places.machine.repeating import Reruns
     from katib.places.machine.trials.checkpoints import CheckpointRetention
     from katib.places.machine.trials.facts import LocalFacts
     from katib.places.machine.trials.output import TrialOutput
@@ -34,7 +34,7 @@ CHECKPOINT_RETENTION: Final[Loadable[type[CheckpointRetention]]] = Loadable(
 )
 RETENTION: Final[Loadable[type[Retention]]] = Loadable("katib.engine.controllers.retention:Retention")
 OUTPUT: Final[Loadable[type[TrialOutput]]] = Loadable("katib.places.machine.trials.output:TrialOutput")
-REPEATS: Final[Loadable[Callable[..., Repeats]]] = Loadable("katib.places.machine.repeating:Repeats")
+REPEATS: Final[Loadable[Callable[..., Reruns]]] = Loadable("katib.places.machine.repeating:Reruns")
 EXPLAINING: Final[Loadable[type[Diagnostician]]] = Loadable("katib.service.explaining.diagnostician:Diagnostician")
 FACTS: Final[Loadable[type[LocalFacts]]] = Loadable("katib.places.machine.trials.facts:LocalFacts")
 CHOSEN_TRIALS: Final[Loadable[type[ChosenTrials]]] = Loadable("katib.service.tuning.chosen_trials:ChosenTrials")

@@ -68,8 +68,8 @@ def at_once(_experiment: Key, work: Callable[[], T]) -> T:
 _LOST = (TrialState.FAILED, TrialState.METRICS_UNAVAILABLE, TrialState.KILLED)
 
 
-class Repeats:
-    """Repeats experiments of one data directory. Fits `katib.service.tuning.repeating.Repeats`.
+class Reruns:
+    """Repeats experiments of one data directory. Fits `katib.service.tuning.repeating.Reruns`.
 
     Args:
         rename_events: Gives the events of an experiment to another name; takes a namespace and two names.

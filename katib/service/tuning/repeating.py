@@ -51,7 +51,7 @@ def _is_run(experiment: Experiment) -> bool:
     return has_jobs and not is_completed(experiment) and not is_at_rest(experiment)
 
 
-class Repeats(Protocol):
+class Reruns(Protocol):
     """Repeats the experiments of a home. Thread-safe."""
 
     def set_aside(self, key: Key) -> str:
@@ -163,7 +163,7 @@ class Ended:
 class Repeating:
     """Runs documents over a tuning service. Thread-safe."""
 
-    def __init__(self, service: Taker, repeats: Repeats) -> None:
+    def __init__(self, service: Taker, repeats: Reruns) -> None:
         self._service = service
         self._repeats = repeats
 

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from katib.service.tuning.asking import AskedTrial, CallersTrials
     from katib.service.tuning.deletion import Deletion
     from katib.service.tuning.offered_templates import OfferedTemplates
-    from katib.service.tuning.repeating import Repeating, Repeats
+    from katib.service.tuning.repeating import Repeating, Reruns
     from katib.service.tuning.resubmitting import Resubmission
 
 N = TypeVar("N", bound=Named[CallerAnswer])
@@ -107,7 +107,7 @@ class ObjectTuningService(ObjectReadingService):
         namespaces: Namespaces | None = None,
         aftermath: Aftermath | None = None,
         templates: Callable[[], OfferedTemplates] | None = None,
-        repeats: Callable[[], Repeats] | None = None,
+        repeats: Callable[[], Reruns] | None = None,
     ) -> None:
         super().__init__(records, explain, gate.catalog, clock, namespaces)
         self._gate = gate

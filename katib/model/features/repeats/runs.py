@@ -47,7 +47,7 @@ def first_run(trial: Trial) -> str:
     return trial.metadata.labels.get(FIRST_RUN_LABEL, trial.name)
 
 
-class Run(NamedTuple):
+class RunResult(NamedTuple):
     """A trial in the eyes of its configuration; the cost is None without a finite value."""
 
     state: TrialState
@@ -86,7 +86,7 @@ class Configuration:
 
     assignment: TrialAssignment
     objective: ObjectiveSpec
-    runs: dict[str, Run] = field(default_factory=dict)
+    runs: dict[str, RunResult] = field(default_factory=dict)
     _summary: Summary | None = None
 
     @property
@@ -94,14 +94,14 @@ class Configuration:
         """The name of its first run."""
         return self.assignment.name
 
-    def put(self, name: str, run: Run) -> None:
+    def put(self, name: str, run: RunResult) -> None:
         self.runs[name], self._summary = run, None
 
     def remove(self, name: str) -> None:
         del self.runs[name]
         self._summary = None
 
-    def counted(self) -> list[Run]:
+    def counted(self) -> list[RunResult]:
         """Return the runs whose mean is its value: those that succeeded, else those stopped early, in order."""
         valued = [run for run in self._ordered() if run.cost is not None and run.state in ELIGIBLE]
         return [run for run in valued if run.state is TrialState.SUCCEEDED] or valued
@@ -112,7 +112,7 @@ class Configuration:
             self._summary = self._added_up()
         return self._summary
 
-    def _ordered(self) -> list[Run]:
+    def _ordered(self) -> list[RunResult]:
         return [self.runs[name] for name in sorted(self.runs, key=lambda name: (len(name), name))]
 
     def _added_up(self) -> Summary:
@@ -205,7 +205,7 @@ class RepeatedRuns:
             runs = {} if known is None else known.runs
             known = self.configurations[first] = Configuration(assignment, objective, runs)
         value = objective_number(objective, trial.status.observation) if state in ELIGIBLE else None
-        known.put(trial.name, Run(state, None if value is None else signed(objective, value), trial.status))
+        known.put(trial.name, RunResult(state, None if value is None else signed(objective, value), trial.status))
         self._first[trial.name] = first
 
     def remove(self, name: str) -> None:
