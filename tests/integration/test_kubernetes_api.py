@@ -554,7 +554,7 @@ def test_events_are_objects_that_are_selected_and_watched(http: httpx.Client, wo
     subject = EventSubject("Experiment", "default", "demo", "demo")
 
     def record(reason: str) -> None:
-        log._events.record(subject, warning=True, reason=reason, message="a sentence")
+        log._parts.data.events.record(subject, warning=True, reason=reason, message="a sentence")
 
     record("First")
     about = {"fieldSelector": f"involvedObject.name=demo,involvedObject.uid={uid}"}
@@ -707,7 +707,9 @@ def test_events_of_clients_are_objects_beside_those_of_the_log(http: httpx.Clien
     subject = {"kind": "Widget", "name": "w", "namespace": "default"}
     event = {"metadata": {"name": "w.1"}, "involvedObject": subject, "reason": "Made", "message": "m", "count": 1}
     log: Any = world.engine
-    log._events.record(EventSubject("Experiment", "default", "e", "e"), warning=False, reason="Known", message="m")
+    log._parts.data.events.record(
+        EventSubject("Experiment", "default", "e", "e"), warning=False, reason="Known", message="m"
+    )
     since = http.get(EVENTS).json()["metadata"]["resourceVersion"]
     with http.stream("GET", EVENTS, params={"watch": "1", "resourceVersion": since}) as stream:
         lines = stream.iter_lines()

@@ -36,8 +36,11 @@ def _edge(spec: ParameterSpec, value: str | None) -> Iterator[str]:
     if value is None or not isinstance(parameter, Interval | Grid):
         return
     count = parameter.size
-    nearest = parameter.nearest(value)
     if count is not None and count < _FEWEST_VALUES:
+        return
+    try:
+        nearest = parameter.nearest(value)
+    except ValueError:  # outside, as of a trial from elsewhere
         return
     place = parameter.to_unit(nearest) if count is None else parameter.index_of(nearest) / (count - 1)
     if _NEAR < place < 1.0 - _NEAR:

@@ -31,6 +31,8 @@ def best(kind: str, space: dict[str, Any], value: str, *, measured: int = 12) ->
         pytest.param(best("int", {"min": "1", "max": "3"}, "3"), "", id="few-values"),
         pytest.param(best("categorical", {"list": ["0.1", "0.2"]}, "0.1"), "", id="a-choice"),
         pytest.param(best("double", LOG, "0.1", measured=9), "", id="few-trials"),
+        pytest.param(best("double", LOG, "0.2"), "", id="outside"),
+        pytest.param(best("int", STEPS, "many"), "", id="no-number"),
     ],
 )
 def test_a_best_value_at_an_end_of_its_range_is_said(experiment: Experiment, end: str) -> None:
