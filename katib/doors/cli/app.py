@@ -99,6 +99,7 @@ _OF_OTHERS = {
     "scale": "budget",
     "show": "describe",
     "status": "get",
+    "submit": "apply",
     "suspend": "pause",
     "sweep": "convert",
     "wait": "watch",
