@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +20,7 @@ from tests.support.tuning import START, MemoryTuningService, condition, document
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, BrowserContext, Locator, Page
 
 PAGE = "experiments/default/demo"
 HISTORY = '[data-figure="history"]'
@@ -198,11 +199,8 @@ def test_clicking_a_mark_opens_the_trial_beside_and_its_page_from_there(
     for name in names_of(service):
         service.write_log("default", name, b"first\n" * 10 + b"\x1b[31mlast of " + name.encode() + b"\x1b[0m\n")
     page.goto(root + PAGE)
-    to_mark(page, "demo-0020")
-    page.mouse.down()
-    page.mouse.up()
     beside = page.get_by_role("dialog", name=re.compile("demo-"))
-    beside.get_by_role("link", name="Open its page").wait_for()
+    click_mark(page, "demo-0020", beside)
 
     assert page.url == root + PAGE
     page.keyboard.press("k")  # it is in the last row
@@ -214,11 +212,24 @@ def test_clicking_a_mark_opens_the_trial_beside_and_its_page_from_there(
     page.keyboard.press("Escape")
     beside.wait_for(state="hidden")
     page.evaluate("scrollTo(0, 0)")  # from the row
-    to_mark(page, "demo-0020")
-    page.mouse.down()
-    page.mouse.up()
+    click_mark(page, "demo-0020", beside)
     beside.get_by_role("link", name="Open its page").click()
     page.wait_for_url("**/trials/default/demo-*")
+
+
+def click_mark(page: Page, trial: str, beside: Locator) -> None:
+    """Click the mark of a trial until it is shown beside: figures move down when the server has read the trials."""
+    from playwright.sync_api import TimeoutError as TooLateError
+
+    def opens() -> bool:
+        to_mark(page, trial)
+        page.mouse.down()
+        page.mouse.up()
+        with suppress(TooLateError):
+            beside.get_by_role("link", name="Open its page").wait_for(timeout=5_000)
+        return beside.is_visible()
+
+    eventually(opens)
 
 
 def to_mark(page: Page, trial: str) -> None:
