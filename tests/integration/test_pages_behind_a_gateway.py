@@ -66,7 +66,7 @@ def carol() -> str:
 
 
 OF_PAGES = page_paths()
-OF_AN_OBJECT = [path for path in OF_PAGES if "{namespace}" in path]
+OF_AN_OBJECT = [path for path in OF_PAGES if "{namespace}" in path and not path.endswith("/file")]
 OF_KATIB = sorted(
     path
     for path in OF_PAGES
@@ -151,7 +151,7 @@ def test_what_is_about_all_namespaces_holds_those_of_the_user(
         ("compare", {"experiment": f"{TEAM}/demo", "trial": f"{TEAM}/demo-0000"}),
         ("data/compare/history", {"experiment": [f"{TEAM}/demo", f"{TEAM}/second-demo"]}),
         ("data/compare/curves", {"trial": f"{TEAM}/demo-0000", "metric": "loss"}),
-        ("data/compare/trials", {"search": "demo"}),
+        ("data/compare/found", {"text": "demo"}),
         ("new", {"from": f"{TEAM}/demo"}),
         ("data/list", {"namespace": TEAM}),
         ("health", {}),
