@@ -2,10 +2,9 @@
 
     python -m benchmarks.page_heap [--minutes 60] [--seconds 20]
 
-An experiment without end runs two trials at a time, each of so many seconds with a reading per second. A browser shows
-its overview, and another tab the page of a running trial; the used heap of both is read after a forced collection, at
-the start (after a minute) and twelve times more. Printed is each figure, and the growth of the median of the last three
-over the median of the first three beside the growth of the number of trials.
+An experiment without end runs two trials at a time, each of so many seconds with a reading per second, and a browser
+shows its overview. The used heap is read after a forced collection, after a minute and twelve times more. Printed is
+each figure, and the median of the last three over that of the first three.
 """
 
 from __future__ import annotations
