@@ -140,7 +140,8 @@ def next_steps(experiment: Experiment, change: str) -> list[str]:
         return found
     if change.startswith(("no better", "no more")):
         return [*found, "The last tenth of the trials brought nothing: more of the same will hardly help."]
-    return [*found, "The best value was still improving: more trials may help."]
+    what = "front was still growing" if experiment.status.pareto_set else "best value was still improving"
+    return [*found, f"The {what}: more trials may help."]
 
 
 def elapsed_seconds(experiment: Experiment, trials: TrialTable | None, now: datetime) -> float | None:
