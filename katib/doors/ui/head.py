@@ -53,7 +53,7 @@ def head_figures(experiment: Experiment, trials: TrialTable | None, now: datetim
         "spark": spark,
         "change": change,
         "start": start,
-        "next": next_steps(experiment, change),
+        "next": next_steps(experiment, change, measure),
         "front": None if front is None else {"count": front.trial_count, "volume": front.hypervolume or 0.0},
         "constraints": constraint_words(experiment),
         "measured": measured,
@@ -128,20 +128,27 @@ def _over_the_start(measure: Measure) -> str:
     return f"{four_digits(gained)} better than the first trial ({first})"
 
 
-def next_steps(experiment: Experiment, change: str) -> list[str]:
-    """Return what to try next, in sentences: of an experiment that has ended, or is near its end.
+def next_steps(experiment: Experiment, change: str, measure: Measure | None) -> list[str]:
+    """Return in sentences what to try next.
 
     Args:
         experiment: The Experiment.
-        change: That of the best value over the last tenth of the trials, as `head_figures` has it.
+        change: That of its best value over the last tenth of the trials, as `head_figures` has it.
+        measure: The values of its trials; None while they are being read.
     """
     found = edge_sentences(experiment)
-    if not is_completed(experiment) or not change:
+    if not is_completed(experiment) or measure is None or not change:
         return found
-    if change.startswith(("no better", "no more")):
-        return [*found, "The last tenth of the trials brought nothing: more of the same will hardly help."]
-    what = "front was still growing" if experiment.status.pareto_set else "best value was still improving"
-    return [*found, f"The {what}: more trials may help."]
+    if not change.startswith(("no better", "no more")):
+        what = "front was still growing" if experiment.status.pareto_set else "best value was still improving"
+        return [*found, f"The {what}: more trials may help."]
+    costs = measure.costs[places(measure.drawn)]
+    since = len(costs) - 1 - int(np.argmin(costs))
+    if experiment.status.pareto_set is None and since >= max(_FEWEST_FOR_A_CHANGE, len(costs) / 3):
+        found.append(
+            f"The last {since} trials brought nothing better: another search space may help more than more trials."
+        )
+    return found
 
 
 def elapsed_seconds(experiment: Experiment, trials: TrialTable | None, now: datetime) -> float | None:

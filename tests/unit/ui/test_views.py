@@ -314,8 +314,11 @@ def test_values_without_a_number_in_json_are_null_or_text() -> None:
     ("values", "start", "step"),
     [
         pytest.param([2.0, *[3.0] * 18, 1.0], "1 better than the first trial (2)", "still improving", id="improving"),
-        pytest.param([2.0, 0.5, *[3.0] * 18], "1.5 better than the first trial (2)", "brought nothing", id="flat"),
-        pytest.param([1.0] * 20, "", "brought nothing", id="the-first-is-the-best"),
+        pytest.param(
+            [2.0, 0.5, *[3.0] * 18], "1.5 better than the first trial (2)", "last 18 trials brought", id="flat"
+        ),
+        pytest.param([1.0] * 20, "", "last 19 trials brought", id="the-first-is-the-best"),
+        pytest.param([*[2.0] * 13, 1.0, *[3.0] * 6], "1 better than the first trial (2)", "", id="not-long-ago"),
         pytest.param([1.0] * 5, "", "", id="few"),
     ],
 )
