@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from stat import S_ISREG
@@ -15,6 +15,7 @@ from katib.service.tuning.service import TrialFile
 
 _MOST_FILES, _DEEPEST = 300, 6
 _CHUNK_BYTES = 64 << 10
+_ALONE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def left_files(directory: Path) -> Sequence[TrialFile]:
@@ -35,17 +36,20 @@ def left_files(directory: Path) -> Sequence[TrialFile]:
                     continue
                 modified = datetime.fromtimestamp(status.st_mtime, UTC)
                 found.append(TrialFile(path.relative_to(directory).as_posix(), status.st_size, modified))
-            if len(found) == _MOST_FILES:
-                return found
-    return sorted(found, key=lambda file: file.path)
+    return sorted(found[:_MOST_FILES], key=lambda file: file.path)
 
 
-def read_left_file(path: Path, missing: NotFoundError) -> Iterator[bytes]:
-    """Yield a file in chunks; one that has become a link is missing."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        raise missing from None
-    with os.fdopen(descriptor, "rb") as file:
+def read_left_file(directory: Path, path: str, missing: NotFoundError) -> Iterator[bytes]:
+    """Yield a file in chunks; it is missing if it, or a folder on the way to it, has become a link."""
+    *folders, name = path.split("/")
+    with ExitStack() as stack:
+        place = None
+        try:
+            for folder in (str(directory), *folders):
+                place = os.open(folder, _ALONE | os.O_DIRECTORY, dir_fd=place)
+                stack.callback(os.close, place)
+            file = stack.enter_context(os.fdopen(os.open(name, _ALONE, dir_fd=place), "rb"))
+        except OSError:
+            raise missing from None
         while chunk := file.read(_CHUNK_BYTES):
             yield chunk

@@ -137,7 +137,7 @@ class TrialOutput(TrialFiles):
         log = self.log_file(trial)
         if log is None or path not in {file.path for file in left_files(log.parent)}:
             raise no_file(trial, path)
-        return read_left_file(log.parent / path, no_file(trial, path))
+        return read_left_file(log.parent, path, no_file(trial, path))
 
     def read(self, trial: Trial, part: Part = ALL) -> Iterator[bytes]:
         """Yield the output of one container of a trial in chunks.

@@ -537,12 +537,15 @@ def test_nothing_but_the_files_in_the_list_is_read(files: TrialOutput, tmp_path:
         b"".join(files.read_file(OF_MAIN, path))
 
 
-def test_a_file_that_has_become_a_link_is_not_followed(files: TrialOutput, tmp_path: Path) -> None:
+@pytest.mark.parametrize("linked", ["plots", "plots/secret"])
+def test_nothing_that_has_become_a_link_is_followed(files: TrialOutput, tmp_path: Path, linked: str) -> None:
     folder = write(files, b"loss=1\n").parent
-    (folder / "a.txt").write_text("a")
-    chunks = files.read_file(OF_MAIN, "a.txt")
-    (folder / "a.txt").unlink()
-    (folder / "a.txt").symlink_to(tmp_path / "secret")
+    for place in (folder / "plots", tmp_path / "user"):
+        place.mkdir()
+        (place / "secret").write_text("of the user")
+    chunks = files.read_file(OF_MAIN, "plots/secret")
+    (folder / linked).rename(folder / "away")
+    (folder / linked).symlink_to(tmp_path / "user" / linked.removeprefix("plots").removeprefix("/"))
 
     with pytest.raises(NotFoundError):
         next(chunks)
