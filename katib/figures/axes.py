@@ -12,16 +12,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from katib.figures.style import html_safe
+from katib.figures.style import html_safe, new_figure
 from katib.figures.trials import Floats, ParameterInfo, Rows, TrialTable
 from katib.model.types import ParameterType
 from katib.model.wording import number_text
 from katib.service.tuning.reading import shortened
+
+if TYPE_CHECKING:
+    from plotly import graph_objects as go
 
 LINEAR, LOG, CATEGORICAL = "linear", "log", "categorical"
 
@@ -341,9 +344,21 @@ def _ends(values: Floats, scale: str) -> tuple[float, float]:
     return float(places.min()), float(places.max())
 
 
-def below_diagonal(side: int) -> list[list[dict[str, Any] | None]]:
-    """Return the parts of a figure of each pair of `side + 1` quantities, as Plotly's `specs` of subplots."""
-    return [[{} if column <= line else None for column in range(side)] for line in range(side)]
+def pairs_figure(side: int, title: str) -> go.Figure:
+    """Return an empty figure of each pair of `side + 1` quantities: parts below a diagonal, with shared axes."""
+    from plotly.subplots import make_subplots
+
+    figure: go.Figure = make_subplots(
+        rows=side,
+        cols=side,
+        shared_xaxes=True,
+        shared_yaxes=True,
+        specs=[[{} if column <= line else None for column in range(side)] for line in range(side)],
+        horizontal_spacing=0.02,
+        vertical_spacing=0.03,
+        figure=new_figure(title=title),
+    )
+    return figure
 
 
 def axes_of(place: int, side: int) -> list[str]:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from katib.figures.axes import Axis, axes_of, below_diagonal, number, parameter_axis, scales_of
+from katib.figures.axes import Axis, axes_of, number, pairs_figure, parameter_axis, scales_of
 from katib.figures.data import ExperimentData, FigureOptions
 from katib.figures.marks import add_best, add_groups, add_legend, mark_groups, spread_out
-from katib.figures.style import add_note, html_safe, new_figure
+from katib.figures.style import add_note, html_safe
 from katib.figures.targets import RankingMetric, Shades, by_telling, sampled, target_of
 from katib.figures.trials import Floats, Rows, TrialTable
 
@@ -31,24 +31,13 @@ _TICKS = 5
 
 def draw_rank(data: ExperimentData, choice: FigureOptions) -> go.Figure:
     """Draw each pair of the chosen parameters (5 at most), or of the 4 most telling ones."""
-    from plotly.subplots import make_subplots
-
     trials, target = data.trials, target_of(data.trials, choice.metric)
     names = shown_parameters(trials, choice)
     pairs = list(combinations(names, 2))
     rows = sampled(target, min(1_500, _MOST_MARKS // len(pairs)), 100)
     axes = {name: parameter_axis(trials, name, rows) for name in names}
     side = len(names) - 1
-    figure = make_subplots(
-        rows=side,
-        cols=side,
-        shared_xaxes=True,
-        shared_yaxes=True,
-        specs=below_diagonal(side),
-        horizontal_spacing=0.02,
-        vertical_spacing=0.03,
-        figure=new_figure(title=f"{html_safe([data.name])[0]}: rank of {html_safe([target.name])[0]}"),
-    )
+    figure = pairs_figure(side, f"{html_safe([data.name])[0]}: rank of {html_safe([target.name])[0]}")
     shades = ranks_of(target)
     places = {
         axis.name: spread_out(axis, trials.values[axis.name][rows], rows, i) for i, axis in enumerate(axes.values())

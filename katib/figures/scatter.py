@@ -20,8 +20,8 @@ from katib.figures.axes import (
     Ordinary,
     ValueAxis,
     axes_of,
-    below_diagonal,
     number,
+    pairs_figure,
     parameter_axis,
     scales_of,
     value_axis,
@@ -107,8 +107,6 @@ def draw_scatter(data: ExperimentData, choice: FigureOptions) -> go.Figure:
 
 def draw_matrix(data: ExperimentData, choice: FigureOptions) -> go.Figure:
     """Draw each pair of at most six quantities, by default the most telling parameters, coloured by the objective."""
-    from plotly.subplots import make_subplots
-
     trials = data.trials
     objective = trials.objective.name
     names = list(dict.fromkeys(choice.axes or (*most_telling(trials, _FEW), objective, DURATION)))[:MOST_AXES]
@@ -121,16 +119,7 @@ def draw_matrix(data: ExperimentData, choice: FigureOptions) -> go.Figure:
     outside = [f"{c.axis.beyond:,} outliers of {c.name} are outside" for c in columns if c.axis.beyond]
     points = [_coordinates(column, rows, seed) for seed, column in enumerate(columns)]
     colours, bar = _colours(_column(trials, objective, rows))
-    figure = make_subplots(
-        rows=side,
-        cols=side,
-        shared_xaxes=True,
-        shared_yaxes=True,
-        specs=below_diagonal(side),
-        horizontal_spacing=0.02,
-        vertical_spacing=0.03,
-        figure=new_figure(title=f"{html_safe([data.name])[0]}: matrix"),
-    )
+    figure = pairs_figure(side, f"{html_safe([data.name])[0]}: matrix")
     groups, labels = list(mark_groups(trials, rows)), html_safe(list(trials.names[rows]))
     titles = html_safe(names)
     for line, column in [(row, below) for row in range(1, side + 1) for below in range(1, row + 1)]:
