@@ -228,5 +228,17 @@ def test_a_search_repeats_its_trials_and_tells_how_sure_the_best_is(searched: Pa
     assert confirmation["configurations"][0]["trial"] == found["metadata"]["name"]
 
 
+def test_a_search_that_had_parameters_twice_tells_that_its_best_value_may_be_luck(searched: Path) -> None:
+    words = ("tune", "-q", "--name", "twice", "-p", "x=1,9", "--minimize", "loss", "--algorithm", "random")
+    katib_here(*words, "--trials", "6", *COMMAND, cwd=searched)
+    best, why = katib_here("best", "twice", cwd=searched), katib_here("why", "twice", cwd=searched)
+    once = katib_here("best", "train", cwd=searched)
+
+    assert "Trials with equal parameters differ by about 0.0" in best.stdout
+    assert "the best with probability over 99%" in best.stdout
+    assert "Trials with equal parameters differ by about 0.0" in why.stdout
+    assert "equal parameters" not in once.stdout
+
+
 def confirmed_name(directory: Path, name: str) -> Any:
     return katib_json("confirm", name, "-q", "--top", "2", "--repeats", "2", cwd=directory)

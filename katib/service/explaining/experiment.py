@@ -76,7 +76,7 @@ def diagnose_experiment(experiment: Experiment, evidence: Evidence) -> Diagnosis
         answer.findings.append(f"All trials satisfy {' and '.join(experiment.spec.parameter_constraints)}.")
     if (confirmation := evidence.confirmation) is not None:
         _add_confirmation(answer, experiment, confirmation)
-    is_confirming = confirmation is not None and confirmation.experiment != confirmation.confirmed_by
+    is_confirming = confirmation is not None and confirmation.confirmed_by not in ("", confirmation.experiment)
     if not is_confirming and evidence.suggestion is not None and evidence.suggestion.status.explanation:
         answer.findings.append(evidence.suggestion.status.explanation)
     said = _SAID_BY_CONDITIONS | (_SAID_BY_THE_END if ended else frozenset())

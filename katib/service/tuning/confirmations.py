@@ -1,6 +1,7 @@
 """Findings about configurations that were run several times, computed from their trials.
 
-Their runs are the trials of an experiment that confirms another one, or those of a search that repeats its trials.
+Their runs are the trials of an experiment that confirms another one, those of a search that repeats its trials, or
+those of any search that had a configuration more than once.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from msgspec import Struct, convert, structs
 from katib.engine.controllers.kinds import TRIAL, key_of
 from katib.engine.runtime.objects import Key, ObjectStore
 from katib.errors import NotFoundError
-from katib.model.features.repeats.runs import RepeatedRuns, mean_observation
+from katib.model.features.repeats.runs import RepeatedRuns, mean_observation, sample_of
 from katib.model.metrics import is_usable
-from katib.model.names import CONFIRMED_ANNOTATION, CONFIRMS_LABEL, EXPERIMENT_LABEL
-from katib.model.trials import ACTIVE, cost, metric_text
+from katib.model.names import CONFIRMED_ANNOTATION, CONFIRMS_LABEL, EXPERIMENT_LABEL, GENERATION_LABEL
+from katib.model.trials import ACTIVE, cost, is_feasible, metric_text
 from katib.model.types import Experiment, ObjectiveSpec, OptimalTrial, Trial, TrialState
 from katib.model.wording import counted, number_text
 from katib.service.tuning.certainty import MeanEstimate, estimates
@@ -39,6 +40,9 @@ _SHOWN: Final = 5
 """Configurations of a search that repeats its trials."""
 
 _RARE = 0.005
+_EXACT: Final = 1e-12
+"""Differences of equal trials, in shares of the largest mean, that are rounding errors."""
+
 _UNTOLD: Final[Mapping[str, None]] = {"probability": None, "behind": None}
 
 
@@ -168,6 +172,81 @@ def repeated_by(store: ObjectStore, experiment: Experiment) -> Confirmation | No
         verdict="",
     )
     return structs.replace(answer, verdict=_verdict(answer), notes=tuple(_notes(answer, ())))
+
+
+def equal_trials_of(store: ObjectStore, experiment: Experiment) -> Confirmation | None:
+    """Return what trials with equal parameters tell of the best one; None without an answer; see `told_by_equal`."""
+    return told_by_equal(experiment, trials_of(store, key_of(experiment)))
+
+
+def told_by_equal(experiment: Experiment, trials: Iterable[Trial]) -> Confirmation | None:
+    """Return what trials with equal parameters tell of the best ones; None if their values do not differ.
+
+    The configurations are that of the best trial and others with low means, which count less with few runs; the most
+    probable best one is the first. `optimism` compares the best value with the further runs of its configuration.
+    Trials that continue others are left out, since their parameters are not all that they depend on.
+    """
+    objective, leader = experiment.spec.objective or ObjectiveSpec(), experiment.status.current_optimal_trial
+    groups: dict[Point, dict[str, float]] = defaultdict(dict)
+    for trial in trials:
+        own = cost_of(objective, trial)
+        if (
+            own is not None
+            and is_feasible(objective, trial.status.observation)
+            and GENERATION_LABEL not in trial.metadata.labels
+        ):
+            groups[point_of(assignments_of(trial))][trial.name] = own
+    samples = {point: sample_of(list(runs.values())) for point, runs in groups.items()}
+    squares = math.fsum(one.squares for one in samples.values())
+    degrees = sum(one.number - 1 for one in samples.values())
+    first = next((point for point, runs in groups.items() if leader.best_trial_name in runs), None)
+    noise = math.sqrt(squares / degrees) if degrees else 0.0
+    if objective.has_several or first is None or noise <= _EXACT * max(abs(one.mean) for one in samples.values()):
+        return None
+    order = sorted(samples, key=lambda point: samples[point].mean + noise / math.sqrt(samples[point].number))
+    chosen = [first, *(point for point in order if point != first)][:_SHOWN]
+    rows = []
+    for point, mean in zip(chosen, estimates([list(groups[point].values()) for point in chosen]), strict=True):
+        runs = groups[point]
+        name = leader.best_trial_name if point == first else min(runs, key=runs.__getitem__)
+        values = tuple(cost(objective, one) for one in runs.values())
+        row = ConfirmedConfiguration(name, dict(sorted(point)), cost(objective, runs[name]), values=values)
+        rows.append(structs.replace(row, **{**_signed(mean, maximized=cost(objective, 1.0) < 0), "behind": None}))
+    rows.sort(key=lambda row: -(row.probability or 0.0))
+    further = [own for name, own in groups[first].items() if name != leader.best_trial_name]
+    answer = Confirmation(
+        experiment=experiment.name,
+        confirmed_by="",
+        state=state_of(experiment),
+        metric=objective.terms[0].name,
+        direction=objective.type,
+        runs=sum(len(row.values) for row in rows),
+        budget=sum(len(row.values) for row in rows),
+        configurations=tuple(rows),
+        best=rows[0].trial,
+        optimism=fmean(further) - groups[first][leader.best_trial_name] if further else None,
+        verdict=f"Trials with equal parameters differ by about {text_of(noise)} in {objective.terms[0].name}.",
+    )
+    return structs.replace(answer, notes=tuple(_likely(answer, leader.best_trial_name)))
+
+
+def _likely(found: Confirmation, leader: str) -> Iterator[str]:
+    """Yield how sure it is that a search's best trial is the best, from trials with equal parameters."""
+    first, lead = found.configurations[0], next(row for row in found.configurations if row.trial == leader)
+    if found.optimism is None:
+        yield f"The parameters of {leader} ran once."
+    elif lead.mean is not None:
+        mean = f"{text_of(lead.mean)} ({INTERVAL_LEVEL:.0%} interval {interval_text(lead)})"
+        yield f"The {len(lead.values)} trials with the parameters of {leader} have a mean of {mean}."
+    probability = share_text(lead.probability or 0.0)
+    if first is lead:
+        yield f"They are the best with probability {probability}."
+    elif first.mean is not None:
+        mean = f"a mean of {text_of(first.mean)} in {counted(len(first.values), 'trial')}"
+        better = f"with probability {share_text(first.probability or 0.0)}"
+        yield f"They are the best with probability {probability}; those of {first.trial}, {mean}, {better}."
+    if (first.probability or 0.0) < CLEAR:
+        yield f"`katib confirm {found.experiment}` runs the best ones again."
 
 
 def found_by(confirming: Experiment, trials: Iterable[Trial]) -> Confirmation:

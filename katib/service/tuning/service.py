@@ -376,7 +376,7 @@ class Confirmation(Struct, frozen=True, rename="camel"):
 
     Attributes:
         experiment: The experiment whose configurations these are.
-        confirmed_by: The experiment that runs them again.
+        confirmed_by: The experiment that runs them again; empty if trials of the search had equal parameters by chance.
         state: State of that one.
         metric: The objective, the first of several.
         direction: `minimize` or `maximize`.

@@ -67,6 +67,9 @@ _OPTIMUM: Final[Loadable[Callable[..., types.OptimalTrial | None]]] = Loadable(
 _REPEATED: Final[Loadable[Callable[..., Confirmation | None]]] = Loadable(
     "katib.service.tuning.confirmations:repeated_by"
 )
+_EQUAL: Final[Loadable[Callable[..., Confirmation | None]]] = Loadable(
+    "katib.service.tuning.confirmations:equal_trials_of"
+)
 _CONFIRMATION: Final[Loadable[Callable[..., Confirmation]]] = Loadable(
     "katib.service.tuning.confirmations:confirmation_by"
 )
@@ -273,11 +276,14 @@ def best_of(store: ObjectStore, experiment: Experiment) -> Trial | None:
 
 
 def findings_of(store: ObjectStore, experiment: Experiment) -> Confirmation | None:
-    """Return the findings about configurations of an experiment that were run several times; None without such."""
+    """Return the findings about configurations of an experiment that were run several times; None without such.
+
+    Those of a search without repeats, which nobody asked for, count if their values differ.
+    """
     confirming = confirming_experiment(store, experiment)
     if confirming is not None:
         return _CONFIRMATION.load()(store, confirming)
-    return _REPEATED.load()(store, experiment) if are_repeated(experiment.metadata.annotations) else None
+    return (_REPEATED if are_repeated(experiment.metadata.annotations) else _EQUAL).load()(store, experiment)
 
 
 _MOST_DIGITS = 18

@@ -6,10 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from katib.model.names import CONFIRMED_ANNOTATION, CONFIRMS_LABEL
+from katib.model.names import CONFIRMED_ANNOTATION, CONFIRMS_LABEL, GENERATION_LABEL
 from katib.model.types import Experiment, Trial
-from katib.service.tuning.confirmations import found_by, share_text
+from katib.service.tuning.confirmations import found_by, share_text, told_by_equal
 from katib.service.tuning.service import Confirmation
 from tests.support.tuning import condition, make_experiment, make_trial
 
@@ -76,6 +77,48 @@ def test_while_a_configuration_has_not_run_no_other_one_is_called_the_best() -> 
     assert (half.best, half.configurations[0].probability) == ("", None)
     assert half.configurations[0].low is not None
     assert (whole.best, whole.configurations[0].probability) == ("demo-0", 1.0)
+
+
+def told(best: str, *runs: Trial) -> Confirmation | None:
+    return told_by_equal(make_experiment("demo", currentOptimalTrial={"bestTrialName": best}), runs)
+
+
+def test_equal_trials_of_a_search_tell_how_lucky_the_best_value_is() -> None:
+    often = [a_run(f"a{i}", "1", loss) for i, loss in enumerate(("0.9", "1", "1.1", "0.2"))]
+    one = told("a3", *often, a_run("b", "2", "2"), a_run("c", "3", None, FAILED))
+    assert one is not None
+    first, second = one.configurations
+
+    assert (one.best, first.trial, first.search_value, len(first.values)) == ("a3", "a3", 0.2, 4)
+    assert (second.trial, len(second.values)) == ("b", 1)
+    assert first.mean == pytest.approx(0.8)
+    assert one.optimism == pytest.approx(0.8)  # three further runs have a mean of 1
+    assert "0.4082 in loss" in one.verdict
+
+
+def test_a_lucky_trial_is_less_probably_the_best_than_equal_ones_with_a_good_mean() -> None:
+    good = [a_run(f"a{i}", "1", f"{1 + i % 2}") for i in range(8)]
+    bad = [a_run(f"b{i}", "2", f"{4 + 2 * (i % 2)}") for i in range(6)]
+    one = told("b6", *good, *bad, a_run("b6", "2", "0.9"))
+    alone = told("c", *good, *bad, a_run("c", "3", "0.9"))
+    assert one is not None
+    assert alone is not None
+
+    assert one.best == "a0"
+    assert any("a0" in note for note in one.notes)
+    assert alone.optimism is None
+    assert any("c ran once" in note for note in alone.notes)
+
+
+def test_trials_tell_nothing_without_noise_or_if_they_continue_others() -> None:
+    equal = [a_run(f"a{i}", "1", "0.3") for i in range(3)]
+    unequal = [a_run("a", "1", "0.3"), a_run("b", "2", "0.4")]
+    going_on = [
+        structs.replace(run, metadata=structs.replace(run.metadata, labels={GENERATION_LABEL: "1"}))
+        for run in (a_run("a", "1", "0.3"), a_run("b", "1", "0.2"))
+    ]
+
+    assert told("a0", *equal) is told("a", *unequal) is told("b", *going_on) is told("gone", *equal) is None
 
 
 def test_no_probability_looks_certain_that_is_not() -> None:
