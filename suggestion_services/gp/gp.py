@@ -28,6 +28,7 @@ cites those of its own part. With many trials, the model uses a subset: see `sub
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -41,7 +42,7 @@ from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem, Pr
 from suggestion_services.base.allowed import anchors_of
 from suggestion_services.base.priors import PriorGuide
 from suggestion_services.base.shared_context import one_thread
-from suggestion_services.gp.acquisition import Acquisition, ExpectedImprovement
+from suggestion_services.gp.acquisition import NOISY, Acquisition, ExpectedImprovement
 from suggestion_services.gp.beliefs import BeliefTerm, believed_row
 from suggestion_services.gp.cost import Cost, fit_cost, share_of_cost
 from suggestion_services.gp.design import design_point
@@ -65,6 +66,7 @@ from suggestion_services.gp.steps import final_scores
 from suggestion_services.gp.transfer import (
     LEAST_OWN,
     LEAST_TRIALS,
+    GuidedModel,
     SourceModel,
     fit_guided,
     learned_words,
@@ -128,6 +130,7 @@ class GaussianProcess(Algorithm):
         self._in_region = HistoryReader(problem, self._encoding)
         self._side, self._restarts = 1.0, 0
         self._cost_share = 0.0
+        self._noise_words = ""
         self._guide = PriorGuide(problem.space)
         self._n_startup = problem.settings.whole("n_startup_trials", STARTUP)
         levels = self._encoding.levels
@@ -150,6 +153,7 @@ class GaussianProcess(Algorithm):
         self._weights = dict.fromkeys((source.name for source in sources), 0.0)
         self._has_enough = len(history.known) > most_own(self._encoding.count)
         believed = list(history.pending)
+        self._noise_words = ""
         promises: tuple[Acquisition, Acquisition | None] | None = None
         for k in range(first, first + count):
             n_known = len(history.known) + len(believed)
@@ -158,7 +162,9 @@ class GaussianProcess(Algorithm):
             row: FloatArray | None = None if self._encoding.count else np.empty(0)
             if fits and (not is_early or (sources and len(history.measured) >= LEAST_OWN)):
                 with one_thread:
-                    promises = self._fitted(history, sources) if promises is None else promises
+                    if promises is None:
+                        promises = self._fitted(history, sources)
+                        self._noise_words = self._words_on_noise(history, promises[0], own)
                     row = self._chosen(history, promises, believed, taken, k, is_early=is_early)
             row = self._designed(k, taken) if row is None else row
             believed.append(row)
@@ -180,8 +186,27 @@ class GaussianProcess(Algorithm):
                 f"gp learned from earlier trials of {', '.join(name or 'the file' for name in self._weights)} at first"
             )
         region = region_words(self._encoding, self._side, self._restarts)
-        said = (learned, costs if self._cost_share else "", region, self._guide.words("gp"))
+        said = (learned, costs if self._cost_share else "", region, self._guide.words("gp"), self._noise_words)
         return "; ".join(filter(None, said))
+
+    def _words_on_noise(self, history: ModelHistory, promise: Acquisition, own: Sequence[PastTrial]) -> str:
+        """Return one sentence on the noise of values near the best one, and the best trial without it.
+
+        Empty if the model sees none, or knows trials by estimates only.
+        """
+        if not isinstance(promise, ExpectedImprovement) or not self._has_enough or not np.all(np.isnan(history.steps)):
+            return ""
+        model, kept = promise.objective, np.flatnonzero(history.feasible)
+        if isinstance(model, GuidedModel) or model.noise < NOISY or history.seeks_feasible:
+            return ""
+        means = model.predict(self._encoding.columns(history.measured[kept]))[0]
+        order, values = np.argsort(history.scores), history.minimized
+        sign, value = -1.0 if self.problem.maximize else 1.0, values[kept[np.argmin(means)]]
+        name = next((trial.name for trial in own if trial.objective == sign * value), "an early trial")
+        mean = np.interp(means.min(keepdims=True), history.scores[order], values[order])
+        slope = float(np.exp(history.transform.log_slopes(mean)[0])) / history.transform.scale
+        noise = f"gp estimates noise with a deviation of about {math.sqrt(model.noise) / slope:.2g}"
+        return f"{noise}; without it, {name} is the best trial, with about {sign * mean[0]:.4g}"
 
     def _read_sources(self, trials: Sequence[PastTrial]) -> list[_EarlierExperiment]:
         """Return the earlier experiments with trials to learn from, those with most first; a file counts as one."""

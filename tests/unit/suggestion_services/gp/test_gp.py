@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from statistics import median
@@ -95,6 +96,24 @@ def test_bad_trials_push_away() -> None:
     trials = search(algorithm, lambda p: math.nan if float(p["x"]) > 0.5 else -float(p["y"]), budget=24)
 
     assert sum(trial.outcome is TrialOutcome.BAD for trial in trials[8:]) <= 6
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0], ids=["minimize", "maximize"])
+def test_noise_is_told_with_the_trial_that_is_best_without_it(sign: float) -> None:
+    draws = random.Random(0)
+    points = [{"x": repr(draws.random()), "y": repr(draws.random())} for _ in range(40)]
+    exact = measured(points, lambda point: sign * bowl(point))
+    noisy = [replace(trial, objective=trial.objective + draws.gauss(0, 0.1)) for trial in exact]
+
+    def told(trials: list[PastTrial]) -> str:
+        algorithm = find_entry("gp").load()(replace(problem_for("gp", settings=SEEDED), maximize=sign < 0))
+        texts(algorithm, trials, first=40)
+        return algorithm.explain()
+
+    assert told(exact) == ""
+    deviation, name = re.findall(r"about (\S+); without it, (\S+) is", told(noisy))[0]
+    assert 0.05 < float(deviation) < 0.2
+    assert bowl(points[int(name[1:])]) < 0.05
 
 
 def test_failures_by_chance_do_not_keep_the_search_from_the_optimum() -> None:
