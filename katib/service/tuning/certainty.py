@@ -74,9 +74,9 @@ def estimates(runs: Sequence[Sequence[float]]) -> list[MeanEstimate]:
         best, behind = ties / ties.sum(), np.where(ties, 0.5, 1.0)
     else:
         drawn = _drawn(means, variances, degrees, counts, noise)
-        sure = 1.0 if len(means) == 1 else 1 - 0.5 / _DRAWS  # draws never make anything certain
-        best = np.clip(np.bincount(drawn.argmin(axis=1), minlength=len(means)) / len(drawn), 1 - sure, sure)
-        behind = np.minimum((drawn[:, [means.argmin()]] < drawn).mean(axis=0), sure)
+        best = np.bincount(drawn.argmin(axis=1), minlength=len(means)) + 0.5  # draws never make anything certain
+        best /= best.sum()
+        behind = ((drawn[:, [means.argmin()]] < drawn).sum(axis=0) + 0.5) / (_DRAWS + 1)
     half = stdtrit(degrees, (1 + INTERVAL_LEVEL) / 2) * np.sqrt(v)
     first = int(means.argmin())
     return [
