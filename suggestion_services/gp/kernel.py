@@ -16,16 +16,34 @@ def squared_distances(a: FloatArray, b: FloatArray) -> FloatArray:
     """Return the squared distances (..., n, m) between rows (..., n, c) and (..., m, c)."""
     r2 = a @ np.swapaxes(b, -1, -2)
     r2 *= -2.0
-    r2 += np.sum(a * a, axis=-1)[..., :, None]
-    r2 += np.sum(b * b, axis=-1)[..., None, :]
+    r2 += np.einsum("...i,...i->...", a, a)[..., :, None]
+    r2 += np.einsum("...i,...i->...", b, b)[..., None, :]
     return np.maximum(r2, 0.0, out=r2)
 
 
 def matern(r2: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the kernel and its slope by the squared distance, both of the shape of `r2`."""
-    t = np.sqrt(5.0 * r2)
-    e = np.exp(-t)
-    slope = (1.0 + t) * e
-    k = slope + (5.0 / 3.0) * r2 * e
+    slope = np.multiply(r2, 5.0)
+    np.sqrt(slope, out=slope)
+    e = np.negative(slope)
+    np.exp(e, out=e)
+    slope += 1.0
+    slope *= e
+    e *= 5.0 / 3.0
+    e *= r2
+    e += slope
     slope *= -5.0 / 6.0
-    return k, slope
+    return e, slope
+
+
+def matern_values(r2: FloatArray) -> FloatArray:
+    """Return the kernel alone, which overwrites the squared distances."""
+    r2 *= 5.0
+    t = np.sqrt(r2)
+    r2 *= 1.0 / 3.0
+    r2 += t
+    r2 += 1.0
+    np.negative(t, out=t)
+    np.exp(t, out=t)
+    r2 *= t
+    return r2

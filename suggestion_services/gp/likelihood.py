@@ -37,6 +37,7 @@ _MATERN_SPREAD = 1.0
 _NOISE_CENTER, _NOISE_SPREAD = math.log(1e-4), 3.0
 _TREND_CENTER, _TREND_SPREAD = math.log(0.1), 2.0
 _WARP_SPREAD = 0.1
+_WARP_SCALE = 0.5
 _LENGTH_LIMITS = math.log(0.01), math.log(1e3)
 _MATERN_LIMITS = math.log(0.01), math.log(1e3)
 _NOISE_LIMITS = math.log(1e-7), 0.0
@@ -95,20 +96,34 @@ def trend_bases(x: FloatArray, layout: ThetaLayout) -> tuple[FloatArray, FloatAr
     return linear, (6.0 * numbers * (numbers - 1.0) + 1.0) * (math.sqrt(5.0) * scale)
 
 
-def inverse_of(covariance: FloatArray) -> tuple[FloatArray, float]:
-    """Return the inverse of a positive definite matrix (n, n), and the logarithm of the square root of its determinant.
+def starts_of(layout: ThetaLayout) -> FloatArray:
+    """Return hyperparameters (s, t) to start a fit from."""
+    grown = 0.5 * math.log(layout.n_scales)
+    starts = [
+        layout.expand(math.log(length) + grown, 0.0, math.log(noise), _TREND_CENTER, 0.0) for length, noise in _STARTS
+    ]
+    return np.array(starts)
+
+
+def half_inverse_of(covariance: FloatArray) -> tuple[FloatArray, float]:
+    """Return half of an inverse, and the logarithm of the square root of the determinant.
+
+    Args:
+        covariance: A positive definite matrix (n, n), which is overwritten.
+
+    Returns:
+        A triangular matrix (n, n), of which the sum with its transpose is the inverse; the logarithm.
 
     Raises:
         np.linalg.LinAlgError: It is not positive definite.
     """
-    factor, info = dpotrf(covariance, lower=1)
+    factor, info = dpotrf(covariance.T, lower=1, overwrite_a=1)  # symmetric, and in the order of Fortran
     if info:
         raise np.linalg.LinAlgError("not positive definite")
-    half = float(np.sum(np.log(np.diagonal(factor))))
-    lower, _ = dpotri(factor, lower=1, overwrite_c=1)  # above the diagonal it is zero
-    inverse = lower + lower.T
-    inverse[np.diag_indices(len(inverse))] *= 0.5
-    return inverse, half
+    half_determinant = float(np.sum(np.log(np.diagonal(factor))))
+    half = dpotri(factor, lower=1, overwrite_c=1)[0].T  # the other triangle is zero
+    half.ravel()[:: len(half) + 1] *= 0.5
+    return half, half_determinant
 
 
 class Likelihood:
@@ -118,6 +133,11 @@ class Likelihood:
         x: Columns (n, c).
         y: Scores (n,), or those (o, n) of several objectives: start i of a minimization is for objective i modulo o.
         layout: Of columns and theta.
+
+    Attributes:
+        low: Lower bounds of theta (t,).
+        high: Upper bounds.
+        scales: Usual changes (t,) of theta: the deviations of the prior, but of warps more, whose tails are heavy.
     """
 
     def __init__(self, x: FloatArray, y: FloatArray, layout: ThetaLayout) -> None:
@@ -127,47 +147,28 @@ class Likelihood:
         grown = 0.5 * math.log(layout.n_scales)
         self._center = layout.expand(_LENGTH_CENTER + grown, 0.0, _NOISE_CENTER, _TREND_CENTER, 0.0)
         self._spread = layout.expand(_LENGTH_SPREAD, _MATERN_SPREAD, _NOISE_SPREAD, _TREND_SPREAD, _WARP_SPREAD)
+        self.scales = layout.expand(_LENGTH_SPREAD, _MATERN_SPREAD, _NOISE_SPREAD, _TREND_SPREAD, _WARP_SCALE)
         limits = (_LENGTH_LIMITS, _MATERN_LIMITS, _NOISE_LIMITS, _TREND_LIMITS, _WARP_LIMITS)
         self.low, self.high = (layout.expand(*(limit[side] for limit in limits)) for side in (0, 1))
-        self.starts = np.array(
-            [
-                layout.expand(math.log(length) + grown, 0.0, math.log(noise), _TREND_CENTER, 0.0)
-                for length, noise in _STARTS
-            ]
-        )
 
     def __call__(self, theta: FloatArray, rows: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return values (s,) and gradients (s, t) of these starts; infinite values if K is not positive definite."""
-        layout, d = self._layout, self._layout.n_scales
+        layout, d, w = self._layout, self._layout.n_scales, self._layout.warped
         values, gradients = self._prior(theta)
         weights = np.exp(-layout.lengths(theta)[:, layout.groups])[:, None, :]
         z = np.repeat(self._x[None], len(theta), axis=0)
-        w = layout.warped
         a, b = layout.exponents(theta)
-        warped, _, by_a, by_b = kumaraswamy(self._x[:, w], a[:, None], b[:, None])
-        z[:, :, w] = warped
+        z[:, :, w], _, by_a, by_b = kumaraswamy(self._x[:, w], a[:, None], b[:, None])
         z *= weights
-        k, slope = matern(squared_distances(z, z))
         variances = layout.variances(theta)
-        pull = np.zeros_like(k)  # derivative of a value by its K
-        for i in range(len(theta)):
-            found = self._data_term(k[i], variances[i], self._y[rows[i] % len(self._y)])
-            if found is None:
-                values[i] = np.inf
-            else:
-                values[i] += found[0]
-                pull[i] = found[1]
-        flat = pull.reshape(len(theta), -1)
-        gradients[:, d] += variances[:, 0] * np.einsum("ij,ij->i", flat, k.reshape(flat.shape))
-        gradients[:, d + 1] += variances[:, 1] * np.trace(pull, axis1=1, axis2=2)
-        for j, basis in enumerate(self._bases):
-            gradients[:, d + 2 + j] += variances[:, 2 + j] * (flat @ basis.ravel())
-        pull *= slope
-        pull *= variances[:, 0, None, None]
-        by_z = 4.0 * (np.sum(pull, axis=2)[:, :, None] * z - pull @ z)
-        gradients[:, :d] -= np.sum(by_z * z, axis=1) @ self._of_parameter
+        by_z = np.zeros_like(z)
+        for i in range(len(theta)):  # one at a time, so that its matrices stay in the processor's cache
+            y = self._y[rows[i] % len(self._y)]
+            values[i] += self._data_term(z[i], variances[i], y, gradients[i, d : d + 4], by_z[i])
+        gradients[:, :d] -= np.einsum("snc,snc->sc", by_z, z) @ self._of_parameter
         by_z = by_z[:, :, w] * weights[:, :, w]
-        gradients[:, d + 4 :] += np.concatenate([np.sum(by_z * by_a, axis=1), np.sum(by_z * by_b, axis=1)], axis=1)
+        by_exponents = [np.einsum("snw,snw->sw", by_z, each) for each in (by_a, by_b)]
+        gradients[:, d + 4 :] += np.concatenate(by_exponents, axis=1)
         return values, gradients
 
     def _prior(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -180,15 +181,35 @@ class Likelihood:
         gradients[:, n:] *= 2.0 / (1.0 + squared[:, n:])
         return values, gradients
 
-    def _data_term(self, k: FloatArray, variances: FloatArray, y: FloatArray) -> tuple[float, FloatArray] | None:
-        """Return the data's part of a value and its derivative by K, for kernel values k (n, n) and scores y (n,)."""
+    def _data_term(
+        self, z: FloatArray, variances: FloatArray, y: FloatArray, by_variance: FloatArray, by_z: FloatArray
+    ) -> float:
+        """Return the data's part of a value; add its gradients by log variances (4,) and set those by z.
+
+        Args:
+            z: Warped and scaled columns (n, c).
+            variances: See `ThetaLayout.variances`.
+            y: Scores (n,).
+            by_variance: Gradient (4,), to which is added.
+            by_z: Gradient (n, c), which is set.
+        """
+        k, slope = matern(squared_distances(z, z))
         covariance = variances[0] * k
         for variance, basis in zip(variances[2:], self._bases, strict=True):
             covariance += variance * basis
-        covariance[np.diag_indices(len(k))] += variances[1] + JITTER * variances[0]
+        covariance.ravel()[:: len(y) + 1] += variances[1] + JITTER * variances[0]
         try:
-            inverse, half_determinant = inverse_of(covariance)
+            half, half_determinant = half_inverse_of(covariance)
         except np.linalg.LinAlgError:
-            return None
-        alpha = inverse @ y
-        return 0.5 * float(y @ alpha) + half_determinant, 0.5 * (inverse - np.outer(alpha, alpha))
+            return np.inf
+        alpha = half @ y + y @ half
+        half -= (0.5 * alpha)[:, None] * alpha  # derivative of the value by K, after adding its transpose and halving
+        flat = half.ravel()
+        by_variance[0] += variances[0] * (flat @ k.ravel())
+        by_variance[1] += variances[1] * np.sum(flat[:: len(y) + 1])
+        for j, basis in enumerate(self._bases, start=2):
+            by_variance[j] += variances[j] * (flat @ basis.ravel())
+        half *= slope
+        ones = np.ones(len(y))
+        by_z[:] = (2.0 * variances[0]) * ((half @ ones + ones @ half)[:, None] * z - half @ z - half.T @ z)
+        return 0.5 * float(y @ alpha) + half_determinant

@@ -12,17 +12,15 @@ from copy import copy
 
 import numpy as np
 
-from suggestion_services.gp.kernel import matern, squared_distances
-from suggestion_services.gp.likelihood import JITTER, Likelihood, ThetaLayout, inverse_of, trend_bases
+from suggestion_services.gp.kernel import matern, matern_values, squared_distances
+from suggestion_services.gp.likelihood import JITTER, Likelihood, ThetaLayout, half_inverse_of, starts_of, trend_bases
 from suggestion_services.gp.optimize import FloatArray, IntArray, minimize
 from suggestion_services.gp.warping import kumaraswamy
 
-_ITERATIONS = 30
-_FEWER_ITERATIONS, _MOST_STARTS = 15, 6  # with several objectives, whose models share the time
+_MOST_STARTS = 6  # with several objectives, whose models share the time
 _TOLERANCE = 3e-3  # of a log density
-_ROUGH = 80  # trials from which all starts are optimized; the best is then refined
-_FINE = 200  # trials of the refinement
-_REFINEMENTS = 12  # its iterations
+_STAGES = ((60, 5, 2), (60, 10, 1), (200, 14, 1))  # of a fit: trials, evaluations of the likelihood, starts left
+_BLOCK = 256  # rows that are predicted at once, so that their matrices stay in the processor's cache
 _LEAST_VARIANCE = 1e-12  # share of the prior's, below which it is rounding errors
 _EXTRA_JITTERS = (0.0, 1e-8, 1e-6, 1e-4, 1e-2)
 
@@ -44,17 +42,25 @@ class GaussianModel:
     def __init__(
         self, x: FloatArray, y: FloatArray, layout: ThetaLayout, theta: FloatArray, loss: float = math.nan
     ) -> None:
-        self.x, self.y, self.layout, self.theta, self.loss = x, y, layout, theta, loss
+        self.x, self.layout, self.theta, self.loss = x, layout, theta, loss
         self._weights = np.exp(-layout.lengths(theta)[layout.groups])
-        self._matern, self.noise, *self._trends = layout.variances(theta).tolist()
+        self._matern, self.noise, *trends = layout.variances(theta).tolist()
         self._z = self._scaled(x)[0]
-        self._bases = trend_bases(x, layout)
-        covariance = self._matern * matern(squared_distances(self._z, self._z))[0]
-        for variance, basis in zip(self._trends, self._bases, strict=True):
-            covariance += variance * (basis @ basis.T)
+        self._trends = np.repeat(trends, (x.shape[1], len(layout.numbers)))  # variance of each column of the bases
+        self._of_numbers = np.concatenate([layout.numbers, np.arange(x.shape[1], len(self._trends))])
+        self._effects = self._trends * self._bases(x)
+        covariance, _ = self._with_trend(self._kernel(self._z), self._bases(x))
         covariance[np.diag_indices(len(x))] += self.noise + JITTER * self._matern
         self._inverse = _safe_inverse(covariance)
-        self._alpha = self._inverse @ y
+        self._know(y)
+
+    def _know(self, y: FloatArray) -> None:
+        self.y, self._alpha = y, self._inverse @ y
+        self._pull = self._alpha[:, None] * np.column_stack([np.ones(len(y)), self._z])
+        self._slopes = self._alpha @ self._effects[:, self._of_numbers]
+
+    def _bases(self, x: FloatArray) -> FloatArray:
+        return np.concatenate(trend_bases(x, self.layout), axis=1)
 
     def _scaled(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return warped and scaled columns (q, c) and their derivatives by the columns."""
@@ -65,57 +71,63 @@ class GaussianModel:
 
     def predict(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return means and variances (q,) of the function, without noise, at columns (q, c)."""
-        k = self._matern * matern(squared_distances(self._scaled(x)[0], self._z))[0]
-        k, prior = self._with_trend(k, trend_bases(x, self.layout))
-        variances = prior - np.einsum("ij,ij->i", k @ self._inverse, k)
-        return k @ self._alpha, np.maximum(variances, _LEAST_VARIANCE * prior)
+        z, bases = self._scaled(x)[0], self._bases(x)
+        means, variances = np.empty(len(x)), np.empty(len(x))
+        for i in range(0, len(x), _BLOCK):
+            part = slice(i, i + _BLOCK)
+            k, prior = self._with_trend(self._kernel(z[part]), bases[part])
+            means[part] = k @ self._alpha
+            variances[part] = prior - np.einsum("ij,ij->i", k @ self._inverse, k)
+            np.maximum(variances[part], _LEAST_VARIANCE * prior, out=variances[part])
+        return means, variances
+
+    def _kernel(self, z: FloatArray) -> FloatArray:
+        """Return the Matern part (q, n) of covariances of warped and scaled columns (q, c) with the trials."""
+        k = matern_values(squared_distances(z, self._z))
+        k *= self._matern
+        return k
 
     @property
     def means(self) -> FloatArray:
         """The means (n,) at its own columns: the scores without their noise."""
         return np.asarray(self.y - (self.noise + JITTER * self._matern) * self._alpha)
 
-    def _with_trend(self, k: FloatArray, bases: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
+    def _with_trend(self, k: FloatArray, bases: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return covariances (q, n) with the trend's added, and the prior variances (q,)."""
-        prior = np.full(len(k), self._matern)
-        for variance, basis, of_rows in zip(self._trends, bases, self._bases, strict=True):
-            k += variance * (basis @ of_rows.T)
-            prior += variance * np.sum(basis * basis, axis=1)
-        return k, prior
+        k += bases @ self._effects.T
+        return k, self._matern + (bases * bases) @ self._trends
 
     def predict_with_slopes(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Return means and variances (q,), and the gradients (q, c) of both by the columns that are numbers."""
         z, by_x = self._scaled(x)
         k, slope = matern(squared_distances(z, self._z))
-        bases = trend_bases(x, self.layout)
+        bases = self._bases(x)
         k, prior = self._with_trend(self._matern * k, bases)
         slope *= 2.0 * self._matern
         v = k @ self._inverse
-        by_mean, by_variance = slope * self._alpha, -2.0 * slope * v
-        means = (np.sum(by_mean, axis=1)[:, None] * z - by_mean @ self._z) * by_x
-        variances = (np.sum(by_variance, axis=1)[:, None] * z - by_variance @ self._z) * by_x
-        numbers = self.layout.numbers
-        for variance, basis, of_rows, by_number in zip(
-            self._trends, bases, self._bases, self._trend_slopes(x), strict=True
-        ):
-            mine, theirs = (b[:, numbers] if b.shape[1] > len(numbers) else b for b in (basis, of_rows))
-            means[:, numbers] += variance * by_number * (self._alpha @ theirs)
-            variances[:, numbers] += 2.0 * variance * by_number * (mine - v @ theirs)
-        total = prior - np.einsum("ij,ij->i", v, k)
-        return k @ self._alpha, np.maximum(total, _LEAST_VARIANCE * prior), means, variances
+        by_mean, by_variance = slope @ self._pull, -2.0 * slope * v
+        means = (by_mean[:, :1] * z - by_mean[:, 1:]) * by_x
+        variances = ((by_variance @ np.ones(len(self.y)))[:, None] * z - by_variance @ self._z) * by_x
+        numbers, of_numbers = self.layout.numbers, self._of_numbers
+        by_number = self._trend_slopes(x)
+        pull = (self._trends * bases)[:, of_numbers] - v @ self._effects[:, of_numbers]
+        for total, parts in ((means, by_number * self._slopes), (variances, 2.0 * by_number * pull)):
+            total[:, numbers] += parts[:, : len(numbers)] + parts[:, len(numbers) :]
+        left = prior - np.einsum("ij,ij->i", v, k)
+        return k @ self._alpha, np.maximum(left, _LEAST_VARIANCE * prior), means, variances
 
-    def _trend_slopes(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the derivatives (q, m) of the bases of each number by that number."""
+    def _trend_slopes(self, x: FloatArray) -> FloatArray:
+        """Return the derivatives (q, 2m) of both bases of each number by that number."""
         scale = 1.0 / math.sqrt(self.layout.n_scales)
         numbers = x[:, self.layout.numbers]
         linear = np.full_like(numbers, 2.0 * math.sqrt(3.0) * scale)
-        return linear, (12.0 * numbers - 6.0) * (math.sqrt(5.0) * scale)
+        return np.concatenate([linear, (12.0 * numbers - 6.0) * (math.sqrt(5.0) * scale)], axis=1)
 
     def with_scores(self, y: FloatArray) -> GaussianModel:
         """Return the model of other scores (n,) at the same columns, with the same hyperparameters."""
         model = copy(self)
-        model.y, model.loss = y, math.nan
-        model._alpha = self._inverse @ y  # noqa: SLF001
+        model.loss = math.nan
+        model._know(y)  # noqa: SLF001
         return model
 
     def believing(self, x: FloatArray) -> GaussianModel:
@@ -130,7 +142,8 @@ def _safe_inverse(covariance: FloatArray) -> FloatArray:
     for jitter in _EXTRA_JITTERS:
         covariance[np.diag_indices(len(covariance))] += jitter * usual
         try:
-            return inverse_of(covariance)[0]
+            half = half_inverse_of(covariance.copy())[0]
+            return np.asarray(half + half.T)
         except np.linalg.LinAlgError:
             continue
     raise np.linalg.LinAlgError("the covariance of the trials is not positive definite")
@@ -139,7 +152,7 @@ def _safe_inverse(covariance: FloatArray) -> FloatArray:
 def fit(x: FloatArray, y: FloatArray, layout: ThetaLayout, starts: FloatArray | None = None) -> GaussianModel:
     """Fit a model of columns (n, c) and scores (n,) with the most probable hyperparameters.
 
-    With many trials, the starts (s, t) are optimized on a few of them, and the best is refined on more.
+    The starts (s, t) move a few steps, with many trials on a part of them; the better ones continue, on more.
     """
     return fit_each(x, y[None], y, layout, starts)[0]
 
@@ -156,19 +169,19 @@ def fit_each(
         layout: Of columns and theta.
         starts: Hyperparameters (s, t) to start from.
     """
-    rough, count = subset(x, order, _ROUGH), len(y)
-    likelihood = Likelihood(x[rough], y[:, rough], layout)
-    limits = likelihood.low, likelihood.high
-    starts = likelihood.starts[-max(_MOST_STARTS // count, 1) :] if starts is None else starts
-    starts = np.repeat(starts, count, axis=0)
-    iterations = _ITERATIONS if count == 1 else _FEWER_ITERATIONS
-    thetas, values = minimize(likelihood, starts, *limits, iterations=iterations, tolerance=_TOLERANCE)
-    best = np.argmin(values.reshape(-1, count), axis=0) * count + np.arange(count)
-    thetas, losses = thetas[best], values[best]
-    if len(x) > _ROUGH * max(count - 1, 1):
-        fine = subset(x, order, _FINE)
-        likelihood = Likelihood(x[fine], y[:, fine], layout)
-        thetas = minimize(likelihood, thetas, *limits, iterations=_REFINEMENTS, tolerance=_TOLERANCE)[0]
+    count = len(y)
+    starts = starts_of(layout)[-max(_MOST_STARTS // count, 1) :] if starts is None else starts
+    thetas, scales = np.repeat(starts, count, axis=0), np.ones(starts.shape[1])
+    for most, evaluations, left in _STAGES:
+        kept = subset(x, order, most)
+        likelihood = Likelihood(x[kept], y[:, kept], layout)
+        limits = likelihood.low, likelihood.high
+        thetas, losses = minimize(
+            likelihood, thetas, *limits, evaluations=evaluations, tolerance=_TOLERANCE, scales=scales
+        )
+        ranked = np.argsort(losses.reshape(-1, count), axis=0, kind="stable")[:left] * count + np.arange(count)
+        thetas, losses, scales = thetas[ranked.ravel()], losses[ranked.ravel()], likelihood.scales
+    if len(x) > most:
         losses = np.full(count, math.nan)  # of a part only
     return [GaussianModel(x, *one) for one in zip(y, [layout] * count, thetas, losses.tolist(), strict=True)]
 

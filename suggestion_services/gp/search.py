@@ -20,7 +20,7 @@ _SPREAD = 1024  # candidates all over the space; the models of several objective
 _NEAR = 512  # candidates near the best rows
 _CENTERS = 5  # best rows with candidates near them
 _CLIMBERS = 8
-_ITERATIONS = 30  # and these, too
+_EVALUATIONS = 30
 _ROUNDS = 4  # of climbing and trying neighbors in turn
 _ALL_LEVELS = 12  # a grid with more values tries the next ones only
 _STEPS = (-2, -1, 1, 2)
@@ -121,9 +121,8 @@ class AcquisitionSearch:
             values, slopes = self._promise.with_slopes(full)
             return -values, -slopes[:, :n]
 
-        iterations = _ITERATIONS // len(self._promise.thetas)
         moved = rows.copy()
-        moved[:, :n] = minimize(loss, rows[:, :n], low, high, iterations=iterations, tolerance=1e-4)[0]
+        moved[:, :n] = minimize(loss, rows[:, :n], low, high, evaluations=_EVALUATIONS, tolerance=1e-4)[0]
         moved = encoding.snap(moved)
         for _ in range(_HALVINGS if self._allowed is not None else 0):
             beyond = np.isneginf(self._score(moved))

@@ -45,7 +45,7 @@ def rosenbrock(x: FloatArray, rows: IntArray) -> tuple[FloatArray, FloatArray]:
 def test_every_start_reaches_the_minimum_of_a_narrow_valley() -> None:
     starts = np.array([[-1.2, 1.0], [0.0, 0.0], [3.0, -2.0]])
 
-    x, f = minimize(rosenbrock, starts, np.full(2, -5.0), np.full(2, 5.0), iterations=200, tolerance=1e-14)
+    x, f = minimize(rosenbrock, starts, np.full(2, -5.0), np.full(2, 5.0), evaluations=300, tolerance=1e-14)
 
     assert x == pytest.approx(np.ones((3, 2)), abs=1e-3)
     assert np.all(f < 1e-6)
@@ -54,7 +54,7 @@ def test_every_start_reaches_the_minimum_of_a_narrow_valley() -> None:
 def test_bounds_hold_and_a_minimum_at_a_bound_is_found() -> None:
     low, high = np.array([-5.0, -5.0]), np.array([5.0, 0.5])
 
-    x, _ = minimize(rosenbrock, np.zeros((1, 2)), low, high, iterations=200, tolerance=1e-14)
+    x, _ = minimize(rosenbrock, np.zeros((1, 2)), low, high, evaluations=300, tolerance=1e-14)
 
     assert x[0, 1] == 0.5
     assert x[0, 0] == pytest.approx(0.7086, abs=1e-3)
@@ -64,7 +64,7 @@ def test_equal_bounds_hold_a_variable_for_one_start_and_not_for_another() -> Non
     low, high = np.full((2, 2), -5.0), np.full((2, 2), 5.0)
     low[0, 0] = high[0, 0] = 2.0
 
-    x, _ = minimize(rosenbrock, np.zeros((2, 2)), low, high, iterations=200, tolerance=1e-14)
+    x, _ = minimize(rosenbrock, np.zeros((2, 2)), low, high, evaluations=300, tolerance=1e-14)
 
     assert x == pytest.approx(np.array([[2.0, 4.0], [1.0, 1.0]]), abs=1e-3)
 
@@ -74,7 +74,7 @@ def test_infinite_and_undefined_values_are_walls() -> None:
         inside = x[:, 0] < 0.5
         return np.where(inside, -x[:, 0], np.where(x[:, 0] < 0.7, np.nan, np.inf)), np.full(x.shape, -1.0)
 
-    x, f = minimize(walled, np.array([[0.0], [0.9]]), np.zeros(1), np.ones(1), iterations=50)
+    x, f = minimize(walled, np.array([[0.0], [0.9]]), np.zeros(1), np.ones(1), evaluations=50)
 
     assert 0.4 < x[0, 0] < 0.5
     assert (x[1, 0], f[1]) == (0.9, math.inf)
