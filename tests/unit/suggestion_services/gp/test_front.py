@@ -149,12 +149,12 @@ def test_a_sweep_changes_one_parameter_at_a_time() -> None:
 
 
 def test_a_front_inside_the_space_is_found() -> None:
-    """The share of the front after few trials."""
+    """The share of the front after few trials, which differs much between seeds."""
     problem = next(problem for problem in PROBLEMS if problem.name == "moved ZDT1")
 
-    found = searched_by_us(problem, "gp", seed=0, budget=45, parallel=1)
+    found = [searched_by_us(problem, "gp", seed=seed, budget=45, parallel=1) for seed in range(4)]
 
-    assert share_covered(problem, found) > 0.4
+    assert np.mean([share_covered(problem, one) for one in found]) > 0.4
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])
