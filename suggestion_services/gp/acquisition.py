@@ -91,12 +91,14 @@ class Acquisition(ABC):
 
     Attributes:
         constraints: Models of the constraints, below 0 if met.
+        caution: Power of their probabilities.
         cost: The log cost of points; None if it does not count.
         crowded: Running trials with a penalty around them; None if there are none.
         beliefs: Priors of the user; None if there are none.
     """
 
     constraints: Sequence[GaussianModel] = ()
+    caution: float = _CAUTION
     cost: Cost | None = None
     crowded: CrowdingPenalty | None = None
     beliefs: BeliefTerm | None = None
@@ -150,7 +152,7 @@ class Acquisition(ABC):
         total = self.gain(x)
         for model in self.constraints:
             mean, variance = model.predict(x)
-            total += _CAUTION * log_ndtr(-mean / np.sqrt(variance))
+            total += self.caution * log_ndtr(-mean / np.sqrt(variance))
         if self.cost is not None:
             total -= self.cost(x)
         return total + sum(term(x)[0] for term in (self.crowded, self.beliefs) if term is not None)
@@ -160,9 +162,9 @@ class Acquisition(ABC):
         total, slopes = self.gain_with_slopes(x)
         for model in self.constraints:
             u, _, by_u, _ = _standardized(model, x, 0.0, 0.0)
-            values = _CAUTION * log_ndtr(u)
+            values = self.caution * log_ndtr(u)
             total += values
-            slopes += _CAUTION * np.exp(-0.5 * u * u - _HALF_LOG_TWO_PI - values / _CAUTION)[:, None] * by_u
+            slopes += self.caution * np.exp(-0.5 * u * u - _HALF_LOG_TWO_PI - values / self.caution)[:, None] * by_u
         if self.cost is not None:
             values, slope = self.cost.with_slopes(x)
             total, slopes = total - values, slopes - slope

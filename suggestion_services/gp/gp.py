@@ -86,6 +86,8 @@ _MOST_SOURCES = 10  # earlier experiments to learn from, those with most trials
 _MOST_OF_SOURCE = 200  # trials in the model of one
 _REACH = 0.05  # of running trials, in length scales: nearer points are redundant
 _BOLD = 2  # with noise, one suggestion of this many improves on the best score, the others on the best mean
+_FEASIBLE = 0.6  # share of feasible trials below which the search is more cautious, so that half of them are
+_MORE_CAUTION = 8.0
 _DRAWS = 100  # random rows tried before the design repeats a point
 
 
@@ -298,6 +300,8 @@ class GaussianProcess(Algorithm):
             labels = history.failure_labels
             kept = subset(history.known, labels, _MOST_TRIALS)
             constraints.append(fit(self._encoding.columns(history.known[kept]), labels[kept], self._layout))
+        if not history.seeks_feasible and np.count_nonzero(history.feasible) < _FEASIBLE * len(history.feasible):
+            promise = replace(promise, caution=_MORE_CAUTION)
         cost, beliefs = self._cost_of(history), self._beliefs_of(history)
         return replace(promise, constraints=tuple(constraints), cost=cost, beliefs=beliefs)
 

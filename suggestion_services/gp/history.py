@@ -15,6 +15,7 @@ from suggestion_services.gp.warping import OutcomeTransform, fit_transform
 
 _LARGEST = 1e100  # squares of values must stay finite
 _BLOCK = 500  # trials compared with all others at once
+_LARGE = 0.9  # quantile of distances to a bound
 _BROKEN_MOST = 2.0  # limit of a scaled violation: larger ones are no more informative
 
 
@@ -113,14 +114,15 @@ class ModelHistory:
     def constraint_scores(self, i: int) -> tuple[IntArray, FloatArray]:
         """Return the measured trials that were read for a constraint, and their scores: negative if kept.
 
-        A score is the logarithm of the signed distance to the bound, in units of the median distance, so the model
-        finds the bound between trials on both sides. A metric that is cut off at its bound has no distances on the
-        inside; there every trial that keeps the constraint scores -1, and the least violation 1.
+        A score is the logarithm of the signed distance to the bound, in units of a large distance, so the model finds
+        the bound between trials on both sides. The median distance would shrink as trials crowd at the bound, until
+        scores are a step there. A metric that is cut off at its bound has no distances on the inside; there every trial
+        that keeps the constraint scores -1, and the least violation 1.
         """
         read = np.flatnonzero(~np.isnan(self.violations[i]))
         distances = self.violations[i][read]
         sizes = np.abs(distances)
-        usual = float(np.median(sizes[sizes > 0])) if np.any(sizes > 0) else 1.0
+        usual = float(np.quantile(sizes[sizes > 0], _LARGE)) if np.any(sizes > 0) else 1.0
         scores = np.sign(distances) * np.log1p(sizes / usual)
         kept = distances <= 0
         if np.count_nonzero(distances == 0) * 2 > np.count_nonzero(kept):

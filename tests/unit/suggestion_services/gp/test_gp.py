@@ -189,7 +189,7 @@ def test_the_best_that_keeps_the_constraint_is_found() -> None:
     assert median(max(t.violations) for t in trials[8:]) < 0.2
 
 
-def test_an_optimum_on_the_bound_is_approached_from_both_sides() -> None:
+def test_an_optimum_on_the_bound_is_approached_while_most_trials_are_feasible() -> None:
     """The loss falls towards the corner; a quarter of a disc around the origin is feasible."""
     algorithm, trials = constrained(), list[PastTrial]()
     for k in range(25):
@@ -198,8 +198,8 @@ def test_an_optimum_on_the_bound_is_approached_from_both_sides() -> None:
         violations = (x * x + y * y - 0.6,)
         trials.append(PastTrial(f"t{k:05}", TrialOutcome.MEASURED, point, -x - y, violations=violations))
 
-    assert min(t.objective for t in trials if t.is_feasible) < -math.sqrt(1.2) + 1e-3
-    assert sum(t.is_feasible for t in trials) >= 10
+    assert min(t.objective for t in trials if t.is_feasible) < -math.sqrt(1.2) + 1e-4
+    assert sum(t.is_feasible for t in trials) >= 15
 
 
 def test_while_nothing_keeps_the_constraint_only_that_is_sought() -> None:
