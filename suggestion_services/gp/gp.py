@@ -300,7 +300,7 @@ class GaussianProcess(Algorithm):
             labels = history.failure_labels
             kept = subset(history.known, labels, _MOST_TRIALS)
             constraints.append(fit(self._encoding.columns(history.known[kept]), labels[kept], self._layout))
-        if not history.seeks_feasible and np.count_nonzero(history.feasible) < _FEASIBLE * len(history.feasible):
+        if self._has_enough and not history.seeks_feasible and np.mean(history.feasible) < _FEASIBLE:
             promise = replace(promise, caution=_MORE_CAUTION)
         cost, beliefs = self._cost_of(history), self._beliefs_of(history)
         return replace(promise, constraints=tuple(constraints), cost=cost, beliefs=beliefs)
