@@ -149,7 +149,10 @@ BOHB = (
     _share("random_fraction", "0.3333", "Share of new configurations that is drawn at random."),
 )
 
-LADDER = tuple(s for s in HYPERBAND if s.name != "rounds")
+_LADDER_ETA = "Factor of the resource from rung to rung; also decides how many trials continue."
+LADDER = tuple(
+    replace(s, description=_LADDER_ETA) if s.name == "eta" else s for s in HYPERBAND if s.name != "rounds"
+)
 
 AUTO = (
     *(replace(s, is_required=False) for s in LADDER),
