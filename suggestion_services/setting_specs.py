@@ -150,9 +150,7 @@ BOHB = (
 )
 
 _LADDER_ETA = "Factor of the resource from rung to rung; also decides how many trials continue."
-LADDER = tuple(
-    replace(s, description=_LADDER_ETA) if s.name == "eta" else s for s in HYPERBAND if s.name != "rounds"
-)
+LADDER = tuple(replace(s, description=_LADDER_ETA) if s.name == "eta" else s for s in HYPERBAND if s.name != "rounds")
 
 AUTO = (
     *(replace(s, is_required=False) for s in LADDER),

@@ -13,7 +13,8 @@ The first rule that matches decides. The numbers were chosen with `benchmarks/qu
   was better than the spread;
 * otherwise a Gaussian process needs the fewest trials, as long as its suggestions cost less than the trials and there
   are not too many parameters;
-* values of trials that were stopped early are not final, which misleads a Gaussian process more than a ranking;
+* values of trials that were stopped early are not final, which misleads a Gaussian process more than a ranking
+  (`benchmarks/stopped.py`);
 * beyond that Parzen estimators, whose cost hardly grows.
 """
 
