@@ -21,12 +21,14 @@ from katib.model.space import Parameter, Point, SearchSpace, Value, ValueList
 from katib.model.space.priors import Prior
 from suggestion_services.base.algorithm import PastTrial
 
-_UNIFORM = 1 / 3
-"""Share of uniform draws."""
+_UNIFORM, _UNIFORM_EARLY = 1 / 3, 1 / 2
+"""Shares of uniform draws, and of those before the best trial has a neighborhood: only they can refute a belief."""
 _GOOD_SHARE = 1 / 3
 MOST_GOOD = 10
 _REFUTED = 0.2
 """Density at the best trials, relative to a uniform one, below which they contradict a belief."""
+_HELD, _MOST_HELD = 4.0, 60
+"""Power of beliefs that the best trials fully support, and the number of trials after which it fades nevertheless."""
 _MOST_COMPARED = 50
 _MOST_NAMED = 3
 _NEIGHBORHOOD = 0.25
@@ -43,8 +45,8 @@ Rank = float | tuple[float, ...]
 class PriorGuide:
     """The priors of a search with the evidence of its trials. Truthy if there are any."""
 
-    def __init__(self, space: SearchSpace) -> None:
-        self._space = space
+    def __init__(self, space: SearchSpace, n_fixed: int = 0) -> None:
+        self._space, self._n_fixed = space, n_fixed
         names = {p.name for p in space.parameters}
         self.priors = {prior.parameter: prior for prior in space.priors if prior.parameter in names}
         self.support: dict[str, float] = dict.fromkeys(self.priors, 1.0)
@@ -93,9 +95,17 @@ class PriorGuide:
         """The mean trust in the beliefs, from 0 to 1."""
         return sum(self.trusts.values()) / max(len(self.trusts), 1)
 
+    @property
+    def agreement(self) -> float:
+        """From 0 to 1, above 0 if the best trials support every belief."""
+        return min(max(min(self.support.values(), default=0.0) - 1.0, 0.0), 1.0)
+
     def power(self, name: str, n: int, beta: float) -> float:
-        """Return the power of q_j after n trials: t_j * beta / n, as [Hvarfner2022] but for the trust t_j."""
-        return self.trusts[name] * beta / max(n, 1)
+        """Return the power of q_j after n trials: t_j * beta / n, as [Hvarfner2022] but for the trust t_j.
+
+        With agreement beta grows with n, so that the power does not fall below a least one.
+        """
+        return self.trusts[name] * max(beta, _HELD * self.agreement * min(n, _MOST_HELD)) / max(n, 1)
 
     def words(self, algorithm: str) -> str:
         """Return one sentence on the effect of the priors; empty without any."""
@@ -110,16 +120,20 @@ class PriorGuide:
         found = " and ".join(parts) or f"neither support nor contradict the {_of(self.priors)}"
         return f"{algorithm} favours values near the priors; its best trials {found}"
 
-    def draw(self, random: Random) -> Point:
-        """Return a whole point from the mix."""
-        uniform, near = random.random() < _UNIFORM, self._best if self._count >= _LEAST_KNOWN else None
+    def draw(self, random: Random, k: int) -> Point:
+        """Return a whole point from the mix for the k-th suggestion; the first one has the centers of all beliefs."""
+        near = self._best if self._count >= _LEAST_KNOWN else None
+        begins, uniform = k == self._n_fixed, random.random() < (_UNIFORM_EARLY if near is None else _UNIFORM)
         values: dict[str, Value] = {}
         for p in self._space.parameters:
             prior, u = self.priors.get(p.name), random.random()
             odds = 0.0 if prior is None else self.support[p.name] * self.trusts[p.name]
-            believes = random.random() * (1.0 + odds) < odds
+            chance = random.random()
+            believes = chance < self.trusts.get(p.name, 0.0) if near is None else chance * (1.0 + odds) < odds
             changed, jump = random.random() < _CHANGED, random.gauss(0.0, _NEIGHBORHOOD)
-            if not uniform and believes and prior is not None:
+            if begins and prior is not None:
+                u = prior.mean
+            elif not uniform and believes and prior is not None:
                 u = prior.quantile(u)
             elif not uniform and near is not None and not changed:
                 u = p.to_unit(near[p.name])

@@ -89,7 +89,7 @@ class Bohb(Hyperband):
     @override
     def draw(self, k: int) -> Point:
         random = self.problem.random(k)
-        point = self.sampled(random)
+        point = self.sampled(random, k)
         if self._model is None or not self._known or random.random() < self._random_fraction:
             return point
         suggested = next(iter(self._model.suggest(self._known, first=k, count=1)), None)

@@ -133,7 +133,7 @@ class GaussianProcess(Algorithm):
         self._side, self._restarts = 1.0, 0
         self._cost_share = 0.0
         self._noise_words = ""
-        self._guide = PriorGuide(problem.space)
+        self._guide = PriorGuide(problem.space, len(problem.fixed))
         self._n_startup = problem.settings.whole("n_startup_trials", STARTUP)
         levels = self._encoding.levels
         warped = [i for i, places in enumerate(levels) if places is None or len(places) >= _WARPED_LEVELS]
@@ -230,9 +230,10 @@ class GaussianProcess(Algorithm):
     def _designed(self, k: int, taken: FloatArray) -> FloatArray:
         """Return the row of the design with this number, or a random one if that is taken."""
         block, seed = max(self._n_startup - 1, 1), self.problem.seed_of(0)
-        unit = design_point(k, self._encoding.count, block, seed)
+        place = max(k - len(self.problem.fixed), 0) if self._guide else k
+        unit = design_point(place, self._encoding.count, block, seed)
         row = self._encoding.from_units(unit[None])[0]
-        if self._guide and k % 2 == 0:
+        if self._guide and place % 2 == 0:
             row = believed_row(row, unit, self._encoding, self._guide)
         random = np.random.default_rng(self.problem.seed_of(k))
         for _ in range(_DRAWS):
@@ -334,6 +335,7 @@ class GaussianProcess(Algorithm):
         self, history: ModelHistory, promise: Acquisition, believed: Sequence[FloatArray], taken: FloatArray, k: int
     ) -> FloatArray:
         encoding = self._encoding
+        promise = replace(promise, beliefs=None) if k % 2 and not self._guide.agreement else promise
         promise = promise.of_means() if self._has_enough and k % _BOLD else promise
         running = np.reshape(believed, (len(believed), encoding.count))[-_MOST_RUNNING:]
         random = np.random.default_rng(self.problem.seed_of(k))

@@ -86,7 +86,7 @@ class Hyperband(Algorithm):
         rounds = problem.settings.whole("rounds", self.rounds)
         self._most = rounds * len(self._plans) or None
         self._brackets = self._empty()
-        self._guide = PriorGuide(problem.space)
+        self._guide = PriorGuide(problem.space, len(problem.fixed))
         self._waits = self._gave_up = False
         self._newest: tuple[Bracket, int] | None = None
         place = problem.settings.text(TRIAL_DIRECTORY_SETTING, "")
@@ -199,11 +199,11 @@ class Hyperband(Algorithm):
 
     def draw(self, k: int) -> Point:
         """Return a new configuration for the k-th suggestion; its resource is ignored."""
-        return self.sampled(self.problem.random(k))
+        return self.sampled(self.problem.random(k), k)
 
-    def sampled(self, random: Random) -> Point:
-        """Return a random configuration: from the mix of the priors if there are any."""
-        return self._guide.draw(random) if self._guide else self.problem.space.sample(random)
+    def sampled(self, random: Random, k: int) -> Point:
+        """Return a random configuration for the k-th suggestion: from the mix of the priors if there are any."""
+        return self._guide.draw(random, k) if self._guide else self.problem.space.sample(random)
 
     def noted(self, k: int, point: Point) -> None:
         """Record a new configuration as pending."""

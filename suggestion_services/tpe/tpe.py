@@ -66,7 +66,7 @@ class Tpe(TpeRules, Algorithm):
     name = "tpe"
     multivariate = False
     guided = 0.5
-    """Share of the points after the first ones that priors draw, if the trust in them is full."""
+    """Share of the points after the first ones that priors draw at first, if the trust in them is full."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
@@ -77,7 +77,7 @@ class Tpe(TpeRules, Algorithm):
         self._known: dict[str, tuple[PastTrial, KnownTrial | None]] = {}
         self._counted: Mapping[str, float] = {}
         self._ranks = EarlierRanks(problem)
-        self._guide = PriorGuide(problem.space)
+        self._guide = PriorGuide(problem.space, len(problem.fixed))
         self._n_startup = int(self._options["n_startup_trials"])
 
     @property
@@ -119,12 +119,11 @@ class Tpe(TpeRules, Algorithm):
         more running trial, which pushes the next further away.
         """
         random = self.problem.random(k)
-        guided = self._guide and (
-            history.n_ended < self._n_startup or random.random() < self.guided * self._guide.trust
-        )
+        share = self.guided * self._guide.trust * self._n_startup / max(k, 1)
+        guided = self._guide and (history.n_ended < self._n_startup or random.random() < share)
         for attempt in range(_DRAWS):
             if guided:
-                point = self._guide.draw(random)
+                point = self._guide.draw(random, k if attempt == 0 else -1)
                 point = point if attempt < REJECTED else allowed_near(self.problem.space, point)
                 if point in untried and self.problem.space.allows(point):
                     break

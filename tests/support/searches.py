@@ -105,17 +105,20 @@ def algorithm_for(
 
 def texts(algorithm: Algorithm, trials: Sequence[PastTrial], *, first: int, count: int = 1) -> list[Assignments]:
     """Return suggestions as they would be assigned."""
+    return [one.assignments for one in _proposals(algorithm, trials, first, count)]
+
+
+def _proposals(algorithm: Algorithm, trials: Sequence[PastTrial], first: int, count: int) -> list[Proposal]:
     found = algorithm.suggest(trials, first=first, count=count)
-    space = algorithm.problem.space
-    return [one.assignments if isinstance(one, Proposal) else space.format(one) for one in found]
+    return [one if isinstance(one, Proposal) else Proposal(algorithm.problem.space.format(one)) for one in found]
 
 
 def search(algorithm: Algorithm, loss: Callable[[Assignments], float], *, budget: int) -> list[PastTrial]:
     """Run a search one by one; a loss of NaN is a trial that diverged."""
     trials: list[PastTrial] = []
     for k in range(budget):
-        (point,) = texts(algorithm, trials, first=k)
-        value = loss(point)
+        (proposal,) = _proposals(algorithm, trials, k, 1)
+        value = loss(proposal.assignments)
         outcome = TrialOutcome.BAD if value != value else TrialOutcome.MEASURED  # noqa: PLR0124  # NaN
-        trials.append(PastTrial(f"t{k:05}", outcome, point, value))
+        trials.append(PastTrial(f"t{k:05}", outcome, proposal.assignments, value, labels=proposal.labels))
     return trials

@@ -28,7 +28,10 @@ from tests.support.suggestion import a_parameter
 ALGORITHMS = [entry.info.name for entry in ENTRIES if Feature.PRIORS in entry.info.features]
 HALVING = ("asha", "hyperband", "bohb")
 SETTINGS: Mapping[str, dict[str, object]] = {
-    name: {"resource_name": "epochs", "r_l": 9} if name in HALVING else {} for name in ALGORITHMS
+    name: {"resource_name": "epochs", "r_l": 9, **({"rounds": 9} if name == "hyperband" else {})}
+    if name in HALVING
+    else {}
+    for name in ALGORITHMS
 }
 
 
