@@ -43,7 +43,12 @@ Rank = float | tuple[float, ...]
 
 
 class PriorGuide:
-    """The priors of a search with the evidence of its trials. Truthy if there are any."""
+    """The priors of a search with the evidence of its trials. Truthy if there are any.
+
+    Args:
+        space: Of the search.
+        n_fixed: Number of trials that the user chose, which come before the first suggestion.
+    """
 
     def __init__(self, space: SearchSpace, n_fixed: int = 0) -> None:
         self._space, self._n_fixed = space, n_fixed

@@ -4,7 +4,8 @@ Notation: q_j(u) the density of the belief about parameter j, see `katib.model.s
 number of known trials.
 Source: [Hvarfner2022] piBO: Augmenting Acquisition Functions with User Beliefs for Bayesian Optimization, ICLR: the
 acquisition value is multiplied by the density to the power of beta / n, so that beliefs fade as trials come in.
-Differs from the paper: the power has the factor t_j, which fades a belief that the best trials contradict.
+Differs from the paper: the power has the factor t_j, which fades a belief that the best trials contradict, and does not
+fall below a least one while they support all beliefs; otherwise every other suggestion ignores the beliefs.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from katib.model.algorithms import Feature
 from katib.model.types import Experiment
 from katib.wire.rpc._generated import api_pb2 as pb
 from katib.wire.rpc.convert import experiment_message
-from suggestion_services.algorithms import ENTRIES
-from suggestion_services.base import PastTrial, TrialOutcome
+from suggestion_services.algorithms import ENTRIES, find_entry
+from suggestion_services.base import PastTrial, Problem, TrialOutcome
 from suggestion_services.base.messages import experiment_spec
 from suggestion_services.base.priors import PriorGuide
 from suggestion_services.gp.beliefs import BeliefTerm
@@ -24,6 +24,7 @@ from suggestion_services.gp.encoding import Encoding
 from tests.support.experiments import an_experiment
 from tests.support.searches import algorithm_for, problem_for, search, texts
 from tests.support.suggestion import a_parameter
+from tests.support.suggestion import an_experiment as an_experiment_message
 
 ALGORITHMS = [entry.info.name for entry in ENTRIES if Feature.PRIORS in entry.info.features]
 HALVING = ("asha", "hyperband", "bohb")
@@ -125,10 +126,40 @@ def test_trust_is_per_parameter() -> None:
     assert guide.support["lr"] < 0.1
     assert min(guide.support[name] for name in ("momentum", "optimizer", "layers")) > 1.0
     assert guide.power("momentum", 10, 1.0) > guide.power("momentum", 40, 1.0) > guide.power("lr", 10, 1.0)
+    assert guide.agreement == 0.0
     assert guide.words("gp") == (
         "gp favours values near the priors; its best trials agree with the priors of momentum, optimizer, layers "
         "and contradict the prior of lr, which it now nearly ignores"
     )
+
+
+def test_a_belief_fades_later_while_the_best_trials_support_all() -> None:
+    space = problem_for("gp", space_for("gp")).space
+    guide = PriorGuide(space)
+
+    guide.learn([{"momentum": 0.9, "lr": 3e-4, "optimizer": "sgd", "layers": 4, "dropout": 0.5}] * 3, space.complete)
+
+    assert 0.0 < guide.agreement <= 1.0
+    assert guide.power("lr", 20, 1.0) == guide.power("lr", 40, 1.0) > guide.power("lr", 80, 1.0) > 0.0
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("fixed", [0, 1])
+def test_the_first_suggestion_has_the_centers(algorithm: str, fixed: int) -> None:
+    experiment = an_experiment_message(algorithm, space_for(algorithm), settings=SETTINGS[algorithm])
+    for _ in range(fixed):
+        values = {p.name: p.prior.center or "adam" for p in experiment.spec.parameter_specs.parameters}
+        values |= {"dropout": "0.5", "epochs": "9"}
+        assignments = [pb.ParameterAssignment(name=name, value=value) for name, value in values.items()]
+        experiment.spec.fixed_assignments.add(assignments=assignments)
+    problem = Problem.of(experiment.name, experiment_spec(experiment), find_entry(algorithm).info)
+
+    (point,) = texts(find_entry(algorithm).load()(problem), [], first=fixed)
+
+    assert len(problem.fixed) == fixed
+    assert float(point["lr"]) == pytest.approx(3e-4)
+    assert point["optimizer"] == "sgd"
+    assert point["layers"] == "4"
 
 
 def test_an_absent_parameter_is_no_evidence() -> None:
