@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from functools import lru_cache
 from random import Random
 
@@ -31,7 +32,9 @@ _BELL = (Distribution.NORMAL, Distribution.LOG_NORMAL)
 
 def first_trials(spec: ExperimentSpec) -> tuple[InitialTrial, ...]:
     """Return the trial of the defaults, if there are any, and the initial trials without a repetition of it."""
-    chosen = default_assignments(spec.parameters, spec.parameter_constraints)
+    settings = {} if spec.algorithm is None else {one.name: one.value for one in spec.algorithm.algorithm_settings}
+    whole = settings.get("resource_name", ""), settings.get("r_l", "")
+    chosen = default_assignments(spec.parameters, spec.parameter_constraints, whole)
     if not chosen:
         return spec.initial_trials
     same = frozenset(chosen)
@@ -45,13 +48,19 @@ def has_defaults(spec: ExperimentSpec) -> bool:
 
 @lru_cache(maxsize=64)
 def default_assignments(
-    specs: tuple[ParameterSpec, ...], constraints: tuple[str, ...] = ()
+    specs: tuple[ParameterSpec, ...], constraints: tuple[str, ...] = (), whole: tuple[str, str] = ("", "")
 ) -> tuple[ParameterAssignment, ...]:
     """Return the assignments of the defaults, each as written; empty if no parameter has one.
 
     A parameter without a default has the middle of its range, by its distribution, or the first value of its list; if
     that violates the constraints, a value that does not. Empty, too, if the parameters are invalid, which only an
     installation without our admission accepts.
+
+    Args:
+        specs: All parameters.
+        constraints: Constraints between them.
+        whole: The parameter that is the resource of rungs, and the amount of a whole training, which it has without a
+            default, so that other trainings can be compared with this one.
     """
     given = {spec.name: spec.default for spec in specs if spec.default is not None}
     if not given:
@@ -60,19 +69,23 @@ def default_assignments(
 
     try:
         space = SearchSpace.of(specs, constraints=constraints)
-        point = {p.name: p.parse(given[p.name]) if p.name in given else _usual(p) for p in space.parameters}
+        point = {p.name: p.parse(given[p.name]) if p.name in given else _usual(p, whole) for p in space.parameters}
     except (InvalidError, ValueError):
         return ()
     random = Random(0)
     for _ in range(_DRAWS if len(given) < len(specs) else 0):
         if space.allows(point):
             break
-        point = {p.name: point[p.name] if p.name in given else p.sample(random) for p in space.parameters}
+        fixed = {*given, whole[0]}
+        point = {p.name: point[p.name] if p.name in fixed else p.sample(random) for p in space.parameters}
     texts = space.format(point)
     return tuple(ParameterAssignment(name=name, value=given.get(name, text)) for name, text in texts.items())
 
 
-def _usual(parameter: Parameter) -> float | int | str:
+def _usual(parameter: Parameter, whole: tuple[str, str]) -> float | int | str:
+    if parameter.name == whole[0]:
+        with suppress(ValueError):
+            return parameter.nearest(whole[1])
     return parameter.at(0) if isinstance(parameter, ValueList) and not parameter.ordered else parameter.from_unit(0.5)
 
 

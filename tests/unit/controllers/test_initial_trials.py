@@ -187,6 +187,18 @@ def test_the_first_trial_has_the_defaults_as_written(defaults: dict[str, str], f
     assert all(found[name] == text for name, text in defaults.items())
 
 
+@pytest.mark.parametrize(("r_l", "epochs"), [("27", "27"), ("81", "14")], ids=["in the range", "beyond it"])
+def test_the_trial_of_the_defaults_is_a_whole_training(r_l: str, epochs: str) -> None:
+    document = with_defaults_of(lr="3e-4")
+    spec = document["spec"]
+    spec["parameters"].append({"name": "epochs", "parameterType": "int", "feasibleSpace": {"min": "1", "max": "27"}})
+    settings = [{"name": "resource_name", "value": "epochs"}, {"name": "r_l", "value": r_l}]
+    spec["algorithm"] = {"algorithmName": "asha", "algorithmSettings": settings}
+    (trial,) = first_trials(Experiment.decode(document).spec)
+
+    assert {a.name: a.value for a in trial.parameter_assignments}["epochs"] == epochs
+
+
 def test_the_trial_of_the_defaults_runs_once_and_is_labelled() -> None:
     with World() as world:
         document = an_experiment(initialTrials=chosen("0.05", "0.03"), maxTrialCount=4, parallelTrialCount=1)
