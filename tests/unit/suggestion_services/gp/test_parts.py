@@ -80,6 +80,19 @@ def test_infinite_and_undefined_values_are_walls() -> None:
     assert (x[1, 0], f[1]) == (0.9, math.inf)
 
 
+def test_known_scales_save_evaluations() -> None:
+    scales = np.array([1.0, 1e-3])
+
+    def ellipse(x: FloatArray, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+        return np.sum((x / scales) ** 2, axis=1), 2 * x / scales**2
+
+    start, bound = np.array([[1.0, 2e-3]]), np.full(2, 5.0)
+    _, known = minimize(ellipse, start, -bound, bound, evaluations=6, scales=scales)
+    _, unknown = minimize(ellipse, start, -bound, bound, evaluations=6)
+
+    assert known[0] < 1e-6 < unknown[0]
+
+
 @pytest.mark.parametrize("u", [-30.0, -8.0, -1.1, -0.9, 0.0, 5.0])
 def test_log_h_is_the_logarithm_of_the_expected_improvement(u: float) -> None:
     integral, _ = quad(lambda t: t * norm.pdf(t - u) / norm.pdf(u if u < 0 else 0.0), 0.0, max(u, 0.0) + 12.0)
