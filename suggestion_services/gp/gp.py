@@ -346,8 +346,13 @@ class GaussianProcess(Algorithm):
         reach = _REACH * lengths[self._layout.groups]
         believing = promise.believing(encoding.columns(running), reach)
         allowed = self._allowed if self.problem.space.constraints else None
-        search = AcquisitionSearch(encoding, believing, box, random, allowed)
-        return search.best(centers, taken, self._more_rows)
+        noise = float(np.mean(self._layout.variances(promise.thetas)[:, 1]))
+        for part in (box.around(centers[0], noise, random), box):
+            search = AcquisitionSearch(encoding, believing, part, random, allowed)
+            row = search.best(centers, taken, self._more_rows)
+            if not is_among(row, taken):
+                break
+        return row
 
     def _allowed(self, rows: FloatArray) -> BoolArray:
         return np.array([self.problem.space.allows(self._encoding.point(row)) for row in rows], dtype=bool)

@@ -4,7 +4,10 @@ From 15 parameters on the search is restricted to a trust region, as in [Eriksso
 Local Bayesian Optimization, NeurIPS 32: a box around the best row, its sides in proportion to the length scales.
 Differs from the paper: it does not shrink after failures in a row, but with the number of trials inside, whatever their
 order. As it fills without a better center it becomes smaller, and a new center has emptier surroundings. The model is
-made of the trials nearest to the center, whose values are transformed by themselves.
+made of the trials nearest to the center, whose values are transformed by themselves. If it finds noise, each suggestion
+keeps most of the center's numbers, a random choice, as in [Regis2013] Combining Radial Basis Function Surrogates and
+Dynamic Coordinate Search in High-Dimensional Expensive Black-Box Optimization, Engineering Optimization 45(5): a model
+that explains little predicts little far from all trials, in the corners of the box.
 
 With one objective, after as many trials in a row without notable improvement as fill a box of each size, the search
 restarts: the next trials fill the space, and a box around the best of these follows, with a model of them alone. Each
@@ -15,7 +18,7 @@ region is a function of the history. Trials without our labels belong to the fir
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -33,6 +36,8 @@ _HALVINGS = 7
 _MOST_INSIDE = 20
 _NEAREST = 100  # trials in the model; more are slower and, far from the center, misleading
 _NOTABLE = 1e-4  # improvement that counts, in units of the median trial's distance to the best
+_UNEXPLAINED = 0.1  # noise, as a share of the variance of scores, from which numbers are kept
+_CHANGED = 0.25  # share of the numbers that are not kept
 _LEAST_RELATIVE, _MOST_RELATIVE = 0.2, 5.0  # sides, in units of their geometric mean
 _ENDED = (TrialOutcome.MEASURED, TrialOutcome.BAD)
 
@@ -50,6 +55,14 @@ class Box:
     low: FloatArray
     high: FloatArray
     side: float = 1.0
+
+    def around(self, center: FloatArray, noise: float, random: np.random.Generator) -> Box:
+        """Return the box with most numbers kept at the center (d,) if the variance of the noise of scores is large."""
+        n = len(self.low)
+        if self.side == 1.0 or noise < _UNEXPLAINED:
+            return self
+        kept = random.permutation(n) >= max(_CHANGED * n, 1.0)
+        return replace(self, low=np.where(kept, center[:n], self.low), high=np.where(kept, center[:n], self.high))
 
 
 def is_restricted(encoding: Encoding) -> bool:

@@ -117,3 +117,21 @@ def test_values_of_trials_far_from_the_best_do_not_matter_if_a_hundred_are_near(
     values = np.linspace(20.0, 30.0, 10)
     assert following(near, values) == following(near, values[::-1])
     assert following(near[:50], values) != following(near[:50], values[::-1])
+
+
+@pytest.mark.parametrize("noisy", [True, False])
+def test_if_the_model_finds_noise_a_suggestion_keeps_most_numbers_of_the_best_trial(*, noisy: bool) -> None:
+    random = np.random.default_rng(3)
+    rows = random.random((40, 15))
+    values = random.random(40) if noisy else np.sum((rows - 0.3) ** 2, axis=1)
+    points = [{f"x{i}": repr(float(x)) for i, x in enumerate(row)} for row in rows]
+    trials = [
+        PastTrial(f"t{k}", TrialOutcome.MEASURED, point, float(values[k]), labels=labels_of(k, 0))
+        for k, point in enumerate(points)
+    ]
+    best = points[int(np.argmin(values))]
+
+    for found in texts(algorithm_for("gp", PARAMETERS, settings=SEEDED), trials, first=40, count=3):
+        kept = sum(abs(float(found[name]) - float(best[name])) < 1e-9 for name in best)
+
+        assert kept == 11 if noisy else kept < 8
