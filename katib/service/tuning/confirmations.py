@@ -227,10 +227,11 @@ def told_by_equal(experiment: Experiment, trials: Iterable[Trial]) -> Confirmati
         optimism=fmean(further) - groups[first][leader.best_trial_name] if further else None,
         verdict=f"Trials with equal parameters differ by about {text_of(noise)} in {objective.terms[0].name}.",
     )
-    return structs.replace(answer, notes=tuple(_likely(answer, leader.best_trial_name)))
+    notes = _likely(answer, leader.best_trial_name, ended=is_completed(experiment))
+    return structs.replace(answer, notes=tuple(notes))
 
 
-def _likely(found: Confirmation, leader: str) -> Iterator[str]:
+def _likely(found: Confirmation, leader: str, *, ended: bool) -> Iterator[str]:
     """Yield how sure it is that a search's best trial is the best, from trials with equal parameters."""
     first, lead = found.configurations[0], next(row for row in found.configurations if row.trial == leader)
     if found.optimism is None:
@@ -245,7 +246,7 @@ def _likely(found: Confirmation, leader: str) -> Iterator[str]:
         mean = f"a mean of {text_of(first.mean)} in {counted(len(first.values), 'trial')}"
         better = f"with probability {share_text(first.probability or 0.0)}"
         yield f"They are the best with probability {probability}; those of {first.trial}, {mean}, {better}."
-    if (first.probability or 0.0) < CLEAR:
+    if ended and (first.probability or 0.0) < CLEAR:
         yield f"`katib confirm {found.experiment}` runs the best ones again."
 
 

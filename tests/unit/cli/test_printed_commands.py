@@ -37,6 +37,7 @@ EXAMPLES = {
     "katib db-manager --key-file": "katib db-manager --key-file key.json",
     "katib db-manager-key": "katib db-manager-key --output key.json",
     "katib delete {}{}": "katib delete demo --context c",
+    "katib confirm {}": "katib confirm demo",
     "katib confirm {} --repeats N": "katib confirm demo --repeats 9",
     "katib delete {}": "katib delete demo-confirm",
     "katib get -A": "katib get -A",
