@@ -2,7 +2,7 @@
 
 Each suggestion is computed from scratch from all known trials, so it depends only on the history and its number:
 
-1. the first points fill the space (`design`);
+1. the first points fill the space (`design`); with priors each of them comes as believed and as it is;
 2. values become scores that are nearly normal (`history`, `warping`), and those of trials that were stopped early
    expected final ones (`steps`); while no trial meets the constraints, their
    violation replaces the value. Failed trials have no score: a model of failures weighs the acquisition as a constraint
@@ -230,10 +230,10 @@ class GaussianProcess(Algorithm):
     def _designed(self, k: int, taken: FloatArray) -> FloatArray:
         """Return the row of the design with this number, or a random one if that is taken."""
         block, seed = max(self._n_startup - 1, 1), self.problem.seed_of(0)
-        place = max(k - len(self.problem.fixed), 0) if self._guide else k
-        unit = design_point(place, self._encoding.count, block, seed)
+        place = max(k - len(self.problem.fixed), 0)
+        unit = design_point(place // 2 if self._guide else k, self._encoding.count, block, seed)
         row = self._encoding.from_units(unit[None])[0]
-        if self._guide and place % 2 == 0:
+        if self._guide and place % 2 == 0:  # each point comes as believed and as it is, so that they can be compared
             row = believed_row(row, unit, self._encoding, self._guide)
         random = np.random.default_rng(self.problem.seed_of(k))
         for _ in range(_DRAWS):

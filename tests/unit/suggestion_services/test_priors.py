@@ -162,6 +162,14 @@ def test_the_first_suggestion_has_the_centers(algorithm: str, fixed: int) -> Non
     assert point["layers"] == "4"
 
 
+def test_gp_compares_each_believed_point_of_its_design_with_the_point_itself() -> None:
+    lr = believed(a_parameter("lr", min="1e-6", max="1", distribution=pb.LOG_UNIFORM), center="3e-4", factor="3")
+    first, second = texts(algorithm_for("gp", [lr], settings=SETTINGS["gp"]), [], first=0, count=2)
+
+    assert float(first["lr"]) == pytest.approx(3e-4)
+    assert float(second["lr"]) == pytest.approx(1e-3)  # the middle
+
+
 def test_an_absent_parameter_is_no_evidence() -> None:
     space = problem_for("gp", space_for("gp")).space
     guide = PriorGuide(space)
