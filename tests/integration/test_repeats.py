@@ -71,7 +71,8 @@ def by_search_cv(name: str, algorithm: str, directory: Path) -> Proposals:
 
 def by_tune(name: str, algorithm: str, directory: Path) -> Proposals:
     settings = {"random_state": 0, **settings_of(algorithm, directory)}
-    budget = {"max_trials": COUNT, "parallel": 1, "data_dir": directory, "verbose": False}
+    preload = None if algorithm == "pbt" else ()  # its checkpoints need a job
+    budget = {"max_trials": COUNT, "parallel": 1, "data_dir": directory, "verbose": False, "preload": preload}
     result = katib.tune(loss, SPACE, objective="loss", name=name, algorithm=algorithm, settings=settings, **budget)
     return [trial.parameters for trial in result.trials]
 
