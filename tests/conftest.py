@@ -23,10 +23,6 @@ from tests.support.waiting import PATIENCE_SECONDS
 
 __all__ = ["api_server", "golden", "pytest_collection_modifyitems", "pytest_sessionfinish", "pytest_terminal_summary"]
 
-# Tests run in two processes, and trials in more: libraries of linear algebra that take all cores each slow all down.
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")
-
 # How long an example takes is the machine's affair. Each run draws the same examples; for others, and more of them:
 # --hypothesis-profile=explore
 _ANY_SPEED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
