@@ -18,6 +18,7 @@ import yaml
 from katib.engine.controllers.kinds import OPTIMIZATION_JOB
 from katib.engine.runtime.objects import Key, Kind, Object
 from katib.errors import ConflictError
+from katib.model.names import EXPERIMENT_LABEL
 from katib.places.cluster.access.tuning_service import open_cluster
 from tests.support.api_server import ApiServer
 from tests.support.control_plane import EXPERIMENT, ControlPlane
@@ -94,7 +95,8 @@ def test_an_annotated_job_gets_its_result_and_others_are_left_alone(plane: Contr
     ours = eventually(lambda: has_ended("ours"), seconds=120)
     wrong = eventually(lambda: has_ended("wrong"))
     experiment = plane.experiment("ours", NAMESPACE)
-    trials = {trial["metadata"]["name"]: trial for trial in plane.trials(NAMESPACE)}
+    own = [one for one in plane.trials(NAMESPACE) if one["metadata"]["labels"][EXPERIMENT_LABEL] == "ours"]
+    trials = {trial["metadata"]["name"]: trial for trial in own}
     values = {name: float(t["status"]["observation"]["metrics"][0]["latest"]) for name, t in trials.items()}
 
     curves = [[(r.name, r.step, r.time.second) for r in plane.log.read(name)] for name in trials]
