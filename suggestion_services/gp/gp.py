@@ -199,7 +199,7 @@ class GaussianProcess(Algorithm):
         if not isinstance(promise, ExpectedImprovement) or not self._has_enough or not np.all(np.isnan(history.steps)):
             return ""
         model, kept = promise.objective, np.flatnonzero(history.feasible)
-        if isinstance(model, GuidedModel) or model.noise < NOISY or history.seeks_feasible:
+        if isinstance(model, GuidedModel) or model.noise < NOISY or history.seeks_feasible or not len(kept):
             return ""
         means = model.predict(self._encoding.columns(history.measured[kept]))[0]
         order, values = np.argsort(history.scores), history.minimized
@@ -335,7 +335,7 @@ class GaussianProcess(Algorithm):
         self, history: ModelHistory, promise: Acquisition, believed: Sequence[FloatArray], taken: FloatArray, k: int
     ) -> FloatArray:
         encoding = self._encoding
-        promise = replace(promise, beliefs=None) if k % 2 and not self._guide.agreement else promise
+        promise = replace(promise, beliefs=None) if self._guide and k % 2 and not self._guide.agreement else promise
         promise = promise.of_means() if self._has_enough and k % _BOLD else promise
         running = np.reshape(believed, (len(believed), encoding.count))[-_MOST_RUNNING:]
         random = np.random.default_rng(self.problem.seed_of(k))
@@ -347,11 +347,10 @@ class GaussianProcess(Algorithm):
         believing = promise.believing(encoding.columns(running), reach)
         allowed = self._allowed if self.problem.space.constraints else None
         noise = float(np.mean(self._layout.variances(promise.thetas)[:, 1]))
-        for part in (box.around(centers[0], noise, random), box):
-            search = AcquisitionSearch(encoding, believing, part, random, allowed)
-            row = search.best(centers, taken, self._more_rows)
-            if not is_among(row, taken):
-                break
+        part = box.around(centers[0], noise, random)
+        row = AcquisitionSearch(encoding, believing, part, random, allowed).best(centers, taken, self._more_rows)
+        if part is not box and is_among(row, taken):
+            row = AcquisitionSearch(encoding, believing, box, random, allowed).best(centers, taken, self._more_rows)
         return row
 
     def _allowed(self, rows: FloatArray) -> BoolArray:

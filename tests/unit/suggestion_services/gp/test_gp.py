@@ -224,6 +224,15 @@ def test_a_constraint_that_was_never_read_changes_nothing_but_survives() -> None
         assert len(texts(algorithm, trials, first=6)) == 1
 
 
+def test_noise_is_not_told_if_no_trial_is_known_to_be_feasible() -> None:
+    draws, algorithm = random.Random(0), constrained()
+    points = [{"x": repr(draws.random()), "y": repr(draws.random())} for _ in range(40)]
+    noisy = measured(points, lambda point: bowl(point) + draws.gauss(0, 0.1))
+
+    assert len(texts(algorithm, [replace(trial, violations=(math.nan,)) for trial in noisy], first=40)) == 1
+    assert algorithm.explain() == ""
+
+
 def test_where_trials_take_longer_is_searched_less_and_equal_or_unknown_durations_change_nothing() -> None:
     """Through `auto`, which hands its setting on."""
 
