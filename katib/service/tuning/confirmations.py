@@ -39,6 +39,7 @@ _FEWEST_RUNS: Final = 2
 _SHOWN: Final = 5
 """Configurations of a search that repeats its trials."""
 
+_MOST_COMPARED: Final = 1_000
 _RARE = 0.005
 _EXACT: Final = 1e-12
 """Differences of equal trials, in shares of the largest mean, that are rounding errors."""
@@ -157,25 +158,17 @@ def repeated_by(store: ObjectStore, experiment: Experiment) -> Confirmation | No
             lost=tuple(name for name, run in one.runs.items() if run.cost is None and run.state not in ACTIVE),
         )
         rows.append(structs.replace(row, **_signed(mean, maximized=cost(objective, 1.0) < 0)))
-    count = sum(map(len, costs)) + sum(len(row.lost) for row in rows)
-    answer = Confirmation(
-        experiment=experiment.name,
-        confirmed_by=experiment.name,
-        state=state_of(experiment),
-        metric=objective.terms[0].name,
-        direction=objective.type,
-        runs=count,
-        budget=count,
-        configurations=tuple(rows),
-        best=best,
-        optimism=None,
-        verdict="",
-    )
+    answer = _of_search(experiment, rows, confirmed_by=experiment.name, best=best)
     return structs.replace(answer, verdict=_verdict(answer), notes=tuple(_notes(answer, ())))
 
 
 def equal_trials_of(store: ObjectStore, experiment: Experiment) -> Confirmation | None:
-    """Return what trials with equal parameters tell of the best one; None without an answer; see `told_by_equal`."""
+    """Return what trials with equal parameters tell of the best one; None without an answer; see `told_by_equal`.
+
+    Of more trials than a page can wait for there is none.
+    """
+    if experiment.status.trials > _MOST_COMPARED:
+        return None
     return told_by_equal(experiment, trials_of(store, key_of(experiment)))
 
 
@@ -214,21 +207,33 @@ def told_by_equal(experiment: Experiment, trials: Iterable[Trial]) -> Confirmati
         rows.append(structs.replace(row, **{**_signed(mean, maximized=cost(objective, 1.0) < 0), "behind": None}))
     rows.sort(key=lambda row: -(row.probability or 0.0))
     further = [own for name, own in groups[first].items() if name != leader.best_trial_name]
-    answer = Confirmation(
+    optimism = fmean(further) - groups[first][leader.best_trial_name] if further else None
+    verdict = f"Trials with equal parameters differ by about {text_of(noise)} in {objective.terms[0].name}."
+    found = _of_search(experiment, rows, confirmed_by="", best=rows[0].trial)
+    answer = structs.replace(found, optimism=optimism, verdict=verdict)
+    notes = _likely(answer, leader.best_trial_name, ended=is_completed(experiment))
+    return structs.replace(answer, notes=tuple(notes))
+
+
+def _of_search(
+    experiment: Experiment, rows: Sequence[ConfirmedConfiguration], *, confirmed_by: str, best: str
+) -> Confirmation:
+    """Return the findings about the trials of a search itself, without words."""
+    objective = experiment.spec.objective or ObjectiveSpec()
+    count = sum(len(row.values) + len(row.lost) for row in rows)
+    return Confirmation(
         experiment=experiment.name,
-        confirmed_by="",
+        confirmed_by=confirmed_by,
         state=state_of(experiment),
         metric=objective.terms[0].name,
         direction=objective.type,
-        runs=sum(len(row.values) for row in rows),
-        budget=sum(len(row.values) for row in rows),
+        runs=count,
+        budget=count,
         configurations=tuple(rows),
-        best=rows[0].trial,
-        optimism=fmean(further) - groups[first][leader.best_trial_name] if further else None,
-        verdict=f"Trials with equal parameters differ by about {text_of(noise)} in {objective.terms[0].name}.",
+        best=best,
+        optimism=None,
+        verdict="",
     )
-    notes = _likely(answer, leader.best_trial_name, ended=is_completed(experiment))
-    return structs.replace(answer, notes=tuple(notes))
 
 
 def _likely(found: Confirmation, leader: str, *, ended: bool) -> Iterator[str]:

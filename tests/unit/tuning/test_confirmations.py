@@ -10,8 +10,9 @@ from msgspec import structs
 
 from katib.model.names import CONFIRMED_ANNOTATION, CONFIRMS_LABEL, GENERATION_LABEL
 from katib.model.types import Experiment, Trial
-from katib.service.tuning.confirmations import found_by, share_text, told_by_equal
+from katib.service.tuning.confirmations import equal_trials_of, found_by, share_text, told_by_equal
 from katib.service.tuning.service import Confirmation
+from tests.support.controllers import new_store
 from tests.support.tuning import condition, make_experiment, make_trial
 
 SUCCEEDED, FAILED, RUNNING = condition("Succeeded"), condition("Failed"), condition("Running")
@@ -119,6 +120,17 @@ def test_trials_tell_nothing_without_noise_or_if_they_continue_others() -> None:
     ]
 
     assert told("a0", *equal) is told("a", *unequal) is told("b", *going_on) is told("gone", *equal) is None
+
+
+def test_more_equal_trials_than_a_page_can_wait_for_are_not_read() -> None:
+    store = new_store()
+    for i in range(2):
+        trial = a_run(f"a{i}", "1", f"0.{i + 1}").encode()
+        store.update_status({**store.create(trial), "status": trial["status"]})
+    few, many = (make_experiment(trials=n, currentOptimalTrial={"bestTrialName": "a0"}) for n in (1_000, 1_001))
+
+    assert equal_trials_of(store, few) is not None
+    assert equal_trials_of(store, many) is None
 
 
 def test_no_probability_looks_certain_that_is_not() -> None:
